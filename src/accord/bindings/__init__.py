@@ -1,0 +1,1 @@
+"""The server's edges: each binding knows one framing, asks `protocol` for versions and `core` for meaning."""

@@ -1,0 +1,74 @@
+"""The `accord` command.
+
+It parses arguments and prints; everything else is `app`. What only one command needs is imported when that runs, so
+that `--help` and `--version` answer at once.
+"""
+
+from typing import Annotated
+
+import typer
+
+from accord import __version__
+
+app = typer.Typer(name="accord", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+
+
+@app.callback(invoke_without_command=True)
+def accord(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+    """A durable home for agents that talk to each other over A2A."""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on; only loopback addresses are served.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
+) -> None:
+    """Serve the echo agent, with tasks in memory."""
+    import uvicorn
+
+    from accord.agents.echo import Echo
+    from accord.app import Application
+
+    _refuse_open_address(host)
+    url = f"http://{'localhost' if host == '127.0.0.1' else host}:{port}/"
+    application = Application(Echo(), url)
+    _welcome(url)
+    uvicorn.run(application, host=host, port=port, log_level="warning", server_header=False)
+
+
+def _refuse_open_address(host: str) -> None:
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        raise typer.BadParameter(f"{host} is not a loopback address, and this server has no authentication yet")
+
+
+def _welcome(url: str) -> None:
+    from rich.console import Console
+    from rich.panel import Panel
+
+    body = (
+        '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":'
+        '{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello accord"}]}}}'
+    )
+    lines = [
+        f"[bold]Echo[/bold] is listening on [link={url}]{url}[/link]",
+        f"card   {url}.well-known/agent-card.json",
+        "store  memory: tasks last as long as this process",
+        "auth   none: loopback only",
+    ]
+    console = Console(stderr=True)
+    console.print(Panel("\n".join(lines), title=f"accord {__version__}", expand=False))
+    console.print("Try it:", markup=False)
+    console.print(
+        f"curl -s {url} -H 'Content-Type: application/json' -H 'A2A-Version: 1.0' -d '{body}'",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def main() -> None:
+    """Run the command."""
+    app()

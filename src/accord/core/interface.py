@@ -1,0 +1,85 @@
+"""The one interface in the middle: what can be asked of an agent, on either side of the wire.
+
+The service implements it, and so will the network client and the in-process transport: whatever takes an `A2A` works
+locally and remotely. It says nothing about dialects, bindings or stores.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from msgspec import Struct
+
+from accord.model import (
+    AgentCard,
+    CancelRequest,
+    CardRequest,
+    Event,
+    GetRequest,
+    Message,
+    Part,
+    PushConfig,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    SendRequest,
+    SubscribeRequest,
+    Task,
+    TaskFilter,
+    TaskPage,
+)
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who asks. `origin` is the edge's own note of how the caller came in; the service keeps it with new tasks."""
+
+    tenant: str = ""
+    owner: str = ""
+    origin: str | None = None
+
+
+class A2A(Protocol):
+    """The operations of A2A."""
+
+    async def send(self, request: SendRequest, caller: Caller) -> Task | Message:
+        """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
+
+    def stream(self, request: SendRequest, caller: Caller) -> AsyncIterator[Event]:
+        """Send a message and follow what comes of it; the first event is the task."""
+
+    async def get(self, request: GetRequest, caller: Caller) -> Task:
+        """Read one task."""
+
+    async def list(self, request: TaskFilter, caller: Caller) -> TaskPage:
+        """List tasks, newest status first."""
+
+    async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
+        """Cancel one task."""
+
+    def subscribe(self, request: SubscribeRequest, caller: Caller) -> AsyncIterator[Event]:
+        """Follow a task that has not ended; the first event is the task as it is now."""
+
+    async def push_set(self, request: PushConfig, caller: Caller) -> PushConfig:
+        """Create or replace a webhook."""
+
+    async def push_get(self, request: PushGetRequest, caller: Caller) -> PushConfig:
+        """Read a webhook."""
+
+    async def push_list(self, request: PushListRequest, caller: Caller) -> PushPage:
+        """List a task's webhooks."""
+
+    async def push_delete(self, request: PushDeleteRequest, caller: Caller) -> int:
+        """Remove webhooks and say how many there were."""
+
+    async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
+        """Read the card for authenticated callers."""
+
+
+class Agent(Protocol):
+    """Something that does work: given a message, it yields the parts of its answer as they are ready."""
+
+    name: str
+    description: str
+
+    def run(self, message: Message) -> AsyncIterator[Part]:
+        """Answer one message."""

@@ -1,0 +1,106 @@
+"""The version-free data of A2A, as frozen structs whose own JSON form is A2A 1.0.
+
+Nothing here knows a dialect, a binding or a store; `accord.errors` is the only thing below, everything else is above.
+What other dialects add to A2A 1.0 travels in `metadata` under the keys named in `accord.model.keys`, so that it
+survives every dialect and the 1.0 form needs no conversion.
+"""
+
+from accord.model.card import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentInterface,
+    AgentProvider,
+    AgentSkill,
+    CardProfile,
+    CardSignature,
+)
+from accord.model.events import ArtifactUpdate, Event, EventBody, MessageUpdate, StatusUpdate
+from accord.model.message import Artifact, Message, Part, Role
+from accord.model.push import Authentication, PushConfig, PushFormat, PushPage
+from accord.model.requests import (
+    CancelRequest,
+    CardRequest,
+    GetRequest,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    Request,
+    Result,
+    SendConfiguration,
+    SendRequest,
+    SubscribeRequest,
+    TaskFilter,
+    TaskPage,
+)
+from accord.model.security import (
+    ApiKeyScheme,
+    AuthorizationCodeFlow,
+    ClientCredentialsFlow,
+    DeviceCodeFlow,
+    HttpAuthScheme,
+    ImplicitFlow,
+    MutualTlsScheme,
+    OAuth2Scheme,
+    OAuthFlows,
+    OpenIdConnectScheme,
+    PasswordFlow,
+    Scopes,
+    SecurityRequirement,
+    SecurityScheme,
+)
+from accord.model.task import Task, TaskState, TaskStatus
+
+__all__ = [
+    "AgentCapabilities",
+    "AgentCard",
+    "AgentExtension",
+    "AgentInterface",
+    "AgentProvider",
+    "AgentSkill",
+    "ApiKeyScheme",
+    "Artifact",
+    "ArtifactUpdate",
+    "Authentication",
+    "AuthorizationCodeFlow",
+    "CancelRequest",
+    "CardProfile",
+    "CardRequest",
+    "CardSignature",
+    "ClientCredentialsFlow",
+    "DeviceCodeFlow",
+    "Event",
+    "EventBody",
+    "GetRequest",
+    "HttpAuthScheme",
+    "ImplicitFlow",
+    "Message",
+    "MessageUpdate",
+    "MutualTlsScheme",
+    "OAuth2Scheme",
+    "OAuthFlows",
+    "OpenIdConnectScheme",
+    "Part",
+    "PasswordFlow",
+    "PushConfig",
+    "PushDeleteRequest",
+    "PushFormat",
+    "PushGetRequest",
+    "PushListRequest",
+    "PushPage",
+    "Request",
+    "Result",
+    "Role",
+    "Scopes",
+    "SecurityRequirement",
+    "SecurityScheme",
+    "SendConfiguration",
+    "SendRequest",
+    "StatusUpdate",
+    "SubscribeRequest",
+    "Task",
+    "TaskFilter",
+    "TaskPage",
+    "TaskState",
+    "TaskStatus",
+]

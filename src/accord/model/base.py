@@ -1,0 +1,67 @@
+"""The struct that every model type is, the constraints that several share, and the one timestamp form.
+
+It is not a toolbox: only what the other model modules need to state their fields.
+"""
+
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Annotated, Any, dataclass_transform
+
+from msgspec import Meta, Struct, field
+
+NonEmpty = Annotated[str, Meta(min_length=1)]
+"""A required string of A2A: ProtoJSON cannot tell an empty string from a missing one, so empty is refused."""
+
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""A non-negative int32 of the A2A protobuf definition."""
+
+Metadata = dict[str, Any]
+"""Free key-value data (a protobuf Struct)."""
+
+
+class Choice(Enum):
+    """An enumeration whose members hash by identity.
+
+    They are singletons, so that is as good as Enum's own hash, which is computed in Python from the name and costs more
+    than the table look-up it is for.
+    """
+
+    __hash__ = object.__hash__
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Model(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Base of every model type: frozen, keyword-only, and encoded as A2A 1.0 JSON without defaults."""
+
+
+def timestamp(text: str) -> str:
+    """Return an ISO 8601 time in the one form that A2A 1.0 allows: `YYYY-MM-DDTHH:mm:ss.sssZ`.
+
+    A time without a zone is taken as UTC: at least one public server sends such times. Digits beyond the
+    millisecond are dropped.
+    """
+    if len(text) == _LENGTH and text[-1] == "Z" and text[19] == "." and _is_iso(text):
+        return text
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"Not an ISO 8601 timestamp: {text[:40]!r}") from None
+    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def timestamp_ms(milliseconds: int) -> str:
+    """Return the A2A form of a Unix time in milliseconds."""
+    seconds, millis = divmod(milliseconds, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+
+
+_LENGTH = len("2024-03-15T11:00:00.000Z")
+
+
+def _is_iso(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return text[10] == "T" and text.isascii()

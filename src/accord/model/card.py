@@ -1,0 +1,105 @@
+"""What an agent says about itself.
+
+The fields are A2A 1.0's, checked leniently because cards are read from strangers. What only other dialects ask for sits
+in `CardProfile`, `AgentSkill.input_schema` and `output_schema`, which a strict 1.0 card leaves out.
+"""
+
+from typing import Any
+
+from accord.model.base import Metadata, Model, NonEmpty
+from accord.model.security import SecurityRequirement, SecurityScheme
+
+
+class AgentInterface(Model):
+    """One address where the agent speaks one binding of one protocol version."""
+
+    url: NonEmpty
+    protocol_binding: NonEmpty
+    protocol_version: NonEmpty
+    tenant: str | None = None
+
+
+class AgentProvider(Model):
+    """Who offers the agent."""
+
+    url: str
+    organization: NonEmpty
+
+
+class AgentExtension(Model):
+    """A protocol extension the agent knows or requires."""
+
+    uri: str | None = None
+    description: str | None = None
+    required: bool = False
+    params: Metadata | None = None
+
+
+class AgentCapabilities(Model):
+    """The optional parts of A2A that the agent offers."""
+
+    streaming: bool | None = None
+    push_notifications: bool | None = None
+    extensions: tuple[AgentExtension, ...] = ()
+    extended_agent_card: bool | None = None
+
+
+class AgentSkill(Model):
+    """One thing the agent can do."""
+
+    id: NonEmpty
+    name: NonEmpty
+    description: str
+    tags: tuple[str, ...]
+    examples: tuple[str, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    security_requirements: tuple[SecurityRequirement, ...] = ()
+    input_schema: dict[str, Any] | None = None
+    output_schema: dict[str, Any] | None = None
+
+
+class CardSignature(Model):
+    """A JSON Web Signature over the card."""
+
+    protected: NonEmpty
+    signature: NonEmpty
+    header: Metadata | None = None
+
+
+class CardProfile(Model):
+    """What AgentVault's registry and the generic dialect ask for beyond A2A."""
+
+    human_readable_id: str | None = None
+    schema_version: str | None = None
+    a2a_version: str | None = None
+    mcp_version: str | None = None
+    tee_details: Metadata | None = None
+    support_contact: str | None = None
+    service_identifiers: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
+    capability_names: tuple[str, ...] = ()
+    privacy_policy_url: str | None = None
+    terms_of_service_url: str | None = None
+    last_updated: str | None = None
+    state_transition_history: bool | None = None
+
+
+class AgentCard(Model):
+    """An agent's public description: who it is, where it listens, what it can do."""
+
+    name: NonEmpty
+    description: str
+    version: str
+    supported_interfaces: tuple[AgentInterface, ...]
+    capabilities: AgentCapabilities
+    default_input_modes: tuple[str, ...]
+    default_output_modes: tuple[str, ...]
+    skills: tuple[AgentSkill, ...]
+    provider: AgentProvider | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+    security_schemes: dict[str, SecurityScheme] = {}
+    security_requirements: tuple[SecurityRequirement, ...] = ()
+    signatures: tuple[CardSignature, ...] = ()
+    profile: CardProfile | None = None

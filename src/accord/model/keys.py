@@ -1,0 +1,29 @@
+"""The metadata keys through which facts that A2A 1.0 has no field for travel in every dialect.
+
+Metadata belongs to users, so a value of an unexpected type under one of these keys is never an error: readers take
+it only when it has the documented type.
+"""
+
+SCHEMA = "schema"
+"""Part: JSON Schema (an object) that the part's data was validated against."""
+
+REFERENCE = "reference"
+"""Part: `true` on a url part that links to an external resource instead of carrying a file."""
+
+ROLE = "role"
+"""Message: the sender's finer role (`system`, `tool`) where A2A only has user and agent."""
+
+CREATED_AT = "createdAt"
+"""Task and artifact: ISO 8601 time of creation, as another system stated it."""
+
+TASK_CONFIG = "task_config"
+"""Send request: `{"timeout": milliseconds, "priority": "low" | "normal" | "high"}`."""
+
+STREAM_CONFIG = "stream_config"
+"""Send request: `{"include_intermediates": bool, "buffer_size": bytes}`."""
+
+REASON = "reason"
+"""Cancel request: why the caller cancels."""
+
+ORIGINAL_STATE = "originalState"
+"""Task: the exact state, where the dialect it came through has only a coarser one."""

@@ -1,0 +1,74 @@
+"""What agents say and make: parts, the messages that carry them and the artifacts that keep them.
+
+These are values without behaviour beyond checking themselves; how they change over time is `protocol.lifecycle`.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType
+
+from accord.model import keys
+from accord.model.base import Choice, Metadata, Model, NonEmpty
+
+
+class Role(Choice):
+    """Who speaks."""
+
+    USER = "ROLE_USER"
+    AGENT = "ROLE_AGENT"
+
+
+class Part(Model, gc=False):
+    """One piece of content: exactly one of `text`, `raw` (bytes), `url` or `data` (any JSON value)."""
+
+    text: str | None = None
+    raw: bytes | None = None
+    url: str | None = None
+    data: Any | UnsetType = UNSET
+    filename: str | None = None
+    media_type: str | None = None
+    metadata: Metadata | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a part with no content or with two."""
+        contents = (self.text is not None) + (self.raw is not None) + (self.url is not None) + (self.data is not UNSET)
+        if contents != 1:
+            raise ValueError("A part needs exactly one of `text`, `raw`, `url`, `data`")
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema that belongs to `data`, if the sender gave one."""
+        found = (self.metadata or {}).get(keys.SCHEMA)
+        return found if isinstance(found, dict) else None
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether a url part links to a resource rather than carrying a file."""
+        return self.url is not None and (self.metadata or {}).get(keys.REFERENCE) is True
+
+
+Parts = Annotated[tuple[Part, ...], Meta(min_length=1)]
+
+
+class Message(Model):
+    """One turn of a conversation."""
+
+    message_id: NonEmpty
+    role: Role
+    parts: Parts
+    context_id: str | None = None
+    task_id: str | None = None
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+
+
+class Artifact(Model):
+    """Something an agent made in a task."""
+
+    artifact_id: NonEmpty
+    parts: Parts
+    name: str | None = None
+    description: str | None = None
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] = ()

@@ -1,0 +1,44 @@
+"""Where and how task updates are delivered to a webhook.
+
+Delivery itself (retries, signatures, address checks) is `core.push`; the payload's shape is a dialect's.
+"""
+
+from accord.model.base import Choice, Model, NonEmpty
+
+
+class PushFormat(Choice):
+    """What a webhook body holds: the whole task, one stream event, or `{taskId, status, result}`."""
+
+    TASK = "task"
+    EVENT = "event"
+    SIMPLE = "simple"
+
+
+class Authentication(Model):
+    """The `Authorization` header a webhook wants: `{scheme} {credentials}`."""
+
+    scheme: NonEmpty
+    credentials: str | None = None
+
+
+class PushConfig(Model):
+    """One webhook of one task.
+
+    `payload_format` and `events` are ours, accepted in every dialect and never sent to one that does not know them.
+    """
+
+    url: NonEmpty
+    id: str | None = None
+    task_id: str | None = None
+    token: str | None = None
+    authentication: Authentication | None = None
+    tenant: str | None = None
+    payload_format: PushFormat | None = None
+    events: tuple[str, ...] = ()
+
+
+class PushPage(Model):
+    """One page of a task's webhooks."""
+
+    configs: tuple[PushConfig, ...] = ()
+    next_page_token: str = ""

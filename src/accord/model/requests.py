@@ -1,0 +1,169 @@
+"""What callers ask for: the request of each A2A operation, and the pages that answer lists.
+
+They say what is wanted, not what it means: meaning and authorisation are `core.service`.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from accord.model import keys
+from accord.model.base import Count, Metadata, Model, NonEmpty, timestamp
+from accord.model.card import AgentCard
+from accord.model.message import Message
+from accord.model.push import PushConfig, PushPage
+from accord.model.task import Task, TaskState
+
+MAX_PAGE_SIZE = 100
+"""The largest page of tasks that A2A 1.0 allows (3.1.4)."""
+
+
+class SendConfiguration(Model):
+    """How the caller wants a send to be answered."""
+
+    accepted_output_modes: tuple[str, ...] = ()
+    task_push_notification_config: PushConfig | None = None
+    history_length: Count | None = None
+    return_immediately: bool = False
+
+
+class SendRequest(Model):
+    """Send a message, to a new task or to the one it names."""
+
+    message: Message
+    configuration: SendConfiguration | None = None
+    metadata: Metadata | None = None
+    tenant: str | None = None
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """How long the task may take, if the caller said so."""
+        found = self._hints(keys.TASK_CONFIG).get("timeout")
+        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+
+    @property
+    def priority(self) -> str:
+        """The caller's priority: `low`, `normal` or `high`."""
+        found = self._hints(keys.TASK_CONFIG).get("priority")
+        return found if isinstance(found, str) and found in {"low", "high"} else "normal"
+
+    @property
+    def include_intermediates(self) -> bool:
+        """Whether a stream should carry more than its final events."""
+        return self._hints(keys.STREAM_CONFIG).get("include_intermediates") is not False
+
+    @property
+    def buffer_size(self) -> int | None:
+        """The largest chunk of text, in bytes, that the caller wants in one stream event."""
+        found = self._hints(keys.STREAM_CONFIG).get("buffer_size")
+        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+
+    def _hints(self, key: str) -> dict[str, Any]:
+        found = (self.metadata or {}).get(key)
+        return found if isinstance(found, dict) else {}
+
+
+class GetRequest(Model):
+    """Read one task."""
+
+    id: NonEmpty
+    history_length: Count | None = None
+    tenant: str | None = None
+
+
+class TaskFilter(Model):
+    """List tasks, newest status first."""
+
+    context_id: str | None = None
+    status: TaskState | None = None
+    page_size: Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)] | None = None
+    page_token: str | None = None
+    history_length: Count | None = None
+    status_timestamp_after: str | None = None
+    include_artifacts: bool = False
+    tenant: str | None = None
+
+    def __post_init__(self) -> None:
+        """Bring the timestamp into its one form, or refuse it."""
+        if self.status_timestamp_after is not None:
+            force_setattr(self, "status_timestamp_after", timestamp(self.status_timestamp_after))
+
+
+class TaskPage(Model, omit_defaults=False):
+    """One page of tasks; every field is required on the wire, also when empty."""
+
+    tasks: tuple[Task, ...]
+    next_page_token: str
+    page_size: int
+    total_size: int
+
+
+class CancelRequest(Model):
+    """Cancel one task."""
+
+    id: NonEmpty
+    metadata: Metadata | None = None
+    tenant: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the caller cancels, if it said so."""
+        found = (self.metadata or {}).get(keys.REASON)
+        return found if isinstance(found, str) else None
+
+
+class SubscribeRequest(Model):
+    """Follow one task."""
+
+    id: NonEmpty
+    tenant: str | None = None
+
+
+class PushGetRequest(Model):
+    """Read one webhook of a task."""
+
+    task_id: NonEmpty
+    id: str | None = None
+    tenant: str | None = None
+
+
+class PushListRequest(Model):
+    """List the webhooks of a task."""
+
+    task_id: NonEmpty
+    page_size: Count | None = None
+    page_token: str | None = None
+    tenant: str | None = None
+
+
+class PushDeleteRequest(Model):
+    """Remove webhooks of a task: the one with this id, or those with this url."""
+
+    task_id: NonEmpty
+    id: str | None = None
+    url: str | None = None
+    tenant: str | None = None
+
+
+class CardRequest(Model):
+    """Read the card that only authenticated callers see."""
+
+    tenant: str | None = None
+
+
+Request = (
+    SendRequest
+    | GetRequest
+    | TaskFilter
+    | CancelRequest
+    | SubscribeRequest
+    | PushConfig
+    | PushGetRequest
+    | PushListRequest
+    | PushDeleteRequest
+    | CardRequest
+)
+
+Result = Task | Message | TaskPage | PushConfig | PushPage | AgentCard | int
+"""What a non-streaming operation answers; deleting webhooks answers how many there were."""

@@ -1,0 +1,123 @@
+"""How a card says that callers must authenticate, in A2A 1.0's form.
+
+Enforcing it is `core.auth`, satisfying it is `client`; the two other spellings are the dialects'.
+"""
+
+from accord.model.base import Model, NonEmpty
+
+
+class ApiKeyScheme(Model):
+    """A key in a header, query parameter or cookie."""
+
+    location: NonEmpty
+    name: NonEmpty
+    description: str | None = None
+
+
+class HttpAuthScheme(Model):
+    """An HTTP authentication scheme such as `Bearer` or `Basic`."""
+
+    scheme: NonEmpty
+    bearer_format: str | None = None
+    description: str | None = None
+
+
+class AuthorizationCodeFlow(Model):
+    """OAuth 2.0 authorization code."""
+
+    authorization_url: NonEmpty
+    token_url: NonEmpty
+    scopes: dict[str, str]
+    refresh_url: str | None = None
+    pkce_required: bool = False
+
+
+class ClientCredentialsFlow(Model):
+    """OAuth 2.0 client credentials."""
+
+    token_url: NonEmpty
+    scopes: dict[str, str]
+    refresh_url: str | None = None
+
+
+class ImplicitFlow(Model):
+    """OAuth 2.0 implicit; deprecated by A2A 1.0, still read."""
+
+    authorization_url: str | None = None
+    scopes: dict[str, str] = {}
+    refresh_url: str | None = None
+
+
+class PasswordFlow(Model):
+    """OAuth 2.0 password; deprecated by A2A 1.0, still read."""
+
+    token_url: str | None = None
+    scopes: dict[str, str] = {}
+    refresh_url: str | None = None
+
+
+class DeviceCodeFlow(Model):
+    """OAuth 2.0 device code."""
+
+    device_authorization_url: NonEmpty
+    token_url: NonEmpty
+    scopes: dict[str, str]
+    refresh_url: str | None = None
+
+
+class OAuthFlows(Model):
+    """Exactly one flow in A2A 1.0; 0.3 allows several."""
+
+    authorization_code: AuthorizationCodeFlow | None = None
+    client_credentials: ClientCredentialsFlow | None = None
+    implicit: ImplicitFlow | None = None
+    password: PasswordFlow | None = None
+    device_code: DeviceCodeFlow | None = None
+
+
+class OAuth2Scheme(Model):
+    """OAuth 2.0."""
+
+    flows: OAuthFlows
+    oauth2_metadata_url: str | None = None
+    description: str | None = None
+
+
+class OpenIdConnectScheme(Model):
+    """OpenID Connect by discovery."""
+
+    open_id_connect_url: NonEmpty
+    description: str | None = None
+
+
+class MutualTlsScheme(Model):
+    """A client certificate."""
+
+    description: str | None = None
+
+
+class SecurityScheme(Model):
+    """Exactly one way to authenticate."""
+
+    api_key_security_scheme: ApiKeyScheme | None = None
+    http_auth_security_scheme: HttpAuthScheme | None = None
+    oauth2_security_scheme: OAuth2Scheme | None = None
+    open_id_connect_security_scheme: OpenIdConnectScheme | None = None
+    mtls_security_scheme: MutualTlsScheme | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a scheme that is none or two things at once."""
+        if sum(getattr(self, name) is not None for name in self.__struct_fields__) != 1:
+            raise ValueError("A security scheme needs exactly one of its five forms")
+
+
+class Scopes(Model):
+    """The scopes that one scheme must grant."""
+
+    list: tuple[str, ...] = ()
+
+
+class SecurityRequirement(Model):
+    """Schemes that are needed together; a list of requirements offers alternatives."""
+
+    schemes: dict[str, Scopes] = {}

@@ -1,0 +1,73 @@
+"""A task: one unit of work with a state, a history and artifacts.
+
+Which state may follow which is `protocol.lifecycle`; where tasks are kept is `storage`.
+"""
+
+from msgspec.structs import force_setattr
+
+from accord.model import keys
+from accord.model.base import Choice, Metadata, Model, NonEmpty, timestamp, timestamp_ms
+from accord.model.message import Artifact, Message
+
+
+class TaskState(Choice):
+    """The nine states of a task. A2A 1.0 has no name for `UNKNOWN`, so its zero value stands for it."""
+
+    SUBMITTED = "TASK_STATE_SUBMITTED"
+    WORKING = "TASK_STATE_WORKING"
+    INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
+    AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
+    COMPLETED = "TASK_STATE_COMPLETED"
+    FAILED = "TASK_STATE_FAILED"
+    CANCELED = "TASK_STATE_CANCELED"
+    REJECTED = "TASK_STATE_REJECTED"
+    UNKNOWN = "TASK_STATE_UNSPECIFIED"
+
+
+class TaskStatus(Model):
+    """A state, when it was entered and what the agent says about it."""
+
+    state: TaskState
+    message: Message | None = None
+    timestamp: str | None = None
+
+    def __post_init__(self) -> None:
+        """Bring the timestamp into its one form, or refuse it."""
+        if self.timestamp is not None and (exact := timestamp(self.timestamp)) != self.timestamp:
+            force_setattr(self, "timestamp", exact)
+
+
+class Task(Model):
+    """One unit of work."""
+
+    id: NonEmpty
+    status: TaskStatus
+    context_id: str | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    history: tuple[Message, ...] = ()
+    metadata: Metadata | None = None
+
+    @property
+    def created_at(self) -> str | None:
+        """When the task was created: as another system stated it, else from its time-ordered id, else unknown.
+
+        Ids made here are UUIDv7, whose first 48 bits are the creation time in milliseconds, so no dialect needs a
+        field that A2A 1.0 does not have.
+        """
+        stated = (self.metadata or {}).get(keys.CREATED_AT)
+        if isinstance(stated, str):
+            try:
+                return timestamp(stated)
+            except ValueError:
+                pass
+        return _uuid7_time(self.id) or self.status.timestamp
+
+
+def _uuid7_time(identifier: str) -> str | None:
+    digits = identifier.replace("-", "")
+    if len(digits) != 32 or digits[12] != "7" or digits[16] not in "89abAB":
+        return None
+    try:
+        return timestamp_ms(int(digits[:12], 16))
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,5 @@
+"""The A2A wire, sans I/O: operations, lifecycle, framing, negotiation and the five dialects.
+
+Everything here is a pure function of its arguments: no asyncio, no sockets, no clock, no logging. `model` and `errors`
+are below; `storage`, `core`, `bindings` and `client` are above.
+"""

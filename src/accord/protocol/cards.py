@@ -1,0 +1,93 @@
+"""One agent card for every caller, and reading any caller's card.
+
+The public card is the only document that speaks several dialects at once (B-03): their fields do not collide, except
+`capabilities`, which the generic dialect wants as a list and therefore gets on its own. With only A2A 1.0 enabled the
+card is strictly 1.0. Serving it, with its caching headers, is a binding's work.
+"""
+
+from collections.abc import Set
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.model import AgentCard, AgentProvider
+from accord.protocol import codec
+from accord.protocol.dialects import DIALECTS
+from accord.protocol.operations import DialectName
+
+V1, V03, VAULT, GEN, RELAY = DialectName
+
+_SHARED = (V1, V03, VAULT)
+"""The dialects whose fields one document can hold together; relay reads 0.3's."""
+
+
+def encode_card(card: AgentCard, enabled: Set[DialectName], only: DialectName | None = None) -> bytes:
+    """Write the card for the enabled dialects together, or for one that the caller asked for."""
+    if only is not None:
+        return codec.encode(DIALECTS[only].encode_card(card))
+    document: dict[str, Any] = {}
+    card = _with_provider(card) if VAULT in enabled else card
+    for dialect in _SHARED:
+        if dialect in enabled or (dialect is V03 and RELAY in enabled):
+            document = _merged(document, DIALECTS[dialect].encode_card(card))
+    if GEN in enabled:
+        document = _with_generic(document, card)
+    return codec.encode(document)
+
+
+def decode_card(data: bytes) -> AgentCard:
+    """Read a card of any dialect, told apart by the members that only one of them has."""
+    look = codec.decode(data, _look)
+    if look.supported_interfaces is not None:
+        return DIALECTS[V1].decode_card(data)
+    if look.auth_schemes is not None or look.human_readable_id is not None:
+        return DIALECTS[VAULT].decode_card(data)
+    if isinstance(look.capabilities, list):
+        return DIALECTS[GEN].decode_card(data)
+    return DIALECTS[V03].decode_card(data)
+
+
+class _Look(Struct, rename="camel"):
+    supported_interfaces: Any = None
+    auth_schemes: Any = None
+    human_readable_id: Any = None
+    capabilities: Any = None
+
+
+_look = Decoder(_Look)
+
+
+def _with_provider(card: AgentCard) -> AgentCard:
+    """AgentVault wants a provider, and half of one breaks the others' readers: the agent stands in for it."""
+    if card.provider is not None or not card.supported_interfaces:
+        return card
+    return replace(card, provider=AgentProvider(organization=card.name, url=card.supported_interfaces[0].url))
+
+
+def _with_generic(document: dict[str, Any], card: AgentCard) -> dict[str, Any]:
+    generic = DIALECTS[GEN].encode_card(card)
+    if not document:
+        return generic
+    generic.pop("capabilities", None)
+    merged: dict[str, Any] = _merged(document, generic)
+    for skill, stated in zip(merged.get("skills", ()), card.skills, strict=False):
+        if stated.input_schema is not None:
+            skill["inputSchema"] = stated.input_schema
+    return merged
+
+
+def _merged(first: Any, second: Any) -> Any:
+    """Put two documents together; where both say something that is no container, the first is kept."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        extra = {key: value for key, value in second.items() if key not in first}
+        return {key: _merged(value, second[key]) if key in second else value for key, value in first.items()} | extra
+    if isinstance(first, list) and isinstance(second, list) and _are_objects(first) and _are_objects(second):
+        pairs = [_merged(one, other) for one, other in zip(first, second, strict=False)]
+        return pairs + first[len(second) :] + second[len(first) :]
+    return first
+
+
+def _are_objects(items: list[Any]) -> bool:
+    return all(isinstance(item, dict) for item in items)

@@ -1,0 +1,70 @@
+"""JSON in and out, with every failure of the decoder turned into one of our errors.
+
+It knows nothing of A2A. Everything that reads bytes from a stranger goes through here, so that no input can raise
+anything but `AccordError`.
+"""
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from accord.errors import InvalidParams, ParseError, Violation
+
+T = TypeVar("T")
+
+_AT = re.compile(r"^(?P<reason>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
+
+encode = msgspec.json.Encoder().encode
+"""Encode a model value, or plain data, as compact JSON."""
+
+
+def decode(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode and validate JSON.
+
+    Raises `ParseError` for what is not JSON and `InvalidParams`, naming the field, for what has the wrong shape.
+    """
+    try:
+        return decoder.decode(data)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ParseError(f"The body is not valid JSON: {plain(error)}") from None
+    except RecursionError:
+        raise InvalidParams("The JSON is nested too deeply") from None
+
+
+def convert(value: Any, to: type[T], *, strict: bool = True) -> T:
+    """Validate plain data as `to`; `strict=False` also reads numbers and booleans from text, as queries need."""
+    try:
+        return msgspec.convert(value, to, strict=strict)
+    except msgspec.ValidationError as error:
+        raise invalid(error) from None
+    except RecursionError:
+        raise InvalidParams("The JSON is nested too deeply") from None
+
+
+def invalid(error: msgspec.ValidationError) -> InvalidParams:
+    """Turn a validation failure into our error, with the field's path and the reason."""
+    match = _AT.match(str(error))
+    reason, path = (match["reason"], match["path"]) if match else (str(error), None)
+    field = (path or "$").removeprefix("$").removeprefix(".")
+    missing = _MISSING.fullmatch(reason)
+    if missing:
+        field = f"{field}.{missing['name']}" if field else missing["name"]
+        reason = "Required field is missing"
+    return invalid_field(field, reason)
+
+
+def invalid_field(field: str, reason: str) -> InvalidParams:
+    """Return the error for one field that is wrong."""
+    named = f"`{field}`: {reason}" if field else reason
+    return InvalidParams(f"Invalid parameters: {named}", violations=(Violation(field, reason),))
+
+
+def plain(error: Exception) -> str:
+    """Say what is wrong with bytes that are not JSON, without quoting them."""
+    return (
+        "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error).removeprefix("JSON is malformed: ")
+    )

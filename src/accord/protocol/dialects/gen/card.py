@@ -1,0 +1,114 @@
+"""The generic dialect's agent card, to and from the model.
+
+Its capabilities are a list of names: those of A2A's own flags, then what the agent calls its abilities. A skill is
+known by its name, so that is the model's skill id. The address is not in the founding document; without it a reader
+is left with the place where it found the card.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from accord.model import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, CardProfile
+from accord.model.base import Metadata, NonEmpty
+from accord.protocol import codec
+
+_MODES = ("text/plain", "application/json", "application/octet-stream")
+"""What every agent of this dialect can be sent: its parts are text, data and files."""
+
+VERSION = "gen"
+"""The protocol version of an interface that was read from such a card."""
+
+
+class SkillIn(Struct):
+    """One thing the agent can do."""
+
+    name: NonEmpty
+    description: str = ""
+    parameters: Metadata | None = None
+
+
+class CardIn(Struct):
+    """A card."""
+
+    name: NonEmpty
+    description: str
+    version: str
+    capabilities: list[str] = []
+    skills: list[SkillIn] = []
+    url: str | None = None
+
+
+_CARD = Decoder(CardIn)
+
+
+def write_card(card: AgentCard) -> dict[str, Any]:
+    """Write a card."""
+    skills = [
+        {"name": skill.id, "description": skill.description, "parameters": skill.input_schema or {}}
+        for skill in card.skills
+    ]
+    document = {
+        "name": card.name,
+        "description": card.description,
+        "version": card.version,
+        "capabilities": _names(card),
+        "skills": skills,
+    }
+    address = _address(card)
+    return document if address is None else document | {"url": address}
+
+
+def _names(card: AgentCard) -> list[str]:
+    can, profile = card.capabilities, card.profile or CardProfile()
+    flags = {
+        "streaming": can.streaming,
+        "push_notifications": can.push_notifications,
+        "extended_agent_card": can.extended_agent_card,
+        "state_transition_history": profile.state_transition_history,
+    }
+    return list(dict.fromkeys([*(name for name, has in flags.items() if has), *profile.capability_names]))
+
+
+def _address(card: AgentCard) -> str | None:
+    interfaces = card.supported_interfaces
+    wanted = [one for one in interfaces if one.protocol_version == VERSION]
+    likely = [one for one in interfaces if one.protocol_binding == "JSONRPC"]
+    return next((one.url for one in (*wanted, *likely, *interfaces)), None)
+
+
+def read_card(data: bytes) -> AgentCard:
+    """Read a card."""
+    wire = codec.decode(data, _CARD)
+    names = set(wire.capabilities)
+    own = tuple(name for name in wire.capabilities if name not in _FLAGS)
+    history = True if "state_transition_history" in names else None
+    return AgentCard(
+        name=wire.name,
+        description=wire.description,
+        version=wire.version,
+        supported_interfaces=_interfaces(wire.url),
+        capabilities=AgentCapabilities(
+            streaming="streaming" in names or None,
+            push_notifications="push_notifications" in names or None,
+            extended_agent_card="extended_agent_card" in names or None,
+        ),
+        default_input_modes=_MODES,
+        default_output_modes=_MODES,
+        skills=tuple(_read_skill(skill) for skill in wire.skills),
+        profile=CardProfile(capability_names=own, state_transition_history=history) if own or history else None,
+    )
+
+
+_FLAGS = frozenset({"streaming", "push_notifications", "extended_agent_card", "state_transition_history"})
+
+
+def _interfaces(url: str | None) -> tuple[AgentInterface, ...]:
+    return (AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=VERSION),) if url else ()
+
+
+def _read_skill(wire: SkillIn) -> AgentSkill:
+    return AgentSkill(
+        id=wire.name, name=wire.name, description=wire.description, tags=(), input_schema=wire.parameters or None
+    )

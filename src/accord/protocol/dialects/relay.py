@@ -1,0 +1,100 @@
+"""A2A 0.3 as agent-relay's workflows write it: parts carry `type` instead of `kind`, messages no `kind` at all.
+
+It is a variant of `v03` and only says what differs. Requests of Google's A2A 0.1 (`tasks/send`), from which the
+spelling stems, are read as well.
+"""
+
+from typing import Any, ClassVar
+
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.model import AgentCard, SendConfiguration, SendRequest
+from accord.model.base import Count
+from accord.protocol import codec
+from accord.protocol.dialects.v03 import V03
+from accord.protocol.dialects.v03_reader import Reader, read_configuration, read_push
+from accord.protocol.dialects.v03_wire import PushIn, SendIn
+from accord.protocol.dialects.v03_writer import FileOut, MessageOut, Out, Writer
+from accord.protocol.operations import DialectName
+
+
+class TextPart(Out, tag_field="type", tag="text"):
+    """A text part."""
+
+    text: str
+    metadata: dict[str, Any] | None = None
+
+
+class FilePart(Out, tag_field="type", tag="file"):
+    """A file part."""
+
+    file: FileOut
+    metadata: dict[str, Any] | None = None
+
+
+class DataPart(Out, tag_field="type", tag="data"):
+    """A data part."""
+
+    data: dict[str, Any]
+    metadata: dict[str, Any] | None = None
+
+
+class SendIn01(SendIn, rename="camel"):
+    """Parameters of a send, also those of 0.1's `tasks/send`, which has no `configuration`."""
+
+    id: str | None = None
+    session_id: str | None = None
+    history_length: Count | None = None
+    accepted_output_modes: tuple[str, ...] | None = None
+    push_notification: PushIn | None = None
+
+
+_SEND = Decoder(SendIn01)
+
+
+class RelayWriter(Writer):
+    """Puts the model into relay's shapes."""
+
+    text_part: ClassVar = TextPart
+    file_part: ClassVar = FilePart
+    data_part: ClassVar = DataPart
+    message_shape: ClassVar = MessageOut
+
+
+class Relay(V03):
+    """Agent-relay's variant of 0.3."""
+
+    name: ClassVar = DialectName.RELAY
+    reader: ClassVar = Reader(ids_required=False)
+    writer: ClassVar = RelayWriter()
+
+    def read_send(self, params: bytes) -> SendRequest:
+        """Read the parameters of a send; 0.1 names the task and its session beside the message."""
+        wire = codec.decode(params, _SEND)
+        request = self.send_request(wire, _configuration(wire))
+        message = replace(
+            request.message,
+            task_id=request.message.task_id or wire.id or None,
+            context_id=request.message.context_id or wire.session_id or None,
+        )
+        return replace(request, message=message)
+
+    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+        """Write a card; relay's client wants to be told whether the agent streams, also if it does not."""
+        found = super().encode_card(card)
+        found["capabilities"].setdefault("streaming", False)
+        return found
+
+
+def _configuration(wire: SendIn01) -> SendConfiguration | None:
+    if wire.configuration is not None:
+        return read_configuration(wire.configuration)
+    if wire.history_length is None and not wire.accepted_output_modes and wire.push_notification is None:
+        return None
+    push = wire.push_notification
+    return SendConfiguration(
+        accepted_output_modes=wire.accepted_output_modes or (),
+        task_push_notification_config=None if push is None else read_push(push),
+        history_length=wire.history_length,
+    )

@@ -1,0 +1,226 @@
+"""A2A 0.2 and 0.3 over JSON-RPC: what most deployed agents speak.
+
+Here is how operations map to parameters and results; objects are `v03_reader` and `v03_writer`, cards `v03_card`. Where
+0.3 has no field the fact is left out, never sent under a name that a strict 0.3 peer refuses.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from msgspec.json import Decoder
+
+from accord.errors import AccordError, InvalidAgentResponse, InvalidParams
+from accord.model import (
+    AgentCard,
+    CancelRequest,
+    CardRequest,
+    Event,
+    EventBody,
+    GetRequest,
+    Message,
+    PushConfig,
+    PushDeleteRequest,
+    PushFormat,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    Request,
+    Result,
+    SendConfiguration,
+    SendRequest,
+    SubscribeRequest,
+    Task,
+    TaskPage,
+)
+from accord.protocol import codec
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.v03_card import read_card, write_card
+from accord.protocol.dialects.v03_reader import Reader, each, inside, read_configuration, read_filter, read_push
+from accord.protocol.dialects.v03_wire import (
+    MISSING,
+    AnswerIn,
+    ListIn,
+    PageIn,
+    PushesIn,
+    PushSetIn,
+    SendIn,
+    TaskParams,
+    config_of,
+    task_of,
+)
+from accord.protocol.dialects.v03_writer import Writer
+from accord.protocol.error_data import read_error
+from accord.protocol.jsonrpc import ErrorObject
+from accord.protocol.operations import DialectName, Operation
+from accord.protocol.push import read_simple, simple_payload
+from accord.protocol.sse import Frame
+
+_SEND = Decoder(SendIn)
+_PARAMS = Decoder(TaskParams)
+_LIST = Decoder(ListIn)
+_PUSH_SET = Decoder(PushSetIn)
+_PUSHES: Decoder[list[PushSetIn] | PushesIn] = Decoder(list[PushSetIn] | PushesIn)
+_ANSWER = Decoder(AnswerIn)
+_PAGE = Decoder(PageIn)
+
+BY_TASK: dict[Operation, Callable[[TaskParams], Request]] = {
+    Operation.GET: lambda p: GetRequest(id=p.target(), history_length=p.history_length),
+    Operation.CANCEL: lambda p: CancelRequest(id=p.target(), metadata=p.metadata),
+    Operation.SUBSCRIBE: lambda p: SubscribeRequest(id=p.target()),
+    Operation.PUSH_GET: lambda p: PushGetRequest(task_id=p.target(), id=p.webhook()),
+    Operation.PUSH_LIST: lambda p: PushListRequest(task_id=p.target(), page_size=p.page_size, page_token=p.page_token),
+    Operation.PUSH_DELETE: lambda p: PushDeleteRequest(task_id=p.target(), id=p.webhook(), url=p.url),
+}
+"""How the operations that name a task read their parameters."""
+
+
+class V03(Dialect):
+    """A2A 0.2.x and 0.3 JSON-RPC."""
+
+    name: ClassVar = DialectName.V03
+    reader: ClassVar = Reader()
+    writer: ClassVar = Writer()
+
+    # --- requests ---
+
+    def decode_request(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation."""
+        match operation:
+            case Operation.SEND | Operation.STREAM:
+                return self.read_send(params)
+            case Operation.LIST:
+                return read_filter(codec.decode(params, _LIST))
+            case Operation.PUSH_SET:
+                wire = codec.decode(params, _PUSH_SET)
+                if wire.push_notification_config is None:
+                    raise invalid_field("pushNotificationConfig", MISSING)
+                return read_push(wire.push_notification_config, wire.target())
+            case Operation.EXTENDED_CARD:
+                return CardRequest()
+            case _:
+                return BY_TASK[operation](codec.decode(params, _PARAMS))
+
+    def read_send(self, params: bytes) -> SendRequest:
+        """Read the parameters of a send; without `blocking` the caller waits (B-08)."""
+        wire = codec.decode(params, _SEND)
+        return self.send_request(wire, read_configuration(wire.configuration))
+
+    def send_request(self, wire: SendIn, configuration: SendConfiguration | None) -> SendRequest:
+        """Return the request that a message and its configuration make."""
+        message = inside("message", self.reader.message, wire.message)
+        if not (wire.message.parts or wire.message.content):
+            raise invalid_field("message.parts", "Expected at least one part")
+        return SendRequest(message=message, configuration=configuration, metadata=wire.metadata)
+
+    def encode_request(self, operation: Operation, request: Request) -> bytes:
+        """Write the parameters of an operation."""
+        return codec.encode(self.writer.params(request))
+
+    # --- answers ---
+
+    def encode_result(self, operation: Operation, result: Result) -> bytes:
+        """Write the answer of an operation."""
+        match result:
+            case Task() | Message():
+                return codec.encode(self.writer.body(result))
+            case TaskPage():
+                return codec.encode(self.writer.page(result))
+            case PushConfig():
+                return codec.encode(self.writer.task_push(result))
+            case PushPage():
+                return codec.encode([self.writer.task_push(config) for config in result.configs])
+            case AgentCard():
+                return codec.encode(self.encode_card(result))
+            case _:
+                return b"null"
+
+    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+        """Read the answer of an operation."""
+        try:
+            return self.read_result(operation, result, request)
+        except InvalidParams as error:
+            raise _unreadable(error) from None
+
+    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+        """Read the answer of an operation; what is wrong with it is named like a wrong parameter."""
+        match operation:
+            case Operation.PUSH_DELETE:
+                return 1
+            case Operation.LIST:
+                return self._page(codec.decode(result, _PAGE))
+            case Operation.PUSH_SET | Operation.PUSH_GET:
+                return self.read_task_push(codec.decode(result, _PUSH_SET), request)
+            case Operation.PUSH_LIST:
+                found = codec.decode(result, _PUSHES)
+                page = PushesIn(configs=found) if isinstance(found, list) else found
+                configs = [self.read_task_push(wire, request) for wire in page.configs]
+                return PushPage(configs=tuple(configs), next_page_token=page.next_page_token or "")
+            case Operation.EXTENDED_CARD:
+                return read_card(result)
+        body = self.reader.answer(codec.decode(result, _ANSWER))
+        if isinstance(body, Task) or (isinstance(body, Message) and operation is Operation.SEND):
+            return body
+        raise InvalidAgentResponse(f"The answer to {operation.value} is neither a task nor a message")
+
+    def read_task_push(self, wire: PushSetIn, request: Request) -> PushConfig:
+        """Read a webhook with its task; the request knows the task if the answer does not say it."""
+        if wire.push_notification_config is None:
+            raise invalid_field("pushNotificationConfig", MISSING)
+        asked = request.task_id if isinstance(request, PushConfig | PushGetRequest | PushListRequest) else None
+        task_id = wire.own_task() or wire.id or task_of(wire.name) or asked
+        return read_push(wire.push_notification_config, task_id, config_of(wire.name))
+
+    def _page(self, wire: PageIn) -> TaskPage:
+        tasks = each("tasks", self.reader.task, wire.tasks)
+        return TaskPage(
+            tasks=tasks,
+            next_page_token=wire.next_page_token or "",
+            page_size=len(tasks) if wire.page_size is None else wire.page_size,
+            total_size=len(tasks) if wire.total_size is None else wire.total_size,
+        )
+
+    # --- stream events and webhooks ---
+
+    def encode_event(self, event: Event) -> Frame | None:
+        """Write one stream event; a message that joined the history has no form in 0.3."""
+        body = self.writer.body(event.body)
+        return None if body is None else Frame(data=codec.encode(body))
+
+    def decode_event(self, frame: Frame) -> EventBody:
+        """Read one stream event."""
+        try:
+            return self.reader.answer(codec.decode(frame.data, _ANSWER))
+        except InvalidParams as error:
+            raise _unreadable(error) from None
+
+    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
+        """Write a webhook body: the task, one event, or the simple form (B-10)."""
+        form = form or self.push_format
+        if form is PushFormat.SIMPLE:
+            return simple_payload(task)
+        body = self.writer.body(event.body) if form is PushFormat.EVENT else None
+        return codec.encode(self.writer.task(task) if body is None else body)
+
+    def decode_push(self, body: bytes) -> EventBody:
+        """Read a webhook body in any of the three forms."""
+        wire = codec.decode(body, _ANSWER)
+        return read_simple(body) if isinstance(wire.status, str) else self.reader.answer(wire)
+
+    # --- errors and cards ---
+
+    def decode_error(self, error: ErrorObject) -> AccordError:
+        """Read an error, by the reason in its data where that fits the code."""
+        return read_error(error, "code")
+
+    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+        """Write a card with nothing but 0.3's fields."""
+        return write_card(card)
+
+    def decode_card(self, card: bytes) -> AgentCard:
+        """Read a card of 0.2 or 0.3."""
+        return read_card(card)
+
+
+def _unreadable(error: InvalidParams) -> InvalidAgentResponse:
+    return InvalidAgentResponse(f"The agent's answer is invalid: {error.message}")

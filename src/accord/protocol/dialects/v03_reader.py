@@ -1,0 +1,308 @@
+"""The objects of peers before A2A 1.0, read into the model.
+
+It only reads, and reads all spellings alike; what a dialect insists on is a setting of its `Reader`. The dialects that
+stem from 0.3 are above, `v03_wire`, `parts` and `states` below.
+"""
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.errors import InvalidParams
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    Authentication,
+    EventBody,
+    Message,
+    Part,
+    PushConfig,
+    Role,
+    SendConfiguration,
+    StatusUpdate,
+    Task,
+    TaskFilter,
+    TaskState,
+    TaskStatus,
+)
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.v03_wire import (
+    MISSING,
+    AnswerIn,
+    ArtifactIn,
+    AuthenticationIn,
+    BodyIn,
+    ConfigurationIn,
+    ListIn,
+    MessageIn,
+    PushIn,
+    StatusIn,
+)
+from accord.protocol.parts import AnyPart, from_base64, read_parts
+from accord.protocol.states import from_any
+
+WRAPPED = "data_part_compat"
+"""Part metadata: `true` where data is `{"value": ...}` only because 0.3 wants an object. The official SDK's mark."""
+
+Wire = TypeVar("Wire")
+Value = TypeVar("Value")
+
+
+def read_configuration(wire: ConfigurationIn | None) -> SendConfiguration | None:
+    """Read how a send is to be answered; without `blocking` the caller waits (B-08)."""
+    if wire is None:
+        return None
+    push = wire.push_notification_config or wire.push_notification
+    return SendConfiguration(
+        accepted_output_modes=wire.accepted_output_modes or (),
+        task_push_notification_config=None if push is None else read_push(push),
+        history_length=wire.history_length,
+        return_immediately=wire.blocking is False,
+    )
+
+
+def read_filter(wire: ListIn) -> TaskFilter:
+    """Read which tasks are to be listed."""
+    try:
+        return TaskFilter(
+            context_id=wire.context_id or None,
+            status=from_any(wire.status, "status") if wire.status else None,
+            page_size=wire.page_size,
+            page_token=wire.page_token or None,
+            history_length=wire.history_length,
+            status_timestamp_after=wire.status_timestamp_after or None,
+            include_artifacts=wire.include_artifacts or False,
+        )
+    except ValueError as error:
+        raise invalid_field("statusTimestampAfter", str(error)) from None
+
+
+def read_push(wire: PushIn, task_id: str | None = None, config_id: str | None = None) -> PushConfig:
+    """Read a webhook; of several authentication schemes the first is the one we use."""
+    return PushConfig(
+        url=wire.url,
+        id=wire.id or config_id or None,
+        task_id=task_id,
+        token=wire.token or None,
+        authentication=_authentication(wire.authentication),
+        payload_format=wire.payload_format,
+        events=wire.events or (),
+    )
+
+
+def _authentication(wire: AuthenticationIn | None) -> Authentication | None:
+    if wire is None:
+        return None
+    scheme = next(iter(wire.schemes or ()), wire.scheme)
+    return Authentication(scheme=scheme, credentials=wire.credentials or None) if scheme else None
+
+
+_ROLES = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
+_NOTHING = (Part(text=""),)
+
+
+def inside(member: str, read: Callable[[Wire], Value], wire: Wire) -> Value:
+    """Read a member of an object; what is refused in it is named by its path."""
+    try:
+        return read(wire)
+    except InvalidParams as error:
+        raise _under(member, error) from None
+
+
+def each(member: str, read: Callable[[Wire], Value], wires: Sequence[Wire] | None) -> tuple[Value, ...]:
+    """Read a list that is a member of an object."""
+    found: list[Value] = []
+    try:
+        for wire in wires or ():
+            found.append(read(wire))
+    except InvalidParams as error:
+        raise _under(f"{member}[{len(found)}]", error) from None
+    return tuple(found)
+
+
+def _under(path: str, error: InvalidParams) -> InvalidParams:
+    ((field_, reason),) = error.violations
+    return invalid_field(f"{path}.{field_}" if field_ else path, reason)
+
+
+class Reader(Struct, frozen=True):
+    """Turns wire objects into the model. A refusal names the field as seen from the object that is read."""
+
+    ids_required: bool = True
+    """Whether a message without an id is refused; if not, its id is empty and the service gives it one."""
+
+    proto: bool = False
+    """Whether absent means zero, and a data part without a discriminator is `{"data": {"data": {}}}`."""
+
+    def message(self, wire: MessageIn) -> Message:
+        """Read a message."""
+        role = _ROLES.get(wire.role)
+        if role is None:
+            raise invalid_field("role", f"Unknown role {wire.role[:40]!r}" if wire.role else MISSING)
+        if not wire.message_id and self.ids_required:
+            raise invalid_field("messageId", MISSING)
+        parts = self._parts(wire.content, "content") if wire.parts is None else self._parts(wire.parts, "parts")
+        return Message(
+            message_id=wire.message_id or "",
+            role=role,
+            parts=parts,
+            context_id=wire.context_id or None,
+            task_id=wire.task_id or None,
+            metadata=wire.metadata,
+            extensions=wire.extensions or (),
+            reference_task_ids=wire.reference_task_ids or (),
+        )
+
+    def artifact(self, wire: ArtifactIn) -> Artifact:
+        """Read an artifact."""
+        return Artifact(
+            artifact_id=wire.artifact_id,
+            parts=self._parts(wire.parts, "parts"),
+            name=wire.name,
+            description=wire.description,
+            metadata=wire.metadata,
+            extensions=wire.extensions or (),
+        )
+
+    def task(self, wire: BodyIn) -> Task:
+        """Read a task."""
+        if not wire.id:
+            raise invalid_field("id", MISSING)
+        return Task(
+            id=wire.id,
+            status=inside("status", self._status, wire.status),
+            context_id=wire.context_id or None,
+            artifacts=each("artifacts", self.artifact, wire.artifacts),
+            history=each("history", self.message, wire.history),
+            metadata=wire.metadata,
+        )
+
+    def answer(self, wire: AnswerIn) -> EventBody:
+        """Read a body, alone or as a member."""
+        for inner, member, kind in (
+            (wire.task, "task", "task"),
+            (wire.message, "message", "message"),
+            (wire.msg, "msg", "message"),
+            (wire.status_update, "statusUpdate", "status-update"),
+            (wire.artifact_update, "artifactUpdate", "artifact-update"),
+        ):
+            if inner is not None:
+                inner.kind = kind
+                return inside(member, self.body, inner)
+        return self.body(wire)
+
+    def body(self, wire: BodyIn) -> EventBody:
+        """Read whatever of the four an answer or event is: by its `kind`, else by what it holds."""
+        match wire.kind or _guess(wire):
+            case "message":
+                return self.message(wire)
+            case "status-update":
+                return self._status_update(wire)
+            case "artifact-update":
+                return self._artifact_update(wire)
+            case _:
+                return self.task(wire)
+
+    def _status_update(self, wire: BodyIn) -> StatusUpdate:
+        if not wire.task_id:
+            raise invalid_field("taskId", MISSING)
+        return StatusUpdate(
+            task_id=wire.task_id,
+            context_id=wire.context_id or "",
+            status=inside("status", self._status, wire.status),
+            metadata=wire.metadata,
+        )
+
+    def _artifact_update(self, wire: BodyIn) -> ArtifactUpdate:
+        if not wire.task_id:
+            raise invalid_field("taskId", MISSING)
+        if wire.artifact is None:
+            raise invalid_field("artifact", MISSING)
+        return ArtifactUpdate(
+            task_id=wire.task_id,
+            context_id=wire.context_id or "",
+            artifact=inside("artifact", self.artifact, wire.artifact),
+            append=wire.append or False,
+            last_chunk=wire.last_chunk or False,
+            metadata=wire.metadata,
+        )
+
+    def _status(self, wire: StatusIn | str | None) -> TaskStatus:
+        if not isinstance(wire, StatusIn):
+            raise invalid_field("", MISSING if wire is None else "Expected `object`, got `str`")
+        if wire.state is None and not self.proto:
+            raise invalid_field("state", MISSING)
+        state = from_any(wire.state, "state") if wire.state else TaskState.UNKNOWN
+        message = None if wire.message is None else inside("message", self.message, wire.message)
+        try:
+            return TaskStatus(state=state, message=message, timestamp=wire.timestamp or None)
+        except ValueError as error:
+            raise invalid_field("timestamp", str(error)) from None
+
+    def _parts(self, wires: list[AnyPart] | None, name: str) -> tuple[Part, ...]:
+        if not wires:
+            if wires is None:
+                raise invalid_field("parts", MISSING)
+            return _NOTHING  # 0.x allows it, and servers close an artifact so; a send refuses it
+        # Most messages are one text: made here, without a call and a loop for each.
+        first = wires[0]
+        if first.text is not None and first.kind == "text" and len(wires) == 1:
+            return (Part(text=first.text, media_type=first.media_type, metadata=first.metadata),)
+        if self.proto:
+            for wire in wires:
+                _from_proto(wire)
+        return _unwrapped(read_parts(wires, name))
+
+
+def _unwrapped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Take out of its object what was wrapped only because 0.3 wants one."""
+    for part in parts:
+        if part.metadata is not None and WRAPPED in part.metadata:
+            return tuple(map(_unwrap, parts))
+    return parts
+
+
+def _unwrap(part: Part) -> Part:
+    marks = part.metadata or {}
+    if marks.get(WRAPPED) is not True or not isinstance(part.data, dict) or "value" not in part.data:
+        return part
+    metadata = {key: value for key, value in marks.items() if key != WRAPPED}
+    return replace(part, data=part.data["value"], metadata=metadata or None)
+
+
+def _from_proto(part: AnyPart) -> None:
+    """Take off what protobuf JSON puts around the content of a part that has no discriminator."""
+    if isinstance(part.data, dict) and part.data.keys() <= {"data"} and not (part.kind or part.type):
+        part.data = part.data.get("data", {})
+    if part.file is not None and part.file.file_with_bytes is not None:
+        part.file.file_with_bytes = _once(part.file.file_with_bytes, part.file.mime_type or "")
+
+
+_BINARY = ("image/", "audio/", "video/", "application/pdf", "application/zip", "application/gzip")
+"""Media types of files that are never base64 text themselves."""
+
+_LEAST = 24
+"""The base64 of 18 bytes: no file of these types is smaller, so what is shorter is no evidence of anything."""
+
+
+def _once(encoded: str, media_type: str) -> str:
+    """Undo the Python SDK 0.3's double base64, where the media type rules out that the file is base64 text itself."""
+    if not media_type.startswith(_BINARY):
+        return encoded
+    try:
+        inner = from_base64(encoded).decode("ascii")
+        twice = len(inner) >= _LEAST and base64.b64encode(from_base64(inner)).decode() == inner
+    except ValueError:
+        return encoded
+    return inner if twice else encoded
+
+
+def _guess(wire: BodyIn) -> str:
+    if wire.artifact is not None:
+        return "artifact-update"
+    if wire.role:
+        return "message"
+    return "status-update" if wire.task_id and not wire.id else "task"

@@ -1,0 +1,285 @@
+"""A2A 0.3 over HTTP+JSON: the protobuf JSON of 0.3's own definition, which is neither its JSON-RPC form nor 1.0.
+
+Only shapes that differ from `v03` are here; addresses and statuses are the binding's. Cards and webhook bodies are the
+same on both bindings of 0.3. Real clients mix the spellings of both, so both are read.
+"""
+
+from typing import Any, ClassVar
+
+from msgspec import UNSET
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.errors import AccordError
+from accord.model import (
+    CancelRequest,
+    Event,
+    EventBody,
+    GetRequest,
+    Message,
+    Part,
+    PushConfig,
+    PushDeleteRequest,
+    PushFormat,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    Request,
+    Result,
+    SendConfiguration,
+    SendRequest,
+    StatusUpdate,
+    SubscribeRequest,
+    Task,
+    TaskState,
+)
+from accord.protocol import codec
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.v03 import BY_TASK, V03
+from accord.protocol.dialects.v03_reader import Reader, read_configuration, read_filter, read_push
+from accord.protocol.dialects.v03_wire import MISSING, ListIn, PushIn, PushSetIn, SendIn, TaskParams
+from accord.protocol.dialects.v03_writer import (
+    ArtifactUpdateOut,
+    Out,
+    PushOut,
+    StatusUpdateOut,
+    TaskOut,
+    Writer,
+    data_object,
+    present,
+    push_out,
+)
+from accord.protocol.operations import Operation
+from accord.protocol.sse import Frame
+from accord.protocol.states import PROTO_03
+
+# --- shapes -------------------------------------------------------------------------------------------------------
+
+
+class TextPart(Out):
+    """A text part."""
+
+    text: str
+    metadata: dict[str, Any] | None = None
+
+
+class FileOut(Out):
+    """The file of a file part."""
+
+    file_with_bytes: bytes | None = None
+    file_with_uri: str | None = None
+    mime_type: str | None = None
+    name: str | None = None
+
+
+class FilePart(Out):
+    """A file part."""
+
+    file: FileOut
+    metadata: dict[str, Any] | None = None
+
+
+class DataPart(Out):
+    """A data part, whose object sits one level deeper."""
+
+    data: dict[str, dict[str, Any]]
+    metadata: dict[str, Any] | None = None
+
+
+class ContentMessage(Out):
+    """A message, whose parts are its content. It cannot refer to other tasks."""
+
+    message_id: str
+    role: str
+    content: list[Any]
+    context_id: str | None = None
+    task_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] = ()
+
+
+class ConfigurationOut(Out):
+    """How a send is to be answered; absent, `blocking` would mean false."""
+
+    blocking: bool
+    accepted_output_modes: tuple[str, ...] = ()
+    history_length: int | None = None
+    push_notification: PushOut | None = None
+
+
+class CreateIn(PushSetIn):
+    """Setting a webhook: the Python client sends `config`, the JavaScript one what is inside of it."""
+
+    config_id: str | None = None
+    config: PushSetIn | None = None
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+class ProtoWriter(Writer):
+    """Puts the model into the shapes of 0.3's protobuf JSON."""
+
+    task_shape: ClassVar = TaskOut
+    status_update_shape: ClassVar = StatusUpdateOut
+    artifact_update_shape: ClassVar = ArtifactUpdateOut
+
+    def state(self, state: TaskState) -> str:
+        """Return the name of a state."""
+        return PROTO_03[state]
+
+    def part(self, part: Part) -> Any:
+        """Return a part as it is written."""
+        if part.text is not None:
+            return TextPart(part.text, part.metadata)
+        if part.data is not UNSET:
+            data, metadata = data_object(part)
+            return DataPart({"data": data}, metadata)
+        return FilePart(FileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
+
+    def message(self, message: Message) -> ContentMessage:
+        """Return a message as it is written."""
+        return ContentMessage(
+            message.message_id,
+            message.role.value,
+            self.parts(message.parts),
+            message.context_id,
+            message.task_id,
+            message.metadata,
+            message.extensions,
+        )
+
+    def member(self, body: EventBody) -> dict[str, Any] | None:
+        """Return a body as the one member of an object, as sends and streams answer."""
+        written = self.body(body)
+        if written is None:
+            return None
+        match body:
+            case Task():
+                return {"task": written}
+            case Message():
+                return {"message": written}
+            case StatusUpdate():
+                return {"statusUpdate": written}
+            case _:
+                return {"artifactUpdate": written}
+
+    def task_push(self, config: PushConfig) -> dict[str, Any]:
+        """Return a webhook with its resource name."""
+        name = f"tasks/{config.task_id or ''}/pushNotificationConfigs/{config.id or ''}"
+        return {"name": name, "pushNotificationConfig": push_out(config)}
+
+    def configuration(self, stated: SendConfiguration | None) -> ConfigurationOut:
+        """Return how a send is to be answered; always, because without it the server would not wait."""
+        stated = stated or SendConfiguration()
+        push = stated.task_push_notification_config
+        return ConfigurationOut(
+            not stated.return_immediately,
+            stated.accepted_output_modes,
+            stated.history_length,
+            None if push is None else push_out(push),
+        )
+
+    def params(self, request: Request) -> Any:
+        """Return the request message of any operation; tasks and webhooks are named by resource names."""
+        match request:
+            case GetRequest():
+                return present(name=f"tasks/{request.id}", historyLength=request.history_length)
+            case CancelRequest() | SubscribeRequest():
+                return {"name": f"tasks/{request.id}"}
+            case PushConfig():
+                return present(
+                    parent=f"tasks/{request.task_id or ''}", configId=request.id, config=self.task_push(request)
+                )
+            case PushGetRequest() | PushDeleteRequest():
+                return {"name": f"tasks/{request.task_id}/pushNotificationConfigs/{request.id or ''}"}
+            case PushListRequest():
+                parent = f"tasks/{request.task_id}"
+                return present(parent=parent, pageSize=request.page_size, pageToken=request.page_token)
+            case _:
+                return super().params(request)
+
+
+# --- the dialect --------------------------------------------------------------------------------------------------
+
+_SEND = Decoder(SendIn)
+_CREATE = Decoder(CreateIn)
+_BARE = Decoder(PushIn)
+_QUERY = Decoder(TaskParams, strict=False)
+_LIST = Decoder(ListIn, strict=False)
+_JSON = V03()
+
+
+class V03Rest(V03):
+    """A2A 0.3 HTTP+JSON."""
+
+    wraps_events: ClassVar = False
+    reader: ClassVar = Reader(proto=True)
+    writer: ClassVar = ProtoWriter()
+
+    def decode_request(self, operation: Operation, params: bytes) -> Request:
+        """Read the body, query and path values of an operation, put together as one object."""
+        if operation is Operation.LIST:
+            return read_filter(codec.decode(params, _LIST))
+        if operation is Operation.PUSH_SET:
+            return _read_create(params)
+        if operation in BY_TASK:
+            return BY_TASK[operation](codec.decode(params, _QUERY))
+        return super().decode_request(operation, params)
+
+    def read_send(self, params: bytes) -> SendRequest:
+        """Read the parameters of a send; protobuf JSON leaves `blocking` out when it is false."""
+        wire = codec.decode(params, _SEND)
+        configuration = read_configuration(wire.configuration)
+        if configuration is not None and wire.message.content is not None:
+            waits = wire.configuration is not None and wire.configuration.blocking is True
+            configuration = replace(configuration, return_immediately=not waits)
+        return self.send_request(wire, configuration)
+
+    def encode_result(self, operation: Operation, result: Result) -> bytes:
+        """Write the answer of an operation."""
+        match result:
+            case Task() | Message() if operation is Operation.SEND:
+                return codec.encode(self.writer.member(result))
+            case PushPage():
+                configs = [self.writer.task_push(config) for config in result.configs]
+                return codec.encode(present(configs=configs, nextPageToken=result.next_page_token or None))
+            case int():
+                return b"{}"
+            case _:
+                return super().encode_result(operation, result)
+
+    def encode_event(self, event: Event) -> Frame | None:
+        """Write one stream event."""
+        member = self.writer.member(event.body)
+        return None if member is None else Frame(data=codec.encode(member))
+
+    def encode_stream_error(self, error: AccordError) -> Frame:
+        """Write an error that ends a stream, under the event name that the JavaScript client looks for."""
+        return Frame(event="error", data=encode_http_error(error))
+
+    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
+        """Write a webhook body: 0.3 has one form for all bindings."""
+        return _JSON.encode_push(event, task, form)
+
+    def decode_push(self, body: bytes) -> EventBody:
+        """Read a webhook body."""
+        return _JSON.decode_push(body)
+
+
+def encode_http_error(error: AccordError) -> bytes:
+    """Write an error as the body of an answer.
+
+    The Python client shows `message`, the JavaScript one finds the error by `code`.
+    """
+    return codec.encode(_JSON.encode_error(error))
+
+
+def _read_create(params: bytes) -> PushConfig:
+    wire = codec.decode(params, _CREATE)
+    stated = (wire.config or wire).push_notification_config
+    if stated is not None:
+        return read_push(stated, wire.target(), wire.config_id)
+    if wire.url is None:
+        raise invalid_field("config.pushNotificationConfig", MISSING)
+    return read_push(codec.decode(params, _BARE), wire.target())

@@ -1,0 +1,182 @@
+"""The objects that peers before A2A 1.0 send: JSON-RPC's, protobuf JSON's and mixtures of both.
+
+These are only shapes to decode into, tolerant where deployed peers differ; `v03_reader` turns them into the model.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from accord.model import PushFormat
+from accord.model.base import Count, NonEmpty
+from accord.model.requests import MAX_PAGE_SIZE
+from accord.protocol.codec import invalid_field
+from accord.protocol.ids import AnyId
+from accord.protocol.parts import AnyPart
+
+MISSING = "Required field is missing"
+
+
+class MessageIn(Struct, rename="camel", gc=False):
+    """A message; protobuf JSON calls its parts `content`."""
+
+    role: str = ""
+    message_id: str | None = None
+    parts: list[AnyPart] | None = None
+    content: list[AnyPart] | None = None
+    context_id: str | None = None
+    task_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] | None = None
+    reference_task_ids: tuple[str, ...] | None = None
+
+
+class StatusIn(Struct, gc=False):
+    """A task's status."""
+
+    state: str | None = None
+    message: MessageIn | None = None
+    timestamp: str | None = None
+
+
+class ArtifactIn(Struct, rename="camel", gc=False):
+    """An artifact."""
+
+    artifact_id: NonEmpty
+    parts: list[AnyPart] | None = None
+    name: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] | None = None
+
+
+class BodyIn(MessageIn):
+    """A task, a message or an update: what answers and streams hold."""
+
+    kind: str | None = None
+    id: str | None = None
+    status: StatusIn | str | None = None
+    artifacts: list[ArtifactIn] | None = None
+    history: list[MessageIn] | None = None
+    artifact: ArtifactIn | None = None
+    append: bool | None = None
+    last_chunk: bool | None = None
+
+
+class AnswerIn(BodyIn):
+    """A body, or an object that has one as its member, as protobuf JSON and 1.0 write it."""
+
+    task: BodyIn | None = None
+    message: BodyIn | None = None
+    msg: BodyIn | None = None
+    status_update: BodyIn | None = None
+    artifact_update: BodyIn | None = None
+
+
+class AuthenticationIn(Struct):
+    """How a webhook wants to be called: a list of schemes in 0.x, one in 1.0."""
+
+    schemes: tuple[str, ...] | None = None
+    scheme: str | None = None
+    credentials: str | None = None
+
+
+class PushIn(Struct, rename="camel"):
+    """A webhook, without its task."""
+
+    url: NonEmpty
+    id: str | None = None
+    token: str | None = None
+    authentication: AuthenticationIn | None = None
+    payload_format: PushFormat | None = None
+    events: tuple[str, ...] | None = None
+
+
+class ConfigurationIn(Struct, rename="camel"):
+    """How a send is to be answered; protobuf JSON calls the webhook `pushNotification`."""
+
+    blocking: bool | None = None
+    accepted_output_modes: tuple[str, ...] | None = None
+    history_length: Count | None = None
+    push_notification_config: PushIn | None = None
+    push_notification: PushIn | None = None
+
+
+class SendIn(Struct):
+    """Parameters of a send."""
+
+    message: MessageIn
+    configuration: ConfigurationIn | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class ListIn(Struct, rename="camel"):
+    """Parameters of listing tasks: 0.3 has none, so the names are 1.0's."""
+
+    context_id: str | None = None
+    status: str | None = None
+    page_size: Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)] | None = None
+    page_token: str | None = None
+    history_length: Count | None = None
+    status_timestamp_after: str | None = None
+    include_artifacts: bool | None = None
+
+
+class PageIn(Struct, rename="camel"):
+    """A page of tasks."""
+
+    tasks: list[BodyIn]
+    next_page_token: str | None = None
+    page_size: int | None = None
+    total_size: int | None = None
+
+
+class TaskParams(AnyId, rename="camel"):
+    """Parameters of every operation that names a task, or one of its webhooks; protobuf JSON names resources."""
+
+    name: str | None = None
+    parent: str | None = None
+    push_notification_config_id: str | None = None
+    history_length: Count | None = None
+    page_size: Count | None = None
+    page_token: str | None = None
+    metadata: dict[str, Any] | None = None
+    url: str | None = None
+
+    def target(self) -> str:
+        """Return the task's id, however it is spelled."""
+        found = self.own_task() or self.id or task_of(self.name or self.parent)
+        if not found:
+            raise invalid_field("id", MISSING)
+        return found
+
+    def webhook(self) -> str | None:
+        """Return the webhook's id; `id` means it only where another field names the task."""
+        beside = self.id if self.own_task() else None
+        return self.push_notification_config_id or beside or config_of(self.name) or None
+
+
+class PushSetIn(TaskParams):
+    """A webhook with its task, as parameters and as result; 0.1 calls the task `id`."""
+
+    push_notification_config: PushIn | None = None
+
+
+class PushesIn(Struct, rename="camel"):
+    """A page of webhooks; over JSON-RPC 0.3 answers a mere list."""
+
+    configs: list[PushSetIn] = []
+    next_page_token: str | None = None
+
+
+def task_of(name: str | None) -> str:
+    """Return the task's id in a resource name, `tasks/{id}` with anything below it."""
+    return (name or "").removeprefix("tasks/").partition(_CONFIGS)[0]
+
+
+def config_of(name: str | None) -> str:
+    """Return the webhook's id in a resource name, `tasks/{id}/pushNotificationConfigs/{id}`."""
+    return (name or "").partition(_CONFIGS)[2]
+
+
+_CONFIGS = "/pushNotificationConfigs/"

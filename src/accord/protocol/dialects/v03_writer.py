@@ -1,0 +1,352 @@
+"""What A2A 0.2 and 0.3 are written as: the shapes of messages, tasks and events, and the model put into them.
+
+It only writes, and only what a strict 0.3 peer knows; `v03_reader` is its counterpart. Variants of 0.3 override the
+methods whose shapes they spell differently.
+"""
+
+from typing import Any, ClassVar
+
+from msgspec import UNSET, Struct, field
+
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    CancelRequest,
+    CardRequest,
+    EventBody,
+    GetRequest,
+    Message,
+    Part,
+    PushConfig,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    Request,
+    Role,
+    SendConfiguration,
+    SendRequest,
+    StatusUpdate,
+    SubscribeRequest,
+    Task,
+    TaskFilter,
+    TaskPage,
+    TaskState,
+    TaskStatus,
+)
+from accord.protocol.dialects.v03_reader import WRAPPED
+from accord.protocol.lifecycle import ENDED, INTERRUPTED
+from accord.protocol.states import LOWER
+
+_USER = Role.USER
+_FINAL = ENDED | INTERRUPTED
+"""States after which a 0.3 stream says `final`: nothing follows until the caller speaks again."""
+
+
+class Out(Struct, rename="camel", omit_defaults=True, gc=False):
+    """Base of everything written here: camelCase, and nothing that is at its default."""
+
+
+class MessageOut(Out):
+    """A message without `kind`."""
+
+    message_id: str
+    role: str
+    parts: list[Any]
+    context_id: str | None = None
+    task_id: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+
+
+class TaggedMessage(MessageOut, tag_field="kind", tag="message"):
+    """A message."""
+
+
+class ArtifactOut(Out):
+    """An artifact."""
+
+    artifact_id: str
+    parts: list[Any]
+    name: str | None = None
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] = ()
+
+
+class StatusOut(Out):
+    """A task's status."""
+
+    state: str
+    message: Any = None
+    timestamp: str | None = None
+
+
+class TaskOut(Out):
+    """A task without `kind`."""
+
+    id: str
+    context_id: str
+    status: StatusOut
+    artifacts: list[ArtifactOut] = []
+    history: list[Any] = []
+    metadata: dict[str, Any] | None = None
+
+
+class TaggedTask(TaskOut, tag_field="kind", tag="task"):
+    """A task."""
+
+
+class StatusUpdateOut(Out):
+    """A status event without `kind`."""
+
+    task_id: str
+    context_id: str
+    status: StatusOut
+    final: bool
+    metadata: dict[str, Any] | None = None
+
+
+class TaggedStatusUpdate(StatusUpdateOut, tag_field="kind", tag="status-update"):
+    """A status event."""
+
+
+class ArtifactUpdateOut(Out):
+    """An artifact event without `kind`."""
+
+    task_id: str
+    context_id: str
+    artifact: ArtifactOut
+    append: bool = False
+    last_chunk: bool = False
+    metadata: dict[str, Any] | None = None
+
+
+class TaggedArtifactUpdate(ArtifactUpdateOut, tag_field="kind", tag="artifact-update"):
+    """An artifact event."""
+
+
+class FileOut(Out):
+    """The file of a file part."""
+
+    raw: bytes | None = field(default=None, name="bytes")
+    uri: str | None = None
+    mime_type: str | None = None
+    name: str | None = None
+
+
+class TextPart(Out, tag_field="kind", tag="text"):
+    """A text part."""
+
+    text: str
+    metadata: dict[str, Any] | None = None
+
+
+class FilePart(Out, tag_field="kind", tag="file"):
+    """A file part."""
+
+    file: FileOut
+    metadata: dict[str, Any] | None = None
+
+
+class DataPart(Out, tag_field="kind", tag="data"):
+    """A data part."""
+
+    data: dict[str, Any]
+    metadata: dict[str, Any] | None = None
+
+
+class ConfigurationOut(Out):
+    """How a send is to be answered; `blocking` is always said, because 0.3 has no default for it."""
+
+    blocking: bool
+    accepted_output_modes: tuple[str, ...] = ()
+    history_length: int | None = None
+    push_notification_config: "PushOut | None" = None
+
+
+class SendOut(Out):
+    """Parameters of a send."""
+
+    message: Any
+    configuration: Any = None
+    metadata: dict[str, Any] | None = None
+
+
+class PushOut(Out):
+    """A webhook, without its task."""
+
+    url: str
+    id: str | None = None
+    token: str | None = None
+    authentication: dict[str, Any] | None = None
+
+
+def data_object(part: Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return a data part's data and metadata; 0.3 wants an object, so any other value is wrapped and marked."""
+    if isinstance(part.data, dict):
+        return part.data, part.metadata
+    return {"value": part.data}, {**(part.metadata or {}), WRAPPED: True}
+
+
+def push_out(config: PushConfig) -> PushOut:
+    """Return a webhook as 0.3 writes it, with nothing of ours."""
+    stated = config.authentication
+    authentication: dict[str, Any] | None = None
+    if stated is not None:
+        authentication = {"schemes": [stated.scheme]}
+        if stated.credentials is not None:
+            authentication["credentials"] = stated.credentials
+    return PushOut(config.url, config.id, config.token, authentication)
+
+
+def present(**stated: Any) -> dict[str, Any]:
+    """Return the members that are there."""
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+class Writer:
+    """Puts the model into the shapes of 0.3."""
+
+    text_part: ClassVar[type[Any]] = TextPart
+    file_part: ClassVar[type[Any]] = FilePart
+    data_part: ClassVar[type[Any]] = DataPart
+    message_shape: ClassVar[type[MessageOut]] = TaggedMessage
+    task_shape: ClassVar[type[TaskOut]] = TaggedTask
+    status_update_shape: ClassVar[type[StatusUpdateOut]] = TaggedStatusUpdate
+    artifact_update_shape: ClassVar[type[ArtifactUpdateOut]] = TaggedArtifactUpdate
+
+    def state(self, state: TaskState) -> str:
+        """Return the name of a state."""
+        return LOWER[state]
+
+    def part(self, part: Part) -> Any:
+        """Return a part as it is written."""
+        if part.text is not None:
+            return self.text_part(part.text, part.metadata)
+        if part.data is not UNSET:
+            return self.data_part(*data_object(part))
+        return self.file_part(FileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
+
+    def message(self, message: Message) -> Any:
+        """Return a message as it is written."""
+        return self.message_shape(
+            message.message_id,
+            "user" if message.role is _USER else "agent",
+            self.parts(message.parts),
+            message.context_id,
+            message.task_id,
+            message.metadata,
+            message.extensions,
+            message.reference_task_ids,
+        )
+
+    def parts(self, parts: tuple[Part, ...]) -> list[Any]:
+        """Return parts as they are written."""
+        return [self.part(parts[0])] if len(parts) == 1 else [self.part(part) for part in parts]
+
+    def artifact(self, artifact: Artifact) -> ArtifactOut:
+        """Return an artifact as it is written."""
+        return ArtifactOut(
+            artifact.artifact_id,
+            self.parts(artifact.parts),
+            artifact.name,
+            artifact.description,
+            artifact.metadata,
+            artifact.extensions,
+        )
+
+    def status(self, status: TaskStatus) -> StatusOut:
+        """Return a status as it is written."""
+        message = None if status.message is None else self.message(status.message)
+        return StatusOut(self.state(status.state), message, status.timestamp)
+
+    def task(self, task: Task) -> TaskOut:
+        """Return a task as it is written; 0.3 requires a context id, so one that has none says an empty one."""
+        return self.task_shape(
+            task.id,
+            task.context_id or "",
+            self.status(task.status),
+            [self.artifact(artifact) for artifact in task.artifacts],
+            [self.message(message) for message in task.history],
+            task.metadata,
+        )
+
+    def body(self, body: EventBody) -> Any | None:
+        """Return an answer or event as it is written, or None where 0.3 has no form for it."""
+        match body:
+            case Task():
+                return self.task(body)
+            case StatusUpdate():
+                status, final = self.status(body.status), body.status.state in _FINAL
+                return self.status_update_shape(body.task_id, body.context_id, status, final, body.metadata)
+            case ArtifactUpdate():
+                artifact = self.artifact(body.artifact)
+                return self.artifact_update_shape(
+                    body.task_id, body.context_id, artifact, body.append, body.last_chunk, body.metadata
+                )
+            case Message():
+                return self.message(body)
+            case _:
+                return None
+
+    def task_push(self, config: PushConfig) -> dict[str, Any]:
+        """Return a webhook with its task."""
+        return {"taskId": config.task_id or "", "pushNotificationConfig": push_out(config)}
+
+    def page(self, page: TaskPage) -> dict[str, Any]:
+        """Return a page of tasks: 0.3 has none, so the names are 1.0's."""
+        return {
+            "tasks": [self.task(task) for task in page.tasks],
+            "nextPageToken": page.next_page_token,
+            "pageSize": page.page_size,
+            "totalSize": page.total_size,
+        }
+
+    def params(self, request: Request) -> Any:
+        """Return the parameters of any operation."""
+        match request:
+            case SendRequest():
+                return self.send(request)
+            case PushConfig():
+                return self.task_push(request)
+            case TaskFilter():
+                return self.filter(request)
+            case GetRequest():
+                return present(id=request.id, historyLength=request.history_length)
+            case CancelRequest():
+                return present(id=request.id, metadata=request.metadata)
+            case PushGetRequest() | PushDeleteRequest():
+                return present(id=request.task_id, pushNotificationConfigId=request.id)
+            case SubscribeRequest() | PushListRequest():
+                return {"id": request.id if isinstance(request, SubscribeRequest) else request.task_id}
+            case CardRequest():
+                return {}
+
+    def send(self, request: SendRequest) -> SendOut:
+        """Return the parameters of a send."""
+        return SendOut(self.message(request.message), self.configuration(request.configuration), request.metadata)
+
+    def configuration(self, stated: SendConfiguration | None) -> Any:
+        """Return how a send is to be answered."""
+        if stated is None:
+            return None
+        push = stated.task_push_notification_config
+        return ConfigurationOut(
+            not stated.return_immediately,
+            stated.accepted_output_modes,
+            stated.history_length,
+            None if push is None else push_out(push),
+        )
+
+    def filter(self, request: TaskFilter) -> dict[str, Any]:
+        """Return the parameters of listing tasks, with 1.0's names and this dialect's states."""
+        return present(
+            contextId=request.context_id,
+            status=None if request.status is None else self.state(request.status),
+            pageSize=request.page_size,
+            pageToken=request.page_token,
+            historyLength=request.history_length,
+            statusTimestampAfter=request.status_timestamp_after,
+            includeArtifacts=request.include_artifacts or None,
+        )

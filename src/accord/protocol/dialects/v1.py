@@ -1,0 +1,299 @@
+"""A2A 1.0 (1.0.1): the model's own JSON form, so that nothing is converted on the way in or out.
+
+It holds for the JSON-RPC and HTTP+JSON bindings alike; gRPC carries the same messages as protobuf. Only what the model
+adds for other dialects is left out when writing, and only what ProtoJSON allows beyond plain JSON needs a second look
+when reading.
+"""
+
+import base64
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, Row, Violation, for_code, for_reason
+from accord.model import (
+    AgentCard,
+    ArtifactUpdate,
+    Event,
+    EventBody,
+    Message,
+    PushConfig,
+    PushFormat,
+    PushPage,
+    Request,
+    Result,
+    SendRequest,
+    StatusUpdate,
+    Task,
+    TaskPage,
+    TaskState,
+)
+from accord.model.base import Model
+from accord.protocol import codec
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.jsonrpc import ErrorObject
+from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
+from accord.protocol.parts import from_base64
+from accord.protocol.push import simple_payload
+from accord.protocol.sse import Frame
+
+_TYPE = "type.googleapis.com/google.rpc."
+
+
+class StreamResponse(Model):
+    """The union that a send, a stream and a webhook answer with: exactly one member."""
+
+    task: Task | None = None
+    message: Message | None = None
+    status_update: StatusUpdate | None = None
+    artifact_update: ArtifactUpdate | None = None
+
+
+_REQUESTS: dict[Operation, Decoder[Any]] = {row.operation: Decoder(row.request) for row in TABLE}
+_RESULTS: dict[Operation, Decoder[Any]] = {
+    Operation.SEND: Decoder(StreamResponse),
+    Operation.GET: Decoder(Task),
+    Operation.LIST: Decoder(TaskPage),
+    Operation.CANCEL: Decoder(Task),
+    Operation.PUSH_SET: Decoder(PushConfig),
+    Operation.PUSH_GET: Decoder(PushConfig),
+    Operation.PUSH_LIST: Decoder(PushPage),
+    Operation.EXTENDED_CARD: Decoder(AgentCard),
+}
+_EVENT = Decoder(StreamResponse)
+_CARD = Decoder(AgentCard)
+_ANYTHING: Decoder[Any] = Decoder(Any)
+_BY_ID = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
+
+
+class V1(Dialect):
+    """The identity dialect."""
+
+    name: ClassVar = DialectName.V1
+    push_format: ClassVar = PushFormat.EVENT
+
+    def decode_request(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation."""
+        try:
+            request: Request = codec.decode(params, _REQUESTS[operation])
+        except InvalidParams as refused:
+            request = _look_again(params, refused, ROWS[operation].request, any_id=operation in _BY_ID)
+        return request
+
+    def encode_request(self, operation: Operation, request: Request) -> bytes:
+        """Write the parameters of an operation."""
+        if isinstance(request, SendRequest):
+            wish = request.configuration
+            if wish is not None and wish.task_push_notification_config is not None:
+                plain = replace(wish, task_push_notification_config=_plain_push(wish.task_push_notification_config))
+                request = replace(request, configuration=plain)
+        elif isinstance(request, PushConfig):
+            request = _plain_push(request)
+        return codec.encode(request)
+
+    def encode_result(self, operation: Operation, result: Result) -> bytes:
+        """Write the answer of an operation."""
+        match result:
+            case Task():
+                return b'{"task":%b}' % codec.encode(result) if operation is Operation.SEND else codec.encode(result)
+            case Message():
+                return b'{"message":%b}' % codec.encode(result)
+            case PushConfig():
+                return codec.encode(_plain_push(result))
+            case PushPage():
+                return codec.encode(replace(result, configs=tuple(map(_plain_push, result.configs))))
+            case AgentCard():
+                return codec.encode(_plain_card(result))
+            case int():
+                return b"{}"
+            case _:
+                return codec.encode(result)
+
+    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+        """Read the answer of an operation."""
+        if operation is Operation.PUSH_DELETE:
+            return 1
+        decoder = _RESULTS[operation]
+        value = _answer(result, decoder)
+        if isinstance(value, StreamResponse):
+            body = _body(value)
+            if not isinstance(body, Task | Message):
+                raise InvalidAgentResponse("The answer to a send holds neither a task nor a message")
+            return body
+        found: Result = value
+        return found
+
+    def encode_event(self, event: Event) -> Frame | None:
+        """Write one stream event; a message that joined the history has no form in A2A 1.0."""
+        body = event.body
+        name = _MEMBER.get(type(body))
+        return None if name is None else Frame(data=b'{"%b":%b}' % (name, codec.encode(body)))
+
+    def decode_event(self, frame: Frame) -> EventBody:
+        """Read one stream event."""
+        return _body(_answer(frame.data, _EVENT))
+
+    def error_data(self, error: AccordError) -> Any:
+        """Return the typed details that A2A 1.0 asks for (9.5, 11.6)."""
+        return details(error)
+
+    def decode_error(self, error: ErrorObject) -> AccordError:
+        """Read an error, by its ErrorInfo reason where there is one."""
+        return read_error(error.code, error.message, error.data)
+
+    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
+        """Write a webhook body: a stream response, whichever part of it is asked for."""
+        form = form or self.push_format
+        if form is PushFormat.SIMPLE:
+            return simple_payload(task)
+        frame = self.encode_event(event) if form is PushFormat.EVENT else None
+        return frame.data if frame is not None else b'{"task":%b}' % codec.encode(task)
+
+    def decode_push(self, body: bytes) -> EventBody:
+        """Read a webhook body."""
+        return _body(_read(body, _EVENT))
+
+    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+        """Write a card with nothing but A2A 1.0's fields."""
+        plain: dict[str, Any] = msgspec.json.decode(codec.encode(_plain_card(card)))
+        return plain
+
+    def decode_card(self, card: bytes) -> AgentCard:
+        """Read a card."""
+        found: AgentCard = _read(card, _CARD)
+        return found
+
+
+_MEMBER: dict[type, bytes] = {
+    Task: b"task",
+    Message: b"message",
+    StatusUpdate: b"statusUpdate",
+    ArtifactUpdate: b"artifactUpdate",
+}
+
+
+def details(error: AccordError) -> list[dict[str, Any]]:
+    """Return the google.rpc details of an error: always ErrorInfo, and what else applies."""
+    row: Row = error.row
+    info: dict[str, Any] = {"@type": _TYPE + "ErrorInfo", "reason": row.reason, "domain": row.domain}
+    if error.metadata:
+        info["metadata"] = dict(error.metadata)
+    found = [info]
+    if error.violations:
+        found.append(
+            {"@type": _TYPE + "BadRequest", "fieldViolations": [violation._asdict() for violation in error.violations]}
+        )
+    if error.retry_after is not None:
+        found.append({"@type": _TYPE + "RetryInfo", "retryDelay": f"{error.retry_after}s"})
+    return found
+
+
+def encode_http_error(error: AccordError) -> bytes:
+    """Write an error as the body of an HTTP+JSON answer (11.6)."""
+    row = error.row
+    status = {"code": row.http, "status": row.grpc, "message": error.message, "details": details(error)}
+    return codec.encode({"error": status})
+
+
+def read_error(code: int, message: str, data: Any) -> AccordError:
+    """Read an error from its code, sentence and typed details."""
+    kind: type[AccordError] | None = None
+    metadata = {"code": str(code)}
+    violations: list[Violation] = []
+    retry_after: int | None = None
+    for detail in data if isinstance(data, list) else ():
+        if not isinstance(detail, dict):
+            continue
+        kind = kind or for_reason(str(detail.get("reason")))
+        metadata |= _strings(detail.get("metadata"))
+        violations += _violations(detail.get("fieldViolations"))
+        delay = str(detail.get("retryDelay", "")).removesuffix("s").partition(".")[0]
+        retry_after = int(delay) if delay.isascii() and delay.isdigit() and len(delay) < 10 else retry_after
+    found = kind or for_code(code)
+    return found(message, violations=tuple(violations), retry_after=retry_after, metadata=metadata)
+
+
+def _strings(value: Any) -> dict[str, str]:
+    return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def _violations(value: Any) -> list[Violation]:
+    items = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [Violation(str(item.get("field")), str(item.get("description"))) for item in items]
+
+
+def _body(response: StreamResponse) -> EventBody:
+    for body in (response.status_update, response.artifact_update, response.task, response.message):
+        if body is not None:
+            return body
+    raise InvalidAgentResponse("A stream response holds none of task, message, statusUpdate, artifactUpdate")
+
+
+def _plain_push(config: PushConfig) -> PushConfig:
+    return replace(config, payload_format=None, events=())
+
+
+def _plain_card(card: AgentCard) -> AgentCard:
+    skills = tuple(replace(skill, input_schema=None, output_schema=None) for skill in card.skills)
+    return replace(card, skills=skills, profile=None)
+
+
+# --- what ProtoJSON allows beyond plain JSON ----------------------------------------------------------------------
+
+
+def _answer(data: bytes, decoder: Decoder[Any]) -> Any:
+    try:
+        return _read(data, decoder)
+    except InvalidParams as error:
+        raise InvalidAgentResponse(f"The agent's answer is invalid: {error.message}") from None
+
+
+def _read(data: bytes, decoder: Decoder[Any]) -> Any:
+    try:
+        return codec.decode(data, decoder)
+    except InvalidParams as refused:
+        return _look_again(data, refused, decoder.type)
+
+
+def _look_again(data: bytes, refused: InvalidParams, to: Any, *, any_id: bool = False) -> Any:
+    """Read what was refused as ProtoJSON allows it, or refuse it for good.
+
+    ProtoJSON has null for a member that is not there, unpadded and URL-safe base64, and leaves out the zero of an
+    enumeration; `any_id` is ours: the task's id may be called `taskId` or `task_id`.
+    """
+    if not refused.violations:
+        raise refused
+    plain = codec.decode(data, _ANYTHING)
+    relaxed = _relaxed(plain)
+    if any_id and isinstance(relaxed, dict) and "id" not in relaxed:
+        relaxed["id"] = relaxed.get("taskId", relaxed.get("task_id"))
+    if relaxed == plain:
+        raise refused
+    return codec.convert(relaxed, to)
+
+
+_OPAQUE = frozenset({"data", "metadata", "params", "header"})
+
+
+def _relaxed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_relaxed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    relaxed = {
+        key: item if key in _OPAQUE else _base64(item) if key == "raw" else _relaxed(item)
+        for key, item in value.items()
+        if item is not None or key == "data"
+    }
+    if isinstance(status := relaxed.get("status"), dict):
+        status.setdefault("state", TaskState.UNKNOWN.value)
+    return relaxed
+
+
+def _base64(value: Any) -> Any:
+    try:
+        return base64.b64encode(from_base64(value)).decode() if isinstance(value, str) else value
+    except ValueError:
+        return value

@@ -1,0 +1,312 @@
+"""AgentVault's agent card, to and from the model.
+
+What its registry requires and a card does not say is derived: the id from provider and name, the provider from the
+address. Security schemes become AgentVault's four: an API key, client credentials (the only OAuth flow it knows),
+bearer for every other way to a token, and none. What it has no word for (keys
+outside a header, Basic, client certificates) is left out.
+"""
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.json import Decoder
+
+from accord.model import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentProvider,
+    AgentSkill,
+    ApiKeyScheme,
+    CardProfile,
+    ClientCredentialsFlow,
+    HttpAuthScheme,
+    OAuth2Scheme,
+    OAuthFlows,
+    Scopes,
+    SecurityRequirement,
+    SecurityScheme,
+)
+from accord.model.base import Metadata, NonEmpty
+from accord.protocol import codec
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.vault.objects import is_http, stated
+
+SCHEMA_VERSION = "1.0"
+PROFILE_VERSION = "0.2"
+API_KEY_HEADER = "X-Api-Key"
+
+_TEE = frozenset({"type", "attestationEndpoint", "publicKey", "description"})
+_PART_MODES = {"text": "text/plain", "data": "application/json", "file": "application/octet-stream"}
+
+
+class ProviderIn(Struct):
+    """Who offers the agent."""
+
+    name: NonEmpty
+    url: str | None = None
+    support_contact: str | None = None
+
+
+class CapabilitiesIn(Struct, rename="camel"):
+    """What the agent's endpoint understands."""
+
+    a2a_version: str = field(name="a2aVersion")
+    mcp_version: str | None = None
+    supported_message_parts: list[str] | None = None
+    tee_details: Metadata | None = None
+    supports_push_notifications: bool | None = None
+
+
+class AuthIn(Struct):
+    """One way to authenticate."""
+
+    scheme: str
+    description: str | None = None
+    token_url: str | None = field(default=None, name="tokenUrl")
+    scopes: list[str] | None = None
+    service_identifier: str | None = None
+
+
+class SkillIn(Struct):
+    """One thing the agent can do."""
+
+    id: NonEmpty
+    name: NonEmpty
+    description: str
+    input_schema: Metadata | None = None
+    output_schema: Metadata | None = None
+
+
+class CardIn(Struct, rename="camel"):
+    """A card."""
+
+    schema_version: str
+    human_readable_id: str
+    agent_version: str
+    name: NonEmpty
+    description: str
+    url: NonEmpty
+    provider: ProviderIn
+    capabilities: CapabilitiesIn
+    auth_schemes: list[AuthIn]
+    skills: list[SkillIn] | None = None
+    tags: list[str] | None = None
+    privacy_policy_url: str | None = None
+    terms_of_service_url: str | None = None
+    icon_url: str | None = None
+    last_updated: str | None = None
+
+
+_CARD = Decoder(CardIn)
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def write_card(card: AgentCard) -> dict[str, Any]:
+    """Write a card."""
+    profile = card.profile or CardProfile()
+    url = _address(card, profile)
+    owner = card.provider.organization if card.provider else urlsplit(url).hostname or card.name
+    tags = profile.tags or tuple(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
+    return stated(
+        schemaVersion=profile.schema_version or SCHEMA_VERSION,
+        humanReadableId=profile.human_readable_id or f"{_slug(owner)}/{_slug(card.name)}",
+        agentVersion=card.version,
+        name=card.name,
+        description=card.description,
+        url=url,
+        provider=stated(
+            name=owner,
+            url=_http(card.provider.url if card.provider else None),
+            support_contact=profile.support_contact,
+        ),
+        capabilities=stated(
+            a2aVersion=profile.a2a_version or PROFILE_VERSION,
+            mcpVersion=profile.mcp_version,
+            supportedMessageParts=_message_parts(card.default_input_modes) or None,
+            teeDetails=_write_tee(profile.tee_details),
+            supportsPushNotifications=card.capabilities.push_notifications,
+        ),
+        authSchemes=_write_auth(card, profile),
+        skills=[_write_skill(skill) for skill in card.skills] or None,
+        tags=list(tags) or None,
+        privacyPolicyUrl=_http(profile.privacy_policy_url),
+        termsOfServiceUrl=_http(profile.terms_of_service_url),
+        iconUrl=_http(card.icon_url),
+        lastUpdated=profile.last_updated,
+    )
+
+
+def _address(card: AgentCard, profile: CardProfile) -> str:
+    """Return the address where the agent speaks this profile, or the likeliest one."""
+    version = profile.a2a_version or PROFILE_VERSION
+    interfaces = card.supported_interfaces
+    wanted = [one for one in interfaces if one.protocol_version == version]
+    likely = [one for one in interfaces if one.protocol_binding == "JSONRPC"]
+    return next((one.url for one in (*wanted, *likely, *interfaces)), "")
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "agent"
+
+
+def _http(url: str | None) -> str | None:
+    return url if is_http(url) else None
+
+
+def _message_parts(modes: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys(_part_of(mode) for mode in modes))
+
+
+def _part_of(mode: str) -> str:
+    if mode.startswith("text/") or mode == "text":
+        return "text"
+    return "data" if mode.endswith("json") else "file"
+
+
+def _write_tee(details: Metadata | None) -> dict[str, Any] | None:
+    """Write what AgentVault knows about a trusted execution environment, if its type is known."""
+    known = {name: value for name, value in (details or {}).items() if name in _TEE and isinstance(value, str)}
+    if not is_http(known.get("attestationEndpoint")):
+        known.pop("attestationEndpoint", None)
+    return known if "type" in known else None
+
+
+def _write_skill(skill: AgentSkill) -> dict[str, Any]:
+    return stated(
+        id=skill.id,
+        name=skill.name,
+        description=skill.description,
+        input_schema=skill.input_schema,
+        output_schema=skill.output_schema,
+    )
+
+
+def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
+    written = [
+        found | stated(service_identifier=profile.service_identifiers.get(name))
+        for name, scheme in card.security_schemes.items()
+        if (found := _write_scheme(scheme))
+    ]
+    optional = any(not requirement.schemes for requirement in card.security_requirements)
+    return [*written, {"scheme": "none"}] if optional or not written else written
+
+
+def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
+    if key := scheme.api_key_security_scheme:
+        return stated(scheme="apiKey", description=key.description) if key.location == "header" else None
+    if http := scheme.http_auth_security_scheme:
+        bearer = http.scheme.lower() == "bearer"
+        return stated(scheme="bearer", description=http.description) if bearer else None
+    if oauth := scheme.oauth2_security_scheme:
+        flow = oauth.flows.client_credentials
+        if flow is None or not is_http(flow.token_url):
+            return stated(scheme="bearer", description=oauth.description)
+        return stated(
+            scheme="oauth2",
+            description=oauth.description,
+            tokenUrl=flow.token_url,
+            scopes=list(flow.scopes) or None,
+        )
+    if connect := scheme.open_id_connect_security_scheme:
+        return stated(scheme="bearer", description=connect.description)
+    return None
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def read_card(data: bytes) -> AgentCard:
+    """Read a card."""
+    wire = codec.decode(data, _CARD)
+    names, schemes, requirements = _read_auth(wire.auth_schemes)
+    can = wire.capabilities
+    modes = tuple(_PART_MODES.get(part, part) for part in can.supported_message_parts or ())
+    return AgentCard(
+        name=wire.name,
+        description=wire.description,
+        version=wire.agent_version,
+        supported_interfaces=(
+            AgentInterface(url=wire.url, protocol_binding="JSONRPC", protocol_version=can.a2a_version),
+        ),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=can.supports_push_notifications),
+        default_input_modes=modes,
+        default_output_modes=modes,
+        skills=tuple(_read_skill(skill) for skill in wire.skills or ()),
+        provider=AgentProvider(organization=wire.provider.name, url=wire.provider.url or ""),
+        icon_url=wire.icon_url,
+        security_schemes=schemes,
+        security_requirements=requirements,
+        profile=_read_profile(wire, names),
+    )
+
+
+def _read_profile(wire: CardIn, service_identifiers: dict[str, str]) -> CardProfile:
+    return CardProfile(
+        human_readable_id=wire.human_readable_id,
+        schema_version=wire.schema_version,
+        a2a_version=wire.capabilities.a2a_version,
+        mcp_version=wire.capabilities.mcp_version,
+        tee_details=wire.capabilities.tee_details,
+        support_contact=wire.provider.support_contact,
+        service_identifiers=service_identifiers,
+        tags=tuple(wire.tags or ()),
+        privacy_policy_url=wire.privacy_policy_url,
+        terms_of_service_url=wire.terms_of_service_url,
+        last_updated=wire.last_updated,
+    )
+
+
+def _read_skill(wire: SkillIn) -> AgentSkill:
+    return AgentSkill(
+        id=wire.id,
+        name=wire.name,
+        description=wire.description,
+        tags=(),
+        input_schema=wire.input_schema,
+        output_schema=wire.output_schema,
+    )
+
+
+def _read_auth(
+    wire: list[AuthIn],
+) -> tuple[dict[str, str], dict[str, SecurityScheme], tuple[SecurityRequirement, ...]]:
+    """Return service identifiers and schemes by name, and one requirement for each way in."""
+    identifiers: dict[str, str] = {}
+    schemes: dict[str, SecurityScheme] = {}
+    requirements: list[SecurityRequirement] = []
+    for at, auth in enumerate(wire):
+        scheme = _read_scheme(auth, f"authSchemes[{at}]")
+        if scheme is None:
+            requirements.append(SecurityRequirement())
+            continue
+        name = auth.scheme if auth.scheme not in schemes else f"{auth.scheme}{at + 1}"
+        schemes[name] = scheme
+        requirements.append(SecurityRequirement(schemes={name: Scopes(list=tuple(auth.scopes or ()))}))
+        if auth.service_identifier is not None:
+            identifiers[name] = auth.service_identifier
+    return identifiers, schemes, tuple(requirements) if schemes else ()
+
+
+def _read_scheme(wire: AuthIn, where: str) -> SecurityScheme | None:
+    match wire.scheme:
+        case "none":
+            return None
+        case "apiKey":
+            key = ApiKeyScheme(location="header", name=API_KEY_HEADER, description=wire.description)
+            return SecurityScheme(api_key_security_scheme=key)
+        case "bearer":
+            return SecurityScheme(
+                http_auth_security_scheme=HttpAuthScheme(scheme="Bearer", description=wire.description)
+            )
+        case "oauth2":
+            if not wire.token_url:
+                raise invalid_field(f"{where}.tokenUrl", "Required field is missing")
+            flow = ClientCredentialsFlow(token_url=wire.token_url, scopes=dict.fromkeys(wire.scopes or (), ""))
+            oauth = OAuth2Scheme(flows=OAuthFlows(client_credentials=flow), description=wire.description)
+            return SecurityScheme(oauth2_security_scheme=oauth)
+    raise invalid_field(f"{where}.scheme", f"Unknown scheme {wire.scheme[:40]!r}")

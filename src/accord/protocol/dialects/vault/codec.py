@@ -1,0 +1,389 @@
+"""AgentVault's profile 0.2: four methods, named server-sent events with bare objects, upper-case states.
+
+Written is only what AgentVault's published models accept; reading is tolerant. The objects are `objects`,
+events `events`, the card is `card`. What the profile leaves open is decided here:
+
+- A send answers at once, so its answer is the id alone and the client reads the task itself.
+- Listing tasks and webhooks is not in the profile; it is offered with A2A 1.0's field names.
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.errors import (
+    AccordError,
+    InvalidAgentResponse,
+    InvalidParams,
+    ParseError,
+    Row,
+    TaskNotCancelable,
+)
+from accord.model import (
+    AgentCard,
+    CancelRequest,
+    CardRequest,
+    Event,
+    EventBody,
+    GetRequest,
+    Message,
+    PushConfig,
+    PushDeleteRequest,
+    PushFormat,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    Request,
+    Result,
+    SendConfiguration,
+    SendRequest,
+    SubscribeRequest,
+    Task,
+    TaskFilter,
+    TaskPage,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.base import Count
+from accord.protocol import codec
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.vault.card import read_card, write_card
+from accord.protocol.dialects.vault.events import (
+    read_event,
+    read_stream_error,
+    spoken,
+    write_event,
+    write_stream_error,
+)
+from accord.protocol.dialects.vault.objects import (
+    MessageIn,
+    TaskIn,
+    read_message,
+    read_task,
+    sentence,
+    stated,
+    write_message,
+    write_task,
+)
+from accord.protocol.error_data import read_error
+from accord.protocol.ids import AnyId
+from accord.protocol.jsonrpc import ErrorObject
+from accord.protocol.operations import DialectName, Operation
+from accord.protocol.push import read_simple, simple_payload
+from accord.protocol.sse import Frame
+from accord.protocol.states import from_vault
+
+
+class SendIn(AnyId, rename="camel"):
+    """Parameters of `tasks/send`; `id` is the task's."""
+
+    message: MessageIn
+    webhook_url: str | None = None
+
+
+class GetIn(AnyId, rename="camel"):
+    """Parameters of `tasks/get`; the length is not in the profile."""
+
+    history_length: Count | None = None
+
+
+class PushIn(AnyId, rename="camel"):
+    """A webhook; `id` is its own."""
+
+    url: str | None = None
+    token: str | None = None
+    authentication: Any = None
+    payload_format: Any = None
+    events: Any = ()
+    page_size: Any = None
+    page_token: Any = None
+
+
+class PageIn(Struct, rename="camel"):
+    """A page of tasks."""
+
+    tasks: list[TaskIn] = []
+    next_page_token: str = ""
+    page_size: int | None = None
+    total_size: int | None = None
+
+
+class CancelIn(Struct):
+    """The answer to `tasks/cancel`."""
+
+    success: bool = True
+    message: str | None = None
+
+
+_ID, _GET, _SEND, _PUSH = Decoder(AnyId), Decoder(GetIn), Decoder(SendIn), Decoder(PushIn)
+_TASK, _PAGE, _CANCEL = Decoder(TaskIn), Decoder(PageIn), Decoder(CancelIn)
+_OBJECT = Decoder(dict[str, Any])
+
+
+class Vault(Dialect):
+    """AgentVault's profile 0.2."""
+
+    name: ClassVar = DialectName.VAULT
+    wraps_events: ClassVar = False
+    partial_results: ClassVar = frozenset({Operation.SEND, Operation.CANCEL})
+
+    # --- requests ---
+
+    def decode_request(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation."""
+        match operation:
+            case Operation.SEND | Operation.STREAM:
+                return _read_send(codec.decode(params, _SEND), at_once=operation is Operation.SEND)
+            case Operation.GET:
+                get = codec.decode(params, _GET)
+                return GetRequest(id=get.task("id"), history_length=get.history_length)
+            case Operation.CANCEL:
+                return CancelRequest(id=codec.decode(params, _ID).task("id"))
+            case Operation.SUBSCRIBE:
+                return SubscribeRequest(id=codec.decode(params, _ID).task("id"))
+            case Operation.LIST:
+                return _read_filter(params)
+            case Operation.EXTENDED_CARD:
+                codec.decode(params, _OBJECT)
+                return CardRequest()
+            case _:
+                return _read_push(operation, codec.decode(params, _PUSH))
+
+    def encode_request(self, operation: Operation, request: Request) -> bytes:
+        """Write the parameters of an operation."""
+        match request:
+            case SendRequest():
+                push = request.configuration and request.configuration.task_push_notification_config
+                message = write_message(request.message)
+                return _json(id=request.message.task_id, message=message, webhookUrl=push.url if push else None)
+            case TaskFilter():
+                written = msgspec.to_builtins(replace(request, tenant=None))
+                return codec.encode(written | ({"status": request.status.name} if request.status else {}))
+            case PushConfig():
+                return codec.encode(_write_push(request))
+            case PushGetRequest():
+                return _json(taskId=request.task_id, id=request.id)
+            case PushDeleteRequest():
+                return _json(taskId=request.task_id, id=request.id, url=request.url)
+            case PushListRequest():
+                return _json(taskId=request.task_id, pageSize=request.page_size, pageToken=request.page_token)
+            case CardRequest():
+                return b"{}"
+            case _:
+                return _json(id=request.id)
+
+    # --- answers ---
+
+    def encode_result(self, operation: Operation, result: Result) -> bytes:
+        """Write the answer of an operation. A message that answers without a task has only an id to show."""
+        match result:
+            case Task():
+                return codec.encode(_write_answer(operation, result))
+            case Message():
+                return _json(id=result.task_id or result.message_id)
+            case TaskPage():
+                tasks = [write_task(task) for task in result.tasks]
+                return codec.encode(msgspec.to_builtins(replace(result, tasks=())) | {"tasks": tasks})
+            case PushConfig():
+                return codec.encode(_write_push(result))
+            case PushPage():
+                configs = [_write_push(config) for config in result.configs]
+                return _json(configs=configs, nextPageToken=result.next_page_token or None)
+            case AgentCard():
+                return codec.encode(write_card(result))
+            case _:
+                return _json(removed=result)
+
+    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+        """Read the answer of an operation; a send or cancel gives a task of which little is known."""
+        try:
+            return _read_result(operation, result, request)
+        except (InvalidParams, ParseError) as error:
+            raise _invalid_answer(error) from None
+
+    def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
+        """Write the refusal to cancel, which the profile answers as a result (B-12)."""
+        if operation is Operation.CANCEL and isinstance(error, TaskNotCancelable):
+            return _json(success=False, message=error.message)
+        return None
+
+    # --- stream events ---
+
+    def encode_event(self, event: Event) -> Frame:
+        """Write one stream event."""
+        name, data = write_event(event)
+        return Frame(event=name, data=codec.encode(data))
+
+    def decode_event(self, frame: Frame) -> EventBody:
+        """Read one stream event; an `error` event is raised."""
+        if frame.event == "error":
+            raise read_stream_error(frame.data)
+        try:
+            return read_event(frame.event, frame.data)
+        except (InvalidParams, ParseError) as error:
+            raise _invalid_answer(error) from None
+
+    def encode_stream_error(self, error: AccordError) -> Frame:
+        """Write an `error` event."""
+        return Frame(event="error", data=codec.encode(write_stream_error(error, self.error_data(error))))
+
+    # --- errors, webhooks and cards ---
+
+    def code(self, row: Row) -> int:
+        """Return the profile's code for an error."""
+        return row.vault
+
+    def decode_error(self, error: ErrorObject) -> AccordError:
+        """Read an error, by the reason in its data where there is one."""
+        return read_error(error, "vault")
+
+    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
+        """Write a webhook body: the task, the data of one event, or the simple form."""
+        match form or self.push_format:
+            case PushFormat.SIMPLE:
+                return simple_payload(task)
+            case PushFormat.EVENT:
+                return self.encode_event(event).data
+            case _:
+                return codec.encode(write_task(task))
+
+    def decode_push(self, body: bytes) -> EventBody:
+        """Read a webhook body in any of the three forms."""
+        members = codec.decode(body, _OBJECT)
+        if "status" in members:
+            return read_simple(body)
+        return read_task(codec.decode(body, _TASK)) if "id" in members else read_event(None, body)
+
+    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+        """Write a card."""
+        return write_card(card)
+
+    def decode_card(self, card: bytes) -> AgentCard:
+        """Read a card."""
+        return read_card(card)
+
+
+def _json(**members: Any) -> bytes:
+    return codec.encode(stated(**members))
+
+
+def _invalid_answer(error: AccordError) -> InvalidAgentResponse:
+    return InvalidAgentResponse(f"The agent's answer is invalid: {error.message}")
+
+
+# --- requests and results -----------------------------------------------------------------------------------------
+
+
+def _read_send(wire: SendIn, *, at_once: bool) -> SendRequest:
+    message, _ = read_message(wire.message, "message")
+    push = PushConfig(url=wire.webhook_url) if wire.webhook_url else None
+    configuration = SendConfiguration(task_push_notification_config=push, return_immediately=at_once)
+    return SendRequest(
+        message=replace(message, task_id=wire.id or wire.own_task()),
+        configuration=configuration if at_once or push else None,
+    )
+
+
+def _read_filter(params: bytes) -> TaskFilter:
+    members = codec.decode(params, _OBJECT)
+    if isinstance(status := members.get("status"), str):
+        members["status"] = from_vault(status, "status").value
+    return codec.convert(members, TaskFilter)
+
+
+def _read_push(operation: Operation, wire: PushIn) -> Request:
+    """Read the parameters of a webhook operation; a lone `id` is the task's."""
+    task_id = wire.own_task() or wire.task("taskId")
+    identifier = wire.id or None if wire.own_task() else None
+    match operation:
+        case Operation.PUSH_GET:
+            return PushGetRequest(task_id=task_id, id=identifier)
+        case Operation.PUSH_DELETE:
+            return PushDeleteRequest(task_id=task_id, id=identifier, url=wire.url)
+        case Operation.PUSH_LIST:
+            return codec.convert(
+                {"taskId": task_id} | stated(pageSize=wire.page_size, pageToken=wire.page_token), PushListRequest
+            )
+    return _read_config(wire, task_id, identifier)
+
+
+def _read_config(wire: PushIn, task_id: str | None, identifier: str | None) -> PushConfig:
+    if not wire.url:
+        raise invalid_field("url", "Required field is missing")
+    members = stated(
+        url=wire.url,
+        id=identifier,
+        taskId=task_id,
+        token=wire.token,
+        authentication=wire.authentication,
+        payloadFormat=wire.payload_format,
+        events=wire.events,
+    )
+    return codec.convert(members, PushConfig)
+
+
+def _write_push(config: PushConfig) -> dict[str, Any]:
+    written: dict[str, Any] = msgspec.to_builtins(replace(config, payload_format=None, events=(), tenant=None))
+    return written
+
+
+def _write_answer(operation: Operation, task: Task) -> dict[str, Any]:
+    match operation:
+        case Operation.SEND:
+            return {"id": task.id}
+        case Operation.CANCEL:
+            said = task.status.message
+            return stated(success=True, message=None if said is None else sentence(said))
+        case _:
+            return write_task(task)
+
+
+def _read_result(operation: Operation, result: bytes, request: Request) -> Result:
+    match operation:
+        case Operation.SEND:
+            return _read_sent(result)
+        case Operation.CANCEL:
+            return _read_cancel(codec.decode(result, _CANCEL), request)
+        case Operation.LIST:
+            page = codec.decode(result, _PAGE)
+            tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
+            return TaskPage(
+                tasks=tasks,
+                next_page_token=page.next_page_token,
+                page_size=len(tasks) if page.page_size is None else page.page_size,
+                total_size=len(tasks) if page.total_size is None else page.total_size,
+            )
+        case Operation.PUSH_SET | Operation.PUSH_GET:
+            wire = codec.decode(result, _PUSH)
+            return _read_config(wire, wire.own_task(), wire.id)
+        case Operation.PUSH_LIST:
+            members = codec.decode(result, _OBJECT)
+            wires = codec.convert(members.get("configs", []), list[PushIn])
+            configs = tuple(_read_config(wire, wire.own_task(), wire.id) for wire in wires)
+            return PushPage(configs=configs, next_page_token=str(members.get("nextPageToken") or ""))
+        case Operation.PUSH_DELETE:
+            removed = codec.decode(result, _OBJECT).get("removed")
+            return removed if isinstance(removed, int) else 1
+        case Operation.EXTENDED_CARD:
+            return read_card(result)
+        case _:
+            return read_task(codec.decode(result, _TASK))
+
+
+def _read_sent(result: bytes) -> Task:
+    """Read the id of a task, and the task if the agent sends more of it."""
+    if "state" in codec.decode(result, _OBJECT):
+        return read_task(codec.decode(result, _TASK))
+    return Task(id=codec.decode(result, _ID).task("id"), status=TaskStatus(state=TaskState.SUBMITTED))
+
+
+def _read_cancel(wire: CancelIn, request: Request) -> Task:
+    if not wire.success:
+        raise TaskNotCancelable(wire.message)
+    task_id = request.id if isinstance(request, CancelRequest) else ""
+    said = None if wire.message is None else spoken(wire.message, task_id)
+    return Task(id=task_id, status=TaskStatus(state=TaskState.CANCELED, message=said))

@@ -1,0 +1,181 @@
+"""AgentVault's server-sent events: three kinds of update and an error, each a bare object under its name.
+
+The profile has no event for a task, so a task is written as its status. A status has room for one text: the words
+of its message, after "authentication required" where that is the state (B-05). A message that answers without a task
+has an empty `taskId`. An error has the name of its reason as code; the profile's `AGENT_PROCESSING_ERROR` is an
+internal error.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.errors import AccordError, InternalError, RemoteError, for_reason
+from accord.model import (
+    ArtifactUpdate,
+    Event,
+    EventBody,
+    Message,
+    MessageUpdate,
+    Part,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.base import NonEmpty
+from accord.protocol import codec
+from accord.protocol.dialects.vault.objects import (
+    AUTH_REQUIRED,
+    ArtifactIn,
+    MessageIn,
+    read_artifact,
+    read_message,
+    sentence,
+    stated,
+    write_artifact,
+    write_message,
+)
+from accord.protocol.error_data import from_facts
+from accord.protocol.extras import UNKNOWN_TIME, Extras, known_time, read_time
+from accord.protocol.states import VAULT, from_vault
+
+PROCESSING_ERROR = "AGENT_PROCESSING_ERROR"
+
+
+class StatusIn(Struct, rename="camel"):
+    """The data of a `task_status` event."""
+
+    task_id: NonEmpty
+    state: str
+    timestamp: str | None = None
+    message: str | None = None
+
+
+class MessageEventIn(Struct, rename="camel"):
+    """The data of a `task_message` event."""
+
+    task_id: str
+    message: MessageIn
+
+
+class ArtifactEventIn(Struct, rename="camel"):
+    """The data of a `task_artifact` event."""
+
+    task_id: NonEmpty
+    artifact: ArtifactIn
+
+
+_OBJECT = Decoder(dict[str, Any])
+
+
+def write_event(event: Event) -> tuple[str, dict[str, Any]]:
+    """Return the name and the data of an event."""
+    at = event.at or UNKNOWN_TIME
+    match event.body:
+        case Task() as task:
+            return "task_status", _write_status(task.id, task.status, event.at or task.created_at)
+        case StatusUpdate() as update:
+            return "task_status", _write_status(update.task_id, update.status, event.at)
+        case ArtifactUpdate() as update:
+            extras = Extras(
+                context_id=update.context_id or None,
+                append=update.append,
+                last_chunk=update.last_chunk,
+                event=update.metadata,
+            )
+            artifact = write_artifact(update.artifact, extras)
+            return "task_artifact", {"taskId": update.task_id, "artifact": artifact, "timestamp": at}
+        case MessageUpdate() as update:
+            message = write_message(replace(update.message, context_id=update.context_id or None))
+            return "task_message", {"taskId": update.task_id, "message": message, "timestamp": at}
+        case Message() as said:
+            return "task_message", {"taskId": said.task_id or "", "message": write_message(said), "timestamp": at}
+
+
+def _write_status(task_id: str, status: TaskStatus, at: str | None) -> dict[str, Any]:
+    words = None if status.message is None else sentence(status.message)
+    if status.state is TaskState.AUTH_REQUIRED:
+        words = AUTH_REQUIRED if words is None else f"{AUTH_REQUIRED}: {words}"
+    time = known_time(status.timestamp) or at or UNKNOWN_TIME
+    return stated(taskId=task_id, state=VAULT[status.state], timestamp=time, message=words)
+
+
+def read_event(name: str | None, data: bytes) -> EventBody:
+    """Read the data of an event by its name, and by its members where the name says nothing."""
+    if name not in _EVENTS:
+        members = codec.decode(data, _OBJECT)
+        name = next((known for known, telling in _TELLING.items() if telling in members), "task_message")
+    decoder, read = _EVENTS[name]
+    found: EventBody = read(codec.decode(data, decoder))
+    return found
+
+
+def _read_status(wire: StatusIn) -> StatusUpdate:
+    state, words = from_vault(wire.state, "state"), wire.message
+    if state is TaskState.INPUT_REQUIRED and words is not None:
+        if words == AUTH_REQUIRED:
+            state, words = TaskState.AUTH_REQUIRED, None
+        elif words.startswith(f"{AUTH_REQUIRED}: "):
+            state, words = TaskState.AUTH_REQUIRED, words.removeprefix(f"{AUTH_REQUIRED}: ")
+    said = None if words is None else spoken(words, wire.task_id)
+    status = TaskStatus(state=state, message=said, timestamp=known_time(read_time(wire.timestamp, "timestamp")))
+    return StatusUpdate(task_id=wire.task_id, context_id="", status=status)
+
+
+def _read_message(wire: MessageEventIn) -> EventBody:
+    message, _ = read_message(wire.message, "message")
+    if not wire.task_id:
+        return message
+    message = replace(message, task_id=wire.task_id)
+    return MessageUpdate(task_id=wire.task_id, context_id=message.context_id or "", message=message)
+
+
+def _read_artifact(wire: ArtifactEventIn) -> ArtifactUpdate:
+    artifact, extras = read_artifact(wire.artifact, "artifact")
+    return ArtifactUpdate(
+        task_id=wire.task_id,
+        context_id=extras.context_id or "",
+        artifact=artifact,
+        append=extras.append,
+        last_chunk=extras.last_chunk,
+        metadata=extras.event,
+    )
+
+
+_TELLING = {"task_artifact": "artifact", "task_status": "state"}
+_EVENTS: dict[str | None, tuple[Decoder[Any], Any]] = {
+    "task_status": (Decoder(StatusIn), _read_status),
+    "task_artifact": (Decoder(ArtifactEventIn), _read_artifact),
+    "task_message": (Decoder(MessageEventIn), _read_message),
+}
+
+
+def read_stream_error(data: bytes) -> AccordError:
+    """Read the data of an `error` event."""
+    try:
+        members = codec.decode(data, _OBJECT)
+    except AccordError:
+        return RemoteError()
+    code, details = members.get("code"), members.get("details")
+    kind = InternalError if code == PROCESSING_ERROR else for_reason(str(code)) or RemoteError
+    facts = dict(details) if isinstance(details, dict) else {}
+    if kind is RemoteError and code is not None and code != "REMOTE_ERROR":
+        facts["code"] = str(code)
+    message = members.get("message")
+    return from_facts(kind, message if isinstance(message, str) else "", facts)
+
+
+def write_stream_error(error: AccordError, details: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of an `error` event; `details` are the facts that an error answer would carry."""
+    code = PROCESSING_ERROR if isinstance(error, InternalError) else error.row.reason
+    facts = {name: value for name, value in details.items() if name != "reason"}
+    return stated(code=code, message=error.message, details=facts or None)
+
+
+def spoken(text: str, task_id: str) -> Message:
+    """Return the agent's message that says one text."""
+    return Message(message_id="", role=Role.AGENT, parts=(Part(text=text),), task_id=task_id)

@@ -1,0 +1,353 @@
+"""AgentVault's messages, artifacts and tasks, to and from the model.
+
+The shapes are those of AgentVault's published models, which refuse a part without content and a file without an HTTP
+url. Operations and errors are `codec`; what these objects have no field for sits in their metadata (`extras`).
+
+- Parts have no metadata, text no media type: both go to the message's or artifact's extras.
+- Bytes are a data part with `{"bytes": base64, "filename"}`, a url that is not HTTP one with `{"url", "filename"}`,
+  data that is no object one with `{"value"}`; the extras say so, so reading restores them. A server that has a
+  place for files replaces bytes by HTTP urls before writing.
+- An artifact of one part is that part's text, data or url, with `type` text, data or file; any other is a list of
+  parts with `type` parts. A type that is none of these is kept as `metadata.type`.
+- A task has no status message: it is the last of the messages, and marked.
+"""
+
+import base64
+import re
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
+
+from accord.errors import InvalidParams
+from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus, keys
+from accord.model.base import Metadata, NonEmpty
+from accord.protocol import codec
+from accord.protocol.codec import invalid_field
+from accord.protocol.extras import (
+    UNKNOWN_TIME,
+    Extras,
+    PartExtras,
+    finer_role,
+    give_created,
+    known_time,
+    pack,
+    read_all,
+    read_time,
+    take_created,
+    unpack,
+    without,
+    write_all,
+)
+from accord.protocol.parts import JSON_TYPE, AnyPart, from_base64
+from accord.protocol.states import LOWER, VAULT, from_vault
+
+AUTH_REQUIRED = "authentication required"
+"""What stands for the state that AgentVault lacks (B-05)."""
+
+TYPE = "type"
+"""Artifact metadata: the type that an AgentVault agent gave an artifact, where it is not one of ours."""
+
+_MAX_URL = 2083
+_NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
+_COARSE = {LOWER[state]: state for state in (TaskState.AUTH_REQUIRED, TaskState.REJECTED, TaskState.UNKNOWN)}
+_ROLES = {"user": Role.USER, "assistant": Role.AGENT, "agent": Role.AGENT, "system": Role.USER, "tool": Role.USER}
+_FORMS = frozenset({"text", "data", "file", "parts"})
+
+
+class MessageIn(Struct, rename="camel"):
+    """A message; ids are not in the profile, but read where a client sends them."""
+
+    role: str
+    parts: list[AnyPart]
+    metadata: Metadata | None = None
+    message_id: str | None = None
+    context_id: str | None = None
+
+
+class ArtifactIn(Struct):
+    """An artifact."""
+
+    id: NonEmpty
+    type: str = ""
+    content: Any | UnsetType = UNSET
+    url: str | None = None
+    media_type: str | None = field(default=None, name="mediaType")
+    metadata: Metadata | None = None
+
+
+class TaskIn(Struct, rename="camel"):
+    """A task."""
+
+    id: NonEmpty
+    state: str
+    created_at: str | None = None
+    updated_at: str | None = None
+    messages: list[MessageIn] = []
+    artifacts: list[ArtifactIn] = []
+    metadata: Metadata | None = None
+
+
+def stated(**members: Any) -> dict[str, Any]:
+    """Return an object without the members that are None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def is_http(url: str | None) -> bool:
+    """Whether AgentVault's models accept a url."""
+    if url is None or len(url) > _MAX_URL or not url.isascii() or not url.isprintable():
+        return False
+    try:
+        split = urlsplit(url)
+        # Asking for the port refuses one that is no port.
+        return split.scheme in ("http", "https") and split.port != 0 and _is_host(split.hostname or "")
+    except ValueError:
+        return False
+
+
+def _is_host(host: str) -> bool:
+    """Whether a host is an address or a name; raises ValueError for what looks like one and is not."""
+    last = host.rpartition(".")[2]
+    if ":" in host or last[:1].isdigit():
+        return bool(ip_address(host))
+    return _NAME.fullmatch(host.encode().decode("idna")) is not None
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def _write_part(part: Part) -> tuple[dict[str, Any], PartExtras]:
+    metadata, media_type, filename = part.metadata, part.media_type, part.filename
+    if part.text is not None:
+        extras = PartExtras(filename=filename, media_type=media_type, metadata=metadata)
+        return {"type": "text", "content": part.text}, extras
+    if part.data is not UNSET:
+        plain = media_type not in ("", JSON_TYPE)
+        written = stated(type="data", content=part.data, mediaType=media_type if plain else None)
+        extras = PartExtras(filename=filename, media_type=None if plain else media_type, metadata=metadata)
+        if isinstance(part.data, dict):
+            return written, extras
+        return written | {"content": {"value": part.data}}, replace(extras, form="value")
+    if part.raw is not None:
+        content = stated(bytes=base64.b64encode(part.raw).decode(), filename=filename)
+        return stated(type="data", content=content, mediaType=media_type), PartExtras(form="raw", metadata=metadata)
+    if is_http(part.url):
+        written = stated(type="file", url=part.url, mediaType=media_type or None, filename=filename or None)
+        empty = PartExtras(
+            filename=filename if filename == "" else None, media_type=media_type if media_type == "" else None
+        )
+        return written, replace(empty, metadata=metadata)
+    content = stated(url=part.url, filename=filename)
+    return stated(type="data", content=content, mediaType=media_type), PartExtras(form="url", metadata=metadata)
+
+
+def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
+    metadata = part.metadata if extras.metadata is None else extras.metadata
+    content = part.data if isinstance(part.data, dict) else {}
+    filename = content.get("filename") if isinstance(content.get("filename"), str) else None
+    if extras.form == "raw" and isinstance(content.get("bytes"), str):
+        try:
+            raw = from_base64(content["bytes"])
+        except ValueError:
+            return part
+        return Part(raw=raw, filename=filename, media_type=wire.media_type, metadata=metadata)
+    if extras.form == "url" and isinstance(content.get("url"), str):
+        return Part(url=content["url"], filename=filename, media_type=wire.media_type, metadata=metadata)
+    return replace(
+        part,
+        data=content["value"] if extras.form == "value" and "value" in content else part.data,
+        filename=part.filename if extras.filename is None else extras.filename,
+        media_type=part.media_type if extras.media_type is None else extras.media_type,
+        metadata=metadata,
+    )
+
+
+# --- messages -----------------------------------------------------------------------------------------------------
+
+
+def write_message(message: Message, *, in_task: bool = False, is_status: bool = False) -> dict[str, Any]:
+    """Write a message; one in a task does not repeat the context."""
+    finer = finer_role(message)
+    parts, lacking = write_all(message.parts, _write_part)
+    extras = Extras(
+        message_id=message.message_id or None,
+        context_id=None if in_task else message.context_id,
+        role="agent" if finer and message.role is Role.AGENT else None,
+        status=is_status,
+        extensions=message.extensions,
+        reference_task_ids=message.reference_task_ids,
+        parts=lacking,
+    )
+    own = without(message.metadata, keys.ROLE) if finer else message.metadata
+    role = finer or ("assistant" if message.role is Role.AGENT else "user")
+    return stated(role=role, parts=parts, metadata=pack(own, extras))
+
+
+def read_message(wire: MessageIn, where: str, task: Task | None = None) -> tuple[Message, Extras]:
+    """Read a message, which belongs to `task` if there is one."""
+    role = _ROLES.get(wire.role)
+    if role is None:
+        raise invalid_field(f"{where}.role", f"Unknown role {wire.role[:40]!r}")
+    metadata, extras = unpack(wire.metadata)
+    if wire.role in ("system", "tool"):
+        role = Role.AGENT if extras.role == "agent" else role
+        metadata = (metadata or {}) | {keys.ROLE: wire.role}
+    message = Message(
+        message_id=wire.message_id or extras.message_id or "",
+        role=role,
+        parts=read_all(wire.parts, f"{where}.parts", extras, _restore_part),
+        context_id=task.context_id if task else wire.context_id or extras.context_id,
+        task_id=task.id if task else None,
+        metadata=metadata,
+        extensions=extras.extensions,
+        reference_task_ids=extras.reference_task_ids,
+    )
+    return message, extras
+
+
+def sentence(message: Message) -> str:
+    """Return what a message says as one text, for the places that have room for no more."""
+    return "\n".join(_words(part) for part in message.parts)
+
+
+def _words(part: Part) -> str:
+    if part.text is not None:
+        return part.text
+    return codec.encode(part.data).decode() if part.data is not UNSET else part.url or part.filename or ""
+
+
+# --- artifacts ----------------------------------------------------------------------------------------------------
+
+
+def write_artifact(artifact: Artifact, extras: Extras | None = None) -> dict[str, Any]:
+    """Write an artifact; `extras` are those of the event around it."""
+    parts, lacking = write_all(artifact.parts, _write_part)
+    form, content, lacking = _artifact_form(artifact.parts, parts, lacking)
+    kind = (artifact.metadata or {}).get(TYPE)
+    own_kind = isinstance(kind, str) and kind != "" and kind not in _FORMS
+    extras = replace(
+        extras or Extras(),
+        name=artifact.name,
+        description=artifact.description,
+        extensions=artifact.extensions,
+        form=form if own_kind else None,
+        parts=lacking,
+    )
+    metadata = pack(without(artifact.metadata, TYPE) if own_kind else artifact.metadata, extras)
+    written = {"id": artifact.artifact_id, "type": kind if own_kind else form, **content}
+    return written if metadata is None else written | {"metadata": metadata}
+
+
+def _artifact_form(
+    parts: tuple[Part, ...], written: list[dict[str, Any]], lacking: dict[str, PartExtras]
+) -> tuple[str, dict[str, Any], dict[str, PartExtras]]:
+    """Return the form of an artifact, the members that hold its content, and what they cannot say."""
+    only = parts[0] if len(parts) == 1 else None
+    if only is None or only.raw is not None or (only.url is not None and not is_http(only.url)):
+        return "parts", {"content": written}, lacking
+    rest = PartExtras(filename=only.filename, metadata=only.metadata)
+    left = {} if rest == PartExtras() else {"0": rest}
+    media_type = stated(mediaType=only.media_type)
+    if only.text is not None:
+        return "text", {"content": only.text} | media_type, left
+    if only.url is not None:
+        return "file", {"url": only.url} | media_type, left
+    return "data", {"content": only.data} | media_type, left
+
+
+def read_artifact(wire: ArtifactIn, where: str) -> tuple[Artifact, Extras]:
+    """Read an artifact."""
+    metadata, extras = unpack(wire.metadata)
+    form = extras.form or wire.type
+    if wire.type and wire.type not in _FORMS:
+        metadata = (metadata or {}) | {TYPE: wire.type}
+    artifact = Artifact(
+        artifact_id=wire.id,
+        parts=_artifact_parts(wire, form, extras, where),
+        name=extras.name,
+        description=extras.description,
+        metadata=metadata,
+        extensions=extras.extensions,
+    )
+    return artifact, extras
+
+
+def _artifact_parts(wire: ArtifactIn, form: str, extras: Extras, where: str) -> tuple[Part, ...]:
+    content = wire.content
+    if form == "parts" and isinstance(content, list):
+        try:
+            parts = codec.convert(content, list[AnyPart])
+            return read_all(parts, f"{where}.content", extras, _restore_part)
+        except InvalidParams:
+            pass  # another agent's own idea of parts: plain data
+    rest = extras.parts.get("0", PartExtras())
+    named: dict[str, Any] = {
+        "filename": rest.filename,
+        "media_type": wire.media_type,
+        "metadata": rest.metadata,
+    }
+    if wire.url is not None:
+        link = Part(url=wire.url, **named)
+        return (link,) if content is UNSET or content is None else (Part(data=content), link)
+    if isinstance(content, str) and form != "data":
+        return (Part(text=content, **named),)
+    return (Part(data=None if content is UNSET else content, **named),)
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+
+def write_task(task: Task) -> dict[str, Any]:
+    """Write a task."""
+    status = task.status
+    updated = known_time(status.timestamp) or known_time(task.created_at)
+    created, metadata = take_created(task, updated)
+    messages = [write_message(message, in_task=True) for message in task.history]
+    said = status.message
+    if said is None and status.state is TaskState.AUTH_REQUIRED:
+        said = Message(message_id="", role=Role.AGENT, parts=(Part(text=AUTH_REQUIRED),))
+    if said is not None:
+        messages.append(write_message(said, in_task=True, is_status=True))
+    exact = LOWER[status.state]
+    native = {keys.ORIGINAL_STATE: exact} if exact in _COARSE else {}
+    return stated(
+        id=task.id,
+        state=VAULT[status.state],
+        createdAt=created or UNKNOWN_TIME,
+        updatedAt=updated or UNKNOWN_TIME,
+        messages=messages,
+        artifacts=[write_artifact(artifact) for artifact in task.artifacts],
+        metadata=pack(metadata, Extras(context_id=task.context_id), native),
+    )
+
+
+def read_task(wire: TaskIn, where: str = "") -> Task:
+    """Read a task; `where` is its path, with a dot at the end."""
+    state = from_vault(wire.state, f"{where}state")
+    original = (wire.metadata or {}).get(keys.ORIGINAL_STATE)
+    exact = _COARSE.get(original) if isinstance(original, str) else None
+    understood = exact is not None and VAULT[exact] == wire.state
+    metadata, extras = unpack(wire.metadata, (keys.ORIGINAL_STATE,) if understood else ())
+    updated = known_time(read_time(wire.updated_at, f"{where}updatedAt"))
+    status = TaskStatus(state=exact if understood and exact else state, timestamp=updated)
+    task = Task(id=wire.id, status=status, context_id=extras.context_id, metadata=metadata)
+    history = [read_message(message, f"{where}messages[{at}]", task) for at, message in enumerate(wire.messages)]
+    said = history.pop()[0] if history and history[-1][1].status else None
+    task = replace(
+        task,
+        status=replace(status, message=None if _stands_for_state(said, status) else said),
+        history=tuple(message for message, _ in history),
+        artifacts=tuple(
+            read_artifact(artifact, f"{where}artifacts[{at}]")[0] for at, artifact in enumerate(wire.artifacts)
+        ),
+    )
+    return give_created(task, known_time(read_time(wire.created_at, f"{where}createdAt")))
+
+
+def _stands_for_state(said: Message | None, status: TaskStatus) -> bool:
+    """Whether a status message only spells out the state that AgentVault lacks."""
+    if said is None or status.state is not TaskState.AUTH_REQUIRED or said.message_id:
+        return False
+    return said.parts == (Part(text=AUTH_REQUIRED),)

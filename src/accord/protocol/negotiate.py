@@ -1,0 +1,226 @@
+"""Which dialect a caller speaks: a pure classification that ends in a route or a typed rejection.
+
+The rules are tried in order and the first that matches wins: an explicit wish, the mount path, the A2A version or a 1.0
+method name, a method that only one dialect has, the shape of the parameters, the dialect a task was created in, and at
+last A2A 0.3. Nothing is read but the arguments; only a binding turns a rejection into a status.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from msgspec import Raw, Struct, field
+from msgspec.json import Decoder
+
+from accord.errors import AccordError, InvalidRequest, MethodNotFound, VersionNotSupported
+from accord.protocol.operations import DialectName, Operation, dialects_for, operation_for
+
+V1, V03, VAULT, GEN, RELAY = DialectName
+
+DIALECT_HEADER = "x-a2a-dialect"
+VERSION_HEADER = "a2a-version"
+
+ALL_DIALECTS = frozenset(DialectName)
+
+
+class Version(Enum):
+    """The protocol versions, major and minor, that this server understands (3.6: patch numbers do not count)."""
+
+    V0_2 = "0.2"
+    V0_3 = "0.3"
+    V1_0 = "1.0"
+
+
+MOUNTS: Mapping[str, DialectName] = {"/a2a": VAULT, "/jsonrpc": V03, "/gen": GEN}
+"""Paths that speak one dialect; everything else is told apart by what is sent."""
+
+_PUSH = "tasks/pushNotificationConfig/"
+TELLING: Mapping[str, DialectName] = {
+    "tasks/send": VAULT,
+    "tasks/sendSubscribe": VAULT,
+    _PUSH + "subscribe": GEN,
+    _PUSH + "unsubscribe": GEN,
+    "tasks/resubscribe": V03,
+    _PUSH + "set": V03,
+    "tasks/pushNotification/set": V03,
+    "tasks/pushNotification/get": V03,
+    "agent/getAuthenticatedExtendedCard": V03,
+}
+"""Methods that give their caller away."""
+
+_BY_TASK = frozenset({"tasks/get", "tasks/cancel", "tasks/subscribe"})
+
+
+class Inquiry(Struct, frozen=True, kw_only=True):
+    """What a binding knows of a JSON-RPC request before its parameters are read."""
+
+    method: str
+    params: bytes = b"{}"
+    path: str = "/"
+    dialect: str | None = None
+    version: str | None = None
+    enabled: frozenset[DialectName] = ALL_DIALECTS
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """The dialect to answer in and the operation asked for.
+
+    `ask_task` names a task whose own dialect is a better guess: look it up and call `settle`.
+    """
+
+    dialect: DialectName
+    operation: Operation
+    method: str
+    ask_task: str | None = None
+    enabled: frozenset[DialectName] = ALL_DIALECTS
+
+    def settle(self, origin: DialectName | None, last: DialectName | None = None) -> "Route":
+        """Return the route once it is known in which dialect the task, and last the caller, came."""
+        for dialect in (origin, last, self.dialect):
+            if dialect in self.enabled and (operation := operation_for(self.method, dialect)):
+                return Route(dialect=dialect, operation=operation, method=self.method, enabled=self.enabled)
+        return self
+
+
+class Rejection(Struct, frozen=True):
+    """Why a request has no route, and the dialect to say so in."""
+
+    error: AccordError
+    dialect: DialectName
+
+
+def negotiate(inquiry: Inquiry) -> Route | Rejection:
+    """Choose the dialect of a JSON-RPC request."""
+    try:
+        version = parse_version(inquiry.version)
+        dialect, ask_task = _choose(inquiry, version)
+    except AccordError as error:
+        return Rejection(error, V1 if inquiry.method[:1].isupper() else V03)
+    if dialect not in inquiry.enabled:
+        return Rejection(_not_enabled(dialect, inquiry.enabled), dialect)
+    operation = operation_for(inquiry.method, dialect)
+    if operation is None:
+        return Rejection(_no_method(inquiry.method, dialect), dialect)
+    return Route(
+        dialect=dialect, operation=operation, method=inquiry.method, ask_task=ask_task, enabled=inquiry.enabled
+    )
+
+
+def parse_version(text: str | None) -> Version | None:
+    """Read an `A2A-Version`; missing or empty says nothing, an unknown one is refused."""
+    if text is None or not text.strip():
+        return None
+    major, _, rest = text.strip().partition(".")
+    try:
+        return Version(f"{major}.{rest.partition('.')[0]}")
+    except ValueError:
+        known = ", ".join(version.value for version in Version)
+        raise VersionNotSupported(
+            f"A2A version {text.strip()[:20]!r} is not supported; this server speaks {known}",
+            metadata={"supported": known},
+        ) from None
+
+
+def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str | None]:
+    if inquiry.dialect:
+        return parse_dialect(inquiry.dialect), None
+    if mounted := MOUNTS.get(inquiry.path.rstrip("/")):
+        return mounted, None
+    if version is Version.V1_0 or inquiry.method[:1].isupper():
+        return V1, None
+    look = _look(inquiry.params)
+    if telling := TELLING.get(inquiry.method):
+        return _google_01(inquiry.method, look) or telling, None
+    if shaped := _shape(look):
+        return shaped, None
+    return V03, look.id if inquiry.method in _BY_TASK and isinstance(look.id, str) else None
+
+
+def parse_dialect(name: str) -> DialectName:
+    """Read the name of a dialect; an unknown one is refused."""
+    try:
+        return DialectName(name.strip().lower())
+    except ValueError:
+        known = ", ".join(dialect.value for dialect in DialectName)
+        raise InvalidRequest(f"Unknown dialect {name.strip()[:20]!r}; known are {known}") from None
+
+
+def _not_enabled(dialect: DialectName, enabled: frozenset[DialectName]) -> VersionNotSupported:
+    known = ", ".join(other.value for other in DialectName if other in enabled)
+    return VersionNotSupported(f"Dialect {dialect.value} is not enabled here; enabled: {known}")
+
+
+def _no_method(method: str, dialect: DialectName) -> MethodNotFound:
+    others = ", ".join(sorted(other.value for other in dialects_for(method)))
+    hint = f"; it belongs to {others}" if others else ""
+    return MethodNotFound(f"Method {method[:60]!r} does not exist in dialect {dialect.value}{hint}")
+
+
+# --- the shape of parameters ------------------------------------------------------------------------------------------
+
+
+_ABSENT = Raw(b"")
+
+
+class _Part(Struct):
+    kind: Any = None
+    type: Any = None
+    text: Any = None
+    content: Raw = _ABSENT
+
+
+class _Message(Struct):
+    role: Any = None
+    kind: Any = None
+    task_id: Any = None
+    parts: list[_Part] = []
+
+
+class _Look(Struct):
+    """The members of the parameters that tell dialects apart; everything else is skipped unread."""
+
+    id: Any = None
+    task_id: Any = None
+    task_config: Raw = _ABSENT
+    stream_config: Raw = _ABSENT
+    webhook_url: Any = field(default=None, name="webhookUrl")
+    message: _Message | None = None
+
+
+_look_decoder = Decoder(_Look)
+_NOTHING = _Look()
+
+
+def _look(params: bytes) -> _Look:
+    """Look at what tells dialects apart; what cannot be read tells nothing, and its dialect refuses it."""
+    try:
+        return _look_decoder.decode(params)
+    except (ValueError, RecursionError):
+        return _NOTHING
+
+
+def _google_01(method: str, look: _Look) -> DialectName | None:
+    """Google's A2A 0.1 shares two method names with AgentVault's profile; `relay` still understands it (B-07)."""
+    if look.message is None:
+        return None
+    if method == "tasks/sendSubscribe":
+        return RELAY
+    texts = any(part.text is not None for part in look.message.parts)
+    return RELAY if method == "tasks/send" and texts else None
+
+
+def _shape(look: _Look) -> DialectName | None:
+    if look.task_id is not None or look.task_config is not _ABSENT or look.stream_config is not _ABSENT:
+        return GEN
+    if look.webhook_url is not None:
+        return VAULT
+    message = look.message
+    if message is None:
+        return None
+    if message.task_id is not None:
+        return GEN
+    if any(part.kind is not None for part in message.parts) or message.kind is not None:
+        return V03
+    if any(part.content is not _ABSENT for part in message.parts):
+        return VAULT if message.role in ("assistant", "system", "tool") else GEN
+    return RELAY if any(part.type is not None and part.text is not None for part in message.parts) else None

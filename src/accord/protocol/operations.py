@@ -1,0 +1,258 @@
+"""Every operation of A2A in one table: its types, its names in each dialect and its REST routes.
+
+JSON-RPC, REST, gRPC, the client, negotiation and the docs loop over these rows; the absence of a name is what says
+that a dialect does not have an operation. What an operation means is `core.service`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from accord.model import (
+    CancelRequest,
+    CardRequest,
+    GetRequest,
+    PushConfig,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    Request,
+    SendRequest,
+    SubscribeRequest,
+    TaskFilter,
+)
+from accord.model.base import Choice
+
+
+class DialectName(Choice):
+    """The five wire dialects."""
+
+    V1 = "v1"
+    V03 = "v03"
+    VAULT = "vault"
+    GEN = "gen"
+    RELAY = "relay"
+
+
+class Operation(Choice):
+    """What can be asked of an agent; the value is A2A 1.0's method and gRPC name."""
+
+    SEND = "SendMessage"
+    STREAM = "SendStreamingMessage"
+    GET = "GetTask"
+    LIST = "ListTasks"
+    CANCEL = "CancelTask"
+    SUBSCRIBE = "SubscribeToTask"
+    PUSH_SET = "CreateTaskPushNotificationConfig"
+    PUSH_GET = "GetTaskPushNotificationConfig"
+    PUSH_LIST = "ListTaskPushNotificationConfigs"
+    PUSH_DELETE = "DeleteTaskPushNotificationConfig"
+    EXTENDED_CARD = "GetExtendedAgentCard"
+
+
+class Route(NamedTuple):
+    """One REST address: `{name}` stands for one path segment, or for what precedes a `:verb`."""
+
+    verb: str
+    path: str
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One operation.
+
+    `names` holds what a dialect calls it, the name that our client sends first, then aliases. `rest` are A2A 1.0's
+    routes without the tenant prefix, `rest_v03` those of 0.3 without `/v1`.
+    """
+
+    operation: Operation
+    request: type[Request]
+    streams: bool = False
+    names: Mapping[DialectName, tuple[str, ...]]
+    rest: tuple[Route, ...]
+    rest_v03: tuple[Route, ...] = ()
+    grpc_v03: str | None = None
+
+
+V1, V03, VAULT, GEN, RELAY = DialectName
+_PUSH = "tasks/pushNotificationConfig/"
+_CARD = ("agent/getAuthenticatedExtendedCard", "agent/authenticatedExtendedCard")
+
+
+def _names(
+    operation: Operation,
+    *shared: str,
+    vault: tuple[str, ...] | None = None,
+    gen: tuple[str, ...] | None = None,
+    relay: tuple[str, ...] | None = None,
+) -> dict[DialectName, tuple[str, ...]]:
+    """Names per dialect: `shared` holds for all but v1; a dialect's own names come before them."""
+    return {
+        V1: (operation.value,),
+        V03: shared,
+        VAULT: (vault or ()) + shared,
+        GEN: (gen or ()) + shared,
+        RELAY: shared + (relay or ()),
+    }
+
+
+_TASK = "/tasks/{id}"
+_PUSHES = "/tasks/{task_id}/pushNotificationConfigs"
+_SUBSCRIBE = (Route("GET", _TASK + ":subscribe"), Route("POST", _TASK + ":subscribe"))
+
+TABLE: tuple[Row, ...] = (
+    Row(
+        operation=Operation.SEND,
+        request=SendRequest,
+        names=_names(Operation.SEND, "message/send", vault=("tasks/send",), relay=("tasks/send",)),
+        rest=(Route("POST", "/message:send"),),
+        rest_v03=(Route("POST", "/message:send"),),
+        grpc_v03="SendMessage",
+    ),
+    Row(
+        operation=Operation.STREAM,
+        request=SendRequest,
+        streams=True,
+        names=_names(Operation.STREAM, "message/stream", relay=("tasks/sendSubscribe",)),
+        rest=(Route("POST", "/message:stream"),),
+        rest_v03=(Route("POST", "/message:stream"),),
+        grpc_v03="SendStreamingMessage",
+    ),
+    Row(
+        operation=Operation.GET,
+        request=GetRequest,
+        names=_names(Operation.GET, "tasks/get"),
+        rest=(Route("GET", _TASK),),
+        rest_v03=(Route("GET", _TASK),),
+        grpc_v03="GetTask",
+    ),
+    Row(
+        operation=Operation.LIST,
+        request=TaskFilter,
+        names=_names(Operation.LIST, "tasks/list"),
+        rest=(Route("GET", "/tasks"),),
+        rest_v03=(Route("GET", "/tasks"),),
+    ),
+    Row(
+        operation=Operation.CANCEL,
+        request=CancelRequest,
+        names=_names(Operation.CANCEL, "tasks/cancel"),
+        rest=(Route("POST", _TASK + ":cancel"),),
+        rest_v03=(Route("POST", _TASK + ":cancel"),),
+        grpc_v03="CancelTask",
+    ),
+    Row(
+        operation=Operation.SUBSCRIBE,
+        request=SubscribeRequest,
+        streams=True,
+        names=_names(Operation.SUBSCRIBE, "tasks/resubscribe", "tasks/subscribe", vault=("tasks/sendSubscribe",)),
+        rest=_SUBSCRIBE,
+        rest_v03=_SUBSCRIBE,
+        grpc_v03="TaskSubscription",
+    ),
+    Row(
+        operation=Operation.PUSH_SET,
+        request=PushConfig,
+        names=_names(Operation.PUSH_SET, _PUSH + "set", "tasks/pushNotification/set", gen=(_PUSH + "subscribe",)),
+        rest=(Route("POST", _PUSHES),),
+        rest_v03=(Route("POST", _PUSHES),),
+        grpc_v03="CreateTaskPushNotificationConfig",
+    ),
+    Row(
+        operation=Operation.PUSH_GET,
+        request=PushGetRequest,
+        names=_names(Operation.PUSH_GET, _PUSH + "get", "tasks/pushNotification/get"),
+        rest=(Route("GET", _PUSHES + "/{id}"),),
+        rest_v03=(Route("GET", _PUSHES + "/{id}"),),
+        grpc_v03="GetTaskPushNotificationConfig",
+    ),
+    Row(
+        operation=Operation.PUSH_LIST,
+        request=PushListRequest,
+        names=_names(Operation.PUSH_LIST, _PUSH + "list"),
+        rest=(Route("GET", _PUSHES),),
+        rest_v03=(Route("GET", _PUSHES),),
+        grpc_v03="ListTaskPushNotificationConfig",
+    ),
+    Row(
+        operation=Operation.PUSH_DELETE,
+        request=PushDeleteRequest,
+        names=_names(Operation.PUSH_DELETE, _PUSH + "delete", gen=(_PUSH + "unsubscribe",)),
+        rest=(Route("DELETE", _PUSHES + "/{id}"),),
+        rest_v03=(Route("DELETE", _PUSHES + "/{id}"),),
+        grpc_v03="DeleteTaskPushNotificationConfig",
+    ),
+    Row(
+        operation=Operation.EXTENDED_CARD,
+        request=CardRequest,
+        names=_names(Operation.EXTENDED_CARD, *_CARD, gen=(_CARD[1],)),
+        rest=(Route("GET", "/extendedAgentCard"),),
+        rest_v03=(Route("GET", "/card"),),
+        grpc_v03="GetAgentCard",
+    ),
+)
+
+ROWS: Mapping[Operation, Row] = {row.operation: row for row in TABLE}
+
+
+def method_name(operation: Operation, dialect: DialectName) -> str | None:
+    """Return the JSON-RPC method that our client sends, or None if the dialect lacks the operation."""
+    names = ROWS[operation].names[dialect]
+    return names[0] if names else None
+
+
+def operation_for(method: str, dialect: DialectName) -> Operation | None:
+    """Return the operation that a method names in a dialect."""
+    return _BY_METHOD[dialect].get(method)
+
+
+def dialects_for(method: str) -> frozenset[DialectName]:
+    """Return the dialects that know a method."""
+    return frozenset(dialect for dialect, methods in _BY_METHOD.items() if method in methods)
+
+
+_BY_METHOD: dict[DialectName, dict[str, Operation]] = {
+    dialect: {name: row.operation for row in TABLE for name in row.names[dialect]} for dialect in DialectName
+}
+
+
+class RestMatch(NamedTuple):
+    """A REST request understood: what it asks, in which dialect, and the values in its path."""
+
+    operation: Operation
+    dialect: DialectName
+    values: dict[str, str]
+
+
+class MethodsAllowed(NamedTuple):
+    """The path exists, but not for this verb."""
+
+    verbs: tuple[str, ...]
+
+
+def match_rest(verb: str, path: str, enabled: Iterable[DialectName] = (V1, V03)) -> RestMatch | MethodsAllowed | None:
+    """Find the operation at a REST address; the path's values are still percent-encoded.
+
+    `/v1/...` is A2A 0.3 while that dialect is enabled, so no tenant can be called `v1` then.
+    """
+    allowed: list[str] = []
+    for pattern, route, operation, dialect in _REST:
+        if dialect in enabled and (found := pattern.fullmatch(path)):
+            if route.verb == verb:
+                return RestMatch(operation, dialect, found.groupdict())
+            allowed.append(route.verb)
+    return MethodsAllowed(tuple(dict.fromkeys(allowed))) if allowed else None
+
+
+def _compile(prefix: str, route: Route) -> re.Pattern[str]:
+    pieces = re.split(r"\{(\w+)\}", prefix + route.path)
+    return re.compile("".join(f"(?P<{p}>[^/:]+)" if i % 2 else re.escape(p) for i, p in enumerate(pieces)))
+
+
+_REST = tuple(
+    (_compile(prefix, route), route, row.operation, dialect)
+    for prefix, dialect, column in (("/v1", V03, "rest_v03"), ("", V1, "rest"), ("/{tenant}", V1, "rest"))
+    for row in TABLE
+    for route in getattr(row, column)
+)

@@ -1,0 +1,137 @@
+"""Checking data against a JSON Schema that came with it.
+
+Both come from a stranger, so the check itself is bounded: nothing is fetched or read, patterns run in linear time, and
+a schema may refer only to its own parts, without recursion. How often its parts can be visited, times the size of the
+data, is limited before anything is compiled; otherwise a kilobyte of references would run for days.
+"""
+
+from typing import Any, NoReturn
+from urllib.parse import unquote
+
+import jsonschema_rs
+
+from accord.protocol.codec import invalid_field
+
+MAX_STEPS = 20_000_000
+"""Visits of a schema's parts times values of the data; less than a second of work."""
+
+MAX_PATTERNS = 100
+"""Regular expressions in one schema; compiling one may take half a millisecond and a megabyte."""
+
+MAX_DEPTH = 200
+"""Nesting of a schema or of the data it is for; the validator's own limit is not much higher."""
+
+_PATTERN_BYTES = 1_000_000
+_LINEAR = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES)
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_DRAFTS = frozenset(
+    {
+        "http://json-schema.org/draft-07/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    }
+)
+"""Older drafts let `id` inside a schema move its references, which `_Schema` could not follow."""
+
+
+def check(data: Any, schema: dict[str, Any], data_at: str, schema_at: str) -> None:
+    """Refuse data that does not match its schema, and a schema that cannot be used; the paths are for refusals."""
+    try:
+        visits = _Schema(schema).visits()
+        validator = jsonschema_rs.validator_for(schema, retriever=_refuse, pattern_options=_LINEAR, mask="the value")
+    except jsonschema_rs.ValidationError as error:
+        where = schema_at + _path(error.instance_path)
+        raise invalid_field(where, f"Unusable JSON Schema: {_brief(error)}") from None
+    except (jsonschema_rs.ReferencingError, ValueError) as error:
+        raise invalid_field(schema_at, f"Unusable JSON Schema: {_brief(error)}") from None
+    try:
+        if visits * _size(data) > MAX_STEPS:
+            raise ValueError("it is too large for so complex a schema")
+        validator.validate(data)
+    except jsonschema_rs.ValidationError as error:
+        where = data_at + _path(error.instance_path)
+        raise invalid_field(where, f"Does not match its schema: {_brief(error)}") from None
+    except ValueError as error:
+        raise invalid_field(data_at, f"Cannot be checked: {_brief(error)}") from None
+
+
+def _refuse(uri: str) -> NoReturn:
+    raise ValueError(f"schemas are not fetched: {uri[:100]}")
+
+
+def _brief(error: Exception) -> str:
+    text = str(getattr(error, "message", error))
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _path(steps: list[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+
+
+class _Schema:
+    """Counts how many parts of a schema a validator may visit, following references."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._known: dict[int, int] = {}
+        self._open: set[int] = set()
+        self._patterns = 0
+
+    def visits(self) -> int:
+        """Return the number of visits, or refuse a schema whose check is not bounded."""
+        draft = self._root.get("$schema")
+        if isinstance(draft, str) and draft.rstrip("#") not in _DRAFTS:
+            raise ValueError(f"unknown `$schema` {draft[:100]!r}")
+        found = self._below(self._root, 0)
+        if found > MAX_STEPS or self._patterns > MAX_PATTERNS:
+            raise ValueError("it is too complex")
+        return found
+
+    def _below(self, node: Any, depth: int) -> int:
+        if depth > MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
+        if not isinstance(node, dict | list):
+            return 1
+        key = id(node)
+        if key in self._known:
+            return self._known[key]
+        if key in self._open:
+            raise ValueError("it refers to itself")
+        self._open.add(key)
+        members = [*node.values(), *self._targets(node)] if isinstance(node, dict) else node
+        self._known[key] = 1 + sum(self._below(member, depth + 1) for member in members)
+        self._open.discard(key)
+        return self._known[key]
+
+    def _targets(self, node: dict[str, Any]) -> list[Any]:
+        if isinstance(node.get("$id"), str) and node is not self._root:
+            raise ValueError("only the whole schema may have an `$id`")
+        named = node.get("patternProperties")
+        self._patterns += isinstance(node.get("pattern"), str) + (len(named) if isinstance(named, dict) else 0)
+        return [self._resolve(node[name]) for name in _REFERENCES if isinstance(node.get(name), str)]
+
+    def _resolve(self, reference: str) -> Any:
+        if reference != "#" and not reference.startswith("#/"):
+            raise ValueError(f"references must start with `#/`, not {reference[:100]!r}")
+        found: Any = self._root
+        for step in reference.split("/")[1:]:
+            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            elif isinstance(found, dict) and name in found:
+                found = found[name]
+            else:
+                raise ValueError(f"it has no {reference[:100]!r}")
+        return found
+
+
+def _size(data: Any, depth: int = 0) -> int:
+    if depth > MAX_DEPTH:
+        raise ValueError("it is nested too deeply")
+    if isinstance(data, str):
+        return 1 + len(data) // 10
+    if isinstance(data, dict):
+        return 1 + sum(2 + _size(value, depth + 1) for value in data.values())
+    if isinstance(data, list):
+        return 1 + sum(_size(value, depth + 1) for value in data)
+    return 1

@@ -1,0 +1,202 @@
+"""Server-Sent Events as bytes: one encoder and one incremental decoder of event streams.
+
+It is not a connection: it never reconnects, waits or knows what the data of an event means.
+The bindings above write streams with it and the client above reads them; below it there is only msgspec.
+
+Rules: WHATWG HTML, section 9.2 "Server-sent events" (parsing and interpreting an event stream).
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+"""Bytes a `Decoder` holds for one unfinished event: above any sane task snapshot, below what hurts a host."""
+
+MAX_RETRY: Final = 10**15 - 1
+"""Longest reconnection time in milliseconds, some 31,000 years; more digits are noise or an attack."""
+
+_RETRY: Final = re.compile(rb"[0-9]{1,15}")
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class FrameTooLarge(ValueError):
+    """An event is larger than the decoder may buffer.
+
+    `limit` is that number of bytes; `frames` are the events that the same chunk completed before this one.
+    """
+
+    def __init__(self, limit: int, frames: list["Frame"]) -> None:
+        super().__init__(f"an event of the stream exceeds the limit of {limit} bytes")
+        self.limit = limit
+        self.frames = frames
+
+
+# gc=False: strings and integers cannot form cycles, and a stream makes many frames.
+class Frame(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One event of a stream; `event` None means the default type, `message`.
+
+    On the way in `id` is the last event id in force, which an earlier event may have set.
+    """
+
+    data: bytes = b""
+    event: str | None = None
+    id: str | None = None
+    retry: int | None = None
+
+
+def encode(frame: Frame) -> bytes:
+    """One frame as the bytes of one event; every kind of line break in the data arrives as LF."""
+    data = frame.data
+    if b"\n" in data or b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\ndata: ")
+    if frame.event is None and frame.retry is None:
+        # The hot path: every streamed chunk of an answer is one line of JSON with its sequence as id.
+        if frame.id is None:
+            return b"data: %b\n\n" % data
+        return b"id: %b\ndata: %b\n\n" % (_one_line("id", frame.id), data)
+    return b"%bdata: %b\n\n" % (_head(frame), data)
+
+
+def comment(text: str) -> bytes:
+    """A line that every reader ignores, to keep an idle connection open."""
+    return b": %b\n\n" % _one_line("comment", text)
+
+
+def _head(frame: Frame) -> bytes:
+    lines = b""
+    if frame.id is not None:
+        lines += b"id: %b\n" % _one_line("id", frame.id)
+    if frame.event is not None:
+        lines += b"event: %b\n" % _one_line("event", frame.event)
+    if frame.retry is not None:
+        if not 0 <= frame.retry <= MAX_RETRY:
+            raise ValueError(f"retry must be from 0 to {MAX_RETRY} milliseconds, not {frame.retry}")
+        lines += b"retry: %d\n" % frame.retry
+    return lines
+
+
+def _one_line(field: str, value: str) -> bytes:
+    # A line break would let the value forge further fields, and readers drop an id with NUL.
+    # Printable text has neither, and that test is one call on the hot path.
+    if not value.isprintable() and any(char in value for char in "\r\n\0"):
+        raise ValueError(f"{field} must not contain CR, LF or NUL: {value!r}")
+    return value.encode()
+
+
+KEEP_ALIVE: Final = comment("keep-alive")
+"""The comment that servers send on idle streams."""
+
+
+class Decoder:
+    """Turns the chunks of one event stream into frames, wherever the chunks were cut.
+
+    `last_event_id` and `retry` are what a client needs to reconnect: the id that the last finished event
+    left in force and the reconnection time the server asked for; both are None until the stream sets them.
+    An event that the end of the stream cuts off is never returned, so there is nothing to close.
+    """
+
+    def __init__(self, *, max_bytes: int = MAX_EVENT_BYTES) -> None:
+        self.last_event_id: str | None = None
+        self.retry: int | None = None
+        self._max_bytes = max_bytes
+        self._start: bytes | None = b""
+        self._after_cr = False
+        self._failed = False
+        self._line = bytearray()
+        self._data = bytearray()
+        self._id: str | None = None
+        self._event = ""
+        self._frame_retry: int | None = None
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The frames that this chunk completes.
+
+        `FrameTooLarge` if an event outgrows the limit; the decoder then refuses every further chunk.
+        """
+        frames: list[Frame] = []
+        if self._failed:
+            raise FrameTooLarge(self._max_bytes, frames)
+        lines = self._split(chunk)
+        rest = lines.pop()
+        for line in lines:
+            self._hold(len(line), frames)
+            if line:
+                self._field(line)
+            else:
+                self._dispatch(frames)
+        self._line += rest
+        self._hold(len(self._line), frames)
+        return frames
+
+    def _split(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk ends, the first with what was held of it, and the start of the next."""
+        if self._start is not None:
+            chunk = self._without_bom(self._start + chunk)
+        lines = self._with_lf(chunk).split(b"\n")
+        if self._line and len(lines) > 1:
+            lines[0] = bytes(self._line) + lines[0]
+            self._line.clear()
+        return lines
+
+    def _without_bom(self, start: bytes) -> bytes:
+        """The start of the stream without its byte order mark; nothing while it may still become one."""
+        if len(start) < len(_BOM) and _BOM.startswith(start):
+            self._start = start
+            return b""
+        self._start = None
+        return start.removeprefix(_BOM)
+
+    def _with_lf(self, chunk: bytes) -> bytes:
+        """The chunk with LF line ends; a CR ends its line at once, and an LF that follows it is swallowed."""
+        if self._after_cr and chunk:
+            self._after_cr = False
+            chunk = chunk.removeprefix(b"\n")
+        if b"\r" not in chunk:
+            return chunk
+        self._after_cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _hold(self, line_bytes: int, frames: list[Frame]) -> None:
+        if line_bytes + len(self._data) > self._max_bytes:
+            self._failed = True
+            self._line.clear()
+            self._data.clear()
+            raise FrameTooLarge(self._max_bytes, frames)
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            # The LF after each line is what tells an empty data line from none at all.
+            self._data += value
+            self._data += b"\n"
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = value.decode(errors="replace")
+        elif name == b"event":
+            self._event = value.decode(errors="replace")
+        elif name == b"retry" and _RETRY.fullmatch(value):
+            self.retry = self._frame_retry = int(value)
+
+    def _dispatch(self, frames: list[Frame]) -> None:
+        self.last_event_id = self._id
+        if self._data:
+            self._data.pop()
+            frame = Frame(
+                data=_as_utf8(bytes(self._data)),
+                event=self._event or None,
+                id=self._id,
+                retry=self._frame_retry,
+            )
+            frames.append(frame)
+            self._data.clear()
+        self._event = ""
+        self._frame_retry = None
+
+
+def _as_utf8(data: bytes) -> bytes:
+    if data.isascii():
+        return data
+    return data.decode(errors="replace").encode()

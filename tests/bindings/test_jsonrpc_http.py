@@ -1,0 +1,315 @@
+"""JSON-RPC over HTTP, end to end in process: every dialect, streams, batches, and bad input with its code."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from accord.agents.echo import Echo
+from accord.app import Application
+from accord.model import Message, Part
+from tests.bindings.asgi import call
+
+V1 = {"A2A-Version": "1.0"}
+MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello brave world"}]}
+
+
+def rpc(method: str, params: object = None, identifier: object = 1) -> dict:
+    return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params if params is not None else {}}
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[Application]:
+    application = Application(Echo(), "http://localhost:8000/")
+    yield application
+    await application.service.close()
+
+
+async def test_a_message_is_answered_with_a_finished_task(app: Application) -> None:
+    answer = await call(app, rpc("SendMessage", {"message": MESSAGE}), headers=V1)
+    assert (answer.status, answer.headers["content-type"], answer.headers["x-a2a-dialect"]) == (
+        200,
+        "application/json",
+        "v1",
+    )
+    task = answer.json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert "".join(part["text"] for part in task["artifacts"][0]["parts"]) == "hello brave world"
+    assert task["history"][0]["messageId"] == "m-1"
+    again = await call(app, rpc("GetTask", {"id": task["id"], "historyLength": 0}), headers=V1)
+    assert again.json()["result"] == {key: value for key, value in task.items() if key != "history"}
+
+
+async def test_a_stream_starts_with_the_task_and_ends_with_its_end(app: Application) -> None:
+    answer = await call(app, rpc("SendStreamingMessage", {"message": MESSAGE}, "s"), headers=V1)
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.headers["cache-control"] == "no-cache"
+    frames = answer.frames()
+    results = [json.loads(frame.data) for frame in frames]
+    assert {result["id"] for result in results} == {"s"}
+    kinds = [next(iter(result["result"])) for result in results]
+    assert kinds == ["task", "statusUpdate", *["artifactUpdate"] * 3, "statusUpdate"]
+    assert [frame.id for frame in frames] == ["0", "1", "2", "3", "4", "5"]
+    assert results[-1]["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "method", "params"),
+    [
+        (
+            "v03",
+            "message/send",
+            {
+                "message": {
+                    "kind": "message",
+                    "messageId": "m",
+                    "role": "user",
+                    "parts": [{"kind": "text", "text": "hi"}],
+                }
+            },
+        ),
+        (
+            "relay",
+            "message/send",
+            {"message": {"messageId": "m", "role": "user", "parts": [{"type": "text", "text": "hi"}]}},
+        ),
+        ("gen", "message/send", {"message": {"id": "m", "parts": [{"type": "text", "content": "hi"}]}}),
+        ("vault", "tasks/send", {"message": {"role": "user", "parts": [{"type": "text", "content": "hi"}]}}),
+    ],
+)
+async def test_every_dialect_is_answered_in_its_own_form(
+    app: Application, dialect: str, method: str, params: dict
+) -> None:
+    answer = await call(app, rpc(method, params))
+    assert answer.headers["x-a2a-dialect"] == dialect
+    result = answer.json()["result"]
+    task_id = result.get("id") or result["task_id"]
+    read = await call(app, rpc("tasks/get", {"id": task_id}))
+    assert read.headers["x-a2a-dialect"] == dialect, "a task is read in the dialect it was created in"
+
+
+async def test_vault_streams_are_named_events(app: Application) -> None:
+    sent = await call(
+        app, rpc("tasks/send", {"message": {"role": "user", "parts": [{"type": "text", "content": "hi"}]}})
+    )
+    answer = await call(app, rpc("tasks/sendSubscribe", {"id": sent.json()["result"]["id"]}))
+    events = [frame.event for frame in answer.frames()]
+    assert events
+    assert set(events) <= {"task_status", "task_artifact", "task_message"}
+
+
+async def test_list_filters_and_pages(app: Application) -> None:
+    for _ in range(3):
+        await call(app, rpc("SendMessage", {"message": MESSAGE | {"contextId": "c-1"}}), headers=V1)
+    await call(app, rpc("SendMessage", {"message": MESSAGE}), headers=V1)
+    first = (await call(app, rpc("ListTasks", {"contextId": "c-1", "pageSize": 2}), headers=V1)).json()["result"]
+    assert (len(first["tasks"]), first["totalSize"], first["pageSize"]) == (2, 3, 2)
+    assert all("artifacts" not in task for task in first["tasks"])
+    rest = {"contextId": "c-1", "pageSize": 2, "pageToken": first["nextPageToken"], "includeArtifacts": True}
+    second = (await call(app, rpc("ListTasks", rest), headers=V1)).json()["result"]
+    assert (len(second["tasks"]), second["nextPageToken"]) == (1, "")
+    assert second["tasks"][0]["artifacts"]
+    for bad in ("x", "-1", "9" * 30):
+        refused = await call(app, rpc("ListTasks", {"pageToken": bad}), headers=V1)
+        assert refused.json()["error"]["code"] == -32602
+
+
+class Waits:
+    """An agent that works until it is cancelled, or breaks when told to."""
+
+    name = "Waits"
+    description = "Waits."
+
+    async def run(self, message: Message) -> AsyncIterator[Part]:
+        if message.parts[0].text == "break":
+            raise RuntimeError("a secret: hunter2")
+        yield Part(text="started")
+        await asyncio.Event().wait()
+
+
+@pytest.fixture
+async def waits() -> AsyncIterator[Application]:
+    application = Application(Waits(), "http://localhost:8000/")
+    yield application
+    await application.service.close()
+
+
+async def test_a_running_task_is_followed_and_cancelled_once(waits: Application) -> None:
+    send = {"message": MESSAGE, "configuration": {"returnImmediately": True}}
+    task = (await call(waits, rpc("SendMessage", send), headers=V1)).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_SUBMITTED"
+    following = asyncio.create_task(call(waits, rpc("SubscribeToTask", {"id": task["id"]}), headers=V1))
+    await asyncio.sleep(0)
+    cancelled = await call(waits, rpc("CancelTask", {"id": task["id"], "metadata": {"reason": "enough"}}), headers=V1)
+    assert cancelled.json()["result"]["status"]["state"] == "TASK_STATE_CANCELED"
+    last = json.loads((await following).frames()[-1].data)["result"]["statusUpdate"]["status"]
+    assert (last["state"], last["message"]["parts"]) == ("TASK_STATE_CANCELED", [{"text": "enough"}])
+    for method, code in (("CancelTask", -32002), ("SubscribeToTask", -32004)):
+        assert (await call(waits, rpc(method, {"id": task["id"]}), headers=V1)).json()["error"]["code"] == code
+    more = {"message": MESSAGE | {"taskId": task["id"]}}
+    assert (await call(waits, rpc("SendMessage", more), headers=V1)).json()["error"]["code"] == -32004
+
+
+async def test_an_agent_that_breaks_fails_its_task_and_tells_no_secrets(
+    waits: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        answer = await call(
+            waits, rpc("SendMessage", {"message": MESSAGE | {"parts": [{"text": "break"}]}}), headers=V1
+        )
+    assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_FAILED"
+    assert b"hunter2" not in answer.body
+    assert "hunter2" in caplog.text
+
+
+async def test_messages_to_a_task_must_fit_it(waits: Application) -> None:
+    send = {"message": MESSAGE, "configuration": {"returnImmediately": True}}
+    task = (await call(waits, rpc("SendMessage", send), headers=V1)).json()["result"]["task"]
+    wrong = {"message": MESSAGE | {"taskId": task["id"], "contextId": "another"}}
+    assert (await call(waits, rpc("SendMessage", wrong), headers=V1)).json()["error"]["code"] == -32602
+    unknown = {"message": MESSAGE | {"taskId": "nope"}}
+    assert (await call(waits, rpc("SendMessage", unknown), headers=V1)).json()["error"]["code"] == -32001
+    right = {
+        "message": MESSAGE | {"messageId": "m-2", "taskId": task["id"]},
+        "configuration": {"returnImmediately": True},
+    }
+    answer = (await call(waits, rpc("SendMessage", right), headers=V1)).json()["result"]["task"]
+    assert [said["messageId"] for said in answer["history"]] == ["m-1", "m-2"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("GetTask", {"id": "nope"}, -32001),
+        ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": "https://example.com"}, -32003),
+        ("GetTaskPushNotificationConfig", {"taskId": "t", "id": "p"}, -32003),
+        ("ListTaskPushNotificationConfigs", {"taskId": "t"}, -32003),
+        ("DeleteTaskPushNotificationConfig", {"taskId": "t", "id": "p"}, -32003),
+        ("GetExtendedAgentCard", {}, -32007),
+        (
+            "SendMessage",
+            {"message": MESSAGE, "configuration": {"taskPushNotificationConfig": {"url": "https://example.com"}}},
+            -32003,
+        ),
+    ],
+)
+async def test_what_is_not_offered_says_so(app: Application, method: str, params: dict, code: int) -> None:
+    answer = await call(app, rpc(method, params), headers=V1)
+    assert answer.status == 200
+    assert answer.json()["error"]["code"] == code
+
+
+DEEP = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001
+
+
+def send_parts(parts: object) -> bytes:
+    return json.dumps(rpc("SendMessage", {"message": MESSAGE | {"parts": parts}})).encode()
+
+
+@pytest.mark.proves("2-30", "3-07", "3-41", "B-17", "JSONRPC-ERR-003")
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "code", "named"),
+    [
+        (b"{nope", {}, 200, -32700, "not valid JSON"),
+        (b"", {}, 200, -32700, "not valid JSON"),
+        (b"\xff\xfe", {}, 200, -32700, "not valid JSON"),
+        (b"5", {}, 200, -32600, "object"),
+        (b"[]", {}, 200, -32600, "empty"),
+        (DEEP, {}, 200, -32600, "nested too deeply"),
+        (json.dumps(rpc("Dance")).encode(), {}, 200, -32601, "Dance"),
+        (json.dumps(rpc("SendMessage", [1])).encode(), {}, 200, -32602, "object"),
+        (send_parts([{"text": 5}]), {}, 200, -32602, "message.parts[0].text"),
+        (send_parts([{"raw": "!!"}]), {}, 200, -32602, "base64"),
+        (send_parts([]), {}, 200, -32602, "message.parts"),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t","historyLength":1e99}}',
+            {},
+            200,
+            -32602,
+            "historyLength",
+        ),
+        (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"\xff"}}', {}, 200, -32700, "UTF-8"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, -32005, "text/plain"),
+        (b"{}", {"Content-Type": ""}, 415, -32005, "none"),
+        (b"x" * (16 * 1024 * 1024 + 1), {}, 413, -32600, "larger than"),
+        (b"{}", {"A2A-Version": "1.0"}, 200, -32600, "jsonrpc"),
+    ],
+)
+async def test_bad_input(app: Application, body: bytes, headers: dict, status: int, code: int, named: str) -> None:
+    answer = await call(app, body, headers=V1 | headers)
+    assert answer.status == status
+    error = answer.json()["error"]
+    assert error["code"] == code
+    assert named in error["message"]
+    assert "Traceback" not in answer.body.decode()
+    assert "accord/" not in answer.body.decode()
+
+
+@pytest.mark.proves("VER-SERVER-003")
+async def test_an_unknown_version_is_refused(app: Application) -> None:
+    answer = await call(app, rpc("SendMessage", {"message": MESSAGE}), headers={"A2A-Version": "99.0"})
+    assert answer.json()["error"]["code"] == -32009
+    by_query = await call(app, rpc("SendMessage", {"message": MESSAGE}), query="A2A-Version=99.0")
+    assert by_query.json()["error"]["code"] == -32009
+
+
+@pytest.mark.proves("C-03", "2-04")
+async def test_notifications_and_batches(app: Application) -> None:
+    notification = {"jsonrpc": "2.0", "method": "SendMessage", "params": {"message": MESSAGE}}
+    answer = await call(app, notification, headers=V1)
+    assert (answer.status, answer.body) == (204, b"")
+    bad_notification = {"jsonrpc": "2.0", "method": "Dance"}
+    assert (await call(app, bad_notification, headers=V1)).status == 204
+    batch = [rpc("SendMessage", {"message": MESSAGE}, "a"), notification, 5, rpc("SendStreamingMessage", {}, "b")]
+    answers = (await call(app, batch, headers=V1)).json()
+    assert [found["id"] for found in answers] == ["a", None, "b"]
+    assert answers[0]["result"]["task"]
+    assert [found["error"]["code"] for found in answers[1:]] == [-32600, -32600]
+    assert (await call(app, [notification], headers=V1)).status == 204
+
+
+async def test_other_methods_and_paths(app: Application) -> None:
+    refused = await call(app, method="GET")
+    assert (refused.status, refused.headers["allow"]) == (405, "POST")
+    lost = await call(app, method="GET", path="/nothing")
+    assert (lost.status, b"agent-card.json" in lost.body) == (404, True)
+
+
+@pytest.mark.parametrize("path", ["/.well-known/agent-card.json", "/.well-known/agent.json"])
+async def test_the_card_is_at_both_addresses(app: Application, path: str) -> None:
+    card = (await call(app, method="GET", path=path)).json()
+    assert card["name"] == "Echo"
+    assert card["capabilities"]["streaming"] is True
+    assert card["capabilities"]["pushNotifications"] is False
+    assert card["url"] == card["supportedInterfaces"][0]["url"] == "http://localhost:8000/"
+    listed = await call(app, method="GET", path=path, query="dialect=gen")
+    assert isinstance(listed.json()["capabilities"], list)
+    assert (await call(app, method="GET", path=path, query="dialect=klingon")).status == 400
+    assert (await call(app, method="POST", path=path)).status == 405
+
+
+async def test_a_client_that_leaves_ends_its_stream_but_not_the_task(waits: Application) -> None:
+    send = {"message": MESSAGE, "configuration": {"returnImmediately": True}}
+    task = (await call(waits, rpc("SendMessage", send), headers=V1)).json()["result"]["task"]
+    body = json.dumps(rpc("SubscribeToTask", {"id": task["id"]})).encode()
+    incoming: list[dict] = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+
+    async def receive() -> dict:
+        return incoming.pop(0)
+
+    async def send_nowhere(message: object) -> None:
+        pass
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
+    }
+    async with asyncio.timeout(5):
+        await waits(scope, receive, send_nowhere)
+    state = (await call(waits, rpc("GetTask", {"id": task["id"]}), headers=V1)).json()["result"]["status"]["state"]
+    assert state == "TASK_STATE_WORKING"

@@ -1,0 +1,10 @@
+"""What every test shares: how hard Hypothesis tries, and other implementations to judge what we write."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Timings on shared machines are noise, so no example has a deadline; `thorough` is for a night.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -1,0 +1,443 @@
+"""The generic dialect, beyond its golden files: what is refused, and data that must match its schema."""
+
+import contextlib
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.errors import (
+    TABLE,
+    AccordError,
+    AgentUnavailable,
+    InvalidAgentResponse,
+    InvalidParams,
+    ParseError,
+    TaskNotFound,
+)
+from accord.model import (
+    Artifact,
+    CancelRequest,
+    CardRequest,
+    Message,
+    Part,
+    Role,
+    SendRequest,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from accord.protocol import schemas
+from accord.protocol.dialects.gen import Gen
+from accord.protocol.operations import DialectName, Operation, method_name
+from accord.protocol.schemas import check
+from accord.protocol.sse import Frame
+from tests import strategies
+
+GEN = Gen()
+HELLO = {"id": "m-1", "parts": [{"type": "text", "content": "hi"}]}
+
+
+def with_part(part: Any) -> dict[str, Any]:
+    return {"message": {"parts": [part]}}
+
+
+def with_config(**config: Any) -> dict[str, Any]:
+    return {"message": HELLO, "task_config": config}
+
+
+def with_stream(**config: Any) -> dict[str, Any]:
+    return {"message": HELLO, "stream_config": config}
+
+
+# --- requests ---
+
+
+@pytest.mark.proves("4-06", "4-07", "4-08", "4-10", "4-17", "B-16", "C-02")
+@pytest.mark.parametrize(
+    ("operation", "params", "field"),
+    [
+        ("SEND", {}, "message"),
+        ("SEND", {"message": {"id": "m-1"}}, "message.parts"),
+        ("SEND", {"message": {"parts": []}}, "message.parts"),
+        ("SEND", with_part({"type": "text"}), "message.parts[0]"),
+        ("SEND", with_part({"type": "file", "name": "a"}), "message.parts[0]"),
+        ("SEND", with_part({"type": "file", "content": "no base64!"}), "message.parts[0]"),
+        ("SEND", with_part({"type": "data"}), "message.parts[0]"),
+        ("SEND", with_part({"type": "data", "content": 1, "schema": 5}), "message.parts[0].schema"),
+        ("SEND", with_part({"type": "reference", "name": "a"}), "message.parts[0]"),
+        ("SEND", with_part({"type": "dance"}), "message.parts[0]"),
+        ("SEND", {"message": HELLO | {"task_id": 5}}, "message.task_id"),
+        ("SEND", {"message": HELLO | {"metadata": "x"}}, "message.metadata"),
+        ("GET", {}, "task_id"),
+        ("GET", {"task_id": ""}, "task_id"),
+        ("GET", {"task_id": "t", "history_length": -1}, "history_length"),
+        ("CANCEL", {}, "task_id"),
+        ("CANCEL", {"task_id": "t", "reason": 5}, "reason"),
+        ("SUBSCRIBE", {}, "task_id"),
+        ("LIST", {"status": "dancing"}, "status"),
+        ("LIST", {"page_size": 101}, "page_size"),
+        ("LIST", {"status_timestamp_after": "noon"}, "status_timestamp_after"),
+        ("PUSH_SET", {"url": "https://a.example"}, "task_id"),
+        ("PUSH_SET", {"task_id": "t"}, "url"),
+        ("PUSH_SET", {"task_id": "t", "url": "https://a.example", "authentication": {}}, "authentication.scheme"),
+        ("PUSH_SET", {"task_id": "t", "url": "https://a.example", "events": "all"}, "events"),
+        ("PUSH_GET", {}, "task_id"),
+        ("PUSH_LIST", {"task_id": "t", "page_size": -1}, "page_size"),
+        ("PUSH_DELETE", {}, "task_id"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(operation: str, params: Any, field: str) -> None:
+    with pytest.raises(InvalidParams) as refused:
+        GEN.decode_request(Operation[operation], json.dumps(params).encode())
+    assert [violation.field for violation in refused.value.violations] == [field]
+
+
+@pytest.mark.proves("B-08")
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        (with_config(timeout=0), "task_config.timeout"),
+        (with_config(timeout=-5), "task_config.timeout"),
+        (with_config(timeout=1.5), "task_config.timeout"),
+        (with_config(timeout=True), "task_config.timeout"),
+        (with_config(timeout="30000"), "task_config.timeout"),
+        (with_config(timeout=2**60), "task_config.timeout"),
+        (with_config(priority="urgent"), "task_config.priority"),
+        (with_config(priority=1), "task_config.priority"),
+        ({"message": HELLO, "task_config": []}, "task_config"),
+        (with_stream(include_intermediates="yes"), "stream_config.include_intermediates"),
+        (with_stream(buffer_size=0), "stream_config.buffer_size"),
+        (with_stream(buffer_size="1024"), "stream_config.buffer_size"),
+    ],
+)
+def test_configurations_are_checked(params: Any, field: str) -> None:
+    for operation in (Operation.SEND, Operation.STREAM):
+        with pytest.raises(InvalidParams) as refused:
+            GEN.decode_request(operation, json.dumps(params).encode())
+        assert [violation.field for violation in refused.value.violations] == [field]
+
+
+@pytest.mark.proves("B-08")
+def test_configurations_reach_whoever_asks_the_request_for_them() -> None:
+    params = with_config(timeout=30_000, priority="high") | with_stream(include_intermediates=False, buffer_size=1024)
+    request = GEN.decode_request(Operation.STREAM, json.dumps(params).encode())
+    assert isinstance(request, SendRequest)
+    assert (request.timeout_ms, request.priority) == (30_000, "high")
+    assert (request.include_intermediates, request.buffer_size) == (False, 1024)
+
+
+def test_a_reason_reaches_whoever_asks_the_request_for_it() -> None:
+    request = GEN.decode_request(Operation.CANCEL, b'{"task_id":"t","reason":"User cancellation"}')
+    assert isinstance(request, CancelRequest)
+    assert request.reason == "User cancellation"
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_what_is_not_json_is_no_request(operation: Operation) -> None:
+    with pytest.raises(ParseError):
+        GEN.decode_request(operation, b"{")
+    with pytest.raises(InvalidParams):
+        GEN.decode_request(operation, b"[]")
+
+
+@pytest.mark.proves("4-19", "4-20", "4-21", "B-07", "B-11", "B-13", "B-methods")
+def test_the_methods_are_the_founding_document_s() -> None:
+    wanted = {
+        Operation.SEND: "message/send",
+        Operation.STREAM: "message/stream",
+        Operation.GET: "tasks/get",
+        Operation.CANCEL: "tasks/cancel",
+        Operation.PUSH_SET: "tasks/pushNotificationConfig/subscribe",
+        Operation.PUSH_DELETE: "tasks/pushNotificationConfig/unsubscribe",
+        Operation.EXTENDED_CARD: "agent/authenticatedExtendedCard",
+    }
+    assert {operation: method_name(operation, DialectName.GEN) for operation in wanted} == wanted
+
+
+@pytest.mark.proves("4-44")
+def test_what_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(ParseError):
+        GEN.decode_request(Operation.SEND, b'{"message":{"parts":[{"type":"text","content":"\xff"}]}}')
+
+
+# --- data and its schema ---
+
+ORDER = {
+    "type": "object",
+    "properties": {"lines": {"type": "array", "items": {"$ref": "#/$defs/line"}}},
+    "required": ["lines"],
+    "$defs": {"line": {"type": "object", "properties": {"count": {"type": "integer", "minimum": 1}}}},
+}
+
+
+@pytest.mark.proves("4-09")
+@pytest.mark.parametrize(
+    ("content", "field"),
+    [
+        ({}, "message.parts[0].content"),
+        ({"lines": 5}, "message.parts[0].content.lines"),
+        ({"lines": [{"count": 1}, {"count": 0}]}, "message.parts[0].content.lines[1].count"),
+        ("text", "message.parts[0].content"),
+        (None, "message.parts[0].content"),
+    ],
+)
+@pytest.mark.parametrize("operation", [Operation.SEND, Operation.STREAM])
+def test_data_that_does_not_match_its_schema_is_refused(operation: Operation, content: Any, field: str) -> None:
+    params = with_part({"type": "data", "content": content, "schema": ORDER})
+    with pytest.raises(InvalidParams, match="Does not match its schema") as refused:
+        GEN.decode_request(operation, json.dumps(params).encode())
+    assert [violation.field for violation in refused.value.violations] == [field]
+
+
+@pytest.mark.proves("4-09", "C-02")
+def test_data_that_matches_its_schema_is_kept_with_it() -> None:
+    params = with_part({"type": "data", "content": {"lines": [{"count": 2}]}, "schema": ORDER})
+    request = GEN.decode_request(Operation.SEND, json.dumps(params).encode())
+    assert isinstance(request, SendRequest)
+    (part,) = request.message.parts
+    assert (part.data, part.schema) == ({"lines": [{"count": 2}]}, ORDER)
+
+
+def _doubling(levels: int) -> dict[str, Any]:
+    """A schema of one line a level whose full expansion doubles with each."""
+    twice = [{"allOf": [{"$ref": f"#/$defs/{at + 1}"}] * 2} for at in range(levels)]
+    names = {str(at): schema for at, schema in enumerate([*twice, {"type": "object"}])}
+    return {"$ref": "#/$defs/0", "$defs": names}
+
+
+def _nested(levels: int) -> Any:
+    found: Any = {}
+    for _ in range(levels):
+        found = {"not": found}
+    return found
+
+
+@pytest.mark.proves("4-09")
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"minimum": "one"},
+        {"required": "a"},
+        {"$ref": "https://schemas.example/order.json"},
+        {"$ref": "http://127.0.0.1:9/order.json"},
+        {"$ref": "file:///etc/hostname"},
+        {"$ref": "order.json"},
+        {"$ref": "#anchor", "$defs": {"a": {"$anchor": "anchor"}}},
+        {"$ref": "#/$defs/none"},
+        {"$ref": "#/allOf/7", "allOf": [True]},
+        {"$ref": "#"},
+        {"properties": {"child": {"$ref": "#"}}},
+        {"$dynamicRef": "#/x"},
+        {"properties": {"a": {"$id": "https://schemas.example/a"}}},
+        {"$schema": "https://schemas.example/my-own-draft"},
+        {"$schema": "http://json-schema.org/draft-04/schema#"},
+        {"pattern": "(?=a)a"},
+        {"pattern": "("},
+        {"pattern": "(a{1000}){1000}"},
+        {"properties": {str(at): {"pattern": f"^{at}$"} for at in range(schemas.MAX_PATTERNS + 1)}},
+        {"patternProperties": {f"^{at}$": True for at in range(schemas.MAX_PATTERNS + 1)}},
+        _doubling(40),
+        _nested(schemas.MAX_DEPTH + 1),
+    ],
+    ids=lambda schema: json.dumps(schema)[:50],
+)
+def test_a_schema_that_cannot_be_used_safely_is_refused(schema: Any) -> None:
+    with pytest.raises(InvalidParams, match="Unusable JSON Schema") as refused:
+        check({}, schema, "content", "schema")
+    assert refused.value.violations[0].field.startswith("schema")
+
+
+@pytest.mark.proves("4-09")
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (_doubling(14), [{}] * 1000),
+        ({"items": {"allOf": [{"type": "integer"}] * 1000}}, [1] * 10_000),
+        ({"type": "object"}, _nested(schemas.MAX_DEPTH + 1)),
+    ],
+)
+def test_data_too_large_for_its_schema_is_refused(schema: Any, data: Any) -> None:
+    with pytest.raises(InvalidParams, match="Cannot be checked") as refused:
+        check(data, schema, "content", "schema")
+    assert [violation.field for violation in refused.value.violations] == ["content"]
+
+
+@pytest.mark.proves("4-09")
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ({}, None),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "type": "string"}, "x"),
+        ({"$id": "https://schemas.example/order", "type": "string"}, "x"),
+        ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "string"}}}, "x"),
+        ({"$ref": "#/%24defs/a", "$defs": {"a": {"type": "string"}}}, "x"),
+        ({"$ref": "#/allOf/0/items", "allOf": [{"items": {"type": "string"}}]}, "x"),
+        ({"pattern": "^(a+)+$"}, "a" * 5000),
+        ({"type": "integer"}, 10**400),
+        ({"properties": {"$ref": {"type": "string"}, "$id": {"type": "string"}}}, {"$ref": "x", "$id": "y"}),
+        (_doubling(10), {}),
+        ({"format": "email"}, "formats only describe"),
+    ],
+    ids=lambda value: json.dumps(value)[:40],
+)
+def test_what_a_schema_may_be(schema: Any, data: Any) -> None:
+    check(data, schema, "content", "schema")
+
+
+@pytest.mark.proves("4-09")
+def test_a_pattern_made_to_take_forever_does_not() -> None:
+    with pytest.raises(InvalidParams, match="the value does not match"):
+        check("a" * 50_000 + "!", {"pattern": "^(a+)+$"}, "content", "schema")
+
+
+def test_a_refusal_quotes_only_so_much() -> None:
+    with pytest.raises(InvalidParams) as refused:
+        check("x" * 100_000, {"type": "integer"}, "content", "schema")
+    assert len(refused.value.message) < 400
+
+
+@given(
+    strategies.json_values,
+    st.dictionaries(st.sampled_from(["$ref", "type", "pattern", "items", "enum"]), strategies.json_values),
+)
+def test_no_schema_raises_anything_else(data: Any, schema: dict[str, Any]) -> None:
+    with contextlib.suppress(InvalidParams):
+        check(data, schema, "content", "schema")
+
+
+# --- objects ---
+
+
+ODD_PARTS = strategies.parts | st.builds(
+    Part,
+    url=strategies.texts,
+    filename=st.none() | st.just("") | strategies.ids,
+    media_type=st.none() | st.just("") | strategies.media_types,
+    metadata=st.none() | st.sampled_from([{}, {"reference": True}, {"reference": True, "k": 1}, {"reference": 1}]),
+)
+
+
+@pytest.mark.proves("4-08", "4-10", "4-11", "B-02", "B-06")
+@given(st.lists(ODD_PARTS, min_size=1, max_size=3))
+def test_every_part_survives_in_messages_and_artifacts(parts: list[Part]) -> None:
+    message = Message(message_id="m", role=Role.USER, parts=tuple(parts))
+    request = GEN.decode_request(Operation.SEND, GEN.encode_request(Operation.SEND, SendRequest(message=message)))
+    assert isinstance(request, SendRequest)
+    assert request.message == message
+
+    artifact = Artifact(artifact_id="a", parts=tuple(parts))
+    task = Task(id="t", status=TaskStatus(state=TaskState.COMPLETED), artifacts=(artifact,))
+    read = GEN.decode_result(Operation.GET, GEN.encode_result(Operation.GET, task), strategies.GET)
+    assert read == task
+
+
+@pytest.mark.proves("4-04", "4-41", "B-05", "B-06", "B-states")
+@given(strategies.tasks)
+def test_a_task_survives_except_for_the_ids_that_its_messages_share(task: Task) -> None:
+    read = GEN.decode_result(Operation.GET, GEN.encode_result(Operation.GET, task), strategies.GET)
+    assert isinstance(read, Task)
+    assert _bare(read) == _bare(task)
+
+
+def _bare(task: Task) -> Task:
+    def bare(message: Message) -> Message:
+        return msgspec.structs.replace(message, task_id=None, context_id=None)
+
+    said = task.status.message
+    status = msgspec.structs.replace(task.status, message=said and bare(said))
+    return msgspec.structs.replace(task, status=status, history=tuple(map(bare, task.history)))
+
+
+@pytest.mark.proves("4-45")
+@pytest.mark.parametrize("key", ["created_at", "updated_at"])
+def test_times_are_iso_8601(key: str) -> None:
+    answer = {"task_id": "t", "status": "running", key: "2024-01-01T01:00:00+01:00"}
+    read = GEN.decode_result(Operation.GET, json.dumps(answer).encode(), strategies.GET)
+    assert isinstance(read, Task)
+    assert read.created_at == "2024-01-01T00:00:00.000Z"
+    assert json.loads(GEN.encode_result(Operation.GET, read))[key] == "2024-01-01T00:00:00.000Z"
+    with pytest.raises(InvalidAgentResponse, match=key):
+        GEN.decode_result(Operation.GET, json.dumps(answer | {key: "noon"}).encode(), strategies.GET)
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer"),
+    [
+        ("SEND", b"{}"),
+        ("SEND", b"["),
+        ("GET", b'{"task_id":"","status":"running"}'),
+        ("GET", b'{"task_id":"t"}'),
+        ("GET", b'{"task_id":"t","status":"dancing"}'),
+        (
+            "GET",
+            b'{"task_id":"t","status":"running","artifacts":[{"id":"a","content":1,"metadata":'
+            b'{"format":"application/vnd.a2a.parts+json"}}]}',
+        ),
+        ("LIST", b'{"tasks":[{}]}'),
+        ("CANCEL", b"[]"),
+        ("PUSH_GET", b"{}"),
+        ("EXTENDED_CARD", b"{}"),
+    ],
+)
+def test_an_answer_that_is_none_is_the_agent_s_fault(operation: str, answer: bytes) -> None:
+    with pytest.raises(InvalidAgentResponse):
+        GEN.decode_result(Operation[operation], answer, CardRequest())
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b'{"type":"dance"}', b'{"type":"status"}', b'{"type":"task"}', b'{"type":5}']
+)
+def test_an_event_that_is_none_is_the_agent_s_fault(data: bytes) -> None:
+    with pytest.raises(InvalidAgentResponse):
+        GEN.decode_event(Frame(data=data))
+
+
+# --- errors ---
+
+
+@pytest.mark.proves("4-34", "4-35", "4-36", "4-37", "4-38", "4-39", "B-errors")
+@pytest.mark.parametrize("kind", TABLE)
+def test_codes_are_the_five_of_json_rpc_or_the_five_of_the_dialect(kind: type[AccordError]) -> None:
+    code = GEN.encode_error(kind("why")).code
+    assert code in {-32700, -32600, -32601, -32602, -32603, -40001, -40002, -40003, -40004, -40005}
+
+
+@pytest.mark.proves("4-40", "B-15")
+def test_the_error_format() -> None:
+    error = AgentUnavailable("Busy", retry_after=30, metadata={"agent_id": "agent_123", "details": "Too many tasks"})
+    wire = GEN.encode_error(error)
+    assert (wire.code, wire.message) == (-40001, "Busy")
+    assert {name: wire.data[name] for name in ("agent_id", "retry_after", "details")} == {
+        "agent_id": "agent_123",
+        "retry_after": 30,
+        "details": "Too many tasks",
+    }
+
+
+@pytest.mark.proves("B-15")
+def test_a_missing_task_and_bad_parameters_share_a_code_but_not_a_meaning() -> None:
+    missing, bad = TaskNotFound("why", metadata={"task_id": "t"}), InvalidParams("why")
+    assert GEN.encode_error(missing).code == GEN.encode_error(bad).code
+    assert type(GEN.decode_error(GEN.encode_error(missing))) is TaskNotFound
+    assert type(GEN.decode_error(GEN.encode_error(bad))) is InvalidParams
+
+
+@pytest.mark.proves("4-02")
+@pytest.mark.parametrize(
+    ("card", "field"),
+    [
+        ({}, "name"),
+        ({"name": "A", "description": ""}, "version"),
+        ({"name": "A", "description": "", "version": "1", "capabilities": {}}, "capabilities"),
+        ({"name": "A", "description": "", "version": "1", "skills": [{}]}, "skills[0].name"),
+    ],
+)
+def test_a_card_that_is_none_is_refused(card: Any, field: str) -> None:
+    with pytest.raises(InvalidParams) as refused:
+        GEN.decode_card(json.dumps(card).encode())
+    assert refused.value.violations[0].field == field
