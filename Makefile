@@ -21,7 +21,7 @@ run: $(VENV)/.runtime ## start the server
 	$(BIN)/accord serve $(ARGS)
 
 test: $(VENV)/.dev $(PEERS) ## run every test
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, layers, sizes
 	$(BIN)/ruff format --check .

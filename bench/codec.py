@@ -1,7 +1,8 @@
 """Reading, validating and writing A2A JSON: ours against both generations of the official SDK.
 
 Each contender gets the same content in its own version's form, decodes and validates the bytes into its types, and
-encodes them again. SDK 1.x runs in this process; SDK 0.3 needs other pins, so it runs beside it and is asked in turn.
+encodes them again. SDK 1.x runs in this process; SDK 0.3 needs other pins, so it runs beside it and is asked in turn:
+once for its pydantic types at their best ("pydantic 0.3"), once as its server uses them ("a2a-sdk 0.3").
 """
 
 import json
@@ -25,6 +26,15 @@ ROOT = Path(__file__).resolve().parent.parent
 PEER = ROOT / ".peers" / "a2a-sdk-03" / "bin" / "python"
 V1, V03 = DIALECTS[DialectName.V1], DIALECTS[DialectName.V03]
 ASKED = GetRequest(id="t")
+
+RATIOS = [
+    ("v1", "a2a-sdk 1.x"),
+    ("v1", "pydantic 0.3"),
+    ("v1", "a2a-sdk 0.3"),
+    ("v03", "pydantic 0.3"),
+    ("v03", "a2a-sdk 0.3"),
+]
+MUST = {("v1", "a2a-sdk 1.x"): 30, ("v1", "pydantic 0.3"): 5}
 
 MESSAGES = 100
 TEXT = "The quick brown fox jumps over the lazy dog, again and again, until the task is done. " * 4
@@ -72,10 +82,10 @@ class Official03:
         script = [str(PEER), "-m", "bench.codec_v03"]
         self._process = subprocess.Popen(script, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def measure(self, kind: str, wire: bytes) -> float:
+    def measure(self, kind: str, wire: bytes, *, served: bool = False) -> float:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"type": kind, "json": wire.decode()}) + "\n")
+        self._process.stdin.write(json.dumps({"type": kind, "json": wire.decode(), "served": served}) + "\n")
         self._process.stdin.flush()
         return float(self._process.stdout.readline())
 
@@ -108,7 +118,8 @@ def run(rounds: int) -> list[Table]:
             "accord v1": lambda o=operation, w=wire: microseconds(ours(V1, o, w)),
             "a2a-sdk 1.x": lambda k=kind, w=wire: microseconds(official_1x(k, w)),
             "accord v03": lambda o=operation, w=wire_03: microseconds(ours(V03, o, w)),
-            "a2a-sdk 0.3": lambda k=kind_03, w=wire_03: peer.measure(k, w),
+            "pydantic 0.3": lambda k=kind_03, w=wire_03: peer.measure(k, w),
+            "a2a-sdk 0.3": lambda k=kind_03, w=wire_03: peer.measure(k, w, served=True),
         }
         taken: dict[str, list[float]] = {contender: [] for contender in contenders}
         for _ in range(rounds):
@@ -116,15 +127,9 @@ def run(rounds: int) -> list[Table]:
                 taken[contender].append(measure())
             print(".", end="", file=sys.stderr, flush=True)
         rows[name] = {contender: statistics.median(times) for contender, times in taken.items()}
-        rows[name] |= {
-            "v1 vs 1.x": rows[name]["a2a-sdk 1.x"] / rows[name]["accord v1"],
-            "v1 vs 0.3": rows[name]["a2a-sdk 0.3"] / rows[name]["accord v1"],
-            "v03 vs 0.3": rows[name]["a2a-sdk 0.3"] / rows[name]["accord v03"],
-        }
+        rows[name] |= {f"{one} vs {other}": rows[name][other] / rows[name][f"accord {one}"] for one, other in RATIOS}
     peer.close()
     print(file=sys.stderr)
-    targets = tuple(
-        Target(name, ratio, least) for name in rows for ratio, least in (("v1 vs 1.x", 30), ("v1 vs 0.3", 5))
-    )
-    columns = ("accord v1", "a2a-sdk 1.x", "accord v03", "a2a-sdk 0.3", "v1 vs 1.x", "v1 vs 0.3", "v03 vs 0.3")
+    targets = tuple(Target(name, f"{one} vs {other}", least) for name in rows for (one, other), least in MUST.items())
+    columns = (*next(iter(rows.values())),)
     return [Table("Decode, validate and encode", "microseconds", columns, rows, targets)]

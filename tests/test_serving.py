@@ -64,16 +64,9 @@ class Server:
 def server() -> Iterator[Server]:
     running = Server()
     try:
-        _until_it_answers(running.url)
         yield running
     finally:
         running.stop()
-
-
-def _until_it_answers(url: str) -> None:
-    """The welcome is printed just before the port opens: try until it does, a bounded number of times."""
-    with httpx.Client(transport=httpx.HTTPTransport(retries=10)) as client:
-        client.get(url + ".well-known/agent-card.json", timeout=BOUND_SECONDS)
 
 
 def test_the_welcome_holds_what_a_newcomer_needs(server: Server) -> None:
@@ -114,6 +107,15 @@ def test_an_open_address_is_refused_with_the_reason() -> None:
     assert "loopback" in done.stderr
 
 
+def test_a_taken_port_is_reported_and_nothing_claims_to_listen(server: Server) -> None:
+    command = [sys.executable, "-m", "accord", "serve", "--port", str(server.port)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False)
+    assert done.returncode == 1
+    assert "--port" in done.stderr
+    assert "is listening" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_command_s_surface() -> None:
     def accord(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "accord", *arguments]
@@ -126,7 +128,6 @@ def test_the_command_s_surface() -> None:
 
 def test_sigterm_ends_it_cleanly() -> None:
     running = Server()
-    _until_it_answers(running.url)
     with httpx.Client() as client:
         dialects = {
             client.post(running.url, json=call, headers={"X-A2A-Dialect": dialect.value}).headers["x-a2a-dialect"]

@@ -4,6 +4,7 @@ It parses arguments and prints; everything else is `app`. What only one command 
 that `--help` and `--version` answer at once.
 """
 
+import socket
 from typing import Annotated
 
 import typer
@@ -33,15 +34,25 @@ def serve(
     from accord.app import Application
 
     _refuse_open_address(host)
-    url = f"http://{'localhost' if host == '127.0.0.1' else host}:{port}/"
+    url = f"http://localhost:{port}/"
     application = Application(Echo(), url)
+    listening = _listen(host, port)
     _welcome(url)
-    uvicorn.run(application, host=host, port=port, log_level="warning", server_header=False)
+    uvicorn.Server(uvicorn.Config(application, log_level="warning", server_header=False)).run([listening])
 
 
 def _refuse_open_address(host: str) -> None:
     if host not in ("127.0.0.1", "::1", "localhost"):
         raise typer.BadParameter(f"{host} is not a loopback address, and this server has no authentication yet")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the port before anything claims to listen on it."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        typer.echo(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port.", err=True)
+        raise typer.Exit(1) from None
 
 
 def _welcome(url: str) -> None:

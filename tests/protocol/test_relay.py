@@ -34,12 +34,12 @@ def test_a_message_without_an_id_waits_for_the_service_to_give_it_one() -> None:
 
 @pytest.mark.proves("B-07", "B-08")
 @pytest.mark.parametrize("method", ["tasks/send", "tasks/sendSubscribe"])
-def test_a_send_of_0_1_names_task_and_session_beside_the_message(method: str) -> None:
+def test_a_send_of_0_1_names_its_session_beside_the_message_and_invents_a_task_id(method: str) -> None:
     operation = operation_for(method, DialectName.RELAY)
     assert operation is not None
     params = {"id": "t-1", "sessionId": "s-1", "historyLength": 2, "message": {"role": "user", "parts": [TEXT]}}
     request = read(params, operation)
-    assert (request.message.task_id, request.message.context_id) == ("t-1", "s-1")
+    assert (request.message.task_id, request.message.context_id) == (None, "s-1")
     assert request.configuration == SendConfiguration(history_length=2)
 
 

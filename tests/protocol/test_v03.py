@@ -12,7 +12,7 @@ from accord.errors import AgentUnavailable, InvalidAgentResponse, InvalidParams,
 from accord.model import Event, GetRequest, Message, MessageUpdate, Part, PushFormat, Role, SendRequest
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.dialects.v03 import V03
-from accord.protocol.dialects.v03_rest import V03Rest, encode_http_error
+from accord.protocol.dialects.v03.rest import V03Rest, encode_http_error
 from accord.protocol.operations import Operation
 from accord.protocol.sse import Frame
 from tests import strategies

@@ -31,8 +31,7 @@ class Part(Model, gc=False):
 
     def __post_init__(self) -> None:
         """Refuse a part with no content or with two."""
-        contents = (self.text is not None) + (self.raw is not None) + (self.url is not None) + (self.data is not UNSET)
-        if contents != 1:
+        if (self.text is None) + (self.raw is None) + (self.url is None) + (self.data is UNSET) != 3:
             raise ValueError("A part needs exactly one of `text`, `raw`, `url`, `data`")
 
     @property

@@ -1,7 +1,7 @@
 """The five wire dialects, each a pure codec around the one model.
 
 `base.Dialect` is their interface and `DIALECTS` holds one of each. Siblings do not know each other, except where one is
-by definition a variant of another (`relay` and `v03_rest` of `v03`).
+by definition a variant of another (`relay` of `v03`).
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.dialects.gen import Gen
 from accord.protocol.dialects.relay import Relay
-from accord.protocol.dialects.v03 import V03
-from accord.protocol.dialects.v03_rest import V03Rest
+from accord.protocol.dialects.v03 import V03, V03Rest
 from accord.protocol.dialects.v1 import V1
 from accord.protocol.dialects.vault import Vault
 from accord.protocol.operations import DialectName

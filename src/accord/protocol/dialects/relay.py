@@ -13,9 +13,9 @@ from accord.model import AgentCard, SendConfiguration, SendRequest
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.dialects.v03 import V03
-from accord.protocol.dialects.v03_reader import Reader, read_configuration, read_push
-from accord.protocol.dialects.v03_wire import PushIn, SendIn
-from accord.protocol.dialects.v03_writer import FileOut, MessageOut, Out, Writer
+from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_push
+from accord.protocol.dialects.v03.wire import PushIn, SendIn
+from accord.protocol.dialects.v03.writer import FileOut, MessageOut, Out, Writer
 from accord.protocol.operations import DialectName
 
 
@@ -43,7 +43,6 @@ class DataPart(Out, tag_field="type", tag="data"):
 class SendIn01(SendIn, rename="camel"):
     """Parameters of a send, also those of 0.1's `tasks/send`, which has no `configuration`."""
 
-    id: str | None = None
     session_id: str | None = None
     history_length: Count | None = None
     accepted_output_modes: tuple[str, ...] | None = None
@@ -70,15 +69,15 @@ class Relay(V03):
     writer: ClassVar = RelayWriter()
 
     def read_send(self, params: bytes) -> SendRequest:
-        """Read the parameters of a send; 0.1 names the task and its session beside the message."""
+        """Read the parameters of a send; 0.1 names the session beside the message.
+
+        In 0.1 the client invents the task's id, here the server does (3.4.1): such an `id` is not read, and the next
+        message finds its conversation by the session.
+        """
         wire = codec.decode(params, _SEND)
         request = self.send_request(wire, _configuration(wire))
-        message = replace(
-            request.message,
-            task_id=request.message.task_id or wire.id or None,
-            context_id=request.message.context_id or wire.session_id or None,
-        )
-        return replace(request, message=message)
+        context = request.message.context_id or wire.session_id or None
+        return replace(request, message=replace(request.message, context_id=context))
 
     def encode_card(self, card: AgentCard) -> dict[str, Any]:
         """Write a card; relay's client wants to be told whether the agent streams, also if it does not."""

@@ -1,6 +1,6 @@
 """What A2A 0.2 and 0.3 are written as: the shapes of messages, tasks and events, and the model put into them.
 
-It only writes, and only what a strict 0.3 peer knows; `v03_reader` is its counterpart. Variants of 0.3 override the
+It only writes, and only what a strict 0.3 peer knows; `reader` is its counterpart. Variants of 0.3 override the
 methods whose shapes they spell differently.
 """
 
@@ -33,7 +33,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.protocol.dialects.v03_reader import WRAPPED
+from accord.protocol.dialects.v03.reader import WRAPPED
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
 

@@ -1,6 +1,6 @@
 """A2A 0.2 and 0.3 over JSON-RPC: what most deployed agents speak.
 
-Here is how operations map to parameters and results; objects are `v03_reader` and `v03_writer`, cards `v03_card`. Where
+Here is how operations map to parameters and results; objects are `reader` and `writer`, cards `card`. Where
 0.3 has no field the fact is left out, never sent under a name that a strict 0.3 peer refuses.
 """
 
@@ -35,9 +35,9 @@ from accord.model import (
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import Dialect
-from accord.protocol.dialects.v03_card import read_card, write_card
-from accord.protocol.dialects.v03_reader import Reader, each, inside, read_configuration, read_filter, read_push
-from accord.protocol.dialects.v03_wire import (
+from accord.protocol.dialects.v03.card import read_card, write_card
+from accord.protocol.dialects.v03.reader import Reader, each, inside, read_configuration, read_filter, read_push
+from accord.protocol.dialects.v03.wire import (
     MISSING,
     AnswerIn,
     ListIn,
@@ -49,7 +49,7 @@ from accord.protocol.dialects.v03_wire import (
     config_of,
     task_of,
 )
-from accord.protocol.dialects.v03_writer import Writer
+from accord.protocol.dialects.v03.writer import Writer
 from accord.protocol.error_data import read_error
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation

@@ -1,6 +1,6 @@
 """The objects that peers before A2A 1.0 send: JSON-RPC's, protobuf JSON's and mixtures of both.
 
-These are only shapes to decode into, tolerant where deployed peers differ; `v03_reader` turns them into the model.
+These are only shapes to decode into, tolerant where deployed peers differ; `reader` turns them into the model.
 """
 
 from typing import Annotated, Any

@@ -1,7 +1,7 @@
 """The objects of peers before A2A 1.0, read into the model.
 
 It only reads, and reads all spellings alike; what a dialect insists on is a setting of its `Reader`. The dialects that
-stem from 0.3 are above, `v03_wire`, `parts` and `states` below.
+stem from 0.3 are above, `wire`, `parts` and `states` below.
 """
 
 import base64
@@ -29,7 +29,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.v03_wire import (
+from accord.protocol.dialects.v03.wire import (
     MISSING,
     AnswerIn,
     ArtifactIn,

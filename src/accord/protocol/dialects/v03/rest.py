@@ -35,10 +35,10 @@ from accord.model import (
 )
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.v03 import BY_TASK, V03
-from accord.protocol.dialects.v03_reader import Reader, read_configuration, read_filter, read_push
-from accord.protocol.dialects.v03_wire import MISSING, ListIn, PushIn, PushSetIn, SendIn, TaskParams
-from accord.protocol.dialects.v03_writer import (
+from accord.protocol.dialects.v03.codec import BY_TASK, V03
+from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_filter, read_push
+from accord.protocol.dialects.v03.wire import MISSING, ListIn, PushIn, PushSetIn, SendIn, TaskParams
+from accord.protocol.dialects.v03.writer import (
     ArtifactUpdateOut,
     Out,
     PushOut,
