@@ -21,7 +21,13 @@ class Simple(Struct, rename="camel"):
     result: Any = UNSET
 
 
+class _Look(Struct, rename="camel"):
+    task_id: Any = None
+    status: Any = None
+
+
 _SIMPLE = Decoder(Simple)
+_LOOK = Decoder(_Look)
 
 
 def result_of(task: Task) -> Any:
@@ -39,6 +45,12 @@ def result_of(task: Task) -> Any:
 def simple_payload(task: Task) -> bytes:
     """Write the simple webhook body of a task."""
     return codec.encode({"taskId": task.id, "status": LOWER[task.status.state], "result": result_of(task)})
+
+
+def is_simple(body: bytes) -> bool:
+    """Whether a webhook body is the simple one: it names the task and its state in one word."""
+    look = codec.decode(body, _LOOK)
+    return isinstance(look.task_id, str) and isinstance(look.status, str)
 
 
 def read_simple(body: bytes) -> Task:

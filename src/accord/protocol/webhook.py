@@ -13,16 +13,13 @@ from accord.model import EventBody
 from accord.protocol import codec
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
-from accord.protocol.push import read_simple
 
 
 class _Look(Struct):
     kind: Any | UnsetType = UNSET
-    status: Any | UnsetType = UNSET
     state: Any | UnsetType = UNSET
     timestamp: Any | UnsetType = UNSET
     task_id: Any | UnsetType = UNSET
-    camel_task_id: Any | UnsetType = field(default=UNSET, name="taskId")
     task: Any | UnsetType = UNSET
     message: Any | UnsetType = UNSET
     status_update: Any | UnsetType = field(default=UNSET, name="statusUpdate")
@@ -34,10 +31,7 @@ _look = Decoder(_Look)
 
 def decode_webhook(body: bytes) -> EventBody:
     """Read what a webhook reports: a task, or one change of it."""
-    look = codec.decode(body, _look)
-    if look.camel_task_id is not UNSET and isinstance(look.status, str):
-        return read_simple(body)
-    return DIALECTS[_dialect(look)].decode_push(body)
+    return DIALECTS[_dialect(codec.decode(body, _look))].decode_push(body)
 
 
 def _dialect(look: _Look) -> DialectName:

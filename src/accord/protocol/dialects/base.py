@@ -7,7 +7,7 @@ the halves that decode requests and encode answers, the client the other two, so
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from accord.errors import AccordError, Row, for_code
+from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, ParseError, Row, for_code
 from accord.model import (
     AgentCard,
     Event,
@@ -20,6 +20,7 @@ from accord.model import (
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
+from accord.protocol.push import is_simple, read_simple, simple_payload
 from accord.protocol.sse import Frame
 
 
@@ -53,9 +54,16 @@ class Dialect(ABC):
     def encode_result(self, operation: Operation, result: Result) -> bytes:
         """Write the answer of a non-streaming operation."""
 
-    @abstractmethod
     def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
-        """Read the answer to `request`."""
+        """Read the answer to `request`; what is wrong with it is the agent's fault."""
+        try:
+            return self.read_result(operation, result, request)
+        except (InvalidParams, ParseError) as error:
+            raise _invalid_answer(error) from None
+
+    @abstractmethod
+    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+        """Read an answer; what is wrong with it is named like a wrong parameter."""
 
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
         """Write the result that stands for an error, where the dialect answers so."""
@@ -67,9 +75,16 @@ class Dialect(ABC):
     def encode_event(self, event: Event) -> Frame | None:
         """Write one stream event, or None if the dialect has no form for it. `Frame.id` is left to the binding."""
 
-    @abstractmethod
     def decode_event(self, frame: Frame) -> EventBody:
-        """Read one stream event; a JSON-RPC envelope has been taken off."""
+        """Read one stream event, whose JSON-RPC envelope has been taken off."""
+        try:
+            return self.read_event(frame)
+        except (InvalidParams, ParseError) as error:
+            raise _invalid_answer(error) from None
+
+    @abstractmethod
+    def read_event(self, frame: Frame) -> EventBody:
+        """Read one stream event; what is wrong with it is named like a wrong parameter."""
 
     def encode_stream_error(self, error: AccordError) -> Frame:
         """Write an error that ends a stream, for dialects whose events are bare."""
@@ -100,13 +115,25 @@ class Dialect(ABC):
 
     # --- webhooks -----------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body for `event`, after which the task is `task`."""
+        form = form or self.push_format
+        if form is PushFormat.SIMPLE:
+            return simple_payload(task)
+        frame = self.encode_event(event) if form is PushFormat.EVENT else None
+        return self.push_task(task) if frame is None else frame.data
 
     @abstractmethod
+    def push_task(self, task: Task) -> bytes:
+        """Write a webhook body that holds the whole task."""
+
     def decode_push(self, body: bytes) -> EventBody:
-        """Read a webhook body."""
+        """Read a webhook body in any of its three forms."""
+        return read_simple(body) if is_simple(body) else self.read_push(body)
+
+    @abstractmethod
+    def read_push(self, body: bytes) -> EventBody:
+        """Read a webhook body that holds a task or one event."""
 
     # --- cards --------------------------------------------------------------------------------------------------
 
@@ -117,3 +144,7 @@ class Dialect(ABC):
     @abstractmethod
     def decode_card(self, card: bytes) -> AgentCard:
         """Read a card."""
+
+
+def _invalid_answer(error: AccordError) -> InvalidAgentResponse:
+    return InvalidAgentResponse(f"The agent's answer is invalid: {error.message}")

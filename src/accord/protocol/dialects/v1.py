@@ -36,7 +36,6 @@ from accord.protocol.dialects.base import Dialect
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
 from accord.protocol.parts import from_base64
-from accord.protocol.push import simple_payload
 from accord.protocol.sse import Frame
 
 _TYPE = "type.googleapis.com/google.rpc."
@@ -111,12 +110,11 @@ class V1(Dialect):
             case _:
                 return codec.encode(result)
 
-    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
         """Read the answer of an operation."""
         if operation is Operation.PUSH_DELETE:
             return 1
-        decoder = _RESULTS[operation]
-        value = _answer(result, decoder)
+        value = _read(result, _RESULTS[operation])
         if isinstance(value, StreamResponse):
             body = _body(value)
             if not isinstance(body, Task | Message):
@@ -131,9 +129,9 @@ class V1(Dialect):
         name = _MEMBER.get(type(body))
         return None if name is None else Frame(data=b'{"%b":%b}' % (name, codec.encode(body)))
 
-    def decode_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> EventBody:
         """Read one stream event."""
-        return _body(_answer(frame.data, _EVENT))
+        return _body(_read(frame.data, _EVENT))
 
     def error_data(self, error: AccordError) -> Any:
         """Return the typed details that A2A 1.0 asks for (9.5, 11.6)."""
@@ -143,15 +141,11 @@ class V1(Dialect):
         """Read an error, by its ErrorInfo reason where there is one."""
         return read_error(error.code, error.message, error.data)
 
-    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
-        """Write a webhook body: a stream response, whichever part of it is asked for."""
-        form = form or self.push_format
-        if form is PushFormat.SIMPLE:
-            return simple_payload(task)
-        frame = self.encode_event(event) if form is PushFormat.EVENT else None
-        return frame.data if frame is not None else b'{"task":%b}' % codec.encode(task)
+    def push_task(self, task: Task) -> bytes:
+        """Write a webhook body that holds the task: a stream response as well."""
+        return b'{"task":%b}' % codec.encode(task)
 
-    def decode_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> EventBody:
         """Read a webhook body."""
         return _body(_read(body, _EVENT))
 
@@ -241,13 +235,6 @@ def _plain_card(card: AgentCard) -> AgentCard:
 
 
 # --- what ProtoJSON allows beyond plain JSON ----------------------------------------------------------------------
-
-
-def _answer(data: bytes, decoder: Decoder[Any]) -> Any:
-    try:
-        return _read(data, decoder)
-    except InvalidParams as error:
-        raise InvalidAgentResponse(f"The agent's answer is invalid: {error.message}") from None
 
 
 def _read(data: bytes, decoder: Decoder[Any]) -> Any:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, ParseError, Row, TaskNotFound
+from accord.errors import AccordError, Row, TaskNotFound
 from accord.model import (
     AgentCard,
     Authentication,
@@ -65,7 +65,6 @@ from accord.protocol.extras import read_time
 from accord.protocol.ids import AnyId
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.push import read_simple, simple_payload
 from accord.protocol.schemas import check
 from accord.protocol.sse import Frame
 from accord.protocol.states import GEN, LOWER, from_gen
@@ -148,7 +147,6 @@ class BodyIn(Struct):
 
     type: str | None = None
     status: str | None = None
-    camel_id: str | None = msgspec.field(default=None, name="taskId")
 
 
 _SEND, _PARAMS, _LIST, _PUSH = Decoder(SendIn), Decoder(TaskParams), Decoder(ListIn), Decoder(PushIn)
@@ -229,12 +227,9 @@ class Gen(Dialect):
             case _:
                 return _json(removed=result)
 
-    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
         """Read the answer of an operation; what subscribing does not repeat is taken from the request."""
-        try:
-            return _read_result(operation, result, request)
-        except (InvalidParams, ParseError) as error:
-            raise _invalid_answer(error) from None
+        return _read_result(operation, result, request)
 
     # --- stream events, errors, webhooks and cards ---
 
@@ -242,12 +237,9 @@ class Gen(Dialect):
         """Write one stream event."""
         return Frame(data=codec.encode(write_event(event)))
 
-    def decode_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> EventBody:
         """Read one stream event."""
-        try:
-            return read_event(frame.data)
-        except (InvalidParams, ParseError) as error:
-            raise _invalid_answer(error) from None
+        return read_event(frame.data)
 
     def code(self, row: Row) -> int:
         """Return the dialect's code for an error."""
@@ -265,22 +257,14 @@ class Gen(Dialect):
         names_task = error.code == TaskNotFound().row.gen and isinstance(error.data, dict) and "task_id" in error.data
         return read_error(error, "gen", TaskNotFound if names_task else None)
 
-    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
-        """Write a webhook body: the task, one event, or the simple form."""
-        match form or self.push_format:
-            case PushFormat.SIMPLE:
-                return simple_payload(task)
-            case PushFormat.EVENT:
-                return codec.encode(write_event(event))
-            case _:
-                return codec.encode(write_task(task))
+    def push_task(self, task: Task) -> bytes:
+        """Write a webhook body that holds the task."""
+        return codec.encode(write_task(task))
 
-    def decode_push(self, body: bytes) -> EventBody:
-        """Read a webhook body in any of the three forms."""
-        look = codec.decode(body, _BODY)
-        if look.type is not None:
-            return read_event(body)
-        return read_simple(body) if look.camel_id is not None else read_task(codec.decode(body, _TASK))
+    def read_push(self, body: bytes) -> EventBody:
+        """Read a webhook body that holds a task or one event."""
+        is_event = codec.decode(body, _BODY).type is not None
+        return read_event(body) if is_event else read_task(codec.decode(body, _TASK))
 
     def encode_card(self, card: AgentCard) -> dict[str, Any]:
         """Write a card."""
@@ -293,10 +277,6 @@ class Gen(Dialect):
 
 def _json(**members: Any) -> bytes:
     return codec.encode(stated(**members))
-
-
-def _invalid_answer(error: AccordError) -> InvalidAgentResponse:
-    return InvalidAgentResponse(f"The agent's answer is invalid: {error.message}")
 
 
 # --- requests -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec.json import Decoder
 
-from accord.errors import AccordError, InvalidAgentResponse, InvalidParams
+from accord.errors import AccordError, InvalidAgentResponse
 from accord.model import (
     AgentCard,
     CancelRequest,
@@ -20,7 +20,6 @@ from accord.model import (
     Message,
     PushConfig,
     PushDeleteRequest,
-    PushFormat,
     PushGetRequest,
     PushListRequest,
     PushPage,
@@ -53,7 +52,6 @@ from accord.protocol.dialects.v03.writer import Writer
 from accord.protocol.error_data import read_error
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.push import read_simple, simple_payload
 from accord.protocol.sse import Frame
 
 _SEND = Decoder(SendIn)
@@ -135,13 +133,6 @@ class V03(Dialect):
             case _:
                 return b"null"
 
-    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
-        """Read the answer of an operation."""
-        try:
-            return self.read_result(operation, result, request)
-        except InvalidParams as error:
-            raise _unreadable(error) from None
-
     def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
         """Read the answer of an operation; what is wrong with it is named like a wrong parameter."""
         match operation:
@@ -187,25 +178,17 @@ class V03(Dialect):
         body = self.writer.body(event.body)
         return None if body is None else Frame(data=codec.encode(body))
 
-    def decode_event(self, frame: Frame) -> EventBody:
+    def read_event(self, frame: Frame) -> EventBody:
         """Read one stream event."""
-        try:
-            return self.reader.answer(codec.decode(frame.data, _ANSWER))
-        except InvalidParams as error:
-            raise _unreadable(error) from None
+        return self.reader.answer(codec.decode(frame.data, _ANSWER))
 
-    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
-        """Write a webhook body: the task, one event, or the simple form (B-10)."""
-        form = form or self.push_format
-        if form is PushFormat.SIMPLE:
-            return simple_payload(task)
-        body = self.writer.body(event.body) if form is PushFormat.EVENT else None
-        return codec.encode(self.writer.task(task) if body is None else body)
+    def push_task(self, task: Task) -> bytes:
+        """Write a webhook body that holds the task."""
+        return codec.encode(self.writer.task(task))
 
-    def decode_push(self, body: bytes) -> EventBody:
-        """Read a webhook body in any of the three forms."""
-        wire = codec.decode(body, _ANSWER)
-        return read_simple(body) if isinstance(wire.status, str) else self.reader.answer(wire)
+    def read_push(self, body: bytes) -> EventBody:
+        """Read a webhook body that holds a task or one event."""
+        return self.reader.answer(codec.decode(body, _ANSWER))
 
     # --- errors and cards ---
 
@@ -220,7 +203,3 @@ class V03(Dialect):
     def decode_card(self, card: bytes) -> AgentCard:
         """Read a card of 0.2 or 0.3."""
         return read_card(card)
-
-
-def _unreadable(error: InvalidParams) -> InvalidAgentResponse:
-    return InvalidAgentResponse(f"The agent's answer is invalid: {error.message}")

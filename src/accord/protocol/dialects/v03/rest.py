@@ -262,9 +262,9 @@ class V03Rest(V03):
         """Write a webhook body: 0.3 has one form for all bindings."""
         return _JSON.encode_push(event, task, form)
 
-    def decode_push(self, body: bytes) -> EventBody:
+    def read_push(self, body: bytes) -> EventBody:
         """Read a webhook body."""
-        return _JSON.decode_push(body)
+        return _JSON.read_push(body)
 
 
 def encode_http_error(error: AccordError) -> bytes:

@@ -16,9 +16,6 @@ from msgspec.structs import replace
 
 from accord.errors import (
     AccordError,
-    InvalidAgentResponse,
-    InvalidParams,
-    ParseError,
     Row,
     TaskNotCancelable,
 )
@@ -32,7 +29,6 @@ from accord.model import (
     Message,
     PushConfig,
     PushDeleteRequest,
-    PushFormat,
     PushGetRequest,
     PushListRequest,
     PushPage,
@@ -73,7 +69,6 @@ from accord.protocol.error_data import read_error
 from accord.protocol.ids import AnyId
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.push import read_simple, simple_payload
 from accord.protocol.sse import Frame
 from accord.protocol.states import from_vault
 
@@ -198,12 +193,9 @@ class Vault(Dialect):
             case _:
                 return _json(removed=result)
 
-    def decode_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
         """Read the answer of an operation; a send or cancel gives a task of which little is known."""
-        try:
-            return _read_result(operation, result, request)
-        except (InvalidParams, ParseError) as error:
-            raise _invalid_answer(error) from None
+        return _read_result(operation, result, request)
 
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
         """Write the refusal to cancel, which the profile answers as a result (B-12)."""
@@ -222,10 +214,11 @@ class Vault(Dialect):
         """Read one stream event; an `error` event is raised."""
         if frame.event == "error":
             raise read_stream_error(frame.data)
-        try:
-            return read_event(frame.event, frame.data)
-        except (InvalidParams, ParseError) as error:
-            raise _invalid_answer(error) from None
+        return super().decode_event(frame)
+
+    def read_event(self, frame: Frame) -> EventBody:
+        """Read one stream event."""
+        return read_event(frame.event, frame.data)
 
     def encode_stream_error(self, error: AccordError) -> Frame:
         """Write an `error` event."""
@@ -241,21 +234,13 @@ class Vault(Dialect):
         """Read an error, by the reason in its data where there is one."""
         return read_error(error, "vault")
 
-    def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
-        """Write a webhook body: the task, the data of one event, or the simple form."""
-        match form or self.push_format:
-            case PushFormat.SIMPLE:
-                return simple_payload(task)
-            case PushFormat.EVENT:
-                return self.encode_event(event).data
-            case _:
-                return codec.encode(write_task(task))
+    def push_task(self, task: Task) -> bytes:
+        """Write a webhook body that holds the task."""
+        return codec.encode(write_task(task))
 
-    def decode_push(self, body: bytes) -> EventBody:
-        """Read a webhook body in any of the three forms."""
+    def read_push(self, body: bytes) -> EventBody:
+        """Read a webhook body that holds a task or the data of one event."""
         members = codec.decode(body, _OBJECT)
-        if "status" in members:
-            return read_simple(body)
         return read_task(codec.decode(body, _TASK)) if "id" in members else read_event(None, body)
 
     def encode_card(self, card: AgentCard) -> dict[str, Any]:
@@ -269,10 +254,6 @@ class Vault(Dialect):
 
 def _json(**members: Any) -> bytes:
     return codec.encode(stated(**members))
-
-
-def _invalid_answer(error: AccordError) -> InvalidAgentResponse:
-    return InvalidAgentResponse(f"The agent's answer is invalid: {error.message}")
 
 
 # --- requests and results -----------------------------------------------------------------------------------------
