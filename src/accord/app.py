@@ -3,6 +3,9 @@
 Nothing is decided here that a layer below could decide; it only puts the pieces together and routes paths to bindings.
 """
 
+import asyncio
+from contextlib import suppress
+
 from accord import __version__
 from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.jsonrpc import JsonRpc
@@ -54,7 +57,8 @@ class Application:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            await self._route(scope["path"])(scope, receive, send)
+            with suppress(asyncio.CancelledError):  # the server stops, and the caller took too long to finish
+                await self._route(scope["path"])(scope, receive, send)
 
     def _route(self, path: str) -> App:
         if path in CARD_PATHS:

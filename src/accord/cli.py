@@ -4,12 +4,17 @@ It parses arguments and prints; everything else is `app`. What only one command 
 that `--help` and `--version` answer at once.
 """
 
+import os
 import socket
 from typing import Annotated
 
 import typer
 
 from accord import __version__
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+GRACE_SECONDS = 3
+"""How long open connections may finish after a signal before they are closed."""
 
 app = typer.Typer(name="accord", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
 
@@ -34,16 +39,20 @@ def serve(
     from accord.app import Application
 
     _refuse_open_address(host)
-    url = f"http://localhost:{port}/"
+    url = f"http://{'[::1]' if host == '::1' else 'localhost'}:{port}/"
     application = Application(Echo(), url)
     listening = _listen(host, port)
     _welcome(url)
-    uvicorn.Server(uvicorn.Config(application, log_level="warning", server_header=False)).run([listening])
+    config = uvicorn.Config(
+        application, ws="none", log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE_SECONDS
+    )
+    uvicorn.Server(config).run([listening])
 
 
 def _refuse_open_address(host: str) -> None:
-    if host not in ("127.0.0.1", "::1", "localhost"):
-        raise typer.BadParameter(f"{host} is not a loopback address, and this server has no authentication yet")
+    if host not in LOOPBACK:
+        known = ", ".join(LOOPBACK)
+        raise typer.BadParameter(f"{host} is not one of {known}, and this server has no authentication yet")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -51,7 +60,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        typer.echo(f"Cannot listen on {host}:{port}: {error.strerror}. Choose another port with --port.", err=True)
+        reason = os.strerror(error.errno or 0)
+        typer.echo(f"Cannot listen on {host}:{port}: {reason}. Choose another port with --port.", err=True)
         raise typer.Exit(1) from None
 
 

@@ -55,6 +55,21 @@ async def test_a_stream_starts_with_the_task_and_ends_with_its_end(app: Applicat
     assert results[-1]["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
+async def test_a_stream_honours_the_history_length(app: Application) -> None:
+    send = {"message": MESSAGE, "configuration": {"historyLength": 0}}
+    frames = (await call(app, rpc("SendStreamingMessage", send), headers=V1)).frames()
+    assert "history" not in json.loads(frames[0].data)["result"]["task"]
+
+
+async def test_a_long_text_comes_back_whole_in_a_bounded_number_of_events(app: Application) -> None:
+    words = "a " * 50_000
+    send = {"message": MESSAGE | {"parts": [{"text": words}]}}
+    frames = (await call(app, rpc("SendStreamingMessage", send), headers=V1)).frames()
+    assert len(frames) <= 1003
+    updates = [json.loads(frame.data)["result"].get("artifactUpdate") for frame in frames]
+    assert "".join(update["artifact"]["parts"][0]["text"] for update in updates if update) == words
+
+
 @pytest.mark.parametrize(
     ("dialect", "method", "params"),
     [
@@ -111,9 +126,20 @@ async def test_list_filters_and_pages(app: Application) -> None:
     second = (await call(app, rpc("ListTasks", rest), headers=V1)).json()["result"]
     assert (len(second["tasks"]), second["nextPageToken"]) == (1, "")
     assert second["tasks"][0]["artifacts"]
-    for bad in ("x", "-1", "9" * 30):
-        refused = await call(app, rpc("ListTasks", {"pageToken": bad}), headers=V1)
-        assert refused.json()["error"]["code"] == -32602
+    refused = await call(app, rpc("ListTasks", {"pageToken": "x"}), headers=V1)
+    assert refused.json()["error"]["code"] == -32602
+    assert b'"field":"pageToken"' in refused.body
+
+
+async def test_pages_do_not_shift_when_tasks_are_added(app: Application) -> None:
+    sent = [await call(app, rpc("SendMessage", {"message": MESSAGE}), headers=V1) for _ in range(3)]
+    first = (await call(app, rpc("ListTasks", {"pageSize": 2}), headers=V1)).json()["result"]
+    await call(app, rpc("SendMessage", {"message": MESSAGE}), headers=V1)
+    token = first["nextPageToken"]
+    second = (await call(app, rpc("ListTasks", {"pageSize": 2, "pageToken": token}), headers=V1)).json()["result"]
+    seen = [task["id"] for task in first["tasks"] + second["tasks"]]
+    assert len(seen) == len(set(seen))
+    assert {answer.json()["result"]["task"]["id"] for answer in sent} <= set(seen)
 
 
 class Waits:
@@ -187,7 +213,7 @@ async def test_messages_to_a_task_must_fit_it(waits: Application) -> None:
         ("GetTaskPushNotificationConfig", {"taskId": "t", "id": "p"}, -32003),
         ("ListTaskPushNotificationConfigs", {"taskId": "t"}, -32003),
         ("DeleteTaskPushNotificationConfig", {"taskId": "t", "id": "p"}, -32003),
-        ("GetExtendedAgentCard", {}, -32007),
+        ("GetExtendedAgentCard", {}, -32004),
         (
             "SendMessage",
             {"message": MESSAGE, "configuration": {"taskPushNotificationConfig": {"url": "https://example.com"}}},
@@ -232,7 +258,7 @@ def send_parts(parts: object) -> bytes:
         ),
         (b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"\xff"}}', {}, 200, -32700, "UTF-8"),
         (b"{}", {"Content-Type": "text/plain"}, 415, -32005, "text/plain"),
-        (b"{}", {"Content-Type": ""}, 415, -32005, "none"),
+        (b"{}", {"Content-Type": ""}, 415, -32005, "the request has none"),
         (b"x" * (16 * 1024 * 1024 + 1), {}, 413, -32600, "larger than"),
         (b"{}", {"A2A-Version": "1.0"}, 200, -32600, "jsonrpc"),
     ],
@@ -268,6 +294,37 @@ async def test_notifications_and_batches(app: Application) -> None:
     assert answers[0]["result"]["task"]
     assert [found["error"]["code"] for found in answers[1:]] == [-32600, -32600]
     assert (await call(app, [notification], headers=V1)).status == 204
+
+
+async def test_a_notification_that_asks_for_a_stream_gets_no_answer(app: Application) -> None:
+    notification = {"jsonrpc": "2.0", "method": "SendStreamingMessage", "params": {"message": MESSAGE}}
+    answer = await call(app, notification, headers=V1)
+    assert (answer.status, answer.body) == (204, b"")
+
+
+@pytest.mark.parametrize(("depth", "accepted"), [(90, True), (100, False), (500, False), (970, False)])
+async def test_nothing_is_stored_that_is_too_deep_to_be_written_again(
+    app: Application, depth: int, accepted: bool
+) -> None:
+    deep = b"[" * depth + b"]" * depth
+    body = json.dumps(rpc("SendMessage", {"message": MESSAGE | {"parts": [{"data": "DEEP"}]}})).encode()
+    answer = await call(app, body.replace(b'"DEEP"', deep), headers=V1)
+    assert ("result" in answer.json()) is accepted
+    listed = await call(app, rpc("ListTasks", {"includeArtifacts": True}), headers=V1)
+    assert listed.json()["result"]["totalSize"] == int(accepted)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "version", "dialect"),
+    [("/gen/", "", "1.0", "gen"), ("/", "dialect=vault", "1.0", "vault"), ("/", "", "1.0", "v1"), ("/", "", "", "v03")],
+)
+async def test_what_is_no_request_is_refused_in_the_dialect_of_its_address(
+    app: Application, path: str, query: str, version: str, dialect: str
+) -> None:
+    answer = await call(app, b"5", path=path, query=query, headers={"A2A-Version": version})
+    assert answer.headers["x-a2a-dialect"] == dialect
+    large = await call(app, b"x" * (16 * 1024 * 1024 + 1), path="/gen")
+    assert large.json()["error"]["code"] == -40005
 
 
 async def test_other_methods_and_paths(app: Application) -> None:

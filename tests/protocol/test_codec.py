@@ -4,7 +4,7 @@ import pytest
 from msgspec.json import Decoder
 
 from accord.errors import InvalidParams, ParseError
-from accord.model import SendRequest, TaskFilter
+from accord.model import SendRequest, Task, TaskFilter
 from accord.protocol import codec
 
 SEND = Decoder(SendRequest)
@@ -87,3 +87,28 @@ def test_messages_show_neither_values_nor_internals() -> None:
 
 def test_encoding_is_compact() -> None:
     assert codec.encode({"a": [1, None]}) == b'{"a":[1,null]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "too_deep"),
+    [
+        (b"[" * 100 + b"]" * 100, False),
+        (b"[" * 101 + b"]" * 101, True),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, True),
+        (b"[" + b"[]," * 500 + b"[]]", False),
+        (b'["' + b"[" * 500 + b'"]', False),
+        (b'["\\"' + b"[" * 500 + b'"]', False),
+        (b"[" * 101 + b'"]"' + b"]" * 101, True),
+    ],
+)
+def test_depth_is_counted_outside_of_strings(body: bytes, too_deep: bool) -> None:
+    assert codec.is_too_deep(body) is too_deep
+
+
+def test_a_wrong_timestamp_is_refused_by_its_name() -> None:
+    with pytest.raises(InvalidParams) as caught:
+        codec.decode(b'{"statusTimestampAfter":"soon"}', Decoder(TaskFilter))
+    assert caught.value.violations[0].field == "statusTimestampAfter"
+    with pytest.raises(InvalidParams) as caught:
+        codec.decode(b'{"id":"t","status":{"state":"TASK_STATE_WORKING","timestamp":"soon"}}', Decoder(Task))
+    assert caught.value.violations[0].field == "status.timestamp"

@@ -33,7 +33,7 @@ from accord.model import (
 from accord.protocol import schemas
 from accord.protocol.dialects.gen import Gen
 from accord.protocol.operations import DialectName, Operation, method_name
-from accord.protocol.schemas import check
+from accord.protocol.schemas import MAX_STEPS, check
 from accord.protocol.sse import Frame
 from tests import strategies
 
@@ -293,6 +293,28 @@ def test_what_a_schema_may_be(schema: Any, data: Any) -> None:
 def test_a_pattern_made_to_take_forever_does_not() -> None:
     with pytest.raises(InvalidParams, match="the value does not match"):
         check("a" * 50_000 + "!", {"pattern": "^(a+)+$"}, "content", "schema")
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """A schema whose every level refers ten times to the one below: small to write, large to check."""
+    below = {f"l{at}": {"anyOf": [{"$ref": f"#/$defs/l{at - 1}"}] * 10} for at in range(1, levels + 1)}
+    return {"$defs": {"l0": {"type": "integer"}} | below, "$ref": f"#/$defs/l{levels}"}
+
+
+@pytest.mark.proves("4-09")
+def test_a_schema_that_multiplies_its_work_is_refused_before_it_is_done() -> None:
+    with pytest.raises(InvalidParams, match="too complex"):
+        check("x", doubling(6), "content", "schema")
+    with pytest.raises(InvalidParams) as refused:
+        check("x", doubling(4), "content", "schema")
+    assert refused.value.violations == (("content", "Does not match its schema"),)
+
+
+def test_the_parts_of_one_request_share_what_may_be_spent() -> None:
+    once = check(1, doubling(4), "content", "schema")
+    assert once > 0
+    with pytest.raises(InvalidParams, match="too large for so complex"):
+        check(1, doubling(4), "content", "schema", MAX_STEPS)
 
 
 def test_a_refusal_quotes_only_so_much() -> None:

@@ -20,7 +20,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol import lifecycle
-from accord.protocol.lifecycle import ENDED, TERMINAL, TRANSITIONS, IllegalTransition, WrongTask, apply, fold
+from accord.protocol.lifecycle import ENDED, TERMINAL, TRANSITIONS, IllegalTransition, TaskEnded, WrongTask, apply, fold
 from tests import strategies
 
 S = TaskState
@@ -77,6 +77,21 @@ def test_every_pair_of_states(before: TaskState, after: TaskState) -> None:
 def test_repeating_a_terminal_state_changes_nothing(state: TaskState) -> None:
     ended = task(state, said="first")
     assert apply(ended, status(state, said="again")) is ended
+
+
+@pytest.mark.proves("C-04")
+def test_nothing_joins_or_revives_a_task_that_has_ended() -> None:
+    ended = task(S.COMPLETED)
+    said = MessageUpdate(task_id="t", context_id="c", message=message("late"))
+    for body in (chunk("late"), chunk("late", append=False), said):
+        with pytest.raises(TaskEnded, match="COMPLETED"):
+            apply(ended, body)
+        with pytest.raises(TaskEnded):
+            fold(ended, [Event(seq=1, body=body)])
+    with pytest.raises(IllegalTransition):
+        apply(ended, task(S.SUBMITTED))
+    newer = Task(id="t", status=TaskStatus(state=S.COMPLETED, timestamp=AT))
+    assert apply(ended, newer) == newer
 
 
 @pytest.mark.proves("3-31", "B-05")

@@ -172,8 +172,20 @@ def test_an_event_that_is_none_is_the_agents_fault() -> None:
 
 def test_a_missing_id_is_refused_by_its_name() -> None:
     for operation in (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE):
-        with pytest.raises(InvalidParams, match="`id`"):
+        with pytest.raises(InvalidParams, match="`id`: Required field is missing"):
             V1_.decode_request(operation, b"{}")
+
+
+@pytest.mark.parametrize("depth", [101, 500, 900])
+def test_deep_nesting_raises_nothing_of_pythons_own(depth: int) -> None:
+    deep = b"[" * depth + b"]" * depth
+    for read in (
+        lambda: V1_.decode_request(Operation.SEND, deep),
+        lambda: V1_.decode_card(b'{"supportedInterfaces":' + deep + b"}"),
+        lambda: V1_.decode_push(b'{"task":' + deep + b"}"),
+    ):
+        with pytest.raises(AccordError):
+            read()
 
 
 def test_what_a_caller_keeps_in_metadata_and_data_is_never_touched() -> None:

@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator
 
 from accord.model import Message, Part
 
+MAX_CHUNKS = 1000
+"""A long text comes back in larger pieces than words: nobody watches a novel being typed."""
+
 
 class Echo:
     """Repeats every text part word by word, and every other part as it is."""
@@ -21,5 +24,7 @@ class Echo:
             if part.text is None:
                 yield part
                 continue
-            for word in re.findall(r"\S+\s*|\s+", part.text) or [""]:
-                yield Part(text=word)
+            words = re.findall(r"\S+\s*|\s+", part.text) or [""]
+            step = -(-len(words) // MAX_CHUNKS)
+            for at in range(0, len(words), step):
+                yield Part(text="".join(words[at : at + step]))

@@ -1,6 +1,7 @@
 """The JSON-RPC binding: one HTTP body in, one answer or one event stream out, in the caller's dialect.
 
-It knows framing only: `protocol.negotiate` finds the dialect, the dialect decodes and encodes, the service means it.
+It knows framing only: `protocol.negotiate` finds the dialect, the dialect decodes and encodes, the service does the
+work.
 Every refusal is a JSON-RPC error object; the HTTP status is 200 but for those that `errors.TABLE` says otherwise.
 """
 
@@ -20,7 +21,16 @@ from accord.protocol import jsonrpc, sse
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.jsonrpc import Batch, Call, Entry, Rejected
-from accord.protocol.negotiate import ALL_DIALECTS, DIALECT_HEADER, VERSION_HEADER, Inquiry, Rejection, Route, negotiate
+from accord.protocol.negotiate import (
+    ALL_DIALECTS,
+    DIALECT_HEADER,
+    VERSION_HEADER,
+    Inquiry,
+    Rejection,
+    Route,
+    answer_dialect,
+    negotiate,
+)
 from accord.protocol.operations import ROWS, DialectName, Operation
 from accord.protocol.sse import Frame
 
@@ -66,9 +76,23 @@ class JsonRpc:
         enabled: frozenset[DialectName] = ALL_DIALECTS,
     ) -> None:
         """Serve `service`; `origin` looks up the dialect that a task was created in."""
-        self._service = service
         self._origin = origin
         self._enabled = enabled
+        self._answering: dict[Operation, Callable[[Any, Caller], Awaitable[Any]]] = {
+            Operation.SEND: service.send,
+            Operation.GET: service.get,
+            Operation.LIST: service.list,
+            Operation.CANCEL: service.cancel,
+            Operation.PUSH_SET: service.push_set,
+            Operation.PUSH_GET: service.push_get,
+            Operation.PUSH_LIST: service.push_list,
+            Operation.PUSH_DELETE: service.push_delete,
+            Operation.EXTENDED_CARD: service.extended_card,
+        }
+        self._streaming: dict[Operation, Callable[[Any, Caller], AsyncIterator[Event]]] = {
+            Operation.STREAM: service.stream,
+            Operation.SUBSCRIBE: service.subscribe,
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -93,8 +117,8 @@ class JsonRpc:
         try:
             body = await read_body(receive)
             if media_type != "application/json":
-                shown = media_type[:60] or "none"
-                raise UnsupportedMediaType(f"Content-Type must be application/json, not {shown}")
+                stated = f"not {media_type[:60]}" if media_type else "and the request has none"
+                raise UnsupportedMediaType(f"Content-Type must be application/json, {stated}")
         except AccordError as error:
             return Rejected(error)
         return jsonrpc.decode(body)
@@ -102,13 +126,13 @@ class JsonRpc:
     def _understand(self, scope: Scope, entry: Entry) -> Understood | Answer:
         version = header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version")
         wished = header(scope, DIALECT_HEADER.encode()) or query(scope, "dialect")
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
         if isinstance(entry, Rejected):
-            name = DialectName.V1 if (version or "").startswith("1") else DialectName.V03
-            return _failure(entry.id, entry.error, name)
+            return _failure(entry.id, entry.error, answer_dialect(path, wished, version))
         inquiry = Inquiry(
             method=entry.method,
             params=entry.params,
-            path=scope["path"].removeprefix(scope.get("root_path", "")),
+            path=path,
             dialect=wished,
             version=version,
             enabled=self._enabled,
@@ -125,7 +149,7 @@ class JsonRpc:
         dialect = understood.dialect
         try:
             request = dialect.decode_request(operation, call.params)
-            result = await self._handler(operation)(request, Caller(origin=name.value))
+            result = await self._answering[operation](request, Caller(origin=name.value))
             return Answer(
                 _unless_notification(call, jsonrpc.success(call.id, dialect.encode_result(operation, result))), name
             )
@@ -152,19 +176,13 @@ class JsonRpc:
             send, 200 if written else 204, jsonrpc.batch(written) if written else b"", JSON if written else ()
         )
 
-    def _handler(self, operation: Operation) -> Callable[[Any, Caller], Awaitable[Any]]:
-        handler: Callable[[Any, Caller], Awaitable[Any]] = getattr(self._service, operation.name.lower())
-        return handler
-
     # --- streams --------------------------------------------------------------------------------------------------
 
     async def _stream(self, understood: Understood, receive: Receive, send: Send) -> None:
         call, name, operation = understood.call, understood.route.dialect, understood.route.operation
         try:
             request = understood.dialect.decode_request(operation, call.params)
-            events: AsyncIterator[Event] = getattr(self._service, operation.name.lower())(
-                request, Caller(origin=name.value)
-            )
+            events = self._streaming[operation](request, Caller(origin=name.value))
             first = await anext(events)
         except AccordError as error:
             await _write(send, _failure(call.id, error, name))
@@ -172,6 +190,9 @@ class JsonRpc:
         except Exception:  # as in _answer
             log.exception("stream failed", extra={"method": call.method})
             await _write(send, _failure(call.id, InternalError(), name))
+            return
+        if call.is_notification:
+            await _write(send, Answer(b"", name))
             return
         headers = [*EVENT_STREAM, (DIALECT_HEADER.encode(), name.value.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -182,13 +203,13 @@ class JsonRpc:
         finally:
             gone.cancel()
             writer.cancel()
-            await asyncio.gather(writer, gone, return_exceptions=True)
+            await asyncio.gather(writer, gone, return_exceptions=True)  # what went wrong has been logged
 
 
 async def _write_events(understood: Understood, first: Event, rest: AsyncIterator[Event], send: Send) -> None:
     async with aclosing(rest) as events:  # type: ignore[type-var]  # every service stream is an async generator
-        await _write_event(understood, first, send)
         try:
+            await _write_event(understood, first, send)
             async for event in events:
                 await _write_event(understood, event, send)
         except Exception:  # the status is sent: the error can only be an event

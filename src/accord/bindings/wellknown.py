@@ -1,4 +1,4 @@
-"""The well-known addresses: the agent card, for every dialect, with the headers that let callers cache it.
+"""The well-known addresses: the agent card, for every dialect.
 
 What the card says is made elsewhere; here it is only served.
 """

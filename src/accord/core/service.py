@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from accord.core.ids import new_id
 from accord.core.interface import Agent, Caller
 from accord.errors import (
-    ExtendedCardNotConfigured,
     InvalidParams,
     PushNotSupported,
     TaskNotCancelable,
     TaskNotFound,
     UnsupportedOperation,
+    Violation,
 )
 from accord.model import (
     AgentCard,
@@ -62,16 +62,27 @@ class Record:
     """One task, its log and those who wait for it to grow."""
 
     def __init__(self, task: Task, caller: Caller) -> None:
-        self.task = task
         self.caller = caller
         self.events: list[Event] = []
         self.running: asyncio.Task[None] | None = None
+        self._snapshot = task
+        self._folded = 0
         self._grown = asyncio.Event()
 
+    @property
+    def task(self) -> Task:
+        """The task as it is now: the last snapshot and what came after it."""
+        self._snapshot = lifecycle.fold(self._snapshot, self.events[self._folded :])
+        self._folded = len(self.events)
+        return self._snapshot
+
     def append(self, body: EventBody, at: str) -> None:
-        """Apply an event to the task, keep it and wake whoever follows."""
-        self.task = lifecycle.apply(self.task, body)
-        self.events.append(Event(seq=len(self.events) + 1, body=body, at=at))
+        """Keep an event and wake whoever follows; chunks are put together only when somebody looks."""
+        event = Event(seq=len(self.events) + 1, body=body, at=at)
+        if not isinstance(body, ArtifactUpdate):
+            self._snapshot = lifecycle.apply(self.task, body)
+            self._folded = event.seq
+        self.events.append(event)
         self._grown.set()
         self._grown = asyncio.Event()
 
@@ -90,7 +101,7 @@ class Record:
     @property
     def is_settled(self) -> bool:
         """Whether nothing more happens without the caller."""
-        return self.task.status.state in lifecycle.ENDED | lifecycle.INTERRUPTED
+        return self._snapshot.status.state in lifecycle.ENDED | lifecycle.INTERRUPTED
 
 
 class Service:
@@ -120,9 +131,11 @@ class Service:
 
     async def stream(self, request: SendRequest, caller: Caller) -> AsyncIterator[Event]:
         """Send a message and follow what comes of it; the first event is the task."""
+        configuration = request.configuration or SendConfiguration()
         record = self._accept(request, caller)
         seen = len(record.events)
-        yield Event(seq=seen, body=record.task, at=record.task.status.timestamp)
+        first = lifecycle.limit_history(record.task, configuration.history_length)
+        yield Event(seq=seen, body=first, at=first.status.timestamp)
         async for event in record.follow(seen):
             yield event
 
@@ -134,10 +147,11 @@ class Service:
         """List tasks, newest status first."""
         tasks = [record.task for record in self._records.values() if _is_owner(record, caller)]
         found = sorted((task for task in tasks if _matches(task, request)), key=_newest, reverse=True)
+        after = _page_start(request.page_token)
+        rest = found if after is None else [task for task in found if _newest(task) < after]
         size = request.page_size or DEFAULT_PAGE_SIZE
-        start = _page_start(request.page_token)
-        page = tuple(_shown(task, request) for task in found[start : start + size])
-        token = str(start + size) if start + size < len(found) else ""
+        token = "~".join(_newest(rest[size - 1])) if len(rest) > size else ""
+        page = tuple(_shown(task, request) for task in rest[:size])
         return TaskPage(tasks=page, next_page_token=token, page_size=size, total_size=len(found))
 
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
@@ -177,8 +191,8 @@ class Service:
         raise PushNotSupported
 
     async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
-        """Refuse: this service has no extended card."""
-        raise ExtendedCardNotConfigured
+        """Refuse: the card says that there is no extended one (3.3.4)."""
+        raise UnsupportedOperation("This agent has no extended card")
 
     def origin(self, task_id: str) -> str | None:
         """Return the edge's note of how the caller that created a task came in."""
@@ -205,7 +219,7 @@ class Service:
     def _continue(self, message: Message, caller: Caller) -> Record:
         record = self._find(message.task_id or "", caller)
         if message.context_id and message.context_id != record.task.context_id:
-            raise InvalidParams("Invalid parameters: `message.contextId` is not the task's")
+            raise _invalid("message.contextId", "Not the context of the task")
         if record.task.status.state in lifecycle.ENDED:
             raise UnsupportedOperation("The task has ended and accepts no more messages")
         said = self._completed(message, record.task)
@@ -250,6 +264,7 @@ class Service:
             )
             record.append(update, self._now())
             count += 1
+            await asyncio.sleep(0)  # an agent that never waits must not keep everybody else waiting
 
     def _status(self, record: Record, state: TaskState, text: str | None = None) -> None:
         task, at = record.task, self._now()
@@ -294,9 +309,15 @@ def _shown(task: Task, request: TaskFilter) -> Task:
     return shown if request.include_artifacts else replace(shown, artifacts=())
 
 
-def _page_start(token: str | None) -> int:
+def _page_start(token: str | None) -> tuple[str, str] | None:
+    """Return the key after which a page begins."""
     if not token:
-        return 0
-    if not token.isascii() or not token.isdigit() or len(token) > 9:
-        raise InvalidParams("Invalid parameters: `pageToken` is not one that this server gave out")
-    return int(token)
+        return None
+    at, separator, identifier = token.partition("~")
+    if not separator:
+        raise _invalid("pageToken", "Not a token that this server gave out")
+    return at, identifier
+
+
+def _invalid(field: str, reason: str) -> InvalidParams:
+    return InvalidParams(f"Invalid parameters: `{field}`: {reason}", violations=(Violation(field, reason),))

@@ -5,7 +5,7 @@ it only when it has the documented type.
 """
 
 SCHEMA = "schema"
-"""Part: JSON Schema (an object) that the part's data was validated against."""
+"""Part: the JSON Schema (an object) that the sender gave with the part's data."""
 
 REFERENCE = "reference"
 """Part: `true` on a url part that links to an external resource instead of carrying a file."""

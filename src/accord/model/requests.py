@@ -9,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from accord.model import keys
-from accord.model.base import Count, Metadata, Model, NonEmpty, timestamp
+from accord.model.base import Count, Metadata, Model, NonEmpty, named_timestamp
 from accord.model.card import AgentCard
 from accord.model.message import Message
 from accord.model.push import PushConfig, PushPage
@@ -87,7 +87,8 @@ class TaskFilter(Model):
     def __post_init__(self) -> None:
         """Bring the timestamp into its one form, or refuse it."""
         if self.status_timestamp_after is not None:
-            force_setattr(self, "status_timestamp_after", timestamp(self.status_timestamp_after))
+            exact = named_timestamp("statusTimestampAfter", self.status_timestamp_after)
+            force_setattr(self, "status_timestamp_after", exact)
 
 
 class TaskPage(Model, omit_defaults=False):

@@ -1,7 +1,7 @@
 """JSON in and out, with every failure of the decoder turned into one of our errors.
 
-It knows nothing of A2A. Everything that reads bytes from a stranger goes through here, so that no input can raise
-anything but `AccordError`.
+It knows nothing of A2A but its one form of time. Everything that reads bytes from a stranger goes through here, so that
+no input can raise anything but `AccordError`.
 """
 
 import re
@@ -10,11 +10,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from accord.errors import InvalidParams, ParseError, Violation
+from accord.model.base import timestamp
 
 T = TypeVar("T")
 
 _AT = re.compile(r"^(?P<reason>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
+_NAMED = re.compile(r"`(?P<name>\w+)`: (?P<reason>.*)", re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+MAX_DEPTH = 100
+"""How deeply JSON from a stranger may be nested: as in protobuf, and well below what recursion can take."""
 
 encode = msgspec.json.Encoder().encode
 """Encode a model value, or plain data, as compact JSON."""
@@ -35,6 +42,18 @@ def decode(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
         raise InvalidParams("The JSON is nested too deeply") from None
 
 
+def is_too_deep(data: bytes) -> bool:
+    """Whether JSON is nested more deeply than `MAX_DEPTH`. What is no JSON may get either answer."""
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return False
+    brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return bool(brackets)
+
+
 def convert(value: Any, to: type[T], *, strict: bool = True) -> T:
     """Validate plain data as `to`; `strict=False` also reads numbers and booleans from text, as queries need."""
     try:
@@ -50,10 +69,9 @@ def invalid(error: msgspec.ValidationError) -> InvalidParams:
     match = _AT.match(str(error))
     reason, path = (match["reason"], match["path"]) if match else (str(error), None)
     field = (path or "$").removeprefix("$").removeprefix(".")
-    missing = _MISSING.fullmatch(reason)
-    if missing:
-        field = f"{field}.{missing['name']}" if field else missing["name"]
-        reason = "Required field is missing"
+    if named := _MISSING.fullmatch(reason) or _NAMED.fullmatch(reason):
+        field = f"{field}.{named['name']}" if field else named["name"]
+        reason = named.groupdict().get("reason") or "Required field is missing"
     return invalid_field(field, reason)
 
 
@@ -61,6 +79,14 @@ def invalid_field(field: str, reason: str) -> InvalidParams:
     """Return the error for one field that is wrong."""
     named = f"`{field}`: {reason}" if field else reason
     return InvalidParams(f"Invalid parameters: {named}", violations=(Violation(field, reason),))
+
+
+def read_time(text: str | None, where: str) -> str | None:
+    """Return a time in the model's form, or None for no time."""
+    try:
+        return None if text is None else timestamp(text)
+    except ValueError as error:
+        raise invalid_field(where, str(error)) from None
 
 
 def plain(error: Exception) -> str:

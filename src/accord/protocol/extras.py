@@ -14,8 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.model import Message, Part, Task, TaskStatus, keys
-from accord.model.base import Metadata, timestamp
-from accord.protocol.codec import invalid_field
+from accord.model.base import Metadata
 from accord.protocol.parts import AnyPart, read_parts
 
 KEY = "a2a"
@@ -137,14 +136,6 @@ def finer_role(message: Message) -> str | None:
     """Return `system` or `tool` if that is who speaks."""
     found = (message.metadata or {}).get(keys.ROLE)
     return found if isinstance(found, str) and found in FINER_ROLES else None
-
-
-def read_time(text: str | None, where: str) -> str | None:
-    """Return a time in the model's form, or None for no time."""
-    try:
-        return None if text is None else timestamp(text)
-    except ValueError as error:
-        raise invalid_field(where, str(error)) from None
 
 
 def known_time(time: str | None) -> str | None:

@@ -15,6 +15,9 @@ from accord.protocol import codec
 NO_ID = b""
 NULL_ID = b"null"
 
+MAX_ID = 1024
+"""Bytes of an id: it is echoed with every event of a stream."""
+
 MAX_BATCH = 100
 """More calls than this in one body are refused: a batch is answered as a whole, and nobody needs more."""
 
@@ -77,6 +80,8 @@ _error = Decoder(ErrorObject)
 
 def decode(body: bytes) -> Entry | Batch:
     """Read one HTTP body. What is wrong with it comes back as `Rejected`, never as an exception."""
+    if codec.is_too_deep(body):
+        return Rejected(_too_deep())
     try:
         return _entry(_wire.decode(body))
     except ValidationError:
@@ -107,7 +112,7 @@ def _batch_entry(item: bytes) -> Entry:
 def _entry(wire: _Wire) -> Entry:
     identifier, params = bytes(wire.id), bytes(wire.params)
     if not _is_id(identifier):
-        return Rejected(InvalidRequest("`id` must be a string, a number or null"))
+        return Rejected(InvalidRequest("`id` must be a string, a number or null, of at most 1,024 bytes"))
     answer_to = identifier or NULL_ID
     if bytes(wire.jsonrpc) != b'"2.0"':
         return Rejected(InvalidRequest('`jsonrpc` must be "2.0"'), answer_to)
@@ -120,6 +125,8 @@ def _entry(wire: _Wire) -> Entry:
 
 
 def _is_id(raw: bytes) -> bool:
+    if len(raw) > MAX_ID:
+        return False
     if raw[:1] == b'"':
         return _text(raw) is not None  # echoed as it came, so it must be valid UTF-8
     return raw in (NO_ID, NULL_ID) or raw[:1] in b"-0123456789"
@@ -134,8 +141,12 @@ def _text(raw: bytes) -> str | None:
 
 def _unreadable(error: Exception) -> AccordError:
     if isinstance(error, RecursionError):
-        return InvalidRequest("The JSON is nested too deeply")
+        return _too_deep()
     return ParseError(f"The body is not valid JSON: {codec.plain(error)}")
+
+
+def _too_deep() -> InvalidRequest:
+    return InvalidRequest(f"The JSON is nested too deeply; at most {codec.MAX_DEPTH} levels are accepted")
 
 
 def success(identifier: bytes, result: bytes) -> bytes:

@@ -56,6 +56,10 @@ class IllegalTransition(ValueError):
         self.after = after
 
 
+class TaskEnded(ValueError):
+    """Something was added to a task that has reached a terminal state."""
+
+
 class WrongTask(ValueError):
     """An event was applied to a task that it does not belong to."""
 
@@ -66,12 +70,12 @@ def apply(task: Task, body: EventBody) -> Task:
         case StatusUpdate():
             return _status(_owned(task, body.task_id), body)
         case ArtifactUpdate():
-            artifacts = _placed(_owned(task, body.task_id).artifacts, body)
-            return replace(task, artifacts=artifacts)
+            return replace(task, artifacts=_placed(_open(task, body.task_id).artifacts, body))
         case MessageUpdate():
-            return replace(_owned(task, body.task_id), history=(*task.history, body.message))
+            return replace(task, history=(*_open(task, body.task_id).history, body.message))
         case Task():
-            return replace(body, id=_owned(task, body.id).id)
+            _follows(_owned(task, body.id).status.state, body.status.state)
+            return body
         case Message():
             raise WrongTask("A message that answers without a task cannot change a task")
 
@@ -84,7 +88,7 @@ def fold(task: Task, events: Iterable[Event]) -> Task:
         if isinstance(body, ArtifactUpdate) and body.append:
             if run and run[0].artifact.artifact_id != body.artifact.artifact_id:
                 task, run = apply(task, _joined(run)), []
-            _owned(task, body.task_id)
+            _open(task, body.task_id)
             run.append(body)
             continue
         task, run = (apply(task, _joined(run)) if run else task), []
@@ -105,10 +109,20 @@ def _owned(task: Task, task_id: str) -> Task:
     return task
 
 
-def _status(task: Task, update: StatusUpdate) -> Task:
-    before, after = task.status.state, update.status.state
+def _open(task: Task, task_id: str) -> Task:
+    if _owned(task, task_id).status.state in TERMINAL:
+        raise TaskEnded(f"Task {task.id} is {task.status.state.name} and does not change any more")
+    return task
+
+
+def _follows(before: TaskState, after: TaskState) -> None:
     if after not in TRANSITIONS[before]:
         raise IllegalTransition(before, after)
+
+
+def _status(task: Task, update: StatusUpdate) -> Task:
+    before, after = task.status.state, update.status.state
+    _follows(before, after)
     if before is after and before in TERMINAL:
         return task
     said = task.status.message

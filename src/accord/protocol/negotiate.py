@@ -106,6 +106,18 @@ def negotiate(inquiry: Inquiry) -> Route | Rejection:
     )
 
 
+def answer_dialect(path: str, dialect: str | None, version: str | None) -> DialectName:
+    """Choose the dialect to refuse a body in that is no request: by wish, mount path and version alone."""
+    try:
+        if dialect:
+            return parse_dialect(dialect)
+        if mounted := MOUNTS.get(path.rstrip("/")):
+            return mounted
+        return V1 if parse_version(version) is Version.V1_0 else V03
+    except AccordError:
+        return V03
+
+
 def parse_version(text: str | None) -> Version | None:
     """Read an `A2A-Version`; missing or empty says nothing, an unknown one is refused."""
     if text is None or not text.strip():

@@ -12,8 +12,11 @@ import jsonschema_rs
 
 from accord.protocol.codec import invalid_field
 
-MAX_STEPS = 20_000_000
-"""Visits of a schema's parts times values of the data; less than a second of work."""
+MAX_STEPS = 2_000_000
+"""Visits of schemas' parts times values of the data, in one request: some ten milliseconds of work."""
+
+MAX_EXPLAINED = 20_000
+"""Above so many steps a refusal does not say what is wrong: finding out costs a thousand times more than finding it."""
 
 MAX_PATTERNS = 100
 """Regular expressions in one schema; compiling one may take half a millisecond and a megabyte."""
@@ -34,8 +37,11 @@ _DRAFTS = frozenset(
 """Older drafts let `id` inside a schema move its references, which `_Schema` could not follow."""
 
 
-def check(data: Any, schema: dict[str, Any], data_at: str, schema_at: str) -> None:
-    """Refuse data that does not match its schema, and a schema that cannot be used; the paths are for refusals."""
+def check(data: Any, schema: dict[str, Any], data_at: str, schema_at: str, spent: int = 0) -> int:
+    """Refuse data that does not match its schema, and a schema that cannot be used; the paths are for refusals.
+
+    Returns the steps spent on the request so far; `spent` are those of its earlier parts.
+    """
     try:
         visits = _Schema(schema).visits()
         validator = jsonschema_rs.validator_for(schema, retriever=_refuse, pattern_options=_LINEAR, mask="the value")
@@ -45,14 +51,24 @@ def check(data: Any, schema: dict[str, Any], data_at: str, schema_at: str) -> No
     except (jsonschema_rs.ReferencingError, ValueError) as error:
         raise invalid_field(schema_at, f"Unusable JSON Schema: {_brief(error)}") from None
     try:
-        if visits * _size(data) > MAX_STEPS:
+        steps = visits * _size(data)
+        if spent + steps > MAX_STEPS:
             raise ValueError("it is too large for so complex a schema")
-        validator.validate(data)
-    except jsonschema_rs.ValidationError as error:
-        where = data_at + _path(error.instance_path)
-        raise invalid_field(where, f"Does not match its schema: {_brief(error)}") from None
+        if not validator.is_valid(data):
+            _explain(validator, data, data_at, steps)
     except ValueError as error:
         raise invalid_field(data_at, f"Cannot be checked: {_brief(error)}") from None
+    return spent + steps
+
+
+def _explain(validator: Any, data: Any, data_at: str, steps: int) -> NoReturn:
+    reason = "Does not match its schema"
+    if steps <= MAX_EXPLAINED:
+        try:
+            validator.validate(data)
+        except jsonschema_rs.ValidationError as error:
+            raise invalid_field(data_at + _path(error.instance_path), f"{reason}: {_brief(error)}") from None
+    raise invalid_field(data_at, reason)
 
 
 def _refuse(uri: str) -> NoReturn:

@@ -252,10 +252,12 @@ def _look_again(data: bytes, refused: InvalidParams, to: Any, *, any_id: bool = 
     """
     if not refused.violations:
         raise refused
+    if codec.is_too_deep(data):
+        raise InvalidParams("The JSON is nested too deeply")
     plain = codec.decode(data, _ANYTHING)
     relaxed = _relaxed(plain)
     if any_id and isinstance(relaxed, dict) and "id" not in relaxed:
-        relaxed["id"] = relaxed.get("taskId", relaxed.get("task_id"))
+        relaxed |= {name: relaxed[other] for name, other in (("id", "task_id"), ("id", "taskId")) if other in relaxed}
     if relaxed == plain:
         raise refused
     return codec.convert(relaxed, to)

@@ -46,7 +46,7 @@ from accord.model import (
 from accord.model.base import Count, Metadata
 from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field
+from accord.protocol.codec import invalid_field, read_time
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.dialects.gen.card import read_card, write_card
 from accord.protocol.dialects.gen.events import read_event, write_event
@@ -61,7 +61,6 @@ from accord.protocol.dialects.gen.objects import (
     write_task,
 )
 from accord.protocol.error_data import read_error
-from accord.protocol.extras import read_time
 from accord.protocol.ids import AnyId
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
@@ -284,10 +283,11 @@ def _json(**members: Any) -> bytes:
 
 def _read_send(wire: SendIn) -> SendRequest:
     message, _ = read_message(wire.message, "message")
+    spent = 0
     for at, part in enumerate(message.parts):
         if part.schema is not None:
             where = f"message.parts[{at}]"
-            check(part.data, part.schema, f"{where}.content", f"{where}.schema")
+            spent = check(part.data, part.schema, f"{where}.content", f"{where}.schema", spent)
     configs = stated(**{keys.TASK_CONFIG: wire.task_config, keys.STREAM_CONFIG: wire.stream_config})
     metadata = (wire.metadata or {}) | msgspec.to_builtins(configs)
     return SendRequest(message=message, metadata=metadata if configs else wire.metadata)

@@ -27,7 +27,7 @@ from accord.model import (
 )
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field
+from accord.protocol.codec import invalid_field, read_time
 from accord.protocol.dialects.gen.objects import (
     ArtifactIn,
     MessageIn,
@@ -42,7 +42,7 @@ from accord.protocol.dialects.gen.objects import (
     write_message,
     write_task,
 )
-from accord.protocol.extras import Extras, pack, read_time, unpack
+from accord.protocol.extras import Extras, pack, unpack
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import GEN
 

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus, keys
 from accord.model.base import Metadata, NonEmpty, timestamp
 from accord.protocol import codec
+from accord.protocol.codec import read_time
 from accord.protocol.extras import (
     FINER_ROLES,
     Extras,
@@ -33,7 +34,6 @@ from accord.protocol.extras import (
     give_created,
     pack,
     read_all,
-    read_time,
     take_created,
     unpack,
     without,

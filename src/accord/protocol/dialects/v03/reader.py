@@ -28,7 +28,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.protocol.codec import invalid_field
+from accord.protocol.codec import invalid_field, read_time
 from accord.protocol.dialects.v03.wire import (
     MISSING,
     AnswerIn,
@@ -66,18 +66,15 @@ def read_configuration(wire: ConfigurationIn | None) -> SendConfiguration | None
 
 def read_filter(wire: ListIn) -> TaskFilter:
     """Read which tasks are to be listed."""
-    try:
-        return TaskFilter(
-            context_id=wire.context_id or None,
-            status=from_any(wire.status, "status") if wire.status else None,
-            page_size=wire.page_size,
-            page_token=wire.page_token or None,
-            history_length=wire.history_length,
-            status_timestamp_after=wire.status_timestamp_after or None,
-            include_artifacts=wire.include_artifacts or False,
-        )
-    except ValueError as error:
-        raise invalid_field("statusTimestampAfter", str(error)) from None
+    return TaskFilter(
+        context_id=wire.context_id or None,
+        status=from_any(wire.status, "status") if wire.status else None,
+        page_size=wire.page_size,
+        page_token=wire.page_token or None,
+        history_length=wire.history_length,
+        status_timestamp_after=read_time(wire.status_timestamp_after or None, "statusTimestampAfter"),
+        include_artifacts=wire.include_artifacts or False,
+    )
 
 
 def read_push(wire: PushIn, task_id: str | None = None, config_id: str | None = None) -> PushConfig:
@@ -237,10 +234,7 @@ class Reader(Struct, frozen=True):
             raise invalid_field("state", MISSING)
         state = from_any(wire.state, "state") if wire.state else TaskState.UNKNOWN
         message = None if wire.message is None else inside("message", self.message, wire.message)
-        try:
-            return TaskStatus(state=state, message=message, timestamp=wire.timestamp or None)
-        except ValueError as error:
-            raise invalid_field("timestamp", str(error)) from None
+        return TaskStatus(state=state, message=message, timestamp=read_time(wire.timestamp or None, "timestamp"))
 
     def _parts(self, wires: list[AnyPart] | None, name: str) -> tuple[Part, ...]:
         if not wires:

@@ -28,6 +28,7 @@ from accord.model import (
 )
 from accord.model.base import NonEmpty
 from accord.protocol import codec
+from accord.protocol.codec import read_time
 from accord.protocol.dialects.vault.objects import (
     AUTH_REQUIRED,
     ArtifactIn,
@@ -40,7 +41,7 @@ from accord.protocol.dialects.vault.objects import (
     write_message,
 )
 from accord.protocol.error_data import from_facts
-from accord.protocol.extras import UNKNOWN_TIME, Extras, known_time, read_time
+from accord.protocol.extras import UNKNOWN_TIME, Extras, known_time
 from accord.protocol.states import VAULT, from_vault
 
 PROCESSING_ERROR = "AGENT_PROCESSING_ERROR"

@@ -25,7 +25,7 @@ from accord.errors import InvalidParams
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus, keys
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field
+from accord.protocol.codec import invalid_field, read_time
 from accord.protocol.extras import (
     UNKNOWN_TIME,
     Extras,
@@ -35,7 +35,6 @@ from accord.protocol.extras import (
     known_time,
     pack,
     read_all,
-    read_time,
     take_created,
     unpack,
     without,
