@@ -1,8 +1,8 @@
 """What happens to a task, as entries of its one log.
 
 An event's `seq` is gapless per task and starts at 1; a task that begins a stream has the `seq` of the last event it
-includes, 0 if none. It is the `id:` of server-sent events and never part of a dialect's own objects. How an event changes
-a task is `protocol.lifecycle`.
+includes, 0 if none. It is the `id:` of server-sent events and never part of a dialect's own objects. How an event
+changes a task is `protocol.lifecycle`.
 """
 
 from accord.model.base import Metadata, Model, NonEmpty
