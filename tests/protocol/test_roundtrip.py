@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from accord.errors import AccordError
 from accord.model import Event, EventBody, Message, MessageUpdate, PushFormat, Task
 from accord.protocol.operations import Operation
-from accord.protocol.push import read_simple
+from accord.protocol.simple_push import read_simple
 from accord.protocol.sse import Frame
 from tests import strategies
 from tests.protocol.golden import CODECS, GOLDEN

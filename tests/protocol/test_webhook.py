@@ -9,7 +9,7 @@ from accord.errors import AccordError, InvalidParams
 from accord.model import Artifact, Event, Part, PushFormat, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
-from accord.protocol.push import result_of, simple_payload
+from accord.protocol.simple_push import result_of, simple_payload
 from accord.protocol.webhook import decode_webhook
 from tests import strategies
 

@@ -52,7 +52,7 @@ class Operation(Choice):
     EXTENDED_CARD = "GetExtendedAgentCard"
 
 
-class Route(NamedTuple):
+class RestRoute(NamedTuple):
     """One REST address: `{name}` stands for one path segment, or for what precedes a `:verb`."""
 
     verb: str
@@ -70,8 +70,8 @@ class Row(Struct, frozen=True, kw_only=True):
     request: type[Request]
     streams: bool = False
     names: Mapping[DialectName, tuple[str, ...]]
-    rest: tuple[Route, ...]
-    rest_v03: tuple[Route, ...] = ()
+    rest: tuple[RestRoute, ...]
+    rest_v03: tuple[RestRoute, ...] = ()
     grpc_v03: str | None = None
 
 
@@ -99,15 +99,15 @@ def _names(
 
 _TASK = "/tasks/{id}"
 _PUSHES = "/tasks/{task_id}/pushNotificationConfigs"
-_SUBSCRIBE = (Route("GET", _TASK + ":subscribe"), Route("POST", _TASK + ":subscribe"))
+_SUBSCRIBE = (RestRoute("GET", _TASK + ":subscribe"), RestRoute("POST", _TASK + ":subscribe"))
 
 TABLE: tuple[Row, ...] = (
     Row(
         operation=Operation.SEND,
         request=SendRequest,
         names=_names(Operation.SEND, "message/send", vault=("tasks/send",), relay=("tasks/send",)),
-        rest=(Route("POST", "/message:send"),),
-        rest_v03=(Route("POST", "/message:send"),),
+        rest=(RestRoute("POST", "/message:send"),),
+        rest_v03=(RestRoute("POST", "/message:send"),),
         grpc_v03="SendMessage",
     ),
     Row(
@@ -115,31 +115,31 @@ TABLE: tuple[Row, ...] = (
         request=SendRequest,
         streams=True,
         names=_names(Operation.STREAM, "message/stream", relay=("tasks/sendSubscribe",)),
-        rest=(Route("POST", "/message:stream"),),
-        rest_v03=(Route("POST", "/message:stream"),),
+        rest=(RestRoute("POST", "/message:stream"),),
+        rest_v03=(RestRoute("POST", "/message:stream"),),
         grpc_v03="SendStreamingMessage",
     ),
     Row(
         operation=Operation.GET,
         request=GetRequest,
         names=_names(Operation.GET, "tasks/get"),
-        rest=(Route("GET", _TASK),),
-        rest_v03=(Route("GET", _TASK),),
+        rest=(RestRoute("GET", _TASK),),
+        rest_v03=(RestRoute("GET", _TASK),),
         grpc_v03="GetTask",
     ),
     Row(
         operation=Operation.LIST,
         request=TaskFilter,
         names=_names(Operation.LIST, "tasks/list"),
-        rest=(Route("GET", "/tasks"),),
-        rest_v03=(Route("GET", "/tasks"),),
+        rest=(RestRoute("GET", "/tasks"),),
+        rest_v03=(RestRoute("GET", "/tasks"),),
     ),
     Row(
         operation=Operation.CANCEL,
         request=CancelRequest,
         names=_names(Operation.CANCEL, "tasks/cancel"),
-        rest=(Route("POST", _TASK + ":cancel"),),
-        rest_v03=(Route("POST", _TASK + ":cancel"),),
+        rest=(RestRoute("POST", _TASK + ":cancel"),),
+        rest_v03=(RestRoute("POST", _TASK + ":cancel"),),
         grpc_v03="CancelTask",
     ),
     Row(
@@ -155,40 +155,40 @@ TABLE: tuple[Row, ...] = (
         operation=Operation.PUSH_SET,
         request=PushConfig,
         names=_names(Operation.PUSH_SET, _PUSH + "set", "tasks/pushNotification/set", gen=(_PUSH + "subscribe",)),
-        rest=(Route("POST", _PUSHES),),
-        rest_v03=(Route("POST", _PUSHES),),
+        rest=(RestRoute("POST", _PUSHES),),
+        rest_v03=(RestRoute("POST", _PUSHES),),
         grpc_v03="CreateTaskPushNotificationConfig",
     ),
     Row(
         operation=Operation.PUSH_GET,
         request=PushGetRequest,
         names=_names(Operation.PUSH_GET, _PUSH + "get", "tasks/pushNotification/get"),
-        rest=(Route("GET", _PUSHES + "/{id}"),),
-        rest_v03=(Route("GET", _PUSHES + "/{id}"),),
+        rest=(RestRoute("GET", _PUSHES + "/{id}"),),
+        rest_v03=(RestRoute("GET", _PUSHES + "/{id}"),),
         grpc_v03="GetTaskPushNotificationConfig",
     ),
     Row(
         operation=Operation.PUSH_LIST,
         request=PushListRequest,
         names=_names(Operation.PUSH_LIST, _PUSH + "list"),
-        rest=(Route("GET", _PUSHES),),
-        rest_v03=(Route("GET", _PUSHES),),
+        rest=(RestRoute("GET", _PUSHES),),
+        rest_v03=(RestRoute("GET", _PUSHES),),
         grpc_v03="ListTaskPushNotificationConfig",
     ),
     Row(
         operation=Operation.PUSH_DELETE,
         request=PushDeleteRequest,
         names=_names(Operation.PUSH_DELETE, _PUSH + "delete", gen=(_PUSH + "unsubscribe",)),
-        rest=(Route("DELETE", _PUSHES + "/{id}"),),
-        rest_v03=(Route("DELETE", _PUSHES + "/{id}"),),
+        rest=(RestRoute("DELETE", _PUSHES + "/{id}"),),
+        rest_v03=(RestRoute("DELETE", _PUSHES + "/{id}"),),
         grpc_v03="DeleteTaskPushNotificationConfig",
     ),
     Row(
         operation=Operation.EXTENDED_CARD,
         request=CardRequest,
         names=_names(Operation.EXTENDED_CARD, *_CARD, gen=(_CARD[1],)),
-        rest=(Route("GET", "/extendedAgentCard"),),
-        rest_v03=(Route("GET", "/card"),),
+        rest=(RestRoute("GET", "/extendedAgentCard"),),
+        rest_v03=(RestRoute("GET", "/card"),),
         grpc_v03="GetAgentCard",
     ),
 )
@@ -245,7 +245,7 @@ def match_rest(verb: str, path: str, enabled: Iterable[DialectName] = (V1, V03))
     return MethodsAllowed(tuple(dict.fromkeys(allowed))) if allowed else None
 
 
-def _compile(prefix: str, route: Route) -> re.Pattern[str]:
+def _compile(prefix: str, route: RestRoute) -> re.Pattern[str]:
     pieces = re.split(r"\{(\w+)\}", prefix + route.path)
     return re.compile("".join(f"(?P<{p}>[^/:]+)" if i % 2 else re.escape(p) for i, p in enumerate(pieces)))
 

@@ -20,7 +20,7 @@ from accord.model import (
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.push import is_simple, read_simple, simple_payload
+from accord.protocol.simple_push import is_simple, read_simple, simple_payload
 from accord.protocol.sse import Frame
 
 

@@ -61,12 +61,12 @@ from accord.protocol.dialects.gen.objects import (
     write_task,
 )
 from accord.protocol.error_data import read_error
-from accord.protocol.ids import AnyId
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.schemas import check
 from accord.protocol.sse import Frame
 from accord.protocol.states import GEN, LOWER, from_gen
+from accord.protocol.task_ids import AnyId
 
 Positive = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 

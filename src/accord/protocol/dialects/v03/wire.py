@@ -11,8 +11,8 @@ from accord.model import PushFormat
 from accord.model.base import Count, NonEmpty
 from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol.codec import invalid_field
-from accord.protocol.ids import AnyId
 from accord.protocol.parts import AnyPart
+from accord.protocol.task_ids import AnyId
 
 MISSING = "Required field is missing"
 

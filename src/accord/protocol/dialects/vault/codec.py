@@ -66,11 +66,11 @@ from accord.protocol.dialects.vault.objects import (
     write_task,
 )
 from accord.protocol.error_data import read_error
-from accord.protocol.ids import AnyId
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 from accord.protocol.states import from_vault
+from accord.protocol.task_ids import AnyId
 
 
 class SendIn(AnyId, rename="camel"):
