@@ -1,0 +1,84 @@
+"""Bringing a database to the schema that this version knows: numbered files, forward only, under a lock.
+
+Changes are made in two releases (add first, remove later), so that nodes of two versions can share a database. A node
+refuses a schema that is newer than it knows.
+"""
+
+import re
+from collections.abc import Iterator
+from importlib import resources
+from typing import NamedTuple
+
+from accord.storage.store import Store, Tx
+
+LOCK = 4_711_001
+"""The advisory lock that migrating nodes take turns with."""
+
+_NAME = re.compile(r"(?P<number>\d{4})_(?P<title>\w+)\.sql")
+
+
+class Migration(NamedTuple):
+    """One step of the schema."""
+
+    number: int
+    title: str
+    sql: str
+
+    def statements(self) -> Iterator[str]:
+        """Yield the statements, comments left out; none of them contains a semicolon."""
+        text = "\n".join(line for line in self.sql.splitlines() if not line.lstrip().startswith("--"))
+        yield from (statement.strip() for statement in text.split(";") if statement.strip())
+
+
+class SchemaTooNew(RuntimeError):
+    """The database was written by a newer version."""
+
+
+class SchemaTooOld(RuntimeError):
+    """The database has not been migrated; run `accord db upgrade`."""
+
+
+def known() -> list[Migration]:
+    """Return the migrations that this version has, in order."""
+    found = []
+    for file in resources.files("accord.storage").joinpath("migrations").iterdir():
+        if match := _NAME.fullmatch(file.name):
+            found.append(Migration(int(match["number"]), match["title"], file.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+async def version(tx: Tx) -> int:
+    """Return the number of the last migration that the database has seen; 0 for an empty one."""
+    await tx.run("CREATE TABLE IF NOT EXISTS schema_version (number {int} NOT NULL, at {int} NOT NULL)")
+    row = await tx.one("SELECT max(number) FROM schema_version")
+    return int(row[0]) if row and row[0] is not None else 0
+
+
+async def upgrade(store: Store) -> list[Migration]:
+    """Apply what the database lacks and return it; each migration commits as a whole."""
+    applied = []
+    for migration in known():
+        if await store.do(_apply, migration):
+            applied.append(migration)
+    await check(store)
+    return applied
+
+
+async def check(store: Store) -> int:
+    """Return the schema's version, or refuse one that this code does not fit."""
+    found, newest = await store.do(version), known()[-1].number
+    if found > newest:
+        raise SchemaTooNew(f"The database has schema {found}, this version of accord knows {newest}")
+    if found < newest:
+        raise SchemaTooOld(f"The database has schema {found}, this version needs {newest}: run `accord db upgrade`")
+    return found
+
+
+async def _apply(tx: Tx, migration: Migration) -> bool:
+    await tx.lock(LOCK)
+    if await version(tx) >= migration.number:
+        return False
+    for statement in migration.statements():
+        await tx.run(statement)
+    await tx.run("INSERT INTO schema_version (number, at) VALUES (:number, {now})", number=migration.number)
+    return True

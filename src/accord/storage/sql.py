@@ -1,0 +1,64 @@
+"""Portable SQL: statements with named parameters and a handful of macros, compiled once per engine.
+
+It is no query builder: a statement is the text one would type, and both engines run the same text but for the macros.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from functools import cache
+from typing import NamedTuple
+
+
+class Engine(Enum):
+    """The two databases."""
+
+    SQLITE = "sqlite"
+    POSTGRES = "postgresql"
+
+
+MACROS: Mapping[str, tuple[str, str]] = {
+    "now": ("CAST(unixepoch('subsec') * 1000 AS INTEGER)", "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
+    "int": ("INTEGER", "bigint"),
+    "text": ("TEXT", 'text COLLATE "C"'),
+    "bytes": ("BLOB", "bytea"),
+    "identity": ("INTEGER PRIMARY KEY", "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+    "strict": ("STRICT", ""),
+    "clustered": ("STRICT, WITHOUT ROWID", ""),
+    "hot": ("STRICT", "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02)"),
+    "for_update": ("", "FOR UPDATE"),
+    "skip_locked": ("", "FOR UPDATE SKIP LOCKED"),
+}
+"""Macro -> its text in SQLite and in PostgreSQL.
+
+`now` is the database's clock in epoch milliseconds: nodes' clocks differ, leases must not. `text` is compared byte by
+byte in both engines, which keeps order equal and survives upgrades of the system's collations. `hot` is for tables
+whose rows change often, `clustered` for those that are read in key order.
+"""
+
+_TOKEN = re.compile(r"\{(?P<macro>\w+)\}|(?<![:\w]):(?P<name>[a-z_]\w*)|'(?:[^']|'')*'")
+
+
+class Statement(NamedTuple):
+    """A statement for one engine, and its parameters in the order in which that engine takes them."""
+
+    text: str
+    names: tuple[str, ...]
+
+
+@cache
+def compile(sql: str, engine: Engine) -> Statement:
+    """Return the engine's text of a portable statement."""
+    names: list[str] = []
+
+    def replaced(match: re.Match[str]) -> str:
+        if macro := match["macro"]:
+            return MACROS[macro][engine is Engine.POSTGRES]
+        name = match["name"]
+        if name is None:
+            return match[0]
+        if name not in names:
+            names.append(name)
+        return f":{name}" if engine is Engine.SQLITE else f"${names.index(name) + 1}"
+
+    return Statement(_TOKEN.sub(replaced, sql), tuple(names))

@@ -1,0 +1,60 @@
+"""The narrow waist: what a command may do, and what a store promises.
+
+A command is `async def command(tx, ...)` that awaits nothing but `tx.one`, `tx.all` and `tx.run`. It is written once
+and runs on every engine; a driver decides how. Signals are lossy hints: correctness never depends on one.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+Row = tuple[Any, ...]
+Value = str | int | bytes | None
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Tx(Protocol):
+    """One transaction, as a command sees it."""
+
+    async def one(self, sql: str, /, **values: Value) -> Row | None:
+        """Run a statement and return its first row."""
+
+    async def all(self, sql: str, /, **values: Value) -> list[Row]:
+        """Run a statement and return its rows."""
+
+    async def run(self, sql: str, /, **values: Value) -> int:
+        """Run a statement and return how many rows it changed."""
+
+    async def lock(self, number: int) -> None:
+        """Wait until no other transaction holds this lock, and hold it until the end of this one."""
+
+    def signal(self, *topics: str) -> None:
+        """Publish hints once the transaction is committed."""
+
+
+Command = Callable[Concatenate[Tx, P], Coroutine[Any, Any, T]]
+
+
+class Store(Protocol):
+    """A place where commands run."""
+
+    async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a command in one durable transaction."""
+
+    async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a command that only reads, on one consistent snapshot."""
+
+    async def close(self) -> None:
+        """Finish what was accepted and let go of everything."""
+
+
+class StoreUnavailable(Exception):
+    """The database cannot be reached or refuses to write at the moment; nothing was committed."""
+
+
+class StoreFull(StoreUnavailable):
+    """There is no room left on the disk; nothing was committed."""
+
+
+class NotACommand(TypeError):
+    """A command awaited something that is not its transaction."""
