@@ -64,6 +64,8 @@ def test_3_a_1_0_version_or_method_name_is_v1() -> None:
         ("tasks/sendSubscribe", VAULT, Operation.SUBSCRIBE),
         (PUSH + "subscribe", GEN, Operation.PUSH_SET),
         (PUSH + "unsubscribe", GEN, Operation.PUSH_DELETE),
+        ("agent/authenticatedExtendedCard", GEN, Operation.EXTENDED_CARD),
+        ("agent/getAuthenticatedExtendedCard", V03, Operation.EXTENDED_CARD),
         ("tasks/resubscribe", V03, Operation.SUBSCRIBE),
         (PUSH + "set", V03, Operation.PUSH_SET),
     ],
@@ -93,6 +95,9 @@ def test_4_google_s_0_1_shares_two_names_with_vault() -> None:
         (b'{"message":{"parts":[{"kind":"text","text":"x"}]},"task_config":{}}', GEN),
         (b'{"message":{"parts":[{"kind":"text","text":"x"}]},"stream_config":null}', GEN),
         (b'{"message":{"parts":[{"kind":"text","text":"x"}]},"webhookUrl":"https://example.com"}', VAULT),
+        (b'{"message":{"id":"m","parts":[{"type":"reference","url":"https://example.com"}]}}', GEN),
+        (b'{"message":{"role":"tool","parts":[{"type":"file","url":"https://example.com"}]}}', VAULT),
+        (b'{"message":{"role":"user","parts":[{"type":"data","data":{}}]}}', RELAY),
         (b'{"message":{"parts":[{"text":"x"}]}}', V03),
         (b"{}", V03),
         (b"[1]", V03),
@@ -112,6 +117,7 @@ def test_6_the_dialect_that_the_task_was_created_in(method: str) -> None:
     assert found.settle(None, GEN).dialect is GEN
     assert found.settle(None).dialect is V03
     assert found.settle(V1).dialect is V03, "v1 has no such method, so its tasks are answered in 0.3"
+    assert route(method, b'{"taskId":"t-1"}').ask_task == "t-1"
     assert route(method, b'{"task_id":"t-1"}').ask_task is None
     narrow = route(method, b'{"id":"t-1"}', enabled=frozenset({V03}))
     assert narrow.settle(VAULT).dialect is V03

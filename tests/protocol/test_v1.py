@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from accord import errors
 from accord.errors import TABLE, AccordError, InvalidAgentResponse, InvalidParams, RateLimited, Violation
-from accord.model import Event, Message, MessageUpdate, Part, Role, Task, TaskState, TaskStatus
+from accord.model import Event, Message, MessageUpdate, Part, PushDeleteRequest, Role, Task, TaskState, TaskStatus
 from accord.protocol import codec
 from accord.protocol.dialects.v1 import V1, encode_http_error
 from accord.protocol.jsonrpc import ErrorObject
@@ -174,6 +174,32 @@ def test_a_missing_id_is_refused_by_its_name() -> None:
     for operation in (Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE):
         with pytest.raises(InvalidParams, match="`id`: Required field is missing"):
             V1_.decode_request(operation, b"{}")
+
+
+@pytest.mark.proves("B-11", "DM-SERIAL-004")
+@pytest.mark.parametrize(
+    ("dialect", "operation", "params", "field"),
+    [
+        ("v1", "PUSH_SET", {"url": "https://example.com"}, "taskId"),
+        ("v1", "PUSH_GET", {"taskId": "t"}, "id"),
+        ("v1", "PUSH_DELETE", {"taskId": "t"}, "id"),
+        ("v03", "PUSH_DELETE", {"id": "t"}, "pushNotificationConfigId"),
+        ("v03_rest", "PUSH_DELETE", {"id": "t"}, "pushNotificationConfigId"),
+        ("relay", "PUSH_DELETE", {"id": "t"}, "pushNotificationConfigId"),
+        ("vault", "PUSH_DELETE", {"taskId": "t"}, "id"),
+    ],
+)
+def test_no_webhook_is_set_or_removed_without_saying_which(
+    dialect: str, operation: str, params: dict, field: str
+) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        golden.CODECS[dialect].decode_request(Operation[operation], json.dumps(params).encode())
+    assert caught.value.violations[0].field == field
+
+
+def test_what_1_0_has_no_field_for_is_not_sent() -> None:
+    wire = V1_.encode_request(Operation.PUSH_DELETE, PushDeleteRequest(task_id="t", id="p", url="https://example.com"))
+    accepted(wire, a2a_pb2.DeleteTaskPushNotificationConfigRequest)
 
 
 @pytest.mark.parametrize("depth", [101, 500, 900])

@@ -68,6 +68,15 @@ def test_a_task_without_artifacts_has_no_result() -> None:
     assert read.artifacts == ()
 
 
+@pytest.mark.proves("0-32", "B-10")
+def test_a_task_without_its_kind_is_still_a_task() -> None:
+    read = decode_webhook(
+        b'{"id":"t","contextId":"c","status":{"state":"completed"},"timestamp":"2024-03-15T18:30:00Z"}'
+    )
+    assert isinstance(read, Task)
+    assert (read.id, read.status.state) == ("t", TaskState.COMPLETED)
+
+
 @pytest.mark.proves("0-08")
 def test_a_state_nobody_knows_is_refused() -> None:
     with pytest.raises(InvalidParams, match="status"):

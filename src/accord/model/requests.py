@@ -139,7 +139,7 @@ class PushListRequest(Model):
 
 
 class PushDeleteRequest(Model):
-    """Remove webhooks of a task: the one with this id, or those with this url."""
+    """Remove webhooks of a task: the one with this id, those with this url, or, with neither, all of them."""
 
     task_id: NonEmpty
     id: str | None = None

@@ -45,6 +45,7 @@ TELLING: Mapping[str, DialectName] = {
     "tasks/pushNotification/set": V03,
     "tasks/pushNotification/get": V03,
     "agent/getAuthenticatedExtendedCard": V03,
+    "agent/authenticatedExtendedCard": GEN,
 }
 """Methods that give their caller away."""
 
@@ -145,7 +146,8 @@ def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str
         return _google_01(inquiry.method, look) or telling, None
     if shaped := _shape(look):
         return shaped, None
-    return V03, look.id if inquiry.method in _BY_TASK and isinstance(look.id, str) else None
+    named = look.id if look.id is not None else look.camel_id
+    return V03, named if inquiry.method in _BY_TASK and isinstance(named, str) else None
 
 
 def parse_dialect(name: str) -> DialectName:
@@ -182,6 +184,7 @@ class _Part(Struct):
 
 
 class _Message(Struct):
+    id: Any = None
     role: Any = None
     kind: Any = None
     task_id: Any = None
@@ -192,6 +195,7 @@ class _Look(Struct):
     """The members of the parameters that tell dialects apart; everything else is skipped unread."""
 
     id: Any = None
+    camel_id: Any = field(default=None, name="taskId")
     task_id: Any = None
     task_config: Raw = _ABSENT
     stream_config: Raw = _ABSENT
@@ -233,6 +237,10 @@ def _shape(look: _Look) -> DialectName | None:
         return GEN
     if any(part.kind is not None for part in message.parts) or message.kind is not None:
         return V03
-    if any(part.content is not _ABSENT for part in message.parts):
-        return VAULT if message.role in ("assistant", "system", "tool") else GEN
-    return RELAY if any(part.type is not None and part.text is not None for part in message.parts) else None
+    contents = any(part.content is not _ABSENT for part in message.parts)
+    typed = any(part.type is not None for part in message.parts)
+    if (contents or typed) and message.role in ("assistant", "system", "tool"):
+        return VAULT
+    if contents or (typed and message.id is not None):
+        return GEN
+    return RELAY if typed else None

@@ -18,6 +18,7 @@ from accord.protocol.operations import DialectName
 class _Look(Struct):
     kind: Any | UnsetType = UNSET
     state: Any | UnsetType = UNSET
+    status: Any | UnsetType = UNSET
     timestamp: Any | UnsetType = UNSET
     task_id: Any | UnsetType = UNSET
     task: Any | UnsetType = UNSET
@@ -39,7 +40,7 @@ def _dialect(look: _Look) -> DialectName:
         return DialectName.V03
     if look.task_id is not UNSET:
         return DialectName.GEN
-    if look.state is not UNSET or look.timestamp is not UNSET:
+    if look.state is not UNSET or (look.timestamp is not UNSET and look.status is UNSET):
         return DialectName.VAULT
     wrapped = (look.task, look.message, look.status_update, look.artifact_update)
     return DialectName.V1 if any(member is not UNSET for member in wrapped) else DialectName.V03

@@ -20,6 +20,7 @@ from accord.model import (
     EventBody,
     Message,
     PushConfig,
+    PushDeleteRequest,
     PushFormat,
     PushPage,
     Request,
@@ -64,6 +65,13 @@ _RESULTS: dict[Operation, Decoder[Any]] = {
 _EVENT = Decoder(StreamResponse)
 _CARD = Decoder(AgentCard)
 _ANYTHING: Decoder[Any] = Decoder(Any)
+_NEEDS = {
+    Operation.PUSH_SET: ("task_id", "taskId"),
+    Operation.PUSH_GET: ("id", "id"),
+    Operation.PUSH_DELETE: ("id", "id"),
+}
+"""What the model leaves open, for other dialects or inside of a send, and A2A 1.0 requires."""
+
 _BY_ID = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
 
 
@@ -79,6 +87,10 @@ class V1(Dialect):
             request: Request = codec.decode(params, _REQUESTS[operation])
         except InvalidParams as refused:
             request = _look_again(params, refused, ROWS[operation].request, any_id=operation in _BY_ID)
+        if operation in _NEEDS:
+            attribute, name = _NEEDS[operation]
+            if not getattr(request, attribute):
+                raise codec.invalid_field(name, "Required field is missing")
         return request
 
     def encode_request(self, operation: Operation, request: Request) -> bytes:
@@ -90,6 +102,8 @@ class V1(Dialect):
                 request = replace(request, configuration=plain)
         elif isinstance(request, PushConfig):
             request = _plain_push(request)
+        elif isinstance(request, PushDeleteRequest):
+            request = replace(request, url=None)
         return codec.encode(request)
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:

@@ -62,13 +62,21 @@ _PUSHES: Decoder[list[PushSetIn] | PushesIn] = Decoder(list[PushSetIn] | PushesI
 _ANSWER = Decoder(AnswerIn)
 _PAGE = Decoder(PageIn)
 
+
+def _read_delete(params: TaskParams) -> PushDeleteRequest:
+    task_id, config_id = params.target(), params.webhook()
+    if not (config_id or params.url):
+        raise invalid_field("pushNotificationConfigId", MISSING)
+    return PushDeleteRequest(task_id=task_id, id=config_id, url=params.url)
+
+
 BY_TASK: dict[Operation, Callable[[TaskParams], Request]] = {
     Operation.GET: lambda p: GetRequest(id=p.target(), history_length=p.history_length),
     Operation.CANCEL: lambda p: CancelRequest(id=p.target(), metadata=p.metadata),
     Operation.SUBSCRIBE: lambda p: SubscribeRequest(id=p.target()),
     Operation.PUSH_GET: lambda p: PushGetRequest(task_id=p.target(), id=p.webhook()),
     Operation.PUSH_LIST: lambda p: PushListRequest(task_id=p.target(), page_size=p.page_size, page_token=p.page_token),
-    Operation.PUSH_DELETE: lambda p: PushDeleteRequest(task_id=p.target(), id=p.webhook(), url=p.url),
+    Operation.PUSH_DELETE: _read_delete,
 }
 """How the operations that name a task read their parameters."""
 

@@ -284,6 +284,8 @@ def _read_push(operation: Operation, wire: PushIn) -> Request:
         case Operation.PUSH_GET:
             return PushGetRequest(task_id=task_id, id=identifier)
         case Operation.PUSH_DELETE:
+            if not (identifier or wire.url):
+                raise invalid_field("id", "Required field is missing")
             return PushDeleteRequest(task_id=task_id, id=identifier, url=wire.url)
         case Operation.PUSH_LIST:
             return codec.convert(
