@@ -45,6 +45,9 @@ def test_a_call_without_an_id_is_a_notification() -> None:
         b"[1,",
         b'{"a":"\x01"}',
         b"\xef\xbb\xbf{}",
+        b'"abc" garbage',
+        b"123abc",
+        b"true,",
     ],
 )
 def test_what_is_not_json_is_a_parse_error(body: bytes) -> None:

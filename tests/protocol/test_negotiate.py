@@ -138,6 +138,14 @@ def test_an_unknown_version_is_refused(version: str, method: str) -> None:
     assert refused.error.metadata["supported"] == "0.2, 0.3, 1.0"
 
 
+@pytest.mark.proves("VER-SERVER-003")
+def test_an_unknown_version_is_refused_in_the_callers_dialect() -> None:
+    assert rejection("message/send", version="9.9", path="/gen/").dialect is GEN
+    assert rejection("message/send", version="9.9", dialect="vault").dialect is VAULT
+    assert rejection("SendMessage", version="9.9").dialect is V1
+    assert rejection("message/send", version="9.9").dialect is V03
+
+
 def test_an_unknown_dialect_is_refused() -> None:
     refused = rejection("message/send", dialect="klingon")
     assert isinstance(refused.error, InvalidRequest)

@@ -111,6 +111,8 @@ def test_rest_routes_bare_with_tenant_and_under_v1(verb: str, path: str, operati
 def test_the_extended_card_has_a_route_in_both_versions() -> None:
     assert match_rest("GET", "/extendedAgentCard") == RestMatch(Operation.EXTENDED_CARD, V1, {})
     assert match_rest("GET", "/v1/card") == RestMatch(Operation.EXTENDED_CARD, V03, {})
+    old = match_rest("GET", "/agent/authenticatedExtendedCard")
+    assert old == RestMatch(Operation.EXTENDED_CARD, V03, {})
 
 
 def test_a_wrong_verb_says_which_are_allowed_and_a_wrong_path_nothing() -> None:

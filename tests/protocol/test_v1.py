@@ -10,10 +10,26 @@ from google.protobuf import json_format
 from google.rpc import error_details_pb2
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from accord import errors
 from accord.errors import TABLE, AccordError, InvalidAgentResponse, InvalidParams, RateLimited, Violation
-from accord.model import Event, Message, MessageUpdate, Part, PushDeleteRequest, Role, Task, TaskState, TaskStatus
+from accord.model import (
+    ClientCredentialsFlow,
+    Event,
+    Message,
+    MessageUpdate,
+    OAuth2Scheme,
+    OAuthFlows,
+    Part,
+    PasswordFlow,
+    PushDeleteRequest,
+    Role,
+    SecurityScheme,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 from accord.protocol import codec
 from accord.protocol.dialects.v1 import V1, encode_http_error
 from accord.protocol.jsonrpc import ErrorObject
@@ -195,6 +211,19 @@ def test_no_webhook_is_set_or_removed_without_saying_which(
     with pytest.raises(InvalidParams) as caught:
         golden.CODECS[dialect].decode_request(Operation[operation], json.dumps(params).encode())
     assert caught.value.violations[0].field == field
+
+
+def test_a_card_with_several_oauth_flows_keeps_one() -> None:
+    flow = ClientCredentialsFlow(token_url="https://example.com/t", scopes={})
+    flows = OAuthFlows(client_credentials=flow, password=PasswordFlow(token_url="https://example.com/t"))
+    scheme = SecurityScheme(oauth2_security_scheme=OAuth2Scheme(flows=flows))
+    case = next(case for name, _, case in golden.cases() if (name, case.kind) == ("v1", "card"))
+    card = replace(golden.build(case.model), security_schemes={"oauth": scheme})
+    accepted(codec.encode(V1_.encode_card(card)), a2a_pb2.AgentCard)
+    for strange in ({"profile": "x"}, {"profile": {"humanReadableId": "evil/x"}}):
+        assert V1_.decode_card(json.dumps(case.wire | strange).encode()).profile is None
+    skills = [skill | {"inputSchema": True} for skill in case.wire["skills"]]
+    assert V1_.decode_card(json.dumps(case.wire | {"skills": skills}).encode()).skills[0].input_schema is None
 
 
 def test_what_1_0_has_no_field_for_is_not_sent() -> None:

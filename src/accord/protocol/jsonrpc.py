@@ -73,6 +73,7 @@ class ErrorObject(Struct, frozen=True, omit_defaults=True):
 
 _wire = Decoder(_Wire)
 _raws = Decoder(list[Raw])
+_anything: Decoder[Any] = Decoder(Any)
 _string = Decoder(str)
 _answer = Decoder(_Answer)
 _error = Decoder(ErrorObject)
@@ -85,9 +86,17 @@ def decode(body: bytes) -> Entry | Batch:
     try:
         return _entry(_wire.decode(body))
     except ValidationError:
-        return _batch(body) if body.lstrip()[:1] == b"[" else Rejected(InvalidRequest("The body is not an object"))
+        return _batch(body) if body.lstrip()[:1] == b"[" else _not_an_object(body)
     except (ValueError, RecursionError) as error:
         return Rejected(_unreadable(error))
+
+
+def _not_an_object(body: bytes) -> Rejected:
+    try:
+        _anything.decode(body)
+    except (ValueError, RecursionError) as error:
+        return Rejected(_unreadable(error))
+    return Rejected(InvalidRequest("The body is not an object"))
 
 
 def _batch(body: bytes) -> Batch | Rejected:

@@ -96,7 +96,9 @@ def negotiate(inquiry: Inquiry) -> Route | Rejection:
         version = parse_version(inquiry.version)
         dialect, ask_task = _choose(inquiry, version)
     except AccordError as error:
-        return Rejection(error, V1 if inquiry.method[:1].isupper() else V03)
+        pascal = inquiry.method[:1].isupper() and not inquiry.dialect
+        stated = answer_dialect(inquiry.path, inquiry.dialect, "1.0" if pascal else None)
+        return Rejection(error, stated)
     if dialect not in inquiry.enabled:
         return Rejection(_not_enabled(dialect, inquiry.enabled), dialect)
     operation = operation_for(inquiry.method, dialect)

@@ -63,7 +63,7 @@ class Row(Struct, frozen=True, kw_only=True):
     """One operation.
 
     `names` holds what a dialect calls it, the name that our client sends first, then aliases. `rest` are A2A 1.0's
-    routes without the tenant prefix, `rest_v03` those of 0.3 without `/v1`.
+    routes without the tenant prefix, `rest_v03` those of 0.3 without `/v1`, `rest_v02` what 0.2 had besides JSON-RPC.
     """
 
     operation: Operation
@@ -73,6 +73,7 @@ class Row(Struct, frozen=True, kw_only=True):
     rest: tuple[RestRoute, ...]
     rest_v03: tuple[RestRoute, ...] = ()
     grpc_v03: str | None = None
+    rest_v02: tuple[RestRoute, ...] = ()
 
 
 V1, V03, VAULT, GEN, RELAY = DialectName
@@ -189,6 +190,7 @@ TABLE: tuple[Row, ...] = (
         names=_names(Operation.EXTENDED_CARD, *_CARD, gen=(_CARD[1],)),
         rest=(RestRoute("GET", "/extendedAgentCard"),),
         rest_v03=(RestRoute("GET", "/card"),),
+        rest_v02=(RestRoute("GET", "/agent/authenticatedExtendedCard"),),
         grpc_v03="GetAgentCard",
     ),
 )
@@ -250,9 +252,10 @@ def _compile(prefix: str, route: RestRoute) -> re.Pattern[str]:
     return re.compile("".join(f"(?P<{p}>[^/:]+)" if i % 2 else re.escape(p) for i, p in enumerate(pieces)))
 
 
+_PREFIXES = (("/v1", V03, "rest_v03"), ("", V03, "rest_v02"), ("", V1, "rest"), ("/{tenant}", V1, "rest"))
 _REST = tuple(
     (_compile(prefix, route), route, row.operation, dialect)
-    for prefix, dialect, column in (("/v1", V03, "rest_v03"), ("", V1, "rest"), ("/{tenant}", V1, "rest"))
+    for prefix, dialect, column in _PREFIXES
     for row in TABLE
     for route in getattr(row, column)
 )

@@ -19,12 +19,14 @@ from accord.model import (
     Event,
     EventBody,
     Message,
+    OAuthFlows,
     PushConfig,
     PushDeleteRequest,
     PushFormat,
     PushPage,
     Request,
     Result,
+    SecurityScheme,
     SendRequest,
     StatusUpdate,
     Task,
@@ -170,7 +172,8 @@ class V1(Dialect):
 
     def decode_card(self, card: bytes) -> AgentCard:
         """Read a card."""
-        found: AgentCard = _read(card, _CARD)
+        plain = codec.decode(card, _ANYTHING)
+        found: AgentCard = _read(codec.encode(_without_ours(plain)), _CARD)
         return found
 
 
@@ -245,7 +248,32 @@ def _plain_push(config: PushConfig) -> PushConfig:
 
 def _plain_card(card: AgentCard) -> AgentCard:
     skills = tuple(replace(skill, input_schema=None, output_schema=None) for skill in card.skills)
-    return replace(card, skills=skills, profile=None)
+    schemes = {name: _one_flow(scheme) for name, scheme in card.security_schemes.items()}
+    return replace(card, skills=skills, profile=None, security_schemes=schemes)
+
+
+def _one_flow(scheme: SecurityScheme) -> SecurityScheme:
+    """0.3 allows several OAuth flows, 1.0 one: the first that is there is kept."""
+    oauth = scheme.oauth2_security_scheme
+    if oauth is None:
+        return scheme
+    names = [name for name in OAuthFlows.__struct_fields__ if getattr(oauth.flows, name) is not None]
+    kept = OAuthFlows(**{name: getattr(oauth.flows, name) for name in names[:1]})
+    return replace(scheme, oauth2_security_scheme=replace(oauth, flows=kept))
+
+
+def _without_ours(card: Any) -> Any:
+    """Leave out what the model adds to a card: to a 1.0 reader those members are unknown, whatever they hold."""
+    if not isinstance(card, dict):
+        return card
+    skills = card.get("skills")
+    if isinstance(skills, list):
+        ours = ("inputSchema", "outputSchema")
+        card["skills"] = [
+            {key: value for key, value in skill.items() if key not in ours} if isinstance(skill, dict) else skill
+            for skill in skills
+        ]
+    return {key: value for key, value in card.items() if key != "profile"}
 
 
 # --- what ProtoJSON allows beyond plain JSON ----------------------------------------------------------------------
