@@ -75,9 +75,8 @@ async def test_a_constraint_is_kept_and_the_store_goes_on(store: AnyStore) -> No
     assert await store.read(names) == ["a", "b"]
 
 
+@pytest.mark.parametrize("store", ["sqlite-file", "postgres"], indirect=True)  # memory has one connection, which writes
 async def test_a_reader_cannot_write(store: AnyStore) -> None:
-    if isinstance(store, SqliteStore) and store.in_memory:
-        return  # memory has one connection, which writes
     await store.do(make)
     with pytest.raises(Exception, match=r"(?i)read.?only"):
         await store.read(put, "a", 1)

@@ -96,11 +96,6 @@ class SqliteStore:
         self._thread = threading.Thread(target=self._work, name="accord-sqlite", daemon=True)
         self._thread.start()
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether nothing outlives the process."""
-        return self._path is None
-
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in one durable transaction."""
         loop = asyncio.get_running_loop()
