@@ -20,6 +20,7 @@ from accord.model import Artifact, GetRequest, Message, Part, Role, SendRequest,
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName, Operation
 from bench.report import Table, Target
+from bench.setting import Setting
 from bench.timing import microseconds
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,7 +96,8 @@ class Official03:
         self._process.wait(timeout=10)
 
 
-def run(rounds: int) -> list[Table]:
+def run(setting: Setting) -> list[Table]:
+    rounds = setting.rounds(7)
     request, answer = SendRequest(message=message(0)), task()
     wires = {
         "message": (
@@ -130,6 +132,8 @@ def run(rounds: int) -> list[Table]:
         rows[name] |= {f"{one} vs {other}": rows[name][other] / rows[name][f"accord {one}"] for one, other in RATIOS}
     peer.close()
     print(file=sys.stderr)
-    targets = tuple(Target(name, f"{one} vs {other}", least) for name in rows for (one, other), least in MUST.items())
+    targets = tuple(
+        Target(name, f"{one} vs {other}", at_least=least) for name in rows for (one, other), least in MUST.items()
+    )
     columns = (*next(iter(rows.values())),)
     return [Table("Decode, validate and encode", "microseconds", columns, rows, targets)]

@@ -1,38 +1,62 @@
 """Tables of measurements: how they are kept and shown, and which targets they missed."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a ratio must reach, and why it is asked."""
+    """What a measurement must reach: at least so much, or at most."""
 
     row: str
-    ratio: str
-    at_least: float
+    column: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def asked(self) -> str:
+        limits = (("at least", self.at_least), ("at most", self.at_most))
+        return " and ".join(f"{word} {limit:,g}" for word, limit in limits if limit is not None)
+
+    def is_met(self, value: float) -> bool:
+        enough = self.at_least is None or value >= self.at_least
+        return enough and (self.at_most is None or value <= self.at_most)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of measurements in one unit, and ratios between them."""
+    """Rows of measurements, ratios between them, and what was compared how."""
 
     title: str
     unit: str
     columns: tuple[str, ...]
     rows: dict[str, dict[str, float]]
     targets: tuple[Target, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
     def missed(self) -> list[str]:
+        found = ((target, self.rows[target.row][target.column]) for target in self.targets)
         return [
-            f"{self.title}, {target.row}: {target.ratio} is {self.rows[target.row][target.ratio]:.1f}, "
-            f"must be at least {target.at_least:g}"
-            for target in self.targets
-            if self.rows[target.row][target.ratio] < target.at_least
+            f"{self.title}, {target.row}: {target.column} is {_number(value)}, must be {target.asked}"
+            for target, value in found
+            if not target.is_met(value)
         ]
+
+
+def side_by_side(found: Mapping[str, Mapping[str, float]], ratio: str) -> dict[str, dict[str, float]]:
+    """Put what was measured as "row/contender" into one row, and compare the two by one of the columns."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, taken in found.items():
+        row, _, contender = name.partition("/")
+        rows.setdefault(row, {}).update({f"{contender} {column}": value for column, value in taken.items()})
+    for values in rows.values():
+        ours, theirs = (value for column, value in values.items() if column.endswith(ratio))
+        values["times"] = ours / theirs
+    return rows
 
 
 def markdown(tables: list[Table], subtitle: str) -> str:
@@ -43,12 +67,15 @@ def markdown(tables: list[Table], subtitle: str) -> str:
         "",
     ]
     for table in tables:
-        lines += [f"## {table.title}", "", f"| {table.unit} | " + " | ".join(table.columns) + " |"]
+        lines += [f"## {table.title}", ""]
+        for note in table.notes:
+            lines += [note, ""]
+        lines.append(f"| {table.unit} | " + " | ".join(table.columns) + " |")
         lines.append("|---" * (len(table.columns) + 1) + "|")
         for name, values in table.rows.items():
             lines.append(f"| {name} | " + " | ".join(_number(values.get(column)) for column in table.columns) + " |")
         lines.append("")
-        lines += [f"- {target.row}: {target.ratio} must be at least {target.at_least:g}" for target in table.targets]
+        lines += [f"- {target.row}: {target.column} must be {target.asked}" for target in table.targets]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -56,4 +83,4 @@ def markdown(tables: list[Table], subtitle: str) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:.2f}" if value < 10 else f"{value:.1f}"

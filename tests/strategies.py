@@ -15,12 +15,17 @@ from accord.model import (
     Artifact,
     ArtifactUpdate,
     Authentication,
+    AuthorizationCodeFlow,
     CancelRequest,
     CardProfile,
+    CardRequest,
+    CardSignature,
     ClientCredentialsFlow,
+    DeviceCodeFlow,
     Event,
     GetRequest,
     HttpAuthScheme,
+    ImplicitFlow,
     Message,
     MessageUpdate,
     MutualTlsScheme,
@@ -28,10 +33,13 @@ from accord.model import (
     OAuthFlows,
     OpenIdConnectScheme,
     Part,
+    PasswordFlow,
     PushConfig,
     PushDeleteRequest,
+    PushFormat,
     PushGetRequest,
     PushListRequest,
+    PushPage,
     Role,
     Scopes,
     SecurityRequirement,
@@ -60,7 +68,7 @@ json_values = st.recursive(
     max_leaves=6,
 )
 # User metadata; the keys that dialects give a meaning to are prefixed away, their meaning has tests of its own.
-metadata = st.none() | st.dictionaries(texts.map(lambda key: "m" + key), json_values, min_size=1, max_size=2)
+metadata = st.none() | st.dictionaries(texts.map(lambda key: "m" + key), json_values, max_size=2)
 
 
 def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -75,14 +83,20 @@ parts = st.one_of(
     st.builds(Part, text=texts, metadata=metadata),
     st.builds(Part, raw=st.binary(max_size=9), filename=maybe(ids), media_type=maybe(media_types), metadata=metadata),
     st.builds(Part, url=urls, filename=maybe(ids), media_type=maybe(media_types), metadata=metadata),
-    st.builds(Part, data=json_values, metadata=metadata),
+    # 0.3 marks data that is no object in the metadata, after which none and an empty one are the same.
+    st.builds(Part, data=json_values, metadata=metadata.filter(lambda found: found != {})),
 )
+# Text and data with a name and a type of their own, which not every dialect can say.
+labelled_parts = parts | st.builds(
+    Part, text=texts, filename=maybe(ids), media_type=maybe(media_types), metadata=metadata
+)
+labelled_parts |= st.builds(Part, data=json_values, filename=maybe(ids), media_type=maybe(media_types))
 roles = st.sampled_from(Role)
 messages = st.builds(
     Message,
     message_id=ids,
     role=roles,
-    parts=tuples_of(parts, 1),
+    parts=tuples_of(labelled_parts, 1),
     context_id=maybe(ids),
     task_id=maybe(ids),
     metadata=metadata,
@@ -94,7 +108,7 @@ statuses = st.builds(TaskStatus, state=states, message=maybe(messages), timestam
 artifacts = st.builds(
     Artifact,
     artifact_id=ids,
-    parts=tuples_of(parts, 1),
+    parts=tuples_of(labelled_parts, 1),
     name=maybe(ids),
     description=maybe(ids),
     metadata=metadata,
@@ -123,23 +137,39 @@ message_updates = st.builds(MessageUpdate, task_id=ids, context_id=ids, message=
 bodies = st.one_of(tasks, messages, status_updates, artifact_updates, message_updates)
 events = st.builds(Event, seq=st.integers(1, 1000), body=bodies, at=timestamps)
 
+tenants = maybe(ids)
 authentications = st.builds(Authentication, scheme=st.sampled_from(["Bearer", "Basic"]), credentials=maybe(ids))
-push_configs = st.builds(
-    PushConfig, url=urls, id=maybe(ids), task_id=ids, token=maybe(ids), authentication=maybe(authentications)
-)
+
+
+def push_config(task_id: st.SearchStrategy[Any]) -> st.SearchStrategy[PushConfig]:
+    return st.builds(
+        PushConfig,
+        url=urls,
+        id=maybe(ids),
+        task_id=task_id,
+        token=maybe(ids),
+        authentication=maybe(authentications),
+        tenant=tenants,
+        payload_format=maybe(st.sampled_from(PushFormat)),
+        events=tuples_of(st.sampled_from(["completed", "failed", "artifact"]), 0, 2),
+    )
+
+
+push_configs = push_config(ids)
+push_pages = st.builds(PushPage, configs=tuples_of(push_configs, 0, 2), next_page_token=st.just("") | ids)
 counts = st.integers(0, 50)
 configurations = st.builds(
     SendConfiguration,
     accepted_output_modes=tuples_of(media_types, 0, 2),
-    task_push_notification_config=maybe(
-        st.builds(PushConfig, url=urls, id=maybe(ids), token=maybe(ids), authentication=maybe(authentications))
-    ),
+    task_push_notification_config=maybe(push_config(maybe(ids))),
     history_length=maybe(counts),
     return_immediately=st.booleans(),
 )
+sends = st.builds(SendRequest, message=messages, configuration=maybe(configurations), metadata=metadata, tenant=tenants)
 requests: dict[str, st.SearchStrategy[Any]] = {
-    "SEND": st.builds(SendRequest, message=messages, configuration=maybe(configurations), metadata=metadata),
-    "GET": st.builds(GetRequest, id=ids, history_length=maybe(counts)),
+    "SEND": sends,
+    "STREAM": sends,
+    "GET": st.builds(GetRequest, id=ids, history_length=maybe(counts), tenant=tenants),
     "LIST": st.builds(
         TaskFilter,
         context_id=maybe(ids),
@@ -149,14 +179,19 @@ requests: dict[str, st.SearchStrategy[Any]] = {
         history_length=maybe(counts),
         status_timestamp_after=maybe(timestamps),
         include_artifacts=st.booleans(),
+        tenant=tenants,
     ),
-    "CANCEL": st.builds(CancelRequest, id=ids, metadata=metadata),
-    "SUBSCRIBE": st.builds(SubscribeRequest, id=ids),
+    "CANCEL": st.builds(CancelRequest, id=ids, metadata=metadata, tenant=tenants),
+    "SUBSCRIBE": st.builds(SubscribeRequest, id=ids, tenant=tenants),
     "PUSH_SET": push_configs,
-    "PUSH_GET": st.builds(PushGetRequest, task_id=ids, id=ids),
-    "PUSH_LIST": st.builds(PushListRequest, task_id=ids),
-    "PUSH_DELETE": st.builds(PushDeleteRequest, task_id=ids, id=ids),
+    "PUSH_GET": st.builds(PushGetRequest, task_id=ids, id=ids, tenant=tenants),
+    "PUSH_LIST": st.builds(
+        PushListRequest, task_id=ids, page_size=maybe(counts), page_token=maybe(ids), tenant=tenants
+    ),
+    "PUSH_DELETE": st.builds(PushDeleteRequest, task_id=ids, id=ids, url=maybe(urls), tenant=tenants),
+    "EXTENDED_CARD": st.builds(CardRequest, tenant=tenants),
 }
+deletes_by_url = st.builds(PushDeleteRequest, task_id=ids, url=urls, tenant=tenants)
 pages = st.builds(
     TaskPage,
     tasks=tuples_of(tasks, 0, 2),
@@ -166,35 +201,45 @@ pages = st.builds(
 )
 
 scope_maps = st.dictionaries(ids, ids, max_size=2)
+_again = {"scopes": scope_maps, "refresh_url": maybe(urls)}
+# One flow each, as A2A 1.0 has it.
+flows = st.one_of(
+    st.builds(
+        OAuthFlows,
+        authorization_code=st.builds(
+            AuthorizationCodeFlow, authorization_url=urls, token_url=urls, pkce_required=st.booleans(), **_again
+        ),
+    ),
+    st.builds(OAuthFlows, client_credentials=st.builds(ClientCredentialsFlow, token_url=urls, **_again)),
+    st.builds(
+        OAuthFlows, device_code=st.builds(DeviceCodeFlow, device_authorization_url=urls, token_url=urls, **_again)
+    ),
+    st.builds(OAuthFlows, implicit=st.builds(ImplicitFlow, authorization_url=urls, **_again)),
+    st.builds(OAuthFlows, password=st.builds(PasswordFlow, token_url=urls, **_again)),
+)
+_says = {"description": maybe(ids)}
 schemes = st.one_of(
     st.builds(
         SecurityScheme,
         api_key_security_scheme=st.builds(
-            ApiKeyScheme, location=st.sampled_from(["header", "query", "cookie"]), name=ids, description=maybe(ids)
+            ApiKeyScheme, location=st.sampled_from(["header", "query", "cookie"]), name=ids, **_says
         ),
     ),
     st.builds(
         SecurityScheme,
         http_auth_security_scheme=st.builds(
-            HttpAuthScheme, scheme=st.sampled_from(["Bearer", "Basic"]), bearer_format=maybe(st.just("JWT"))
+            HttpAuthScheme, scheme=st.sampled_from(["Bearer", "Basic"]), bearer_format=maybe(st.just("JWT")), **_says
         ),
     ),
     st.builds(
         SecurityScheme,
-        oauth2_security_scheme=st.builds(
-            OAuth2Scheme,
-            flows=st.builds(
-                OAuthFlows,
-                client_credentials=st.builds(ClientCredentialsFlow, token_url=urls, scopes=scope_maps),
-            ),
-            oauth2_metadata_url=maybe(urls),
-        ),
+        oauth2_security_scheme=st.builds(OAuth2Scheme, flows=flows, oauth2_metadata_url=maybe(urls), **_says),
     ),
     st.builds(
         SecurityScheme,
-        open_id_connect_security_scheme=st.builds(OpenIdConnectScheme, open_id_connect_url=urls),
+        open_id_connect_security_scheme=st.builds(OpenIdConnectScheme, open_id_connect_url=urls, **_says),
     ),
-    st.builds(SecurityScheme, mtls_security_scheme=st.builds(MutualTlsScheme, description=maybe(ids))),
+    st.builds(SecurityScheme, mtls_security_scheme=st.builds(MutualTlsScheme, **_says)),
 )
 requirements = st.builds(
     SecurityRequirement,
@@ -207,17 +252,20 @@ skills = st.builds(
     description=ids,
     tags=tuples_of(ids, 1, 2),
     examples=tuples_of(ids, 0, 2),
-    input_modes=tuples_of(media_types, 1, 2),
-    output_modes=tuples_of(media_types, 1, 2),
+    input_modes=tuples_of(media_types, 0, 2),
+    output_modes=tuples_of(media_types, 0, 2),
     security_requirements=tuples_of(requirements, 0, 1),
     input_schema=st.none() | st.just({"type": "object"}),
+    output_schema=st.none() | st.just({"type": "string"}),
 )
 interfaces = st.builds(
     AgentInterface,
     url=urls,
     protocol_binding=st.sampled_from(["JSONRPC", "HTTP+JSON", "GRPC"]),
     protocol_version=st.sampled_from(["1.0", "0.3"]),
+    tenant=tenants,
 )
+extensions = st.builds(AgentExtension, uri=urls, description=maybe(ids), required=st.booleans(), params=metadata)
 cards = st.builds(
     AgentCard,
     name=ids,
@@ -226,10 +274,10 @@ cards = st.builds(
     supported_interfaces=tuples_of(interfaces, 1),
     capabilities=st.builds(
         AgentCapabilities,
-        streaming=st.booleans(),
-        push_notifications=st.booleans(),
-        extended_agent_card=st.booleans(),
-        extensions=tuples_of(st.builds(AgentExtension, uri=urls, required=st.booleans()), 0, 1),
+        streaming=maybe(st.booleans()),
+        push_notifications=maybe(st.booleans()),
+        extended_agent_card=maybe(st.booleans()),
+        extensions=tuples_of(extensions, 0, 1),
     ),
     default_input_modes=tuples_of(media_types, 1, 2),
     default_output_modes=tuples_of(media_types, 1, 2),
@@ -239,6 +287,7 @@ cards = st.builds(
     icon_url=maybe(urls),
     security_schemes=st.dictionaries(ids, schemes, max_size=2),
     security_requirements=tuples_of(requirements, 0, 1),
+    signatures=tuples_of(st.builds(CardSignature, protected=ids, signature=ids, header=metadata), 0, 2),
     profile=maybe(st.builds(CardProfile, human_readable_id=maybe(st.just("acme/echo")), tags=tuples_of(ids, 0, 1))),
 )
 

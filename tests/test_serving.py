@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import httpx
 import pytest
@@ -32,11 +33,11 @@ def free_port() -> int:
 class Server:
     """A served process, ended by its id."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.port = free_port()
         self.url = f"http://localhost:{self.port}/"
         command = [sys.executable, "-m", "accord", "serve", "--port", str(self.port)]
-        environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100"}
+        environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100", "XDG_DATA_HOME": str(folder)}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         self.shown: list[str] = []
         self._ready = threading.Event()
@@ -61,8 +62,8 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    running = Server()
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    running = Server(tmp_path_factory.mktemp("data"))
     try:
         yield running
     finally:
@@ -126,8 +127,8 @@ def test_the_command_s_surface() -> None:
     assert accord("dance").returncode == 2
 
 
-def test_sigterm_ends_it_cleanly() -> None:
-    running = Server()
+def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
+    running = Server(tmp_path)
     with httpx.Client() as client:
         dialects = {
             client.post(running.url, json=call, headers={"X-A2A-Dialect": dialect.value}).headers["x-a2a-dialect"]
@@ -140,8 +141,8 @@ def test_sigterm_ends_it_cleanly() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_open_connections_do_not_keep_it_alive(number: signal.Signals) -> None:
-    running = Server()
+def test_open_connections_do_not_keep_it_alive(number: signal.Signals, tmp_path: Path) -> None:
+    running = Server(tmp_path)
     with socket.create_connection(("127.0.0.1", running.port)) as unfinished:
         unfinished.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
         httpx.get(running.url + ".well-known/agent-card.json")
@@ -149,3 +150,31 @@ def test_open_connections_do_not_keep_it_alive(number: signal.Signals) -> None:
         running.process.wait(timeout=BOUND_SECONDS)
     running.stop()
     assert "Traceback" not in "".join(running.shown)
+
+
+@pytest.mark.proves("0-01", "3-09")
+def test_tasks_outlive_a_killed_server(tmp_path: Path) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello again"}]}
+    send = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    first = Server(tmp_path)
+    task = httpx.post(first.url, json=send).json()["result"]["task"]
+    first.process.kill()
+    first.stop()
+    second = Server(tmp_path)
+    try:
+        get = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task["id"]}}
+        assert httpx.post(second.url, json=get).json()["result"] == task
+    finally:
+        second.stop()
+
+
+@pytest.mark.parametrize(
+    ("store", "reason"), [("mysql://x", "sqlite:///"), ("sqlite:////proc/nowhere/a.db", "/proc/nowhere/a.db")]
+)
+def test_a_store_that_cannot_be_used_is_reported(store: str, reason: str) -> None:
+    command = [sys.executable, "-m", "accord", "serve", "--port", str(free_port()), "--store", store]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False)
+    assert done.returncode in (2, 3)
+    assert reason in done.stderr
+    assert "is listening" not in done.stderr
+    assert "Traceback" not in done.stderr

@@ -4,53 +4,100 @@ Nothing is decided here that a layer below could decide; it only puts the pieces
 """
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 
-from accord import __version__
 from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.wellknown import CARD_PATHS, WellKnown
-from accord.core.interface import Agent
-from accord.core.service import Service
-from accord.model import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from accord.core.agent import Agent, Profile
+from accord.core.archive import Archive
+from accord.core.engine import Limits
+from accord.core.follow import Hub
+from accord.core.host import Host
+from accord.core.upkeep import Upkeep
+from accord.model import AgentCapabilities, AgentCard, AgentInterface
 from accord.protocol.negotiate import MOUNTS
+from accord.storage import migrate
+from accord.storage.address import Address, SqliteAddress, parse
+from accord.storage.blobs import LargeParts, open_blobs
+from accord.storage.open import open_store
+from accord.storage.store import Store, StoreRefused, StoreUnavailable
 
-TEXT = "text/plain"
+MEMORY = "sqlite://:memory:"
+
 RPC_PATHS = frozenset({"", *MOUNTS})
 
+GRACE_SECONDS = 3.0
+"""How long running agents may finish after a signal before their work is handed over."""
 
-def describe(agent: Agent, url: str) -> AgentCard:
+
+def describe(profile: Profile, url: str) -> AgentCard:
     """Return the card of an agent that listens at `url`: what is really served, and nothing else."""
-    skill = AgentSkill(
-        id=agent.name.lower(),
-        name=agent.name,
-        description=agent.description,
-        tags=(agent.name.lower(),),
-        input_modes=(TEXT,),
-        output_modes=(TEXT,),
-    )
     return AgentCard(
-        name=agent.name,
-        description=agent.description,
-        version=__version__,
+        name=profile.name,
+        description=profile.description,
+        version=profile.version,
         supported_interfaces=tuple(
             AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=version) for version in ("1.0", "0.3")
         ),
         capabilities=AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False),
-        default_input_modes=(TEXT,),
-        default_output_modes=(TEXT,),
-        skills=(skill,),
+        default_input_modes=profile.input_modes,
+        default_output_modes=profile.output_modes,
+        skills=profile.skills,
     )
 
 
 class Application:
-    """The ASGI application: paths to bindings, and the service's life."""
+    """The ASGI application: paths to bindings, and the life of what is behind them."""
 
-    def __init__(self, agent: Agent, url: str) -> None:
-        """Serve `agent`, whose callers reach it at `url`."""
-        self.service = Service(agent)
-        self._rpc: App = JsonRpc(self.service, origin=self.service.origin)
-        self._card: App = WellKnown(describe(agent, url))
+    def __init__(
+        self, agents: Sequence[Agent], url: str, *, store: str | Address = MEMORY, limits: Limits | None = None
+    ) -> None:
+        """Serve `agents`, of which callers reach the first at `url`; tasks are kept in `store`."""
+        self._agents = agents
+        self._address = parse(store) if isinstance(store, str) else store
+        self._limits = limits
+        self._card: App = WellKnown(describe(agents[0].profile, url))
+        self._rpc: App = _starting
+        self.on_start: Callable[[], None] = lambda: None
+        self._host: Host | None = None
+        self._opened = AsyncExitStack()
+
+    @property
+    def host(self) -> Host:
+        """What runs behind the paths, once started."""
+        if self._host is None:
+            raise RuntimeError("The application has not been started")
+        return self._host
+
+    async def start(self) -> None:
+        """Open the store, bring it to this version's schema and begin to work."""
+        hub = Hub()
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(open_store(self._address, hub.heard))
+            await self._migrate(store)
+            blobs = open_blobs("table:", store, {})
+            stack.push_async_callback(blobs.close)
+            archive = Archive(store, await LargeParts.open(store, blobs))
+            self._host = Host(archive, hub, self._agents, limits=self._limits, upkeep=Upkeep(store, blobs))
+            await self._host.start()
+            self._opened = stack.pop_all()
+        self._rpc = JsonRpc(self._host.default, origin=self._host.default.origin)
+
+    async def _migrate(self, store: Store) -> None:
+        """Bring an empty or a local database to this version's schema; one that nodes share is upgraded on purpose."""
+        if isinstance(self._address, SqliteAddress) or not await store.read(migrate.version):
+            await migrate.upgrade(store)
+        else:
+            await migrate.check(store)
+
+    async def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
+        """Finish what runs or hand it over, and let go of the store."""
+        if self._host is not None:
+            host, self._host, self._rpc = self._host, None, _starting
+            await host.stop(grace_seconds)
+        await self._opened.aclose()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI event."""
@@ -67,9 +114,15 @@ class Application:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
+        try:
+            await self.start()
+        except (StoreUnavailable, StoreRefused) as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        self.on_start()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self.service.close()
+        await self.stop()
         await send({"type": "lifespan.shutdown.complete"})
 
 
@@ -80,3 +133,7 @@ async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
         b"Nothing here. The agent card is at /.well-known/agent-card.json\n",
         [(b"content-type", b"text/plain")],
     )
+
+
+async def _starting(scope: Scope, receive: Receive, send: Send) -> None:
+    await respond(send, 503, b"The server is starting or stopping\n", [(b"retry-after", b"1")])

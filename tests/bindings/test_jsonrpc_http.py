@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from accord.agents.echo import Echo
+from accord import Context, agent
+from accord.agents.echo import echo
 from accord.app import Application
-from accord.model import Message, Part
 from tests.bindings.asgi import call
 
 V1 = {"A2A-Version": "1.0"}
@@ -22,9 +22,10 @@ def rpc(method: str, params: object = None, identifier: object = 1) -> dict:
 
 @pytest.fixture
 async def app() -> AsyncIterator[Application]:
-    application = Application(Echo(), "http://localhost:8000/")
+    application = Application([echo], "http://localhost:8000/")
+    await application.start()
     yield application
-    await application.service.close()
+    await application.stop(0)
 
 
 async def test_a_message_is_answered_with_a_finished_task(app: Application) -> None:
@@ -116,8 +117,10 @@ async def test_vault_streams_are_named_events(app: Application) -> None:
 
 
 async def test_list_filters_and_pages(app: Application) -> None:
-    for _ in range(3):
-        await call(app, rpc("SendMessage", {"message": MESSAGE | {"contextId": "c-1"}}), headers=V1)
+    for at in range(3):
+        await call(
+            app, rpc("SendMessage", {"message": MESSAGE | {"messageId": f"c-{at}", "contextId": "c-1"}}), headers=V1
+        )
     await call(app, rpc("SendMessage", {"message": MESSAGE}), headers=V1)
     first = (await call(app, rpc("ListTasks", {"contextId": "c-1", "pageSize": 2}), headers=V1)).json()["result"]
     assert (len(first["tasks"]), first["totalSize"], first["pageSize"]) == (2, 3, 2)
@@ -132,7 +135,8 @@ async def test_list_filters_and_pages(app: Application) -> None:
 
 
 async def test_pages_do_not_shift_when_tasks_are_added(app: Application) -> None:
-    sent = [await call(app, rpc("SendMessage", {"message": MESSAGE}), headers=V1) for _ in range(3)]
+    messages = [MESSAGE | {"messageId": f"p-{at}"} for at in range(3)]
+    sent = [await call(app, rpc("SendMessage", {"message": message}), headers=V1) for message in messages]
     first = (await call(app, rpc("ListTasks", {"pageSize": 2}), headers=V1)).json()["result"]
     await call(app, rpc("SendMessage", {"message": MESSAGE}), headers=V1)
     token = first["nextPageToken"]
@@ -142,24 +146,20 @@ async def test_pages_do_not_shift_when_tasks_are_added(app: Application) -> None
     assert {answer.json()["result"]["task"]["id"] for answer in sent} <= set(seen)
 
 
-class Waits:
-    """An agent that works until it is cancelled, or breaks when told to."""
-
-    name = "Waits"
-    description = "Waits."
-
-    async def run(self, message: Message) -> AsyncIterator[Part]:
-        if message.parts[0].text == "break":
-            raise RuntimeError("a secret: hunter2")
-        yield Part(text="started")
-        await asyncio.Event().wait()
+@agent(description="Works until it is cancelled, or breaks when told to.")
+async def waiter(ctx: Context) -> AsyncIterator[str]:
+    if ctx.text == "break":
+        raise RuntimeError("a secret: hunter2")
+    yield "started"
+    await asyncio.Event().wait()
 
 
 @pytest.fixture
 async def waits() -> AsyncIterator[Application]:
-    application = Application(Waits(), "http://localhost:8000/")
+    application = Application([waiter], "http://localhost:8000/")
+    await application.start()
     yield application
-    await application.service.close()
+    await application.stop(0)
 
 
 async def test_a_running_task_is_followed_and_cancelled_once(waits: Application) -> None:

@@ -1,13 +1,15 @@
 """The public card: one document for every dialect, strictly 1.0 when that is all there is."""
 
 import json
+from typing import Any
 
 import pytest
 from a2a.types import a2a_pb2
 from google.protobuf import json_format
 from hypothesis import given, settings
+from msgspec.structs import replace
 
-from accord.errors import AccordError
+from accord.errors import AccordError, InvalidParams
 from accord.model import (
     AgentCapabilities,
     AgentCard,
@@ -20,6 +22,7 @@ from accord.model import (
     SecurityScheme,
 )
 from accord.protocol.cards import decode_card, encode_card
+from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from tests import strategies
 from tests.peers import judge
@@ -53,36 +56,118 @@ def test_with_only_1_0_enabled_the_card_is_strictly_1_0(card: AgentCard) -> None
     json_format.Parse(encode_card(card, {V1}), a2a_pb2.AgentCard(), ignore_unknown_fields=False)
 
 
+PUBLIC: dict[str, Any] = {
+    "name": "Trips",
+    "description": "Plans trips",
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    # 1.0
+    "version": "2.1.0",
+    "supportedInterfaces": [
+        {"url": "https://example.com/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+        {"url": "https://example.com/", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
+    ],
+    "securityRequirements": [{"schemes": {"key": {}}}],
+    # 0.3
+    "protocolVersion": "0.3.0",
+    "url": "https://example.com/",
+    "preferredTransport": "JSONRPC",
+    "security": [{"key": []}],
+    "supportsAuthenticatedExtendedCard": True,
+    # AgentVault
+    "schemaVersion": "1.0",
+    "humanReadableId": "acme/trips",
+    "agentVersion": "2.1.0",
+    "authSchemes": [{"scheme": "apiKey"}],
+    "tags": ["travel"],
+    # Several
+    "capabilities": {
+        "streaming": True,
+        "pushNotifications": True,
+        "extendedAgentCard": True,
+        "a2aVersion": "0.2",
+        "supportedMessageParts": ["text"],
+        "supportsPushNotifications": True,
+    },
+    "provider": {"organization": "Acme", "name": "Acme", "url": "https://example.com"},
+    "securitySchemes": {
+        "key": {
+            "apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"},
+            "type": "apiKey",
+            "name": "X-Api-Key",
+            "in": "header",
+        }
+    },
+    "skills": [
+        {
+            "id": "plan",
+            "name": "Plan",
+            "description": "Plans",
+            "tags": ["travel"],
+            "inputModes": ["text/plain"],
+            "outputModes": ["text/plain"],
+            "input_schema": {"type": "object"},
+            "parameters": {"type": "object"},
+            "inputSchema": {"type": "object"},
+        }
+    ],
+}
+
+
 @pytest.mark.proves("B-03", "1-08", "3-22", "3-23", "3-24", "4-02")
 def test_one_document_speaks_every_dialect() -> None:
-    card = json.loads(encode_card(CARD, ALL))
-    assert card["supportedInterfaces"][0]["protocolVersion"] == "1.0"
-    assert (card["protocolVersion"], card["url"], card["preferredTransport"]) == (
-        "0.3.0",
-        "https://example.com/",
-        "JSONRPC",
-    )
-    assert card["supportsAuthenticatedExtendedCard"] is True
-    assert card["capabilities"]["streaming"] is True
-    assert card["capabilities"]["extendedAgentCard"] is True
-    assert card["capabilities"]["supportsPushNotifications"] is True
-    assert card["capabilities"]["a2aVersion"]
-    assert card["provider"]["organization"] == card["provider"]["name"] == "Acme"
-    assert card["schemaVersion"]
-    assert card["humanReadableId"]
-    assert card["authSchemes"][0]["scheme"] == "apiKey"
-    scheme = card["securitySchemes"]["key"]
-    assert (scheme["type"], scheme["in"]) == ("apiKey", "header")
-    assert scheme["apiKeySecurityScheme"] == {"location": "header", "name": "X-Api-Key"}
-    (skill,) = card["skills"]
-    assert skill["tags"] == ["travel"]
-    assert skill["inputSchema"] == skill["parameters"] == skill["input_schema"] == {"type": "object"}
+    assert json.loads(encode_card(CARD, ALL)) == PUBLIC
+
+
+@pytest.mark.proves("B-03")
+def test_what_is_not_enabled_is_not_in_the_document() -> None:
+    public = set(PUBLIC)
+    assert public - json.loads(encode_card(CARD, ALL - {V1})).keys() == {
+        "supportedInterfaces",
+        "securityRequirements",
+    }
+    assert public - json.loads(encode_card(CARD, ALL - {VAULT})).keys() == {
+        "schemaVersion",
+        "humanReadableId",
+        "agentVersion",
+        "authSchemes",
+        "tags",
+    }
+    assert encode_card(CARD, {RELAY}) == encode_card(CARD, {V03})
+    assert encode_card(CARD, ALL - {V03}) == encode_card(CARD, ALL - {RELAY}) == encode_card(CARD, ALL)
+    old = {"protocolVersion", "preferredTransport", "security", "supportsAuthenticatedExtendedCard"}
+    assert public - json.loads(encode_card(CARD, ALL - {V03, RELAY})).keys() == old
+    (skill,) = json.loads(encode_card(CARD, ALL - {GEN}))["skills"]
+    assert PUBLIC["skills"][0].keys() - skill.keys() == {"parameters", "inputSchema"}
+
+
+@pytest.mark.proves("B-03", "2-09")
+def test_a_card_without_a_provider_gets_one_only_where_agentvault_wants_it() -> None:
+    card = replace(CARD, provider=None)
+    assert json.loads(encode_card(card, ALL))["provider"] == {
+        "organization": "Trips",
+        "name": "Trips",
+        "url": "https://example.com/",
+    }
+    assert "provider" not in json.loads(encode_card(card, ALL - {VAULT}))
+    assert "provider" in json.loads(encode_card(replace(card, supported_interfaces=()), ALL))
+
+
+@pytest.mark.proves("B-03", "4-02")
+def test_skills_are_merged_one_by_one_and_only_a_schema_that_is_stated_is_written() -> None:
+    plain = AgentSkill(id="book", name="Book", description="Books", tags=("travel",))
+    skills = json.loads(encode_card(replace(CARD, skills=(plain, *CARD.skills)), ALL))["skills"]
+    assert [(skill["id"], skill["name"]) for skill in skills] == [("book", "Book"), ("plan", "Plan")]
+    assert skills[1] == PUBLIC["skills"][0]
+    assert skills[0]["parameters"] == {}
+    assert skills[0].keys() & {"inputSchema", "input_schema"} == set()
 
 
 @pytest.mark.proves("B-03", "4-02")
 def test_the_generic_dialect_gets_its_list_of_capabilities_when_it_asks() -> None:
-    assert isinstance(json.loads(encode_card(CARD, ALL, GEN))["capabilities"], list)
-    assert isinstance(json.loads(encode_card(CARD, {GEN}))["capabilities"], list)
+    able = ["streaming", "push_notifications", "extended_agent_card"]
+    assert json.loads(encode_card(CARD, ALL, GEN))["capabilities"] == able
+    assert json.loads(encode_card(CARD, {GEN}))["capabilities"] == able
 
 
 @pytest.mark.proves("B-03")
@@ -94,8 +179,18 @@ def test_the_public_card_is_read_back_as_1_0(card: AgentCard) -> None:
 
 @pytest.mark.parametrize("dialect", DialectName)
 def test_each_dialect_s_own_card_is_recognised(dialect: DialectName) -> None:
-    read = decode_card(encode_card(CARD, ALL, dialect))
-    assert (read.name, read.description, read.version) == ("Trips", "Plans trips", "2.1.0")
+    card = encode_card(CARD, ALL, dialect)
+    assert decode_card(card) == DIALECTS[dialect].decode_card(card)
+    assert decode_card(card).name == "Trips"
+
+
+@pytest.mark.proves("B-03")
+@pytest.mark.parametrize("lacking", ["authSchemes", "humanReadableId"])
+def test_a_card_of_agentvault_is_known_by_either_of_its_members(lacking: str) -> None:
+    card = json.loads(encode_card(CARD, ALL, VAULT))
+    del card[lacking]
+    with pytest.raises(InvalidParams, match=lacking):
+        decode_card(json.dumps(card).encode())
 
 
 @pytest.mark.proves("B-03")

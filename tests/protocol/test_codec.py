@@ -1,11 +1,15 @@
 """Bad input: whatever is wrong with the bytes, the refusal names it and nothing else is raised."""
 
+import msgspec
 import pytest
 from msgspec.json import Decoder
 
 from accord.errors import InvalidParams, ParseError
 from accord.model import SendRequest, Task, TaskFilter
 from accord.protocol import codec
+from accord.protocol.dialects import REST_DIALECTS
+from accord.protocol.dialects.base import Dialect
+from accord.protocol.operations import Operation
 
 SEND = Decoder(SendRequest)
 
@@ -43,6 +47,70 @@ def test_a_wrong_shape_is_refused_with_the_field_s_path(body: str, field: str, r
     assert violation.field == field
     assert reason in violation.description
     assert reason in caught.value.message
+
+
+DIGITS = "9" * 5000  # more than Python turns into an integer
+
+
+@pytest.mark.proves("3-07")
+@pytest.mark.parametrize("number", ["1e999", "-1e999", DIGITS])
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ('{"configuration":{"historyLength":%s}}', "configuration.historyLength"),
+        (with_parts(',"parts":[{"text":"x"},{"data":%s}]'), "message.parts[1].data"),
+        (with_parts(',"parts":[{"data":{"a":[1,{"b":%s}]}}]'), "message.parts[0].data.a[1].b"),
+        ('{"metadata":{"one":[0],"two":{"one":{}},"other words":{"one":%s}}}', "metadata.other words.one"),
+        ('{"future":{"one":1e999},"metadata":{"one":%s}}', "metadata.one"),
+        ('{"metadata":{"one":%s,"one":1}}', "metadata.one"),
+        ('{"metadata":{"' + "k" * 50 + '":%s}}', "metadata." + "k" * 40),
+    ],
+)
+def test_a_number_out_of_range_is_refused_with_its_whole_path(body: str, field: str, number: str) -> None:
+    data = (body % number).encode()
+    for read in (lambda: codec.decode(data, SEND), lambda: codec.decode(msgspec.Raw(data), SEND)):
+        with pytest.raises(InvalidParams, match="out of range") as caught:
+            read()
+        assert caught.value.violations[0].field == field
+        assert f"`{field}`" in caught.value.message
+
+
+def test_a_number_of_one_s_own_is_as_large_as_one_likes() -> None:
+    assert codec.decode(b'{"a":%d}' % 10**400, Decoder(dict)) == {"a": 10**400}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"metadata":{"a":1e999},',
+        b'{"metadata":{"a":1e999},"b":"' + b"x" * codec.MAX_REREAD + b'"}',
+        b'{"metadata":' + b'{"a":' * 400 + b"1e999" + b"}" * 400 + b"}",
+    ],
+    ids=["not JSON", "too large", "too deep"],
+)
+def test_what_cannot_be_read_twice_is_still_refused(body: bytes) -> None:
+    with pytest.raises(InvalidParams) as caught:
+        codec.decode(body, SEND)
+    assert caught.value.violations[0].field.startswith("metadata")
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b'{"a":1,"\xc3\x28":2}'])
+def test_bytes_that_are_not_utf8_are_refused(body: bytes) -> None:
+    with pytest.raises(ParseError, match="not UTF-8"):
+        codec.check_utf8(body)
+
+
+@pytest.mark.proves("3-41")
+@pytest.mark.parametrize("dialect", REST_DIALECTS.values(), ids=[name.value for name in REST_DIALECTS])
+@pytest.mark.parametrize("operation", Operation)
+def test_a_rest_body_that_is_not_utf8_is_refused_wherever_that_sits(dialect: Dialect, operation: Operation) -> None:
+    with pytest.raises(ParseError):
+        dialect.decode_request(operation, b'{"future":{"a":["\xff"]}}')
+
+
+def test_utf8_is_welcome() -> None:
+    for text in ("", '{"a":1}', '{"a":"é漢😀"}'):
+        codec.check_utf8(text.encode())
 
 
 @pytest.mark.parametrize(

@@ -1,40 +1,59 @@
-"""Negotiation: the rules in their order, and a rejection that says what is wrong."""
+"""Negotiation: every word of the rules, their order, and a rejection that says what is wrong.
+
+The tables here are written from the rules, not from the code: a word that is moved or lost there fails here.
+"""
+
+import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.errors import InvalidRequest, MethodNotFound, VersionNotSupported
-from accord.protocol.negotiate import Inquiry, Rejection, Route, negotiate
+from accord.errors import InvalidParams, InvalidRequest, MethodNotFound, VersionNotSupported
+from accord.protocol.cards import decode_card
+from accord.protocol.negotiate import Inquiry, Rejection, Route, answer_dialect, negotiate
 from accord.protocol.operations import DialectName, Operation
 
 V1, V03, VAULT, GEN, RELAY = DialectName
 PUSH = "tasks/pushNotificationConfig/"
 
-V03_SEND = b'{"message":{"kind":"message","role":"user","parts":[{"kind":"text","text":"x"}]}}'
-RELAY_SEND = b'{"message":{"role":"user","parts":[{"type":"text","text":"x"}]}}'
-GEN_SEND = b'{"message":{"id":"m","task_id":"t","parts":[{"type":"text","content":"x"}]}}'
-GEN_BARE = b'{"message":{"id":"m","parts":[{"type":"text","content":"x"}]}}'
-VAULT_SEND = b'{"message":{"role":"assistant","parts":[{"type":"text","content":"x"}]}}'
+
+def sent(*parts: dict, **message: Any) -> dict:
+    return {"message": {"role": "user", "parts": list(parts), **message}}
 
 
-def route(method: str, params: bytes = b"{}", **more) -> Route:
-    found = negotiate(Inquiry(method=method, params=params, **more))
+KIND = {"kind": "text", "text": "x"}
+TYPE_TEXT = {"type": "text", "text": "x"}
+TYPE_CONTENT = {"type": "text", "content": "x"}
+BARE = {"text": "x"}
+
+
+def inquire(method: str, params: object = None, **more: Any) -> Route | Rejection:
+    return negotiate(Inquiry(method=method, params=json.dumps({} if params is None else params).encode(), **more))
+
+
+def route(method: str, params: object = None, **more: Any) -> Route:
+    found = inquire(method, params, **more)
     assert isinstance(found, Route), found
     return found
 
 
-def rejection(method: str, params: bytes = b"{}", **more) -> Rejection:
-    found = negotiate(Inquiry(method=method, params=params, **more))
+def rejection(method: str, params: object = None, **more: Any) -> Rejection:
+    found = inquire(method, params, **more)
     assert isinstance(found, Rejection), found
     return found
+
+
+# --- the rules ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("B-00")
 @pytest.mark.parametrize("dialect", DialectName)
 def test_1_an_explicit_wish_beats_everything(dialect: DialectName) -> None:
     method = "GetTask" if dialect is V1 else "tasks/get"
-    assert route(method, dialect=f" {dialect.value.upper()} ", version="1.0", path="/gen/").dialect is dialect
+    found = route(method, {"task_id": "t"}, dialect=f" {dialect.value.upper()} ", version="1.0", path="/gen/")
+    assert (found.dialect, found.ask_task) == (dialect, None)
 
 
 @pytest.mark.proves("B-00")
@@ -42,100 +61,217 @@ def test_1_an_explicit_wish_beats_everything(dialect: DialectName) -> None:
     ("path", "dialect"), [("/a2a/", VAULT), ("/a2a", VAULT), ("/jsonrpc", V03), ("/gen/", GEN), ("/gen", GEN)]
 )
 def test_2_a_mount_path_beats_version_and_shape(path: str, dialect: DialectName) -> None:
-    assert route("message/send", RELAY_SEND, path=path, version="1.0").dialect is dialect
+    assert route("message/send", sent(TYPE_TEXT), path=path, version="1.0").dialect is dialect
+    assert rejection("SendMessage", path=path).dialect is dialect, "not even a 1.0 name is 1.0 there"
+    assert route("tasks/get", {"id": "t"}, path=path).ask_task is None
+
+
+@pytest.mark.proves("B-00")
+@pytest.mark.parametrize("path", ["/", "", "/a2a/x", "/gen.json", "/v1"])
+def test_2_any_other_path_says_nothing(path: str) -> None:
+    assert route("message/send", sent(TYPE_TEXT), path=path).dialect is RELAY
+    assert route("SendMessage", path=path).dialect is V1
 
 
 @pytest.mark.proves("B-00", "VER-CLIENT-002", "VER-SERVER-001")
-def test_3_a_1_0_version_or_method_name_is_v1() -> None:
-    assert route("SendMessage", version="1.0").dialect is V1
-    assert route("SendMessage", version="1.0.7").dialect is V1
-    assert route("SendMessage").dialect is V1
-    refused = rejection("message/send", V03_SEND, version="1.0")
-    assert isinstance(refused.error, MethodNotFound)
-    assert refused.dialect is V1
-    assert "v03" in refused.error.message
+def test_3_a_1_0_version_is_v1_whatever_the_shape() -> None:
+    for version in ("1.0", "1.0.7", " 1.0 "):
+        refused = rejection("tasks/send", sent(KIND, task_id="t"), version=version)
+        assert isinstance(refused.error, MethodNotFound)
+        assert (refused.dialect, "vault" in refused.error.message) == (V1, True)
+
+
+@pytest.mark.proves("B-00")
+@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("version", [None, "0.3", "1.0"])
+def test_3_a_1_0_method_name_is_v1_whatever_the_version(operation: Operation, version: str | None) -> None:
+    found = route(operation.value, {"task_id": "t", "webhookUrl": "u"}, version=version)
+    assert (found.dialect, found.operation) == (V1, operation)
+
+
+ONE_DIALECT_S_METHODS = [
+    ("tasks/send", VAULT, Operation.SEND),
+    ("tasks/sendSubscribe", VAULT, Operation.SUBSCRIBE),
+    (PUSH + "subscribe", GEN, Operation.PUSH_SET),
+    (PUSH + "unsubscribe", GEN, Operation.PUSH_DELETE),
+    ("agent/authenticatedExtendedCard", GEN, Operation.EXTENDED_CARD),
+    ("agent/getAuthenticatedExtendedCard", V03, Operation.EXTENDED_CARD),
+    ("tasks/resubscribe", V03, Operation.SUBSCRIBE),
+    (PUSH + "set", V03, Operation.PUSH_SET),
+    ("tasks/pushNotification/set", V03, Operation.PUSH_SET),
+    ("tasks/pushNotification/get", V03, Operation.PUSH_GET),
+]
 
 
 @pytest.mark.proves("B-00", "B-07")
-@pytest.mark.parametrize(
-    ("method", "dialect", "operation"),
-    [
-        ("tasks/send", VAULT, Operation.SEND),
-        ("tasks/sendSubscribe", VAULT, Operation.SUBSCRIBE),
-        (PUSH + "subscribe", GEN, Operation.PUSH_SET),
-        (PUSH + "unsubscribe", GEN, Operation.PUSH_DELETE),
-        ("agent/authenticatedExtendedCard", GEN, Operation.EXTENDED_CARD),
-        ("agent/getAuthenticatedExtendedCard", V03, Operation.EXTENDED_CARD),
-        ("tasks/resubscribe", V03, Operation.SUBSCRIBE),
-        (PUSH + "set", V03, Operation.PUSH_SET),
-    ],
-)
+@pytest.mark.parametrize(("method", "dialect", "operation"), ONE_DIALECT_S_METHODS)
 def test_4_a_method_that_only_one_dialect_has(method: str, dialect: DialectName, operation: Operation) -> None:
-    found = route(method, b'{"id":"t"}')
-    assert (found.dialect, found.operation) == (dialect, operation)
+    other_shapes = [{"id": "t"}, {"task_id": "t"}, {"webhookUrl": "u"}]
+    for params in other_shapes:
+        found = route(method, params)
+        assert (found.dialect, found.operation, found.ask_task) == (dialect, operation, None)
 
 
 @pytest.mark.proves("B-07")
 def test_4_google_s_0_1_shares_two_names_with_vault() -> None:
-    streamed = route("tasks/sendSubscribe", RELAY_SEND)
-    assert (streamed.dialect, streamed.operation) == (RELAY, Operation.STREAM)
-    assert route("tasks/send", RELAY_SEND).dialect is RELAY
-    assert route("tasks/send", VAULT_SEND).dialect is VAULT
+    for message in (sent(TYPE_TEXT), sent(TYPE_CONTENT), sent()):
+        streamed = route("tasks/sendSubscribe", message)
+        assert (streamed.dialect, streamed.operation) == (RELAY, Operation.STREAM)
+    assert route("tasks/sendSubscribe", {"id": "t"}).operation is Operation.SUBSCRIBE
+    assert route("tasks/send", sent(TYPE_TEXT)).dialect is RELAY
+    assert route("tasks/send", sent(TYPE_CONTENT)).dialect is VAULT
+    assert route(PUSH + "set", sent(TYPE_TEXT)).dialect is V03, "only those two names are shared"
+
+
+GEN_PARAMS = [
+    *["task_id", "task_config", "stream_config"],
+    *["context_id", "history_length", "include_artifacts", "page_size", "page_token", "status_timestamp_after"],
+    *["config_id", "payload_format"],
+]
+GEN_MESSAGE = ["task_id", "message_id", "context_id"]
+
+
+@pytest.mark.proves("B-00", "B-16")
+@pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/list", PUSH + "get"])
+@pytest.mark.parametrize("name", GEN_PARAMS)
+@pytest.mark.parametrize("value", [None, 3, {}])
+def test_5_a_parameter_in_snake_case_is_gen_s(method: str, name: str, value: object) -> None:
+    others = {"id": "t", "webhookUrl": "https://example.com"} | sent(KIND, TYPE_TEXT, role="assistant")
+    for params in ({name: value}, others | {name: value}):
+        found = route(method, params)
+        assert (found.dialect, found.ask_task) == (GEN, None)
+
+
+@pytest.mark.proves("B-00")
+@pytest.mark.parametrize("name", GEN_MESSAGE)
+def test_5_a_message_in_snake_case_is_gen_s(name: str) -> None:
+    assert route("message/send", sent(KIND, kind="message", **{name: "x"})).dialect is GEN
+    assert route("message/send", sent(TYPE_TEXT, **{name: "x"}) | {"webhookUrl": "u"}).dialect is GEN
 
 
 @pytest.mark.proves("B-00", "B-01")
 @pytest.mark.parametrize(
     ("params", "dialect"),
     [
-        (V03_SEND, V03),
-        (RELAY_SEND, RELAY),
-        (GEN_SEND, GEN),
-        (GEN_BARE, GEN),
-        (VAULT_SEND, VAULT),
-        (b'{"message":{"parts":[{"kind":"text","text":"x"}]},"task_config":{}}', GEN),
-        (b'{"message":{"parts":[{"kind":"text","text":"x"}]},"stream_config":null}', GEN),
-        (b'{"message":{"parts":[{"kind":"text","text":"x"}]},"webhookUrl":"https://example.com"}', VAULT),
-        (b'{"message":{"id":"m","parts":[{"type":"reference","url":"https://example.com"}]}}', GEN),
-        (b'{"message":{"role":"tool","parts":[{"type":"file","url":"https://example.com"}]}}', VAULT),
-        (b'{"message":{"role":"user","parts":[{"type":"data","data":{}}]}}', RELAY),
-        (b'{"message":{"parts":[{"text":"x"}]}}', V03),
-        (b"{}", V03),
-        (b"[1]", V03),
-        (b'{"message":5}', V03),
+        # `content` without `kind`: gen's, but for the roles and the webhook that only vault has
+        (sent(TYPE_CONTENT), GEN),
+        (sent({"content": None}), GEN),
+        (sent(TYPE_CONTENT, KIND), GEN),
+        (sent(TYPE_CONTENT, TYPE_TEXT), GEN),
+        ({"message": {"id": "m", "parts": [TYPE_CONTENT]}}, GEN),
+        (sent({"type": "file", "mime_type": "a/b"}, role="tool"), GEN),
+        (sent({"type": "reference", "url": "https://example.com"}, id="m"), GEN),
+        (sent(TYPE_CONTENT, role="agent"), GEN),
+        (sent(TYPE_CONTENT, role="assistant"), VAULT),
+        (sent(TYPE_CONTENT, role="system"), VAULT),
+        (sent(TYPE_CONTENT, role="tool"), VAULT),
+        (sent(TYPE_CONTENT, id="m", role="tool"), VAULT),
+        (sent(KIND, TYPE_CONTENT, role="tool"), VAULT),
+        (sent({"type": "file", "url": "https://example.com"}, role="tool"), VAULT),
+        (sent(KIND) | {"webhookUrl": "https://example.com"}, VAULT),
+        (sent(TYPE_CONTENT) | {"webhookUrl": None}, VAULT),
+        (sent(TYPE_TEXT) | {"webhookUrl": "https://example.com"}, VAULT),
+        # `type` and `text`
+        (sent(TYPE_TEXT), RELAY),
+        (sent(TYPE_TEXT, id="m"), RELAY),
+        (sent(KIND, TYPE_TEXT, kind="message"), RELAY),
+        (sent({"type": "data", "data": {}}), RELAY),
+        # `kind`
+        (sent(KIND), V03),
+        (sent(KIND, role="assistant"), V03),
+        (sent(KIND, id="m"), V03),
+        (sent(KIND | {"type": "text"}), V03),
+        (sent(KIND | {"content": "x"}), V03),
+        (sent(KIND | {"mime_type": "a/b"}), V03),
+        (sent(BARE, kind="message"), V03),
+        # nothing that tells
+        (sent(BARE), V03),
+        (sent(BARE, role="assistant"), V03),
+        (sent(), V03),
+        ({}, V03),
+        ([1], V03),
+        ({"message": 5}, V03),
+        ({"metadata": {"task_id": "t", "webhookUrl": "u"}}, V03),
     ],
 )
-def test_5_the_shape_of_the_parameters(params: bytes, dialect: DialectName) -> None:
-    assert route("message/send", params).dialect is dialect
+def test_5_the_shape_of_the_message(params: object, dialect: DialectName) -> None:
+    for method in ("message/send", "message/stream"):
+        assert route(method, params).dialect is dialect
+
+
+@pytest.mark.proves("B-00")
+@pytest.mark.parametrize("told", [sent(KIND), sent(BARE, kind="message"), sent(TYPE_TEXT), {"webhookUrl": "u"}])
+def test_5_a_shape_beats_the_task_s_own_dialect(told: dict) -> None:
+    assert route("tasks/get", told | {"id": "t"}).ask_task is None
 
 
 @pytest.mark.proves("B-00", "B-16")
-@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel", "tasks/subscribe"])
 def test_6_the_dialect_that_the_task_was_created_in(method: str) -> None:
-    found = route(method, b'{"id":"t-1"}')
+    found = route(method, {"id": "t-1"})
     assert (found.dialect, found.ask_task) == (V03, "t-1")
-    assert found.settle(VAULT).dialect is VAULT
-    assert found.settle(None, GEN).dialect is GEN
-    assert found.settle(None).dialect is V03
-    assert found.settle(V1).dialect is V03, "v1 has no such method, so its tasks are answered in 0.3"
-    assert route(method, b'{"taskId":"t-1"}').ask_task == "t-1"
-    assert route(method, b'{"task_id":"t-1"}').ask_task is None
-    narrow = route(method, b'{"id":"t-1"}', enabled=frozenset({V03}))
+    assert route(method, {"taskId": "t-1"}).ask_task == "t-1"
+    assert route(method, {"id": "t-1", "taskId": "t-2"}).ask_task == "t-1"
+    assert route(method, {"id": "t-1", "historyLength": 1}).ask_task == "t-1"
+    for nameless in ({}, {"id": 5}, {"id": None}, {"task_id": "t-1"}):
+        assert route(method, nameless).ask_task is None
+
+
+@pytest.mark.proves("B-00")
+@pytest.mark.parametrize("method", ["tasks/list", PUSH + "get", PUSH + "list", PUSH + "delete", "message/send"])
+def test_6_no_other_method_asks_for_the_task(method: str) -> None:
+    found = route(method, {"id": "t-1"})
+    assert (found.dialect, found.ask_task) == (V03, None)
+
+
+@pytest.mark.proves("B-00")
+@pytest.mark.parametrize(
+    ("origin", "last", "dialect"),
+    [
+        (VAULT, GEN, VAULT),
+        (GEN, VAULT, GEN),
+        (RELAY, V03, RELAY),
+        (V03, RELAY, V03),
+        (None, GEN, GEN),
+        (None, None, V03),
+        (V1, None, V03),
+        (V1, RELAY, RELAY),
+        (None, V1, V03),
+    ],
+)
+def test_6_the_task_s_origin_comes_before_the_caller_s_last_dialect(
+    origin: DialectName | None, last: DialectName | None, dialect: DialectName
+) -> None:
+    settled = route("tasks/get", {"id": "t-1"}).settle(origin, last)
+    assert (settled.dialect, settled.operation, settled.method) == (dialect, Operation.GET, "tasks/get")
+    assert settled.ask_task is None
+
+
+@pytest.mark.proves("B-00")
+def test_6_a_dialect_that_is_off_settles_nothing() -> None:
+    narrow = route("tasks/get", {"id": "t-1"}, enabled=frozenset({V03, GEN}))
     assert narrow.settle(VAULT).dialect is V03
+    assert narrow.settle(VAULT, GEN).dialect is GEN
 
 
 @pytest.mark.proves("B-00", "VER-SERVER-002")
 @pytest.mark.parametrize("version", [None, "", "  ", "0.3", "0.3.0", "0.2.6"])
-def test_7_no_version_means_0_3(version: str | None) -> None:
-    assert route("message/send", b'{"message":{"parts":[{"text":"x"}]}}', version=version).dialect is V03
+def test_7_no_version_means_0_3_and_an_old_one_says_nothing_more(version: str | None) -> None:
+    assert route("message/send", sent(BARE), version=version).dialect is V03
+    assert route("message/send", sent(TYPE_TEXT), version=version).dialect is RELAY
+
+
+# --- rejections ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.proves("4-51", "VER-SERVER-003")
-@pytest.mark.parametrize("version", ["99.0", "1.1", "2.0", "0.1", "1", "one", "1.0-rc", "-1.0"])
+@pytest.mark.parametrize("version", ["99.0", "1.1", "2.0", "0.1", "0.4", "1", "one", "1.0-rc", "-1.0", "."])
 @pytest.mark.parametrize("method", ["SendMessage", "message/send"])
 def test_an_unknown_version_is_refused(version: str, method: str) -> None:
     refused = rejection(method, version=version)
     assert isinstance(refused.error, VersionNotSupported)
     assert refused.error.metadata["supported"] == "0.2, 0.3, 1.0"
+    assert repr(version) in refused.error.message
 
 
 @pytest.mark.proves("VER-SERVER-003")
@@ -143,17 +279,20 @@ def test_an_unknown_version_is_refused_in_the_callers_dialect() -> None:
     assert rejection("message/send", version="9.9", path="/gen/").dialect is GEN
     assert rejection("message/send", version="9.9", dialect="vault").dialect is VAULT
     assert rejection("SendMessage", version="9.9").dialect is V1
+    assert rejection("SendMessage", version="9.9", dialect="v03").dialect is V03
+    assert rejection("SendMessage", version="9.9", path="/gen").dialect is GEN
     assert rejection("message/send", version="9.9").dialect is V03
 
 
 def test_an_unknown_dialect_is_refused() -> None:
     refused = rejection("message/send", dialect="klingon")
     assert isinstance(refused.error, InvalidRequest)
+    assert refused.dialect is V03
     assert "v1, v03, vault, gen, relay" in refused.error.message
 
 
 def test_a_dialect_that_is_not_enabled_is_refused_in_its_own_form() -> None:
-    refused = rejection("message/send", GEN_SEND, enabled=frozenset({V1, V03}))
+    refused = rejection("message/send", sent(TYPE_CONTENT), enabled=frozenset({V1, V03}))
     assert isinstance(refused.error, VersionNotSupported)
     assert refused.dialect is GEN
     assert "enabled: v1, v03" in refused.error.message
@@ -163,7 +302,46 @@ def test_a_dialect_that_is_not_enabled_is_refused_in_its_own_form() -> None:
 def test_an_unknown_method_is_named() -> None:
     refused = rejection("tasks/dance")
     assert isinstance(refused.error, MethodNotFound)
+    assert refused.dialect is V03
     assert "tasks/dance" in refused.error.message
+
+
+@pytest.mark.proves("B-00")
+@pytest.mark.parametrize(
+    ("path", "dialect", "version", "answer"),
+    [
+        ("/gen", "vault", "1.0", VAULT),
+        ("/a2a/", None, "1.0", VAULT),
+        ("/", None, "1.0", V1),
+        ("/", None, "0.3", V03),
+        ("/", "", None, V03),
+        ("/gen", "klingon", None, V03),
+        ("/", None, "9.9", V03),
+    ],
+)
+def test_what_is_no_request_is_refused_by_wish_then_path_then_version(
+    path: str, dialect: str | None, version: str | None, answer: DialectName
+) -> None:
+    assert answer_dialect(path, dialect, version) is answer
+
+
+@pytest.mark.proves("B-03")
+def test_a_human_readable_id_alone_says_that_a_card_is_vault_s() -> None:
+    card = {
+        "schemaVersion": "1.0",
+        "humanReadableId": "acme/trips",
+        "agentVersion": "2.1.0",
+        "name": "Trips",
+        "description": "Plans trips",
+        "url": "https://example.com/a2a",
+        "provider": {"name": "Acme"},
+        "capabilities": {"a2aVersion": "1.0"},
+    }
+    with pytest.raises(InvalidParams) as refused:
+        decode_card(json.dumps(card).encode())
+    assert [violation.field for violation in refused.value.violations] == ["authSchemes"], "which only vault requires"
+    whole = card | {"authSchemes": [{"scheme": "none"}]}
+    assert decode_card(json.dumps(whole).encode()).version == "2.1.0"
 
 
 @given(st.text(), st.binary(), st.text(), st.none() | st.text(), st.none() | st.text())

@@ -49,6 +49,12 @@ def test_every_accepted_name(operation: Operation) -> None:
     assert {name for names in ROWS[operation].names.values() for name in names} == ALIASES[operation]
 
 
+def test_no_dialect_names_an_operation_twice() -> None:
+    for row in TABLE:
+        for names in row.names.values():
+            assert len(names) == len(set(names))
+
+
 def test_one_row_per_operation() -> None:
     assert [row.operation for row in TABLE] == list(Operation)
     assert {row.operation for row in TABLE if row.streams} == {Operation.STREAM, Operation.SUBSCRIBE}
@@ -84,27 +90,77 @@ def test_unknown_methods_belong_to_nobody() -> None:
     assert dialects_for("nope") == frozenset()
 
 
-V1_ROUTES = [
-    ("POST", "/message:send", Operation.SEND, {}),
-    ("POST", "/message:stream", Operation.STREAM, {}),
-    ("GET", "/tasks/t-1", Operation.GET, {"id": "t-1"}),
-    ("GET", "/tasks", Operation.LIST, {}),
-    ("POST", "/tasks/t-1:cancel", Operation.CANCEL, {"id": "t-1"}),
-    ("GET", "/tasks/t-1:subscribe", Operation.SUBSCRIBE, {"id": "t-1"}),
-    ("POST", "/tasks/t-1:subscribe", Operation.SUBSCRIBE, {"id": "t-1"}),
-    ("POST", "/tasks/t-1/pushNotificationConfigs", Operation.PUSH_SET, {"task_id": "t-1"}),
-    ("GET", "/tasks/t-1/pushNotificationConfigs", Operation.PUSH_LIST, {"task_id": "t-1"}),
-    ("GET", "/tasks/t-1/pushNotificationConfigs/p", Operation.PUSH_GET, {"task_id": "t-1", "id": "p"}),
-    ("DELETE", "/tasks/t-1/pushNotificationConfigs/p", Operation.PUSH_DELETE, {"task_id": "t-1", "id": "p"}),
+# Verb, path of 1.0, operation and the names of the path's values; 0.3 has the same paths below `/v1`.
+ROUTES = [
+    ("POST", "/message:send", Operation.SEND, []),
+    ("POST", "/message:stream", Operation.STREAM, []),
+    ("GET", "/tasks/{0}", Operation.GET, ["id"]),
+    ("GET", "/tasks", Operation.LIST, []),
+    ("POST", "/tasks/{0}:cancel", Operation.CANCEL, ["id"]),
+    ("GET", "/tasks/{0}:subscribe", Operation.SUBSCRIBE, ["id"]),
+    ("POST", "/tasks/{0}:subscribe", Operation.SUBSCRIBE, ["id"]),
+    ("POST", "/tasks/{0}/pushNotificationConfigs", Operation.PUSH_SET, ["taskId"]),
+    ("GET", "/tasks/{0}/pushNotificationConfigs", Operation.PUSH_LIST, ["taskId"]),
+    ("GET", "/tasks/{0}/pushNotificationConfigs/{1}", Operation.PUSH_GET, ["taskId", "id"]),
+    ("DELETE", "/tasks/{0}/pushNotificationConfigs/{1}", Operation.PUSH_DELETE, ["taskId", "id"]),
+]
+IDS = [
+    "t-1",
+    "a:b",
+    "urn:x:1",
+    ":",
+    "a:",
+    "a:cancel:b",
+    "cancel",
+    "a:cancelled",
+    "a%3Ab",
+    "a%3Acancel",
+    "a%2Fb",
+    "%F0%9F%8C%8D",
+    "a.b~c_d",
+    "a@b!$&'()*+,;=",
+    "tasks",
+    "v1",
 ]
 
 
 @pytest.mark.proves("HTTP_JSON-URL-001", "HTTP_JSON-URL-002")
-@pytest.mark.parametrize(("verb", "path", "operation", "values"), V1_ROUTES)
-def test_rest_routes_bare_with_tenant_and_under_v1(verb: str, path: str, operation: Operation, values: dict) -> None:
+@pytest.mark.parametrize("id_", IDS)
+@pytest.mark.parametrize(("verb", "path", "operation", "names"), ROUTES)
+def test_every_rest_route_bare_with_tenant_and_under_v1(
+    verb: str, path: str, operation: Operation, names: list[str], id_: str
+) -> None:
+    path, values = path.format(id_, "c:" + id_), dict(zip(names, [id_, "c:" + id_], strict=False))
     assert match_rest(verb, path) == RestMatch(operation, V1, values)
     assert match_rest(verb, "/acme" + path) == RestMatch(operation, V1, {"tenant": "acme"} | values)
+    assert match_rest(verb, "/a:b%2F" + path) == RestMatch(operation, V1, {"tenant": "a:b%2F"} | values)
     assert match_rest(verb, "/v1" + path) == RestMatch(operation, V03, values)
+    assert match_rest(verb, "/v1" + path, [V1]) == RestMatch(operation, V1, {"tenant": "v1"} | values)
+    assert match_rest("PATCH", path) == match_rest("PATCH", "/acme" + path) == match_rest("PATCH", "/v1" + path)
+
+
+@pytest.mark.parametrize("prefix", ["", "/acme", "/v1"])
+@pytest.mark.parametrize(("verb", "name"), [("GET", "cancel"), ("DELETE", "cancel"), ("DELETE", "subscribe")])
+def test_a_verb_in_the_path_is_never_the_end_of_an_id(prefix: str, verb: str, name: str) -> None:
+    verbs = {"cancel": ("POST",), "subscribe": ("GET", "POST")}[name]
+    assert match_rest(verb, f"{prefix}/tasks/urn:x:{name}") == MethodsAllowed(verbs)
+    assert match_rest("GET", f"{prefix}/tasks/:{name}") is None
+
+
+@pytest.mark.parametrize("path", ["/v1/extendedAgentCard", "/%761/extendedAgentCard", "/v%31/tasks", "/%76%31/tasks/t"])
+def test_no_tenant_is_called_v1_while_0_3_is_on(path: str) -> None:
+    assert match_rest("GET", path) is None
+    assert match_rest("POST", path) is None
+    alone = match_rest("GET", path, [V1])
+    assert isinstance(alone, RestMatch)
+    assert alone.dialect is V1
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/acme/tasks", "/acme/v1/tasks", "/v1", "/v1/", "//tasks", "/tasks/a/b", "/v1/card/x"]
+)
+def test_what_is_no_address(path: str) -> None:
+    assert match_rest("GET", path) is None
 
 
 @pytest.mark.proves("B-13")
@@ -121,5 +177,7 @@ def test_a_wrong_verb_says_which_are_allowed_and_a_wrong_path_nothing() -> None:
     assert match_rest("GET", "/tasks/") is None
 
 
-def test_v1_is_a_tenant_like_any_other_when_0_3_is_off() -> None:
-    assert match_rest("GET", "/v1/tasks", [V1]) == RestMatch(Operation.LIST, V1, {"tenant": "v1"})
+def test_a_dialect_that_is_off_has_no_routes() -> None:
+    assert match_rest("GET", "/tasks", [V03]) is None
+    assert match_rest("GET", "/v1/card", [V1]) is None
+    assert match_rest("GET", "/v1/tasks", [V03]) == RestMatch(Operation.LIST, V03, {})

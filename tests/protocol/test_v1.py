@@ -199,6 +199,14 @@ def test_a_missing_id_is_refused_by_its_name() -> None:
         ("v1", "PUSH_SET", {"url": "https://example.com"}, "taskId"),
         ("v1", "PUSH_GET", {"taskId": "t"}, "id"),
         ("v1", "PUSH_DELETE", {"taskId": "t"}, "id"),
+        ("v1", "PUSH_SET", {"url": "https://example.com", "id": "p"}, "taskId"),
+        ("v1", "PUSH_SET", {"url": "https://example.com", "task_id": ""}, "taskId"),
+        ("v1", "PUSH_SET", {"url": "https://example.com", "task_id": 5}, "taskId"),
+        ("v1", "PUSH_GET", {"id": "p"}, "taskId"),
+        ("v1", "PUSH_GET", {"task_id": "t"}, "id"),
+        ("v1", "PUSH_LIST", {"pageSize": 5}, "taskId"),
+        ("v1", "PUSH_DELETE", {"id": "p"}, "taskId"),
+        ("v1", "PUSH_DELETE", {"task_id": "t"}, "id"),
         ("v03", "PUSH_DELETE", {"id": "t"}, "pushNotificationConfigId"),
         ("v03_rest", "PUSH_DELETE", {"id": "t"}, "pushNotificationConfigId"),
         ("relay", "PUSH_DELETE", {"id": "t"}, "pushNotificationConfigId"),
@@ -210,6 +218,24 @@ def test_no_webhook_is_set_or_removed_without_saying_which(
 ) -> None:
     with pytest.raises(InvalidParams) as caught:
         golden.CODECS[dialect].decode_request(Operation[operation], json.dumps(params).encode())
+    assert caught.value.violations[0].field == field
+
+
+@pytest.mark.proves("3-07")
+@pytest.mark.parametrize("number", ["1e999", "9" * 5000])
+@pytest.mark.parametrize(
+    ("rest", "field"),
+    [
+        ('"configuration":{"historyLength":%s}', "configuration.historyLength"),
+        ('"metadata":{"a":[{"b":%s}]}', "metadata.a[0].b"),
+        ('"future":1e999,"metadata":{"a":%s}', "metadata.a"),
+        ('"configuration":{"acceptedOutputModes":null},"metadata":{"a":%s}', "metadata.a"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_its_path(rest: str, field: str, number: str) -> None:
+    message = '{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]},'
+    with pytest.raises(InvalidParams) as caught:
+        V1_.decode_request(Operation.SEND, (message + rest % number + "}").encode())
     assert caught.value.violations[0].field == field
 
 

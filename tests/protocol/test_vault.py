@@ -9,19 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord import errors
-from accord.errors import (
-    TABLE,
-    AccordError,
-    InternalError,
-    InvalidAgentResponse,
-    InvalidParams,
-    ParseError,
-    RemoteError,
-    TaskNotCancelable,
-    TaskNotFound,
-    Violation,
-)
+from accord.errors import TABLE, AccordError, InvalidAgentResponse, InvalidParams, ParseError, TaskNotCancelable
 from accord.model import (
+    AgentCard,
     Artifact,
     CancelRequest,
     CardRequest,
@@ -36,7 +26,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol.dialects.vault import Vault
-from accord.protocol.dialects.vault.objects import is_http
+from accord.protocol.dialects.vault.objects import AUTH_REQUIRED, is_http
 from accord.protocol.operations import DialectName, Operation, method_name
 from accord.protocol.sse import Frame
 from tests import strategies
@@ -248,6 +238,14 @@ def test_a_task_survives_except_for_the_ids_that_its_messages_share(task: Task) 
     assert _bare(read.status.message) == _bare(task.status.message)
 
 
+@pytest.mark.proves("B-05", "B-states")
+@given(strategies.tasks)
+def test_a_task_says_that_authentication_is_required_and_only_then(task: Task) -> None:
+    written = json.loads(VAULT.encode_result(Operation.GET, task))["messages"][len(task.history) :]
+    words = [part["content"] for message in written for part in message["parts"] if part["type"] == "text"]
+    assert (words[:1] == [AUTH_REQUIRED]) is (task.status.state is TaskState.AUTH_REQUIRED)
+
+
 def _bare(message: Message | None) -> Message | None:
     return message and msgspec.structs.replace(message, task_id=None, context_id=None)
 
@@ -263,7 +261,7 @@ def test_a_task_that_cannot_be_canceled_is_a_result() -> None:
 
 
 @pytest.mark.proves("B-12")
-@pytest.mark.parametrize(("operation", "error"), [("GET", TaskNotCancelable()), ("CANCEL", TaskNotFound())])
+@pytest.mark.parametrize(("operation", "error"), [("GET", TaskNotCancelable()), ("CANCEL", errors.TaskNotFound())])
 def test_every_other_error_is_an_error(operation: str, error: AccordError) -> None:
     assert VAULT.error_as_result(Operation[operation], error) is None
 
@@ -305,8 +303,8 @@ def test_events_are_bare_objects_under_their_name(event: Event) -> None:
 
 @pytest.mark.proves("2-26")
 def test_an_error_in_a_stream_has_code_message_and_details() -> None:
-    error = errors.InvalidParams(
-        "Step failed", violations=(Violation("x", "Too long"),), retry_after=3, metadata={"step": "4"}
+    error = InvalidParams(
+        "Step failed", violations=(errors.Violation("x", "Too long"),), retry_after=3, metadata={"step": "4"}
     )
     frame = VAULT.encode_stream_error(error)
     assert frame.event == "error"
@@ -315,7 +313,7 @@ def test_an_error_in_a_stream_has_code_message_and_details() -> None:
         "message": "Step failed",
         "details": {"step": "4", "violations": [{"field": "x", "description": "Too long"}], "retry_after": 3},
     }
-    with pytest.raises(errors.InvalidParams) as raised:
+    with pytest.raises(InvalidParams) as raised:
         VAULT.decode_event(frame)
     assert (raised.value.message, raised.value.violations) == (error.message, error.violations)
     assert (raised.value.retry_after, raised.value.metadata) == (error.retry_after, error.metadata)
@@ -323,10 +321,10 @@ def test_an_error_in_a_stream_has_code_message_and_details() -> None:
 
 @pytest.mark.proves("2-26")
 def test_an_internal_error_is_the_profile_s_processing_error() -> None:
-    frame = VAULT.encode_stream_error(InternalError())
+    frame = VAULT.encode_stream_error(errors.InternalError())
     assert json.loads(frame.data) == {"code": "AGENT_PROCESSING_ERROR", "message": "An internal error occurred"}
     foreign = {"code": "AGENT_PROCESSING_ERROR", "message": "Failed to process step X.", "details": {"step": "X"}}
-    with pytest.raises(InternalError, match="Failed to process step X") as raised:
+    with pytest.raises(errors.InternalError, match="Failed to process step X") as raised:
         VAULT.decode_event(Frame(event="error", data=json.dumps(foreign).encode()))
     assert raised.value.metadata == {"step": "X"}
 
@@ -341,7 +339,7 @@ def test_every_error_can_end_a_stream(kind: type[AccordError]) -> None:
 @pytest.mark.proves("2-26")
 @pytest.mark.parametrize("data", [b"", b"oops", b"[]", b'{"code":"MELTDOWN","message":"x"}', b'{"code":7}'])
 def test_an_error_event_that_nobody_knows_is_still_an_error(data: bytes) -> None:
-    with pytest.raises(RemoteError):
+    with pytest.raises(errors.RemoteError):
         VAULT.decode_event(Frame(event="error", data=data))
 
 
@@ -425,6 +423,14 @@ def test_two_schemes_of_a_kind_are_kept_apart() -> None:
     assert card.profile is not None
     assert card.profile.service_identifiers == {"apiKey": "one", "apiKey2": "two"}
     assert VAULT.encode_card(card)["authSchemes"] == schemes
+
+
+@pytest.mark.proves("B-03", "2-07")
+@given(strategies.cards)
+def test_only_a_card_that_lets_everybody_in_says_so(card: AgentCard) -> None:
+    open_to_all = not card.security_schemes or any(not found.schemes for found in card.security_requirements)
+    schemes = [found["scheme"] for found in VAULT.encode_card(card)["authSchemes"]]
+    assert ("none" in schemes) is open_to_all
 
 
 # --- AgentVault's own judgement ---

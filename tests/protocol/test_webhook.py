@@ -61,6 +61,40 @@ def test_what_the_result_is(parts: tuple[Part, ...], result: object) -> None:
     assert result_of(task) == result
 
 
+@pytest.mark.proves("0-08")
+@pytest.mark.parametrize(
+    ("first", "last", "result"),
+    [
+        (Part(data={"draft": 1}), Part(data={"final": 2}), {"final": 2}),
+        (Part(data={"draft": 1}), Part(text="done"), "done"),
+        (Part(text="draft"), Part(data=[1]), [1]),
+        (Part(text="one "), Part(text="two"), "one two"),
+        (Part(data={"draft": 1}), Part(url="https://example.com"), None),
+        (Part(text="draft"), Part(url="https://example.com"), "draft"),
+        (Part(data={"draft": 1}), Part(data=None), None),
+    ],
+)
+def test_the_result_is_the_last_artifact_s_data_or_else_all_text(first: Part, last: Part, result: object) -> None:
+    made = tuple(Artifact(artifact_id=str(at), parts=(part,)) for at, part in enumerate((first, last)))
+    task = Task(id="t", status=DONE, artifacts=made)
+    assert json.loads(simple_payload(task)) == {"taskId": "t", "status": "completed", "result": result}
+
+
+@pytest.mark.proves("0-08")
+@pytest.mark.parametrize(("result", "part"), [('"42"', Part(text="42")), ("42", Part(data=42)), ('""', Part(text=""))])
+def test_a_simple_result_is_read_as_the_only_artifact(result: str, part: Part) -> None:
+    read = decode_webhook(b'{"taskId":"t","status":"failed","result":%b}' % result.encode())
+    artifact = Artifact(artifact_id="result", parts=(part,))
+    assert read == Task(id="t", status=TaskStatus(state=TaskState.FAILED), artifacts=(artifact,))
+
+
+@pytest.mark.proves("0-08")
+@pytest.mark.parametrize("rest", [b"", b',"result":null'])
+def test_a_simple_body_without_a_result_has_no_artifact(rest: bytes) -> None:
+    read = decode_webhook(b'{"taskId":"t","status":"working"%b}' % rest)
+    assert read == Task(id="t", status=TaskStatus(state=TaskState.WORKING))
+
+
 def test_a_task_without_artifacts_has_no_result() -> None:
     assert result_of(Task(id="t", status=DONE)) is None
     read = decode_webhook(simple_payload(Task(id="t", status=DONE)))
@@ -95,4 +129,5 @@ def test_what_is_no_report_is_refused(body: bytes) -> None:
 def test_no_body_that_we_send_is_misread(event: Event, task: Task) -> None:
     for dialect in DIALECTS.values():
         for form in PushFormat:
-            decode_webhook(dialect.encode_push(event, task, form))
+            body = dialect.encode_push(event, task, form)
+            assert decode_webhook(body) == dialect.decode_push(body)

@@ -1,14 +1,39 @@
-"""Stores to test with: a file, memory, and a real PostgreSQL that the tests start and stop."""
+"""Stores to test with (a file, memory and a real PostgreSQL that the tests start and stop), and what to put in them."""
 
+import asyncio
+import tempfile
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    EventBody,
+    Message,
+    MessageUpdate,
+    Part,
+    PushConfig,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.base import timestamp_ms
+from accord.storage import migrate
+from accord.storage.commands import jobs, runs, tasks
+from accord.storage.commands.jobs import Claimed
+from accord.storage.commands.runs import Accept, Ending, News, Say, Settle, Work
+from accord.storage.commands.tasks import Append, NewTask, Stored
 from accord.storage.postgres import PostgresStore
+from accord.storage.records import decode_event
 from accord.storage.sqlite import SqliteStore
+from accord.storage.store import Row, Tx
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # platformdirs notes that a container has no runtime directory
@@ -16,15 +41,27 @@ with warnings.catch_warnings():
 
 AnyStore = SqliteStore | PostgresStore
 
+BOUND_SECONDS = 20
+TENANT, OTHER = "acme", "globex"
+AGENT = "echo"
+AT = 1_700_000_000_000
+"""When things happen in tests, unless it matters."""
+
+MINUTE = 60_000
+
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a PostgreSQL server of this test process."""
-    server = get_server(tmp_path_factory.mktemp("postgres"))
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL server of this test process.
+
+    It runs as another user if we are root, so it cannot live among pytest's folders, which are closed to others.
+    """
+    with tempfile.TemporaryDirectory(prefix="accord-postgres-") as folder:
+        server = get_server(folder)
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
 
 
 class Heard(list[str]):
@@ -59,3 +96,165 @@ async def _empty(request: pytest.FixtureRequest) -> str:
     await connection.execute("CREATE SCHEMA public")
     await connection.close()
     return address
+
+
+@pytest.fixture
+async def ready(store: AnyStore) -> AnyStore:
+    """A store of each kind with the tables in it."""
+    await migrate.upgrade(store)
+    return store
+
+
+@pytest.fixture
+async def queued(ready: AnyStore) -> AnyStore:
+    """A store in which the task t-1 waits to be run."""
+    await ready.do(runs.accept, TENANT, accepting())
+    return ready
+
+
+postgres_only = pytest.mark.parametrize("store", ["postgres"], indirect=True)
+"""For what can only go wrong where two transactions run at the same time."""
+
+
+async def overlapped(
+    store: AnyStore, first: Callable[[Tx], Coroutine[Any, Any, Any]], second: Callable[[Tx], Coroutine[Any, Any, Any]]
+) -> list[Any]:
+    """Run `second` when `first` has done everything but commit; return what became of both."""
+    done, commit = asyncio.Event(), asyncio.Event()
+
+    async def held_back(tx: Tx) -> Any:
+        result = await first(tx)
+        done.set()
+        await commit.wait()
+        return result
+
+    async with asyncio.timeout(BOUND_SECONDS):
+        one = asyncio.create_task(store.do(held_back))
+        await done.wait()
+        two = asyncio.create_task(store.do(second))
+        while not two.done() and not await store.read(_somebody_waits):
+            pass
+        commit.set()
+        return list(await asyncio.gather(one, two, return_exceptions=True))
+
+
+async def _somebody_waits(tx: Tx) -> bool:
+    return await tx.one("SELECT 1 FROM pg_locks WHERE NOT granted") is not None
+
+
+# What to put in
+
+
+def new(task_id: str = "t-1", *, at: int = AT, state: TaskState = TaskState.SUBMITTED, **fields: Any) -> NewTask:
+    """A task to create."""
+    context_id = fields.pop("context_id", "c-1")
+    task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=state, timestamp=timestamp_ms(at)))
+    return NewTask(**{"task": task, "agent": AGENT, "owner": "alice", "at": at, "origin": "v1", **fields})
+
+
+def accepting(task_id: str = "t-1", *, node: str | None = None, queue: str = AGENT, **fields: Any) -> Accept:
+    """A message that makes a task."""
+    work = fields.pop("work", Work(queue=queue, node=node))
+    return Accept(**{"new": new(task_id), "message_id": "m-1", "work": work, **fields})
+
+
+def saying(task_id: str = "t-1", text: str = "more", *, node: str | None = None, **fields: Any) -> Say:
+    """A message to a task that exists."""
+    work = Work(queue=AGENT, node=node)
+    return Say(**{"task_id": task_id, "message": message(text), "work": work, "at": AT, **fields})
+
+
+def appending(task_id: str, *bodies: EventBody, epoch: int = 0, after: int = 0, **fields: Any) -> Append:
+    """Events to append; the state is that of the last status among them."""
+    states = [body.status.state for body in bodies if isinstance(body, StatusUpdate)]
+    given: dict[str, Any] = {"at": AT, "state": states[-1] if states else None, **fields}
+    return Append(task_id=task_id, epoch=epoch, after=after, bodies=bodies, **given)
+
+
+def chunk(text: str, task_id: str = "t-1") -> ArtifactUpdate:
+    """A piece of the task's one artifact."""
+    artifact = Artifact(artifact_id="a-1", parts=(Part(text=text),))
+    return ArtifactUpdate(task_id=task_id, context_id="c-1", artifact=artifact, append=True)
+
+
+def status(state: TaskState, task_id: str = "t-1", at: int = AT) -> StatusUpdate:
+    """A change of the task's state."""
+    return StatusUpdate(task_id=task_id, context_id="c-1", status=TaskStatus(state=state, timestamp=timestamp_ms(at)))
+
+
+def message(text: str) -> Message:
+    """What a caller says; its id is derived from the text."""
+    return Message(message_id=f"m-{text}", role=Role.USER, parts=(Part(text=text),))
+
+
+def heard_message(text: str, task_id: str = "t-1") -> MessageUpdate:
+    """A message that joins a task's history."""
+    return MessageUpdate(task_id=task_id, context_id="c-1", message=message(text))
+
+
+def webhook(id: str = "w-1", url: str = "https://example.com/hook") -> PushConfig:
+    """A webhook."""
+    return PushConfig(id=id, url=url)
+
+
+def settling(job: Claimed, state: TaskState, after: int = 0, **fields: Any) -> Settle:
+    """The end of a run, in this state."""
+    snapshot = new(job.key, state=state).task
+    last = appending(job.key, status(state, job.key), epoch=job.epoch, after=after, snapshot=snapshot)
+    return Settle(last=last, job=job, **fields)
+
+
+def ending(state: TaskState = TaskState.CANCELED, task_id: str = "t-1", **fields: Any) -> Ending:
+    """How a task ends from outside."""
+    return Ending(task_id=task_id, status=TaskStatus(state=state, timestamp=timestamp_ms(AT)), at=AT + 5, **fields)
+
+
+def news(key: str = "answer", output: str = "42", task_id: str = "t-1") -> News:
+    """What a task waits for."""
+    return News(task_id=task_id, key=key, output=output, at=AT)
+
+
+# Looking into a store, and moving its clock
+
+
+async def pass_time(tx: Tx, milliseconds: int) -> None:
+    """Make everything that is kept as old as if so much time had passed."""
+    for table, column in (("job", "run_at"), ("node", "expires_at"), ("push", "due_at"), ("idempotency", "expires_at")):
+        await tx.run(f"UPDATE {table} SET {column} = {column} - :ms", ms=milliseconds)
+
+
+async def table(tx: Tx, name: str, columns: str = "*") -> list[Row]:
+    """Return every row of a table."""
+    return await tx.all(f"SELECT {columns} FROM {name} ORDER BY 1, 2")
+
+
+async def stored(store: AnyStore, task_id: str = "t-1", tenant: str = TENANT) -> Stored:
+    """A task as it is kept."""
+    found = await store.read(tasks.read_task, tenant, task_id)
+    assert found is not None
+    return found
+
+
+async def bodies(store: AnyStore, task_id: str = "t-1") -> list[Any]:
+    """What a task's log says."""
+    return [decode_event(row).body for row in await store.read(tasks.events_after, TENANT, task_id, 0)]
+
+
+async def claimed(store: AnyStore, node: str = "n-1", queue: str = AGENT) -> Claimed:
+    """Claim the one job that is due."""
+    (job,) = await store.do(jobs.claim, node, queue, 10)
+    return job
+
+
+async def waiting(store: AnyStore) -> list[tuple[str, str]]:
+    """Every job as (kind, key)."""
+    return [(kind, key) for kind, key in await store.read(table, "job", "kind, key")]
+
+
+async def parked(store: AnyStore, awaited: str | None = None, delay_ms: int | None = None) -> Claimed:
+    """Claim the one job that is due and park it."""
+    job = await claimed(store)
+    await store.do(
+        runs.settle, TENANT, settling(job, TaskState.WORKING, parks=True, awaited=awaited, delay_ms=delay_ms)
+    )
+    return job

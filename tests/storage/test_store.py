@@ -48,6 +48,36 @@ async def test_values_come_back_as_they_went(store: AnyStore) -> None:
     assert await store.read(find, "nobody") is None
 
 
+async def put_many(tx: Tx, things: list[tuple[str, int]]) -> None:
+    await tx.many(
+        "INSERT INTO thing (size, name) VALUES (:size, :name)", [{"name": name, "size": size} for name, size in things]
+    )
+
+
+async def names_of_sizes(tx: Tx, sizes: str) -> list[str]:
+    rows = await tx.all("SELECT name FROM thing WHERE size IN ({each} :sizes {end}) ORDER BY name", sizes=sizes)
+    return [row[0] for row in rows]
+
+
+async def test_a_statement_runs_once_for_each_row_of_values(store: AnyStore) -> None:
+    await store.do(make)
+    await store.do(put_many, [])
+    assert await store.read(names) == []
+    await store.do(put_many, [("b", 2), ("a", 1), ("c", 3)])
+    assert [await store.read(find, name) for name in "abc"] == [("a", 1, None), ("b", 2, None), ("c", 3, None)]
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        await store.do(put_many, [("d", 4), ("a", 5)])
+    assert await store.read(names) == ["a", "b", "c"]
+
+
+async def test_a_list_of_integers_is_one_parameter(store: AnyStore) -> None:
+    await store.do(make)
+    await store.do(put_many, [("a", 1), ("b", 2**53), ("c", -3)])
+    assert await store.read(names_of_sizes, f"[1, {2**53}, 7]") == ["a", "b"]
+    assert await store.read(names_of_sizes, "[-3]") == ["c"]
+    assert await store.read(names_of_sizes, "[]") == []
+
+
 async def test_order_is_by_bytes_on_every_engine(store: AnyStore) -> None:
     await store.do(make)
     for name in ["b", "B", "ä", "a", "_", "Z"]:
@@ -200,7 +230,7 @@ async def columns(tx: Tx) -> list[Any]:
     """Every table with its columns, however the engine keeps them."""
     return await tx.all(
         "SELECT m.name, p.name FROM sqlite_schema m JOIN pragma_table_info(m.name) p"
-        " WHERE m.type = 'table' ORDER BY 1, 2"
+        " WHERE m.type = 'table' AND m.name <> 'sqlite_sequence' ORDER BY 1, 2"
     )
 
 
@@ -259,7 +289,7 @@ def test_statements_are_compiled_for_each_engine() -> None:
     assert "':not'" in postgres.text
     assert "d::text" in postgres.text
     assert "unixepoch" in sqlite.text
-    assert "clock_timestamp" in postgres.text
+    assert "statement_timestamp" in postgres.text
 
 
 def test_an_unknown_macro_is_an_error() -> None:

@@ -1,82 +1,329 @@
-"""Tasks and their logs: gapless numbers under concurrency, the fence, snapshots and what comes after them."""
+"""Tasks and their logs: gapless numbers whoever appends, the fence, snapshots and what comes after them, lists."""
 
 import asyncio
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from accord.storage import migrate
-from accord.storage.commands.tasks import Entry, Fenced, NewTask, append, create_task, events_after, read_task
+from accord.model import EventBody, TaskState
+from accord.storage.commands import pushes, tasks
+from accord.storage.commands.tasks import Behind, Fenced, NewTask, Query
+from accord.storage.records import decode_event
 from accord.storage.store import Tx
-from tests.storage.conftest import AnyStore, Heard
+from tests.storage.conftest import (
+    AT,
+    BOUND_SECONDS,
+    OTHER,
+    TENANT,
+    AnyStore,
+    Heard,
+    appending,
+    chunk,
+    heard_message,
+    new,
+    overlapped,
+    postgres_only,
+    status,
+    table,
+    webhook,
+)
 
-TENANT = "acme"
-
-
-def new(task_id: str = "t-1") -> NewTask:
-    return NewTask(id=task_id, context_id="c-1", agent="echo", owner="alice", state="submitted", doc="{}", origin="v1")
-
-
-def chunk(text: str) -> Entry:
-    return Entry(kind="artifact", data=text)
-
-
-async def claim(tx: Tx, task_id: str, epoch: int) -> None:
-    await tx.run("UPDATE task SET epoch = :epoch WHERE id = :id", id=task_id, epoch=epoch)
+S = TaskState
 
 
 @pytest.fixture
-async def ready(store: AnyStore) -> AnyStore:
-    await migrate.upgrade(store)
-    await store.do(create_task, TENANT, new())
-    return store
+async def with_task(ready: AnyStore) -> AnyStore:
+    """A store with the task t-1."""
+    await ready.do(tasks.create_task, TENANT, new())
+    return ready
+
+
+async def raise_fence(tx: Tx, task_id: str = "t-1") -> None:
+    await tx.run("UPDATE task SET epoch = epoch + 1 WHERE id = :id", id=task_id)
+
+
+async def texts(store: AnyStore, tenant: str = TENANT, task_id: str = "t-1") -> list[str]:
+    """The texts of the artifact, as a reader puts them together."""
+    found = await store.read(tasks.read_task, tenant, task_id)
+    assert found is not None
+    return [part.text or "" for artifact in found.task().artifacts for part in artifact.parts]
+
+
+# Creating and reading
 
 
 async def test_a_task_is_kept_as_it_was_given(ready: AnyStore) -> None:
-    found = await ready.read(read_task, TENANT, "t-1")
+    given = new("t-1", parent_id="t-0", deadline_at=AT + 5)
+    await ready.do(tasks.create_task, TENANT, given, epoch=3)
+    found = await ready.read(tasks.read_task, TENANT, "t-1")
     assert found is not None
-    assert (found.id, found.owner, found.agent, found.origin) == ("t-1", "alice", "echo", "v1")
-    assert (found.state, found.doc, found.last_seq, found.events) == ("submitted", "{}", 0, ())
-    assert await ready.read(read_task, "another", "t-1") is None
-    assert await ready.read(read_task, TENANT, "t-2") is None
+    assert found.task() == given.task
+    assert (found.id, found.context_id, found.agent, found.owner) == ("t-1", "c-1", "echo", "alice")
+    assert (found.origin, found.parent_id, found.deadline_at, found.updated_at) == ("v1", "t-0", AT + 5, AT)
+    assert (found.task_state, found.last_seq, found.min_seq, found.doc_seq) == (S.SUBMITTED, 0, 1, 0)
+    assert (found.epoch, found.pushes, found.events) == (3, 0, ())
+
+
+async def test_a_log_may_begin_with_the_task(ready: AnyStore, heard: Heard) -> None:
+    begins: list[EventBody] = [heard_message("hi"), status(S.WORKING)]
+    await ready.do(tasks.create_task, TENANT, new(), 1, begins)
+    found = await ready.read(tasks.read_task, TENANT, "t-1")
+    assert found is not None
+    assert (found.task_state, found.last_seq, found.doc_seq, found.events) == (S.WORKING, 2, 2, ())
+    assert (found.task().status.state, len(found.task().history)) == (S.WORKING, 1)
+    events = [decode_event(row).body for row in await ready.read(tasks.events_after, TENANT, "t-1", 0)]
+    assert events == begins
+    assert heard == [f"task:{TENANT}:t-1"]
+    assert await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=1, after=2)) == 3
+
+
+async def test_there_is_one_task_of_an_id_in_a_tenant(with_task: AnyStore) -> None:
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        await with_task.do(tasks.create_task, TENANT, new(owner="mallory"))
+    found = await with_task.read(tasks.read_task, TENANT, "t-1")
+    assert found is not None
+    assert found.owner == "alice"
+
+
+async def test_an_unknown_task_is_none(ready: AnyStore) -> None:
+    assert await ready.read(tasks.read_task, TENANT, "t-1") is None
+    assert await ready.do(tasks.lock_task, TENANT, "t-1") is None
+    assert await ready.read(tasks.events_after, TENANT, "t-1", 0) == []
+
+
+async def test_tenants_have_tasks_of_their_own(ready: AnyStore) -> None:
+    for tenant in (TENANT, OTHER):
+        await ready.do(tasks.create_task, tenant, new(owner=tenant))
+        await ready.do(tasks.append, tenant, appending("t-1", chunk(tenant)))
+    await ready.do(tasks.create_task, OTHER, new("t-2"))
+    for tenant in (TENANT, OTHER):
+        assert await texts(ready, tenant) == [tenant]
+        found = await ready.do(tasks.lock_task, tenant, "t-1")
+        assert found is not None
+        assert (found.owner, found.last_seq) == (tenant, 1)
+    assert await ready.read(tasks.read_task, TENANT, "t-2") is None
+    assert await ready.do(tasks.lock_task, TENANT, "t-2") is None
+    assert [task.owner for task in (await ready.read(tasks.list_tasks, TENANT, Query()))[0]] == [TENANT]
+    with pytest.raises(Fenced):
+        await ready.do(tasks.append, TENANT, appending("t-2", chunk("x", "t-2")))
+
+
+# Appending
+
+
+async def append_at_last(store: AnyStore, text: str, attempts: int) -> int:
+    """Append as a writer does that shares the log: whoever is behind reads again."""
+    for _ in range(attempts):
+        found = await store.read(tasks.read_task, TENANT, "t-1")
+        assert found is not None
+        try:
+            group = [chunk(f"{text}-{n}") for n in range(3)]
+            return await store.do(tasks.append, TENANT, appending("t-1", *group, after=found.last_seq))
+        except Behind:
+            continue
+    raise AssertionError("behind forever")
 
 
 async def test_events_are_numbered_without_gaps_whoever_appends(ready: AnyStore, heard: Heard) -> None:
-    last = await asyncio.gather(
-        *(ready.do(append, TENANT, "t-1", 0, [chunk(f"{at}-{n}") for n in range(3)]) for at in range(20))
-    )
-    assert sorted(last) == list(range(3, 61, 3))
-    events = await ready.read(events_after, TENANT, "t-1", 0)
-    assert [seq for seq, *_ in events] == list(range(1, 61))
-    for group in (events[at : at + 3] for at in range(0, 60, 3)):
-        assert len({data.partition("-")[0] for _, _, data, _ in group}) == 1, "one append stays together"
+    await ready.do(tasks.create_task, TENANT, new())
+    async with asyncio.timeout(BOUND_SECONDS):
+        last = await asyncio.gather(*(append_at_last(ready, str(writer), attempts=12) for writer in range(12)))
+    assert sorted(last) == list(range(3, 37, 3))
+    events = [decode_event(row) for row in await ready.read(tasks.events_after, TENANT, "t-1", 0)]
+    assert [event.seq for event in events] == list(range(1, 37))
+    found = await texts(ready)
+    for group in (found[at : at + 3] for at in range(0, 36, 3)):
+        assert len({text.partition("-")[0] for text in group}) == 1, "one append stays together"
     assert f"task:{TENANT}:t-1" in heard
 
 
-async def test_reading_gives_the_snapshot_and_what_came_after_it(ready: AnyStore) -> None:
-    await ready.do(
-        append, TENANT, "t-1", 0, [chunk("a"), Entry(kind="status", data="s", state="working", doc='{"n":2}')]
-    )
-    await ready.do(append, TENANT, "t-1", 0, [chunk("b")])
-    found = await ready.read(read_task, TENANT, "t-1")
+async def test_a_worker_that_lost_its_claim_cannot_write(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("mine")))
+    await ready.do(raise_fence)
+    for after in (0, 1):  # also when it is behind: reading again would not help
+        with pytest.raises(Fenced):
+            await ready.do(tasks.append, TENANT, appending("t-1", chunk("zombie"), after=after))
+    with pytest.raises(Fenced):
+        await ready.do(tasks.append, TENANT, appending("t-1", chunk("from the future"), epoch=2, after=1))
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("yours"), epoch=1, after=1))
+    assert await texts(ready) == ["mine", "yours"]
+
+
+async def test_a_writer_that_missed_something_is_behind_and_leaves_nothing(with_task: AnyStore, heard: Heard) -> None:
+    await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a"), chunk("b")))
+    heard.clear()
+    late = appending("t-1", status(S.COMPLETED), after=1, snapshot=new(state=S.COMPLETED).task)
+    for after in (0, 1, 3):
+        with pytest.raises(Behind):
+            await with_task.do(tasks.append, TENANT, replace(late, after=after))
+    found = await with_task.read(tasks.read_task, TENANT, "t-1")
     assert found is not None
-    assert (found.state, found.doc, found.doc_seq, found.last_seq) == ("working", '{"n":2}', 2, 3)
-    assert [(seq, data) for seq, _, data, _ in found.events] == [(3, "b")]
+    assert (found.task_state, found.last_seq, found.doc_seq) == (S.SUBMITTED, 2, 0)
+    assert heard == []
+
+
+@postgres_only
+async def test_of_two_that_append_at_once_one_is_behind(with_task: AnyStore) -> None:
+    outcomes = await overlapped(
+        with_task,
+        lambda tx: tasks.append(tx, TENANT, appending("t-1", chunk("first"))),
+        lambda tx: tasks.append(tx, TENANT, appending("t-1", chunk("second"))),
+    )
+    assert outcomes[0] == 1
+    assert isinstance(outcomes[1], Behind)
+    assert await texts(with_task) == ["first"]
+
+
+async def test_every_kind_of_event_comes_back_as_it_went(with_task: AnyStore) -> None:
+    bodies: list[EventBody] = [status(S.WORKING), heard_message("hi"), chunk("a"), new(state=S.WORKING).task]
+    assert await with_task.do(tasks.append, TENANT, appending("t-1", *bodies, state=S.WORKING)) == 4
+    events = [decode_event(row) for row in await with_task.read(tasks.events_after, TENANT, "t-1", 0)]
+    assert [event.body for event in events] == bodies
+    assert {event.at for event in events} == {"2023-11-14T22:13:20.000Z"}
+
+
+async def test_appending_nothing_only_asks_the_fence(with_task: AnyStore) -> None:
+    assert await with_task.do(tasks.append, TENANT, appending("t-1")) == 0
+    with pytest.raises(Fenced):
+        await with_task.do(tasks.append, TENANT, appending("t-1", epoch=1))
+    assert await with_task.read(tasks.events_after, TENANT, "t-1", 0) == []
+
+
+async def test_a_snapshot_holds_what_was_before_it_and_events_the_rest(with_task: AnyStore) -> None:
+    working = new(state=S.WORKING).task
+    await with_task.do(
+        tasks.append, TENANT, appending("t-1", heard_message("lost"), status(S.WORKING), snapshot=working)
+    )
+    await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a"), chunk("b"), after=2))
+    found = await with_task.read(tasks.read_task, TENANT, "t-1")
+    assert found is not None
+    assert (found.doc_seq, found.last_seq) == (2, 4)
+    assert [row[0] for row in found.events] == [3, 4]
+    assert found.task().history == (), "what is in the snapshot is not folded again"
+    assert await texts(with_task) == ["a", "b"]
+
+
+async def test_only_a_change_of_state_moves_the_time_of_the_status(with_task: AnyStore) -> None:
+    await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a"), at=AT + 1))
+    found = await with_task.read(tasks.read_task, TENANT, "t-1")
+    assert found is not None
+    assert (found.task_state, found.updated_at) == (S.SUBMITTED, AT)
+    await with_task.do(tasks.append, TENANT, appending("t-1", status(S.WORKING), after=1, at=AT + 2))
+    found = await with_task.read(tasks.read_task, TENANT, "t-1")
+    assert found is not None
+    assert (found.task_state, found.updated_at) == (S.WORKING, AT + 2)
 
 
 async def test_following_goes_on_after_a_cursor(ready: AnyStore) -> None:
-    await ready.do(append, TENANT, "t-1", 0, [chunk(str(at)) for at in range(10)])
-    assert [row[0] for row in await ready.read(events_after, TENANT, "t-1", 7)] == [8, 9, 10]
-    assert [row[0] for row in await ready.read(events_after, TENANT, "t-1", 2, 3)] == [3, 4, 5]
-    assert await ready.read(events_after, TENANT, "t-1", 10) == []
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(tasks.append, TENANT, appending("t-1", *(chunk(str(at)) for at in range(10))))
+    assert [row[0] for row in await ready.read(tasks.events_after, TENANT, "t-1", 7)] == [8, 9, 10]
+    assert [row[0] for row in await ready.read(tasks.events_after, TENANT, "t-1", 2, limit=3)] == [3, 4, 5]
+    assert await ready.read(tasks.events_after, TENANT, "t-1", 10) == []
 
 
-async def test_a_worker_that_lost_its_claim_cannot_write(ready: AnyStore) -> None:
-    await ready.do(claim, "t-1", 1)
-    await ready.do(append, TENANT, "t-1", 1, [chunk("mine")])
-    await ready.do(claim, "t-1", 2)
-    with pytest.raises(Fenced):
-        await ready.do(append, TENANT, "t-1", 1, [chunk("zombie")])
-    with pytest.raises(Fenced):
-        await ready.do(append, TENANT, "nowhere", 0, [chunk("x")])
-    await ready.do(append, TENANT, "t-1", 2, [chunk("yours")])
-    assert [row[2] for row in await ready.read(events_after, TENANT, "t-1", 0)] == ["mine", "yours"]
+async def test_appending_makes_the_webhooks_of_this_task_due_and_no_others(with_task: AnyStore, heard: Heard) -> None:
+    await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a")))
+    assert "push" not in heard, "nobody listens"
+    await with_task.do(tasks.create_task, TENANT, new("t-2"))
+    await with_task.do(tasks.create_task, OTHER, new())
+    for tenant, task_id in ((TENANT, "t-1"), (TENANT, "t-2"), (OTHER, "t-1")):
+        await with_task.do(pushes.put, tenant, task_id, webhook(), "v1")
+    assert await with_task.do(pushes.claim, "n-1", 10) == []
+    await with_task.do(tasks.append, TENANT, appending("t-1", chunk("b"), after=1))
+    assert "push" in heard
+    assert [(due.tenant, due.task_id) for due in await with_task.do(pushes.claim, "n-1", 10)] == [(TENANT, "t-1")]
+
+
+@postgres_only
+async def test_a_locked_task_is_read_as_the_last_writer_left_it(with_task: AnyStore) -> None:
+    _, found = await overlapped(
+        with_task,
+        lambda tx: tasks.append(tx, TENANT, appending("t-1", chunk("a"))),
+        lambda tx: tasks.lock_task(tx, TENANT, "t-1"),
+    )
+    assert (found.last_seq, len(found.events)) == (1, 1)
+
+
+# Listing
+
+
+async def listed(store: AnyStore, tenant: str = TENANT, **fields: Any) -> list[str]:
+    found, total = await store.read(tasks.list_tasks, tenant, Query(**fields))
+    assert total == len(found)
+    return [task.id for task in found]
+
+
+async def test_tasks_are_listed_with_the_latest_status_first(ready: AnyStore) -> None:
+    for task_id, at in (("t-1", AT + 2), ("t-2", AT + 3), ("t-3", AT + 1)):
+        await ready.do(tasks.create_task, TENANT, new(task_id, at=at))
+    assert await listed(ready) == ["t-2", "t-1", "t-3"]
+    await ready.do(tasks.append, TENANT, appending("t-3", status(S.WORKING, "t-3"), at=AT + 9))
+    found, total = await ready.read(tasks.list_tasks, TENANT, Query(limit=2))
+    assert ([task.id for task in found], total) == (["t-3", "t-2"], 3)
+    assert found[0].task().status.state is S.WORKING
+
+
+async def test_tasks_are_filtered_by_what_they_are(ready: AnyStore) -> None:
+    given: list[tuple[str, NewTask]] = [
+        (TENANT, new("t-1", at=AT + 1, owner="bob")),
+        (TENANT, new("t-2", at=AT + 2, agent="planner")),
+        (TENANT, new("t-3", at=AT + 3, context_id="c-2")),
+        (TENANT, new("t-4", at=AT + 4, state=S.WORKING)),
+        (TENANT, new("t-5", at=AT + 5, parent_id="t-4")),
+        (OTHER, new("t-6", at=AT + 6, owner="bob", agent="planner", context_id="c-2", parent_id="t-4")),
+    ]
+    for tenant, task in given:
+        await ready.do(tasks.create_task, tenant, task)
+    assert await listed(ready) == ["t-5", "t-4", "t-3", "t-2", "t-1"]
+    assert await listed(ready, owner="bob") == ["t-1"]
+    assert await listed(ready, agent="planner") == ["t-2"]
+    assert await listed(ready, context_id="c-2") == ["t-3"]
+    assert await listed(ready, state=S.WORKING) == ["t-4"]
+    assert await listed(ready, parent_id="t-4") == ["t-5"]
+    assert await listed(ready, since=AT + 4) == ["t-5", "t-4"]
+    assert await listed(ready, owner="alice", agent="echo", state=S.SUBMITTED, since=AT + 4) == ["t-5"]
+    assert await listed(ready, owner="nobody") == []
+    assert await listed(ready, OTHER) == ["t-6"]
+    assert await listed(ready, "nowhere") == []
+
+
+async def test_a_task_is_listed_with_the_events_after_its_snapshot(with_task: AnyStore) -> None:
+    await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a"), chunk("b")))
+    ((found,), _) = await with_task.read(tasks.list_tasks, TENANT, Query())
+    assert [row[0] for row in found.events] == [1, 2]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+async def test_pages_hold_each_task_once_also_when_times_are_equal(ready: AnyStore, size: int) -> None:
+    expected: list[str] = []
+    for at in range(12):
+        await ready.do(tasks.create_task, TENANT, new(f"t-{at:02}", at=AT + at // 5))
+        expected.insert(0, f"t-{at:02}")
+    walked: list[str] = []
+    query = Query(limit=size)
+    for _ in range(12 // size + 1):
+        found, total = await ready.read(tasks.list_tasks, TENANT, query)
+        assert total == 12
+        walked += [task.id for task in found]
+        if not found:
+            break
+        query = replace(query, before=(found[-1].updated_at, found[-1].id))
+    assert walked == expected
+
+
+async def test_a_task_that_changes_meanwhile_moves_to_a_page_that_was_seen(ready: AnyStore) -> None:
+    for at in range(4):
+        await ready.do(tasks.create_task, TENANT, new(f"t-{at}", at=AT + at))
+    first, _ = await ready.read(tasks.list_tasks, TENANT, Query(limit=2))
+    await ready.do(tasks.append, TENANT, appending("t-3", status(S.WORKING, "t-3"), at=AT + 9))
+    rest, _ = await ready.read(tasks.list_tasks, TENANT, Query(limit=9, before=(first[-1].updated_at, first[-1].id)))
+    assert [task.id for task in first + rest] == ["t-3", "t-2", "t-1", "t-0"]
+
+
+async def test_what_a_task_is_kept_in_belongs_to_its_tenant(with_task: AnyStore) -> None:
+    await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a")))
+    for name in ("task", "snapshot", "event"):
+        assert await with_task.read(table, name, "tenant, 0") == [(TENANT, 0)]

@@ -6,25 +6,22 @@ It exists so that a fresh installation has something to talk to; it is not a bas
 import re
 from collections.abc import AsyncIterator
 
-from accord.model import Message, Part
+from accord.agents.function import agent
+from accord.core.context import Context
+from accord.model import Part
 
 MAX_CHUNKS = 1000
 """A long text comes back in larger pieces than words: nobody watches a novel being typed."""
 
 
-class Echo:
-    """Repeats every text part word by word, and every other part as it is."""
-
-    name = "Echo"
-    description = "Says back what it is told, word by word."
-
-    async def run(self, message: Message) -> AsyncIterator[Part]:
-        """Answer one message."""
-        for part in message.parts:
-            if part.text is None:
-                yield part
-                continue
-            words = re.findall(r"\S+\s*|\s+", part.text) or [""]
-            step = -(-len(words) // MAX_CHUNKS)
-            for at in range(0, len(words), step):
-                yield Part(text="".join(words[at : at + step]))
+@agent(name="Echo", description="Says back what it is told, word by word.", input_modes=["*/*"])
+async def echo(ctx: Context) -> AsyncIterator[Part]:
+    """Repeat every text part word by word, and every other part as it is."""
+    for part in ctx.message.parts:
+        if part.text is None:
+            yield part
+            continue
+        words = re.findall(r"\S+\s*|\s+", part.text) or [""]
+        step = -(-len(words) // MAX_CHUNKS)
+        for at in range(0, len(words), step):
+            yield Part(text="".join(words[at : at + step]))

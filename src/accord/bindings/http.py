@@ -1,9 +1,13 @@
-"""The little HTTP that the bindings share: reading a bounded body, writing a whole answer, over plain ASGI.
+"""The little HTTP that the bindings share: reading headers and a bounded body, writing a whole answer, over plain ASGI.
 
 It is not a framework: no routing, no middleware, nothing that costs on the hot path.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -60,8 +64,59 @@ async def read_body(receive: Receive, limit: int = MAX_BODY) -> bytes:
         chunks.append(chunk)
 
 
-async def respond(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """Write a whole answer."""
-    length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
+async def respond(
+    send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), *, head: bool = False
+) -> None:
+    """Write a whole answer; `head` leaves out the body, but not its length."""
+    length = [] if status in (204, 304) else [(b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": b"" if head else body})
+
+
+# --- conditional requests and the address that was asked ----------------------------------------------------------
+
+
+_ENTITY_TAG = re.compile(r'"[^"]*"')
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?")
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_MAX_HOSTNAME = 253
+
+
+def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
+    """Whether the caller already has what it asks for (RFC 9110, 13.2.2).
+
+    Tags are compared weakly, that is without their `W/`; a date counts only where no tag is given.
+    """
+    tags = _all(scope, b"if-none-match")
+    if tags:
+        return any(tag.strip() == "*" or etag in _ENTITY_TAG.findall(tag) for tag in tags)
+    try:
+        since = parsedate_to_datetime(header(scope, b"if-modified-since") or "")
+    except (ValueError, OverflowError):
+        return False  # what is no date is ignored (13.1.3)
+    return modified.replace(microsecond=0) <= (since if since.tzinfo else since.replace(tzinfo=UTC))
+
+
+def authority(scope: Scope) -> str | None:
+    """Return the `hostname[:port]` that was asked, or None for a `Host` that is missing, doubled or no such thing."""
+    stated = _all(scope, b"host")
+    found = _AUTHORITY.fullmatch(stated[0]) if len(stated) == 1 else None
+    if found is None or not _is_host(found[1]) or not 1 <= int(found[2] or 80) <= 65535:
+        return None
+    return found[0].lower()
+
+
+def _all(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _is_host(text: str) -> bool:
+    labels = text.split(".")
+    try:
+        if text.startswith("["):
+            return bool(IPv6Address(text[1:-1]))
+        if labels[-1].isdigit():
+            return bool(IPv4Address(text))
+    except ValueError:
+        return False
+    return len(text) <= _MAX_HOSTNAME and all(_LABEL.fullmatch(label) for label in labels)

@@ -72,7 +72,7 @@ class JsonRpc:
         self,
         service: A2A,
         *,
-        origin: Callable[[str], str | None] = lambda _: None,
+        origin: Callable[[str], Awaitable[str | None]] | None = None,
         enabled: frozenset[DialectName] = ALL_DIALECTS,
     ) -> None:
         """Serve `service`; `origin` looks up the dialect that a task was created in."""
@@ -106,7 +106,7 @@ class JsonRpc:
         if isinstance(entry, Batch):
             await self._answer_batch(scope, entry, send)
             return
-        understood = self._understand(scope, entry)
+        understood = await self._understand(scope, entry)
         if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
             await self._stream(understood, receive, send)
             return
@@ -123,7 +123,7 @@ class JsonRpc:
             return Rejected(error)
         return jsonrpc.decode(body)
 
-    def _understand(self, scope: Scope, entry: Entry) -> Understood | Answer:
+    async def _understand(self, scope: Scope, entry: Entry) -> Understood | Answer:
         version = header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version")
         wished = header(scope, DIALECT_HEADER.encode()) or query(scope, "dialect")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -140,9 +140,11 @@ class JsonRpc:
         route = negotiate(inquiry)
         if isinstance(route, Rejection):
             return _failure(entry.id, route.error, route.dialect)
-        if route.ask_task is not None and (origin := self._origin(route.ask_task)):
-            route = route.settle(DialectName(origin))
-        return Understood(entry, route)
+        try:
+            origin = await self._origin(route.ask_task) if route.ask_task and self._origin else None
+        except AccordError as error:
+            return _failure(entry.id, error, route.dialect)
+        return Understood(entry, route.settle(DialectName(origin)) if origin else route)
 
     async def _answer(self, understood: Understood) -> Answer:
         call, name, operation = understood.call, understood.route.dialect, understood.route.operation
@@ -163,18 +165,21 @@ class JsonRpc:
             return _failure(call.id, InternalError(), name)
 
     async def _answer_batch(self, scope: Scope, entries: Batch, send: Send) -> None:
-        answers: list[bytes] = []
+        answers: list[Answer] = []
         for entry in entries.entries:
-            understood = self._understand(scope, entry)
+            understood = await self._understand(scope, entry)
             if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
                 refused = InvalidRequest("A stream cannot be part of a batch")
                 understood = _failure(understood.call.id, refused, understood.route.dialect)
             answer = understood if isinstance(understood, Answer) else await self._answer(understood)
-            answers.append(answer.body)
-        written = [body for body in answers if body]
-        await respond(
-            send, 200 if written else 204, jsonrpc.batch(written) if written else b"", JSON if written else ()
-        )
+            if answer.body:
+                answers.append(answer)
+        if not answers:
+            await respond(send, 204, b"")
+            return
+        spoken = {answer.dialect for answer in answers}
+        said = [(DIALECT_HEADER.encode(), name.value.encode()) for name in spoken] if len(spoken) == 1 else []
+        await respond(send, 200, jsonrpc.batch([answer.body for answer in answers]), [*JSON, *said])
 
     # --- streams --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from accord.model import (
     Event,
     GetRequest,
     Message,
-    Part,
     PushConfig,
     PushDeleteRequest,
     PushGetRequest,
@@ -73,13 +72,3 @@ class A2A(Protocol):
 
     async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
         """Read the card for authenticated callers."""
-
-
-class Agent(Protocol):
-    """Something that does work: given a message, it yields the parts of its answer as they are ready."""
-
-    name: str
-    description: str
-
-    def run(self, message: Message) -> AsyncIterator[Part]:
-        """Answer one message."""

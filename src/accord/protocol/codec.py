@@ -4,7 +4,9 @@ It knows nothing of A2A but its one form of time. Everything that reads bytes fr
 no input can raise anything but `AccordError`.
 """
 
+import json
 import re
+from math import isinf
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,11 +19,15 @@ T = TypeVar("T")
 _AT = re.compile(r"^(?P<reason>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
 _NAMED = re.compile(r"`(?P<name>\w+)`: (?P<reason>.*)", re.DOTALL)
+_STEP = re.compile(r"(\w+)|\[(\d+)\]|\[\.\.\.\]")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 MAX_DEPTH = 100
 """How deeply JSON from a stranger may be nested: as in protobuf, and well below what recursion can take."""
+
+MAX_REREAD = 1024 * 1024
+"""Bytes that are read a second time to name a field: ten times slower than the first, so it must not take long."""
 
 encode = msgspec.json.Encoder().encode
 """Encode a model value, or plain data, as compact JSON."""
@@ -35,11 +41,23 @@ def decode(data: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError as error:
-        raise invalid(error) from None
+        raise _with_names(invalid(error), bytes(data)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ParseError(f"The body is not valid JSON: {plain(error)}") from None
     except RecursionError:
         raise InvalidParams("The JSON is nested too deeply") from None
+
+
+def check_utf8(data: bytes) -> None:
+    """Refuse bytes that are not UTF-8, as JSON has to be: the decoder looks only at strings that it keeps.
+
+    For where a body comes in, once; what does not change the answer, `decode` leaves alone.
+    """
+    try:
+        if not data.isascii():
+            data.decode()
+    except UnicodeDecodeError as error:
+        raise ParseError(f"The body is not valid JSON: {plain(error)}") from None
 
 
 def is_too_deep(data: bytes) -> bool:
@@ -73,6 +91,36 @@ def invalid(error: msgspec.ValidationError) -> InvalidParams:
         field = f"{field}.{named['name']}" if field else named["name"]
         reason = named.groupdict().get("reason") or "Required field is missing"
     return invalid_field(field, reason)
+
+
+def _with_names(refused: InvalidParams, data: bytes) -> InvalidParams:
+    """Put the names of free members, which the decoder shows as `[...]`, into the path of a number out of range.
+
+    Nothing else can be wrong with free data. It is all read again, which only a refused request has to pay for.
+    """
+    ((field, reason),) = refused.violations
+    if "[...]" not in field or len(data) > MAX_REREAD:
+        return refused
+    try:
+        # What is too large for the decoder becomes infinite; pairs keep members that are stated twice.
+        value = json.loads(data, parse_int=float, object_pairs_hook=tuple)
+        found = _infinite(value, _STEP.findall(field)) or field
+    except (ValueError, RecursionError):
+        return refused
+    return invalid_field(found.removeprefix("."), reason)
+
+
+def _infinite(value: Any, steps: list[tuple[str, str]], path: str = "") -> str | None:
+    """Return the path of the first infinite number that the steps, each a name, a position or any name, lead to."""
+    if not steps:
+        return path if isinstance(value, float) and isinf(value) else None
+    (name, at), *rest = steps
+    if at:
+        inside = isinstance(value, list) and int(at) < len(value)
+        return _infinite(value[int(at)], rest, f"{path}[{at}]") if inside else None
+    members = value if isinstance(value, tuple) else ()
+    found = (_infinite(item, rest, f"{path}.{key[:40]}") for key, item in members if name in ("", key))
+    return next(filter(None, found), None)
 
 
 def invalid_field(field: str, reason: str) -> InvalidParams:

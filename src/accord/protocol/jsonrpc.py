@@ -81,10 +81,13 @@ _error = Decoder(ErrorObject)
 
 def decode(body: bytes) -> Entry | Batch:
     """Read one HTTP body. What is wrong with it comes back as `Rejected`, never as an exception."""
-    if codec.is_too_deep(body):
-        return Rejected(_too_deep())
     try:
+        codec.check_utf8(body)
+        if codec.is_too_deep(body):
+            return Rejected(_too_deep())
         return _entry(_wire.decode(body))
+    except ParseError as error:
+        return Rejected(error)
     except ValidationError:
         return _batch(body) if body.lstrip()[:1] == b"[" else _not_an_object(body)
     except (ValueError, RecursionError) as error:
@@ -134,11 +137,7 @@ def _entry(wire: _Wire) -> Entry:
 
 
 def _is_id(raw: bytes) -> bool:
-    if len(raw) > MAX_ID:
-        return False
-    if raw[:1] == b'"':
-        return _text(raw) is not None  # echoed as it came, so it must be valid UTF-8
-    return raw in (NO_ID, NULL_ID) or raw[:1] in b"-0123456789"
+    return len(raw) <= MAX_ID and (raw in (NO_ID, NULL_ID) or raw[:1] in b'"-0123456789')
 
 
 def _text(raw: bytes) -> str | None:

@@ -2,6 +2,11 @@
 
 Pure functions of task and event; nothing is stored, sent or timed here. The engine commits what these return, clients
 fold the streams they read with them, and the documentation's diagram is drawn from `TRANSITIONS`.
+
+An artifact event makes or replaces the whole artifact; with `append` it adds to the one with its id, or begins it if
+nobody has seen it. `last_chunk` tells followers that they have the artifact whole, and changes nothing here: A2A (1.0,
+4.2.2) says no more about it, and a task does not record it, so refusing what comes after would depend on where a
+snapshot was cut. A chunk after the last is therefore added like any other, and nothing an agent sent is lost.
 """
 
 from collections.abc import Iterable
@@ -15,11 +20,11 @@ from accord.model import (
     EventBody,
     Message,
     MessageUpdate,
-    Part,
     StatusUpdate,
     Task,
     TaskState,
 )
+from accord.model.base import Metadata
 
 S = TaskState
 
@@ -43,7 +48,7 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     S.CANCELED: frozenset({S.CANCELED}),
     S.REJECTED: frozenset({S.REJECTED}),
 }
-"""State -> states that may follow. A state may repeat (progress); repeating a terminal state changes nothing."""
+"""State -> states that may follow. A state may repeat (progress); repeating one of `ENDED` changes nothing."""
 
 
 class IllegalTransition(ValueError):
@@ -66,34 +71,17 @@ class WrongTask(ValueError):
 
 def apply(task: Task, body: EventBody) -> Task:
     """Return the task as it is after an event."""
-    match body:
-        case StatusUpdate():
-            return _status(_owned(task, body.task_id), body)
-        case ArtifactUpdate():
-            return replace(task, artifacts=_placed(_open(task, body.task_id).artifacts, body))
-        case MessageUpdate():
-            return replace(task, history=(*_open(task, body.task_id).history, body.message))
-        case Task():
-            _follows(_owned(task, body.id).status.state, body.status.state)
-            return body
-        case Message():
-            raise WrongTask("A message that answers without a task cannot change a task")
+    draft = _Draft(task)
+    draft.add(body)
+    return draft.finished()
 
 
 def fold(task: Task, events: Iterable[Event]) -> Task:
-    """Return the task after many events: the same as applying each, but linear in the chunks of an artifact."""
-    run: list[ArtifactUpdate] = []
+    """Return the task after many events: the same as applying each, but linear in what they carry."""
+    draft = _Draft(task)
     for event in events:
-        body = event.body
-        if isinstance(body, ArtifactUpdate) and body.append:
-            if run and run[0].artifact.artifact_id != body.artifact.artifact_id:
-                task, run = apply(task, _joined(run)), []
-            _open(task, body.task_id)
-            run.append(body)
-            continue
-        task, run = (apply(task, _joined(run)) if run else task), []
-        task = apply(task, body)
-    return apply(task, _joined(run)) if run else task
+        draft.add(event.body)
+    return draft.finished()
 
 
 def limit_history(task: Task, length: int | None) -> Task:
@@ -103,63 +91,110 @@ def limit_history(task: Task, length: int | None) -> Task:
     return replace(task, history=task.history[len(task.history) - length :])
 
 
-def _owned(task: Task, task_id: str) -> Task:
-    if task.id != task_id:
-        raise WrongTask(f"An event of task {task_id} was applied to task {task.id}")
-    return task
+class _Draft:
+    """A task while events are added to it: what is new is only collected, and put together once at the end."""
+
+    def __init__(self, task: Task) -> None:
+        self._begin(task)
+
+    def _begin(self, task: Task) -> None:
+        self._task = task
+        self._status = task.status
+        self._said: list[Message] = []
+        self._chunks: dict[str, list[Artifact]] = {}
+        self._replaced: set[str] = set()
+
+    def add(self, body: EventBody) -> None:
+        """Add an event, or raise and leave the draft as it was."""
+        match body:
+            case StatusUpdate():
+                self._owns(body.task_id)
+                self._set_status(body)
+            case ArtifactUpdate():
+                self._accepts(body.task_id)
+                self._set_artifact(body)
+            case MessageUpdate():
+                self._accepts(body.task_id)
+                self._said.append(body.message)
+            case Task():
+                self._owns(body.id)
+                self._follows(body.status.state)
+                self._begin(body)
+            case Message():
+                raise WrongTask("A message that answers without a task cannot change a task")
+
+    def finished(self) -> Task:
+        """Return the task; the same one if nothing has changed."""
+        task = self._task
+        if self._status is task.status and not self._said and not self._chunks:
+            return task
+        return replace(
+            task,
+            status=self._status,
+            history=(*task.history, *self._said) if self._said else task.history,
+            artifacts=self._artifacts() if self._chunks else task.artifacts,
+        )
+
+    def _owns(self, task_id: str) -> None:
+        if self._task.id != task_id:
+            raise WrongTask(f"An event of task {task_id} was applied to task {self._task.id}")
+
+    def _accepts(self, task_id: str) -> None:
+        self._owns(task_id)
+        if self._status.state in TERMINAL:
+            raise TaskEnded(f"Task {task_id} is {self._status.state.name} and does not change any more")
+
+    def _follows(self, after: TaskState) -> None:
+        if after not in TRANSITIONS[self._status.state]:
+            raise IllegalTransition(self._status.state, after)
+
+    def _set_status(self, update: StatusUpdate) -> None:
+        before, after = self._status.state, update.status.state
+        self._follows(after)
+        if before is after and before in ENDED:
+            return
+        if self._status.message is not None:
+            self._said.append(self._status.message)
+        self._status = update.status
+
+    def _set_artifact(self, update: ArtifactUpdate) -> None:
+        identifier = update.artifact.artifact_id
+        if update.append:
+            self._chunks.setdefault(identifier, []).append(update.artifact)
+            return
+        self._chunks[identifier] = [update.artifact]
+        self._replaced.add(identifier)
+
+    def _artifacts(self) -> tuple[Artifact, ...]:
+        """Return what was there, each artifact replaced or extended in its place, then what is new."""
+        left = dict(self._chunks)
+        found: list[Artifact] = []
+        for old in self._task.artifacts:
+            # An agent may have sent a task in which two artifacts share an id: the first is the one that changes.
+            chunks = left.pop(old.artifact_id, None)
+            if chunks is None:
+                found.append(old)
+            else:
+                found.append(_joined(chunks if old.artifact_id in self._replaced else [old, *chunks]))
+        found.extend(_joined(chunks) for chunks in left.values())
+        return tuple(found)
 
 
-def _open(task: Task, task_id: str) -> Task:
-    if _owned(task, task_id).status.state in TERMINAL:
-        raise TaskEnded(f"Task {task.id} is {task.status.state.name} and does not change any more")
-    return task
-
-
-def _follows(before: TaskState, after: TaskState) -> None:
-    if after not in TRANSITIONS[before]:
-        raise IllegalTransition(before, after)
-
-
-def _status(task: Task, update: StatusUpdate) -> Task:
-    before, after = task.status.state, update.status.state
-    _follows(before, after)
-    if before is after and before in TERMINAL:
-        return task
-    said = task.status.message
-    history = task.history if said is None else (*task.history, said)
-    return replace(task, status=update.status, history=history)
-
-
-def _placed(artifacts: tuple[Artifact, ...], update: ArtifactUpdate) -> tuple[Artifact, ...]:
-    """Put an artifact where it belongs: in place of, or at the end of, the one with its id; else last."""
-    new = update.artifact
-    for position, old in enumerate(artifacts):
-        if old.artifact_id == new.artifact_id:
-            kept = _extended(old, new) if update.append else new
-            return (*artifacts[:position], kept, *artifacts[position + 1 :])
-    return (*artifacts, new)
-
-
-def _extended(old: Artifact, new: Artifact) -> Artifact:
-    metadata = old.metadata if new.metadata is None else (old.metadata or {}) | new.metadata
+def _joined(chunks: list[Artifact]) -> Artifact:
+    """Return one artifact of its chunks: all parts and extensions, metadata by key, the last name and description."""
+    first = chunks[0]
+    if len(chunks) == 1:
+        return first
+    metadata: Metadata | None = None
+    for chunk in chunks:
+        if chunk.metadata is not None:
+            metadata = {} if metadata is None else metadata
+            metadata.update(chunk.metadata)
     return replace(
-        old,
-        parts=old.parts + new.parts,
-        name=new.name or old.name,
-        description=new.description or old.description,
+        first,
+        parts=tuple(part for chunk in chunks for part in chunk.parts),
+        name=next((chunk.name for chunk in reversed(chunks) if chunk.name), first.name),
+        description=next((chunk.description for chunk in reversed(chunks) if chunk.description), first.description),
         metadata=metadata,
-        extensions=tuple(dict.fromkeys(old.extensions + new.extensions)),
+        extensions=tuple(dict.fromkeys(extension for chunk in chunks for extension in chunk.extensions)),
     )
-
-
-def _joined(run: list[ArtifactUpdate]) -> ArtifactUpdate:
-    """Merge consecutive chunks of one artifact into one chunk."""
-    if len(run) == 1:
-        return run[0]
-    parts: list[Part] = []
-    merged = run[0].artifact
-    for chunk in run:
-        parts.extend(chunk.artifact.parts)
-        if chunk is not run[0]:
-            merged = _extended(replace(merged, parts=()), replace(chunk.artifact, parts=()))
-    return replace(run[-1], artifact=replace(merged, parts=tuple(parts)))

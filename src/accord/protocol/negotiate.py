@@ -96,11 +96,10 @@ def negotiate(inquiry: Inquiry) -> Route | Rejection:
         version = parse_version(inquiry.version)
         dialect, ask_task = _choose(inquiry, version)
     except AccordError as error:
-        pascal = inquiry.method[:1].isupper() and not inquiry.dialect
-        stated = answer_dialect(inquiry.path, inquiry.dialect, "1.0" if pascal else None)
-        return Rejection(error, stated)
+        stated = "1.0" if inquiry.method[:1].isupper() else None
+        return Rejection(error, answer_dialect(inquiry.path, inquiry.dialect, stated))
     if dialect not in inquiry.enabled:
-        return Rejection(_not_enabled(dialect, inquiry.enabled), dialect)
+        return Rejection(not_enabled(dialect, inquiry.enabled), dialect)
     operation = operation_for(inquiry.method, dialect)
     if operation is None:
         return Rejection(_no_method(inquiry.method, dialect), dialect)
@@ -161,7 +160,8 @@ def parse_dialect(name: str) -> DialectName:
         raise InvalidRequest(f"Unknown dialect {name.strip()[:20]!r}; known are {known}") from None
 
 
-def _not_enabled(dialect: DialectName, enabled: frozenset[DialectName]) -> VersionNotSupported:
+def not_enabled(dialect: DialectName, enabled: frozenset[DialectName]) -> VersionNotSupported:
+    """Return the refusal of a dialect that this server could speak, but does not."""
     known = ", ".join(other.value for other in DialectName if other in enabled)
     return VersionNotSupported(f"Dialect {dialect.value} is not enabled here; enabled: {known}")
 
@@ -183,30 +183,48 @@ class _Part(Struct):
     type: Any = None
     text: Any = None
     content: Raw = _ABSENT
+    mime_type: Raw = _ABSENT
 
 
 class _Message(Struct):
     id: Any = None
     role: Any = None
     kind: Any = None
-    task_id: Any = None
     parts: list[_Part] = []
+    context_id: Raw = _ABSENT
+    message_id: Raw = _ABSENT
+    task_id: Raw = _ABSENT
 
 
 class _Look(Struct):
-    """The members of the parameters that tell dialects apart; everything else is skipped unread."""
+    """The members of the parameters that tell dialects apart; everything else is skipped unread.
+
+    Those in snake case are the generic dialect's own (B-00); a name counts whatever it holds.
+    """
 
     id: Any = None
     camel_id: Any = field(default=None, name="taskId")
-    task_id: Any = None
-    task_config: Raw = _ABSENT
-    stream_config: Raw = _ABSENT
-    webhook_url: Any = field(default=None, name="webhookUrl")
+    webhook_url: Raw = field(default=_ABSENT, name="webhookUrl")
     message: _Message | None = None
+    config_id: Raw = _ABSENT
+    context_id: Raw = _ABSENT
+    history_length: Raw = _ABSENT
+    include_artifacts: Raw = _ABSENT
+    page_size: Raw = _ABSENT
+    page_token: Raw = _ABSENT
+    payload_format: Raw = _ABSENT
+    status_timestamp_after: Raw = _ABSENT
+    stream_config: Raw = _ABSENT
+    task_config: Raw = _ABSENT
+    task_id: Raw = _ABSENT
 
 
 _look_decoder = Decoder(_Look)
-_NOTHING = _Look()
+_NOTHING, _NO_MESSAGE = _Look(), _Message()
+_SNAKE_CASE = {
+    shape: tuple(name for name in shape.__struct_encode_fields__ if "_" in name) for shape in (_Look, _Message, _Part)
+}
+_VAULT_ROLES = ("assistant", "system", "tool")
 
 
 def _look(params: bytes) -> _Look:
@@ -228,21 +246,27 @@ def _google_01(method: str, look: _Look) -> DialectName | None:
 
 
 def _shape(look: _Look) -> DialectName | None:
-    if look.task_id is not None or look.task_config is not _ABSENT or look.stream_config is not _ABSENT:
+    """Tell the dialect by the names of the parameters, then by the form of the message's parts.
+
+    The generic dialect and AgentVault's profile both write `content`: it says the latter only beside one of its roles.
+    """
+    message = look.message or _NO_MESSAGE
+    untold = [part for part in message.parts if part.kind is None]
+    if _is_snake_case(look) or _is_snake_case(message) or any(map(_is_snake_case, untold)):
         return GEN
-    if look.webhook_url is not None:
+    if look.webhook_url is not _ABSENT:
         return VAULT
-    message = look.message
-    if message is None:
-        return None
-    if message.task_id is not None:
-        return GEN
-    if any(part.kind is not None for part in message.parts) or message.kind is not None:
-        return V03
-    contents = any(part.content is not _ABSENT for part in message.parts)
-    typed = any(part.type is not None for part in message.parts)
-    if (contents or typed) and message.role in ("assistant", "system", "tool"):
+    contents = any(part.content is not _ABSENT for part in untold)
+    typed = [part for part in untold if part.type is not None]
+    if (contents or typed) and message.role in _VAULT_ROLES:
         return VAULT
-    if contents or (typed and message.id is not None):
+    if contents:
         return GEN
-    return RELAY if typed else None
+    if typed:
+        texts = any(part.text is not None for part in typed)
+        return RELAY if texts or message.id is None else GEN
+    return V03 if message.kind is not None or len(untold) < len(message.parts) else None
+
+
+def _is_snake_case(look: _Look | _Message | _Part) -> bool:
+    return any(getattr(look, name) is not _ABSENT for name in _SNAKE_CASE[type(look)])

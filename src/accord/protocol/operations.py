@@ -5,8 +5,9 @@ that a dialect does not have an operation. What an operation means is `core.serv
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -53,7 +54,10 @@ class Operation(Choice):
 
 
 class RestRoute(NamedTuple):
-    """One REST address: `{name}` stands for one path segment, or for what precedes a `:verb`."""
+    """One REST address: `{name}` stands for one path segment, or for what precedes a `:verb`.
+
+    The names are those of the request's JSON, so that a path's values are parameters like those of a query.
+    """
 
     verb: str
     path: str
@@ -93,13 +97,13 @@ def _names(
         V1: (operation.value,),
         V03: shared,
         VAULT: (vault or ()) + shared,
-        GEN: (gen or ()) + shared,
+        GEN: tuple(dict.fromkeys((gen or ()) + shared)),
         RELAY: shared + (relay or ()),
     }
 
 
 _TASK = "/tasks/{id}"
-_PUSHES = "/tasks/{task_id}/pushNotificationConfigs"
+_PUSHES = "/tasks/{taskId}/pushNotificationConfigs"
 _SUBSCRIBE = (RestRoute("GET", _TASK + ":subscribe"), RestRoute("POST", _TASK + ":subscribe"))
 
 TABLE: tuple[Row, ...] = (
@@ -233,23 +237,31 @@ class MethodsAllowed(NamedTuple):
     verbs: tuple[str, ...]
 
 
-def match_rest(verb: str, path: str, enabled: Iterable[DialectName] = (V1, V03)) -> RestMatch | MethodsAllowed | None:
-    """Find the operation at a REST address; the path's values are still percent-encoded.
+def match_rest(verb: str, path: str, enabled: Container[DialectName] = (V1, V03)) -> RestMatch | MethodsAllowed | None:
+    """Find the operation at a REST address, given as it was sent; the path's values are still percent-encoded.
 
-    `/v1/...` is A2A 0.3 while that dialect is enabled, so no tenant can be called `v1` then.
+    `/v1/...` is A2A 0.3 while that dialect is enabled, so no tenant can be called `v1` then. A task's id may
+    hold colons, but `:cancel` and `:subscribe` at its end are verbs; an id that ends so has its colon encoded.
     """
     allowed: list[str] = []
     for pattern, route, operation, dialect in _REST:
         if dialect in enabled and (found := pattern.fullmatch(path)):
+            values = found.groupdict()
+            if V03 in enabled and unquote(values.get("tenant", "")) == "v1":
+                continue
             if route.verb == verb:
-                return RestMatch(operation, dialect, found.groupdict())
+                return RestMatch(operation, dialect, values)
             allowed.append(route.verb)
     return MethodsAllowed(tuple(dict.fromkeys(allowed))) if allowed else None
 
 
+_NO_VERB = "(?<!:cancel)(?<!:subscribe)"
+
+
 def _compile(prefix: str, route: RestRoute) -> re.Pattern[str]:
     pieces = re.split(r"\{(\w+)\}", prefix + route.path)
-    return re.compile("".join(f"(?P<{p}>[^/:]+)" if i % 2 else re.escape(p) for i, p in enumerate(pieces)))
+    pattern = "".join(f"(?P<{p}>[^/]+)" if i % 2 else re.escape(p) for i, p in enumerate(pieces))
+    return re.compile(pattern + _NO_VERB if route.path == _TASK else pattern)
 
 
 _PREFIXES = (("/v1", V03, "rest_v03"), ("", V03, "rest_v02"), ("", V1, "rest"), ("/{tenant}", V1, "rest"))

@@ -5,11 +5,11 @@ refuses a schema that is newer than it knows.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import NamedTuple
 
-from accord.storage.store import Store, Tx
+from accord.storage.store import Store, StoreRefused, Tx
 
 LOCK = 4_711_001
 """The advisory lock that migrating nodes take turns with."""
@@ -24,17 +24,20 @@ class Migration(NamedTuple):
     title: str
     sql: str
 
+    def __str__(self) -> str:
+        return f"{self.number:04} {self.title}"
+
     def statements(self) -> Iterator[str]:
         """Yield the statements, comments left out; none of them contains a semicolon."""
         text = "\n".join(line for line in self.sql.splitlines() if not line.lstrip().startswith("--"))
         yield from (statement.strip() for statement in text.split(";") if statement.strip())
 
 
-class SchemaTooNew(RuntimeError):
+class SchemaTooNew(StoreRefused):
     """The database was written by a newer version."""
 
 
-class SchemaTooOld(RuntimeError):
+class SchemaTooOld(StoreRefused):
     """The database has not been migrated; run `accord db upgrade`."""
 
 
@@ -47,28 +50,39 @@ def known() -> list[Migration]:
     return sorted(found)
 
 
+async def engine(tx: Tx) -> str:
+    """Return the name and version of the database."""
+    row = await tx.one("SELECT {engine}")
+    return str(row[0]) if row else ""
+
+
 async def version(tx: Tx) -> int:
     """Return the number of the last migration that the database has seen; 0 for an empty one."""
-    await tx.run("CREATE TABLE IF NOT EXISTS schema_version (number {int} NOT NULL, at {int} NOT NULL)")
+    if await tx.one("SELECT name FROM {tables} WHERE name = 'schema_version'") is None:
+        return 0
     row = await tx.one("SELECT max(number) FROM schema_version")
     return int(row[0]) if row and row[0] is not None else 0
 
 
-async def upgrade(store: Store) -> list[Migration]:
-    """Apply what the database lacks and return it; each migration commits as a whole."""
+async def upgrade(store: Store, tell: Callable[[Migration], None] = lambda _: None) -> list[Migration]:
+    """Apply what the database lacks and return it; each migration commits as a whole, and `tell` hears of it then."""
     applied = []
     for migration in known():
         if await store.do(_apply, migration):
             applied.append(migration)
+            tell(migration)
     await check(store)
     return applied
 
 
 async def check(store: Store) -> int:
     """Return the schema's version, or refuse one that this code does not fit."""
-    found, newest = await store.do(version), known()[-1].number
+    found, newest = await store.read(version), known()[-1].number
     if found > newest:
-        raise SchemaTooNew(f"The database has schema {found}, this version of accord knows {newest}")
+        raise SchemaTooNew(
+            f"The database has schema {found}, this version of accord knows {newest}: install the version that"
+            " upgraded it, or a newer one"
+        )
     if found < newest:
         raise SchemaTooOld(f"The database has schema {found}, this version needs {newest}: run `accord db upgrade`")
     return found
@@ -76,6 +90,7 @@ async def check(store: Store) -> int:
 
 async def _apply(tx: Tx, migration: Migration) -> bool:
     await tx.lock(LOCK)
+    await tx.run("CREATE TABLE IF NOT EXISTS schema_version (number {int} NOT NULL, at {int} NOT NULL)")
     if await version(tx) >= migration.number:
         return False
     for statement in migration.statements():

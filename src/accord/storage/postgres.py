@@ -1,31 +1,41 @@
-"""The PostgreSQL driver: commands awaited on the loop, hints by LISTEN and NOTIFY on connections of their own.
+"""The PostgreSQL driver: commands awaited on the loop, on a small pool of connections.
 
-NOTIFY never runs inside a writing transaction: it takes a database-wide lock until that commits, so commits would queue
-up behind each other's fsync. Hints are coalesced instead: the next NOTIFY carries whatever gathered during the last.
+Every wait has an end, so that a server that is gone, or silent, is an error and never a hang; a lost connection is
+replaced with the next command. Hints travel on a connection of their own (`notify`), or as the caller carries them.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
 
+from accord.storage.notify import PostgresSignals
+from accord.storage.postgres_overrides import Overrides
 from accord.storage.sql import Engine, compile
-from accord.storage.store import Command, Row, StoreFull, StoreUnavailable, Value
+from accord.storage.store import BadValue, Command, Row, StoreFull, StoreRefused, StoreUnavailable, Value
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CHANNEL = "accord"
+OLDEST = 15
+"""The oldest major version that the tests cover."""
+
 POOL_SIZE = 8
 """Connections for commands; the hot ones are batched onto fewer, so more would only queue in the server."""
 
-PAYLOAD_BYTES = 7_500
-"""NOTIFY carries less than 8,000 bytes."""
+CONNECT_SECONDS = 5.0
+"""How long a command waits for a connection, new or free."""
 
-RECONNECT_SECONDS = 1.0
+STATEMENT_SECONDS = 10.0
+"""How long a statement may take: far longer than ours need, so it ends only the wait for a server that went silent."""
+
+LOCKED_SECONDS = 3_600.0
+"""The same for whoever took an advisory lock: migrations wait for each other and may rewrite large tables."""
+
+CLOSE_SECONDS = 15.0
 RETRIES = 5
 """How often a command is tried again that lost a deadlock or a serialization race."""
 
@@ -37,29 +47,37 @@ class Tx:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self._seconds: float | None = None  # the pool's
         self.topics: list[str] = []
 
     async def one(self, sql: str, /, **values: Value) -> Row | None:
         """Run a statement and return its first row."""
         text, arguments = _bound(sql, values)
-        found = await self._connection.fetchrow(text, *arguments)
+        found = await self._connection.fetchrow(text, *arguments, timeout=self._seconds)
         return None if found is None else tuple(found)
 
     async def all(self, sql: str, /, **values: Value) -> list[Row]:
         """Run a statement and return its rows."""
         text, arguments = _bound(sql, values)
-        return [tuple(row) for row in await self._connection.fetch(text, *arguments)]
+        return [tuple(row) for row in await self._connection.fetch(text, *arguments, timeout=self._seconds)]
 
     async def run(self, sql: str, /, **values: Value) -> int:
         """Run a statement and return how many rows it changed."""
         text, arguments = _bound(sql, values)
-        status: str = await self._connection.execute(text, *arguments)
+        status: str = await self._connection.execute(text, *arguments, timeout=self._seconds)
         count = status.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
+    async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
+        """Run a statement once for each row of values, in one round trip."""
+        statement = compile(sql, Engine.POSTGRES)
+        arguments = [[row[name] for name in statement.names] for row in rows]
+        await self._connection.executemany(statement.text, arguments, timeout=self._seconds)
+
     async def lock(self, number: int) -> None:
         """Wait until no other transaction holds this lock, and hold it until the end of this one."""
-        await self._connection.execute("SELECT pg_advisory_xact_lock($1)", number)
+        self._seconds = LOCKED_SECONDS
+        await self._connection.execute("SELECT pg_advisory_xact_lock($1)", number, timeout=self._seconds)
 
     def signal(self, *topics: str) -> None:
         """Publish hints once the transaction is committed."""
@@ -77,43 +95,63 @@ class PostgresStore:
     def __init__(self, dsn: str, publish: Callable[[list[str]], None] = lambda _: None, *, listen: bool = True) -> None:
         """Use a database; `publish` gets the hints of every node. Without `listen` followers only poll."""
         self._dsn = dsn
-        self._publish = publish
-        self._listens = listen
+        self._signals = PostgresSignals(dsn, publish) if listen else None
+        self._publish = self._signals.publish if self._signals else publish
         self._pool: asyncpg.Pool[Any] | None = None
-        self._outgoing: dict[str, None] = {}
-        self._pending = asyncio.Event()
-        self._listening = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._overrides = Overrides(self._transaction, self._publish)
+        self.commits = 0
 
     async def open(self) -> None:
-        """Connect, and start listening."""
+        """Connect, refuse a server that is too old, and start listening."""
         with _translating():
-            self._pool = await asyncpg.create_pool(self._dsn, min_size=1, max_size=POOL_SIZE)
-        if self._listens:
-            self._tasks = [
-                asyncio.create_task(self._keep_listening(), name="accord-listen"),
-                asyncio.create_task(self._keep_notifying(), name="accord-notify"),
-            ]
+            self._pool = await asyncpg.create_pool(
+                self._dsn,
+                min_size=0,
+                max_size=POOL_SIZE,
+                timeout=CONNECT_SECONDS,
+                command_timeout=STATEMENT_SECONDS,
+                reset=_reset,
+            )
+        try:
+            async with self._connection() as connection:
+                found = connection.get_server_version()
+            if found.major < OLDEST:
+                raise StoreRefused(
+                    f"The server is PostgreSQL {found.major}, accord needs {OLDEST} or newer: upgrade it"
+                )
+        except BaseException:
+            self._pool.terminate()
+            raise
+        if self._signals is not None:
+            await self._signals.open()
 
     async def listening(self) -> None:
-        """Wait until hints of other nodes arrive."""
-        await self._listening.wait()
+        """Wait until hints of other nodes arrive, if they do at all."""
+        if self._signals is not None:
+            await self._signals.connected()
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command in one durable transaction; one that lost a race is run again."""
+        """Run a command in one durable transaction; hot ones share theirs with whatever arrives at the same time."""
+        override = self._overrides.get(command)
+        if override is None:
+            return await self._alone(command, *args, **kwargs)
+        return await override.do(lambda: self._alone(command, *args, **kwargs), *args, **kwargs)
+
+    async def _alone(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a command in a transaction of its own; one that lost a race is run again."""
         for _ in range(RETRIES):
             try:
                 return await self._attempt(command, *args, **kwargs)
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
+            except _RACES as error:
                 log.info("command lost a race", extra={"reason": str(error)})
         return await self._attempt(command, *args, **kwargs)
 
     async def _attempt(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        async with self._connection() as connection, connection.transaction():
+        async with self._transaction() as connection:
             tx = Tx(connection)
             result = await command(tx, *args, **kwargs)
         if tx.topics:
-            self._announce(tx.topics)
+            self._publish(tx.topics)
         return result
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -124,75 +162,43 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Finish what was accepted and let go of everything."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._overrides.close()
+        if self._signals is not None:
+            await self._signals.close()
         if self._pool is not None:
-            await self._pool.close()
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._pool.close()
+            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                log.warning("connections were cut", extra={"reason": str(error)})  # by the pool itself
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Any]:
+        async with self._connection() as connection, connection.transaction():
+            yield connection
+        self.commits += 1
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         if self._pool is None:
             raise StoreUnavailable("The store is not open")
-        with _translating():
-            async with self._pool.acquire() as connection:
-                yield connection
-
-    # --- hints ----------------------------------------------------------------------------------------------------
-
-    def _announce(self, topics: list[str]) -> None:
-        """Wake followers here at once and those on other nodes with the next NOTIFY."""
-        self._publish(topics)
-        if self._listens:
-            self._outgoing.update(dict.fromkeys(topics))
-            self._pending.set()
-
-    async def _keep_listening(self) -> None:
-        while True:
-            try:
-                await self._listen()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                log.warning("not listening", extra={"reason": str(error)})
-            await asyncio.sleep(RECONNECT_SECONDS)
-
-    async def _listen(self) -> None:
-        """Listen on a connection of its own until it is lost; whoever follows polls meanwhile."""
-        connection = await asyncpg.connect(self._dsn)
         try:
-            lost = asyncio.Event()
-            connection.add_termination_listener(lambda _: lost.set())
-            await connection.add_listener(CHANNEL, self._heard)
-            self._listening.set()
-            await lost.wait()
-        finally:
-            self._listening.clear()
-            connection.terminate()
-
-    def _heard(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
-        self._publish(str(payload).split("\n"))
-
-    async def _keep_notifying(self) -> None:
-        while True:
-            await self._pending.wait()
-            self._pending.clear()
-            topics, self._outgoing = list(self._outgoing), {}
+            connection = await self._pool.acquire(timeout=CONNECT_SECONDS)
+        except asyncpg.ClientConfigurationError as error:
+            raise StoreRefused(f"PostgreSQL cannot be reached as the address says: {error}") from error
+        except _NO_CONNECTION as error:
+            raise StoreUnavailable(_reason(error)) from error
+        with _translating():
             try:
-                async with self._connection() as connection:
-                    for payload in _payloads(topics):
-                        await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
-            except StoreUnavailable as error:
-                log.warning("hints were lost", extra={"reason": str(error)})
+                yield connection
+            finally:
+                await self._pool.release(connection)
 
 
-def _payloads(topics: list[str]) -> list[str]:
-    """Put topics together into as few payloads as their size allows."""
-    found: list[str] = []
-    for topic in topics:
-        if found and len(found[-1].encode()) + len(topic.encode()) < PAYLOAD_BYTES:
-            found[-1] += "\n" + topic
-        else:
-            found.append(topic)
-    return found
+async def _reset(connection: Any) -> None:
+    """Prepare a connection for the next command: no command leaves more behind than a transaction that it broke off."""
+    if connection.is_in_transaction():
+        await connection.reset()
 
 
 class _translating:
@@ -204,8 +210,17 @@ class _translating:
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
         if isinstance(error, asyncpg.DiskFullError):
             raise StoreFull("The database's disk is full") from error
+        if isinstance(error, asyncpg.InsufficientPrivilegeError):
+            raise StoreRefused(f"PostgreSQL: {error}: grant the user what accord needs") from error
+        unsent = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+        if unsent or isinstance(error, asyncpg.DataError):
+            raise BadValue(f"PostgreSQL: {error}") from error
         if isinstance(error, _UNAVAILABLE):
-            raise StoreUnavailable(f"PostgreSQL: {error}") from error
+            raise StoreUnavailable(_reason(error)) from error
+
+
+def _reason(error: BaseException) -> str:
+    return f"PostgreSQL: {str(error) or 'no answer in time'}"
 
 
 _UNAVAILABLE = (
@@ -217,4 +232,10 @@ _UNAVAILABLE = (
     asyncpg.TooManyConnectionsError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # how a connection that was cut just now may show
 )
+_NO_CONNECTION = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Whatever goes wrong before a command runs: a wrong password, too, may be right again in a minute."""
+
+_RACES = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.InvalidCachedStatementError)
+"""What a second attempt cures; the last is a migration that happened meanwhile."""

@@ -18,14 +18,25 @@ class Engine(Enum):
 
 
 MACROS: Mapping[str, tuple[str, str]] = {
-    "now": ("CAST(unixepoch('subsec') * 1000 AS INTEGER)", "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"),
+    "now": (
+        "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+        "(extract(epoch FROM statement_timestamp()) * 1000)::bigint",
+    ),
     "int": ("INTEGER", "bigint"),
     "text": ("TEXT", 'text COLLATE "C"'),
     "bytes": ("BLOB", "bytea"),
-    "identity": ("INTEGER PRIMARY KEY", "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+    "identity": ("INTEGER PRIMARY KEY AUTOINCREMENT", "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
     "strict": ("STRICT", ""),
     "clustered": ("STRICT, WITHOUT ROWID", ""),
     "hot": ("STRICT", "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02)"),
+    "each": ("SELECT value FROM json_each(", "SELECT value::bigint FROM json_array_elements_text(("),
+    "end": (")", ")::json)"),
+    "engine": ("'SQLite ' || sqlite_version()", "'PostgreSQL ' || current_setting('server_version')"),
+    "tables": (
+        "(SELECT name FROM sqlite_schema WHERE type = 'table') AS found",
+        "(SELECT relname::text AS name FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid)) AS found",
+    ),
+    "on_postgres": ("--", ""),
     "for_update": ("", "FOR UPDATE"),
     "skip_locked": ("", "FOR UPDATE SKIP LOCKED"),
 }
@@ -33,7 +44,9 @@ MACROS: Mapping[str, tuple[str, str]] = {
 
 `now` is the database's clock in epoch milliseconds: nodes' clocks differ, leases must not. `text` is compared byte by
 byte in both engines, which keeps order equal and survives upgrades of the system's collations. `hot` is for tables
-whose rows change often, `clustered` for those that are read in key order.
+whose rows change often, `clustered` for those that are read in key order. `{each} :list {end}` are the integers of a
+JSON array. `engine` is the database and its version, `tables` the tables there are. A line after
+`on_postgres` is a comment to SQLite.
 """
 
 _TOKEN = re.compile(r"\{(?P<macro>\w+)\}|(?<![:\w]):(?P<name>[a-z_]\w*)|'(?:[^']|'')*'")

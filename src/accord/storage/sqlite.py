@@ -6,16 +6,29 @@ acknowledged. apsw brings its own SQLite, because the standard library's may hav
 """
 
 import asyncio
+import logging
 import queue
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import apsw
 
 from accord.storage.sql import Engine, compile
-from accord.storage.store import Command, NotACommand, Row, StoreFull, StoreUnavailable, Value
+from accord.storage.store import (
+    BadValue,
+    Command,
+    NotACommand,
+    Row,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+    Value,
+    refuse_nul,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,6 +41,17 @@ MAX_BATCH = 512
 
 BUSY_MS = 10_000
 """How long to wait for another process that holds the file's write lock."""
+
+CHECKPOINT_PAGES = 1_000
+"""A log this long is moved into the file as far as readers allow (SQLite's own default)."""
+
+LONG_LOG_PAGES = 16_000
+"""A log this long (64 MB) is started over: readers that overlap without end would keep it growing for ever."""
+
+READERS_MS = 250
+"""How long writing waits for such readers, who do not wait for it; a longer read is given room for another 64 MB."""
+
+log = logging.getLogger("accord.sqlite")
 
 
 class Tx:
@@ -51,6 +75,13 @@ class Tx:
         self._execute(sql, values).fetchall()
         return self._connection.changes()
 
+    async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
+        """Run a statement once for each row of values."""
+        for row in rows:
+            refuse_nul(row.values())
+        with _binding():
+            self._connection.executemany(compile(sql, Engine.SQLITE).text, rows)
+
     async def lock(self, number: int) -> None:
         """Do nothing: whoever writes to SQLite holds the whole file."""
 
@@ -59,7 +90,20 @@ class Tx:
         self.topics.extend(topics)
 
     def _execute(self, sql: str, values: dict[str, Value]) -> apsw.Cursor:
-        return self._connection.execute(compile(sql, Engine.SQLITE).text, values)
+        refuse_nul(values.values())
+        with _binding():
+            return self._connection.execute(compile(sql, Engine.SQLITE).text, values)
+
+
+class _binding:
+    """Turns what says that a value cannot be a parameter into our error."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
+        if isinstance(error, UnicodeEncodeError | OverflowError):
+            raise BadValue(f"SQLite: {error}") from error
 
 
 class Waiting(NamedTuple):
@@ -82,17 +126,28 @@ class Outcome(NamedTuple):
 class SqliteStore:
     """One SQLite file, or memory."""
 
-    def __init__(self, path: Path | None, publish: Callable[[list[str]], None] = lambda _: None) -> None:
-        """Open the file, or a database in memory; `publish` gets the hints of committed commands, on the loop."""
+    def __init__(
+        self, path: Path | None, publish: Callable[[list[str]], None] = lambda _: None, *, read_only: bool = False
+    ) -> None:
+        """Open the file, or a database in memory; `publish` gets the hints of committed commands, on the loop.
+
+        With `read_only` the file must exist and stays as it is, down to its journal's mode.
+        """
         self._path = path
         self._publish = publish
+        self._read_only = read_only
         self.commits = 0
-        self._uri = f"file:{path}" if path else f"file:accord-{id(self)}?mode=memory&cache=shared"
+        self._gate = threading.Lock()
+        self._closed = False
+        self._log_pages = 0
+        self._too_long = LONG_LOG_PAGES
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
-        self._writer = self._open(writes=True)
-        self._readers: queue.LifoQueue[apsw.Connection] = queue.LifoQueue()
+        self._writer = self._open(writes=not read_only)
+        self._writer.set_wal_hook(self._grown)
+        self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         for _ in range(READERS if path else 0):
             self._readers.put(self._open(writes=False))
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="accord-sqlite-read")
         self._thread = threading.Thread(target=self._work, name="accord-sqlite", daemon=True)
         self._thread.start()
 
@@ -100,27 +155,45 @@ class SqliteStore:
         """Run a command in one durable transaction."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._queue.put(Waiting(lambda tx: command(tx, *args, **kwargs), done, loop))
+        with self._gate:
+            self._refuse_when_closed()
+            self._queue.put(Waiting(lambda tx: command(tx, *args, **kwargs), done, loop))
         return await done
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command that only reads, on one consistent snapshot."""
         if self._path is None:
             return await self.do(command, *args, **kwargs)
-        return await asyncio.to_thread(self._read, lambda tx: command(tx, *args, **kwargs))
+        loop = asyncio.get_running_loop()
+        with self._gate:
+            self._refuse_when_closed()
+            done = loop.run_in_executor(self._threads, self._read, lambda tx: command(tx, *args, **kwargs))
+        return await done
 
     async def close(self) -> None:
         """Finish what was accepted and let go of everything."""
-        self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        with self._gate:
+            self._closed = True
+        await asyncio.to_thread(self._finish)
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("The store is closed")
+
+    def _finish(self) -> None:
+        """Close the readers first: the last connection to a file checkpoints it, which only the writer may."""
+        self._threads.shutdown()
         while not self._readers.empty():
-            self._readers.get_nowait().close()
+            self._readers.get().close()
+        self._queue.put(None)
+        self._thread.join()
 
     # --- the writer thread: startup, loop, shutdown ---------------------------------------------------------------
 
     def _work(self) -> None:
         while (batch := self._next_batch()) is not None:
             self._resolve(self._commit(batch))
+            self._checkpoint()
         self._writer.close()
 
     def _next_batch(self) -> list[Waiting] | None:
@@ -145,9 +218,10 @@ class SqliteStore:
             outcomes = [self._attempt(waiting) for waiting in batch]
             self._writer.execute("COMMIT")
             self.commits += 1
-        except apsw.Error as error:
+        except BaseException as error:  # all of it belongs to those who wait: this thread must go on
             if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
+                with suppress(apsw.Error):
+                    self._writer.execute("ROLLBACK")
             return [Outcome(waiting, None, translated(error), []) for waiting in batch]
         return outcomes
 
@@ -157,11 +231,13 @@ class SqliteStore:
         try:
             result = drive(waiting.start(tx))
         except BaseException as error:  # it belongs to whoever awaits the command
-            if not self._writer.in_transaction:
-                raise  # SQLite rolled everything back by itself (disk full, I/O error): the whole batch fails
+            if not self._writer.in_transaction:  # all is rolled back (disk full, I/O error): the whole batch fails
+                if isinstance(error, apsw.Error):
+                    raise
+                raise StoreUnavailable("SQLite rolled the transaction back") from error
             self._writer.execute("ROLLBACK TO command")
             self._writer.execute("RELEASE command")
-            return Outcome(waiting, None, translated(error) if isinstance(error, apsw.Error) else error, [])
+            return Outcome(waiting, None, translated(error), [])
         self._writer.execute("RELEASE command")
         return Outcome(waiting, result, None, tx.topics)
 
@@ -171,7 +247,7 @@ class SqliteStore:
         for outcome in outcomes:
             loops.setdefault(outcome.waiting.loop, []).append(outcome)
         for loop, found in loops.items():
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed, and nobody waits any more
                 loop.call_soon_threadsafe(self._deliver, found)
 
     def _deliver(self, outcomes: list[Outcome]) -> None:
@@ -187,32 +263,60 @@ class SqliteStore:
         if topics:
             self._publish(topics)
 
+    # --- the write-ahead log --------------------------------------------------------------------------------------
+
+    def _grown(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        """Note the log's length after a commit. Such a hook takes the place of SQLite's own automatic checkpoint."""
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Move the log into the file, now that those who wrote it are not kept waiting. No other connection does."""
+        if self._log_pages < CHECKPOINT_PAGES:
+            return
+        start_over = self._log_pages >= self._too_long
+        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if start_over else apsw.SQLITE_CHECKPOINT_PASSIVE
+        self._writer.set_busy_timeout(READERS_MS)
+        try:
+            self._writer.wal_checkpoint("main", mode)
+            if start_over:
+                self._log_pages, self._too_long = 0, LONG_LOG_PAGES
+        except apsw.BusyError:
+            self._too_long = self._log_pages + LONG_LOG_PAGES
+        except apsw.Error as error:  # the log keeps everything meanwhile
+            log.warning("checkpoint failed", extra={"reason": str(error)})
+        finally:
+            self._writer.set_busy_timeout(BUSY_MS)
+
     # --- readers --------------------------------------------------------------------------------------------------
 
     def _read(self, start: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        connection = self._readers.get()
+        connection = self._readers.get()  # there are as many as threads
         try:
             connection.execute("BEGIN")
             try:
                 return drive(start(Tx(connection)))
             finally:
-                connection.execute("COMMIT")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
         except apsw.Error as error:
             raise translated(error) from error
         finally:
             self._readers.put(connection)
 
     def _open(self, *, writes: bool) -> apsw.Connection:
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+        # SQLite's own read-only mode would leave files of the log behind; `query_only` cleans up after itself.
+        flags = apsw.SQLITE_OPEN_READWRITE | (0 if self._read_only else apsw.SQLITE_OPEN_CREATE)
         try:
-            connection = apsw.Connection(self._uri, flags=flags)
+            connection = apsw.Connection(":memory:" if self._path is None else str(self._path), flags=flags)
             connection.set_busy_timeout(BUSY_MS)
-            if self._path is not None:
-                connection.pragma("journal_mode", "wal")
-                connection.pragma("synchronous", "full")
+            if self._path is not None and not self._read_only:
+                _use_log(connection)
             connection.pragma("foreign_keys", 1)
             if not writes:
                 connection.pragma("query_only", 1)
+        except apsw.CantOpenError as error:
+            raise StoreUnavailable(f"SQLite cannot open {self._path}: {error}") from error
         except apsw.Error as error:
             raise translated(error) from error
         return connection
@@ -229,10 +333,19 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     raise NotACommand("A command may await nothing but its transaction")
 
 
+def _use_log(connection: apsw.Connection) -> None:
+    """Turn on the write-ahead log, and make every commit durable."""
+    if connection.pragma("journal_mode", "wal") != "wal":
+        raise StoreRefused("SQLite cannot keep a write-ahead log here: choose a file on a local disk")
+    connection.pragma("synchronous", "full")
+
+
 def translated(error: BaseException) -> BaseException:
-    """Return our error for one of SQLite's that says the store cannot be used at the moment."""
+    """Return our error for one of SQLite's that says the store cannot be used, now or ever."""
     if isinstance(error, apsw.FullError):
         return StoreFull("The disk is full")
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+        return StoreRefused(f"The file is no SQLite database, or damaged: {error}")
     if isinstance(error, apsw.BusyError | apsw.LockedError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError):
         return StoreUnavailable(f"SQLite: {error}")
     return error

@@ -4,7 +4,7 @@ A command is `async def command(tx, ...)` that awaits nothing but `tx.one`, `tx.
 and runs on every engine; a driver decides how. Signals are lossy hints: correctness never depends on one.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 Row = tuple[Any, ...]
@@ -24,6 +24,9 @@ class Tx(Protocol):
 
     async def run(self, sql: str, /, **values: Value) -> int:
         """Run a statement and return how many rows it changed."""
+
+    async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
+        """Run a statement once for each row of values."""
 
     async def lock(self, number: int) -> None:
         """Wait until no other transaction holds this lock, and hold it until the end of this one."""
@@ -49,12 +52,29 @@ class Store(Protocol):
 
 
 class StoreUnavailable(Exception):
-    """The database cannot be reached or refuses to write at the moment; nothing was committed."""
+    """The database cannot be reached or refuses to write at the moment.
+
+    Nothing was committed, unless the connection broke during the commit itself: then nobody can know.
+    """
 
 
 class StoreFull(StoreUnavailable):
     """There is no room left on the disk; nothing was committed."""
 
 
+class StoreRefused(Exception):
+    """The store must not be used as it is; the message says why and what to do, waiting does not help."""
+
+
 class NotACommand(TypeError):
     """A command awaited something that is not its transaction."""
+
+
+class BadValue(ValueError):
+    """A value that not every engine can keep: text with a NUL or half a surrogate pair, a number beyond 64 bits."""
+
+
+def refuse_nul(values: Iterable[Value]) -> None:
+    """Refuse text with a NUL: PostgreSQL cannot keep it, and SQLite keeps it but does not see past it everywhere."""
+    if any(isinstance(value, str) and "\0" in value for value in values):
+        raise BadValue("Text with a NUL character cannot be kept")

@@ -16,6 +16,7 @@ from accord.model import (
     Request,
     Result,
     Task,
+    TaskPage,
 )
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorObject
@@ -144,6 +145,17 @@ class Dialect(ABC):
     @abstractmethod
     def decode_card(self, card: bytes) -> AgentCard:
         """Read a card."""
+
+
+def task_page(tasks: tuple[Task, ...], token: str | None, size: int | None, total: int | None) -> TaskPage:
+    """Return a page of tasks; an agent that does not say how many there are has no more than these."""
+    count = len(tasks)
+    return TaskPage(
+        tasks=tasks,
+        next_page_token=token or "",
+        page_size=count if size is None else size,
+        total_size=count if total is None else total,
+    )
 
 
 def _invalid_answer(error: AccordError) -> InvalidAgentResponse:

@@ -65,7 +65,7 @@ class Relay(V03):
     """Agent-relay's variant of 0.3."""
 
     name: ClassVar = DialectName.RELAY
-    reader: ClassVar = Reader(ids_required=False)
+    reader: ClassVar = Reader(ids_required=False, tag="type")
     writer: ClassVar = RelayWriter()
 
     def read_send(self, params: bytes) -> SendRequest:

@@ -74,7 +74,16 @@ _NEEDS = {
 }
 """What the model leaves open, for other dialects or inside of a send, and A2A 1.0 requires."""
 
-_BY_ID = frozenset({Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
+_TASK_IDS: dict[Operation, tuple[str, ...]] = {
+    Operation.GET: ("id", "taskId", "task_id"),
+    Operation.CANCEL: ("id", "taskId", "task_id"),
+    Operation.SUBSCRIBE: ("id", "taskId", "task_id"),
+    Operation.PUSH_SET: ("taskId", "task_id"),
+    Operation.PUSH_GET: ("taskId", "task_id"),
+    Operation.PUSH_LIST: ("taskId", "task_id", "id"),
+    Operation.PUSH_DELETE: ("taskId", "task_id"),
+}
+"""A2A 1.0's name of the task's id, then what else it may be called (B-16): `id` is the webhook's where there is one."""
 
 
 class V1(Dialect):
@@ -86,14 +95,10 @@ class V1(Dialect):
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the parameters of an operation."""
         try:
-            request: Request = codec.decode(params, _REQUESTS[operation])
+            return _complete(operation, codec.decode(params, _REQUESTS[operation]))
         except InvalidParams as refused:
-            request = _look_again(params, refused, ROWS[operation].request, any_id=operation in _BY_ID)
-        if operation in _NEEDS:
-            attribute, name = _NEEDS[operation]
-            if not getattr(request, attribute):
-                raise codec.invalid_field(name, "Required field is missing")
-        return request
+            names = _TASK_IDS.get(operation, ())
+            return _complete(operation, _look_again(params, refused, ROWS[operation].request, names))
 
     def encode_request(self, operation: Operation, request: Request) -> bytes:
         """Write the parameters of an operation."""
@@ -175,6 +180,14 @@ class V1(Dialect):
         plain = codec.decode(card, _ANYTHING)
         found: AgentCard = _read(codec.encode(_without_ours(plain)), _CARD)
         return found
+
+
+def _complete(operation: Operation, request: Request) -> Request:
+    if operation in _NEEDS:
+        attribute, name = _NEEDS[operation]
+        if not getattr(request, attribute):
+            raise codec.invalid_field(name, "Required field is missing")
+    return request
 
 
 _MEMBER: dict[type, bytes] = {
@@ -286,20 +299,20 @@ def _read(data: bytes, decoder: Decoder[Any]) -> Any:
         return _look_again(data, refused, decoder.type)
 
 
-def _look_again(data: bytes, refused: InvalidParams, to: Any, *, any_id: bool = False) -> Any:
+def _look_again(data: bytes, refused: InvalidParams, to: Any, names: tuple[str, ...] = ()) -> Any:
     """Read what was refused as ProtoJSON allows it, or refuse it for good.
 
     ProtoJSON has null for a member that is not there, unpadded and URL-safe base64, and leaves out the zero of an
-    enumeration; `any_id` is ours: the task's id may be called `taskId` or `task_id`.
+    enumeration; `names` are ours: what the task's id may be called, A2A 1.0's name first.
     """
-    if not refused.violations:
-        raise refused
+    if not refused.violations or refused.violations[0].description.endswith("out of range"):
+        raise refused  # the decoder's limits, which hold for every spelling
     if codec.is_too_deep(data):
         raise InvalidParams("The JSON is nested too deeply")
     plain = codec.decode(data, _ANYTHING)
     relaxed = _relaxed(plain)
-    if any_id and isinstance(relaxed, dict) and "id" not in relaxed:
-        relaxed |= {name: relaxed[other] for name, other in (("id", "task_id"), ("id", "taskId")) if other in relaxed}
+    if isinstance(relaxed, dict) and (stated := next(filter(None, map(relaxed.get, names)), None)):
+        relaxed[names[0]] = stated
     if relaxed == plain:
         raise refused
     return codec.convert(relaxed, to)

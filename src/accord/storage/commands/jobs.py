@@ -1,22 +1,34 @@
-"""Work to do and who does it: leases per node, a fence per claim, and a reaper that any node may run.
+"""Work: who may do it, until when, and what happens when they vanish.
 
-A node's heartbeat keeps all its leases; nothing is written per job while it runs. A claim raises the job's epoch and,
-for a job that runs a task, the task's, so that the previous holder cannot write any more. Attempts are counted when a
-job is claimed: a job that kills its node every time still ends.
+A job is held by a node, and a node by its heartbeat. Every claim raises the job's epoch and, for the job that runs a
+task, copies it to the task: that is the fence. Attempts are counted when work is claimed, so work that kills its node
+every time still ends. Parked work waits until somebody wakes it, and costs nothing meanwhile.
 """
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
-from accord.storage.store import Tx
+from accord.storage.store import Row, Tx, Value
 
 RUN = "run"
-"""The kind of job that runs the task whose id is its key."""
+"""The kind of job that runs the task whose id is its key; its argument is the message that began the turn."""
+
+DEADLINE, SLA = "deadline", "sla"
+"""The kinds of job that end the task whose id is their key."""
+
+TIMERS = "timers"
+"""The queue of work that every node can do."""
+
+NO_LIMIT = 2**31
+
+MAX_TENANTS = 64
+"""How many tenants share one claim; the others have their turn with the next."""
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
-    """Work to do; `key` makes it unique among its kind, `delay_ms` puts it off."""
+    """Work to do; `key` makes it unique among its kind, `delay_ms` puts it off, `node` takes it at once."""
 
     kind: str
     key: str
@@ -25,6 +37,8 @@ class NewJob(Struct, frozen=True, kw_only=True):
     priority: int = 0
     delay_ms: int = 0
     max_attempts: int = 3
+    epoch: int = 0
+    node: str | None = None
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -32,6 +46,7 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
     id: int
     tenant: str
+    queue: str
     kind: str
     key: str
     arg: str | None
@@ -40,17 +55,29 @@ class Claimed(Struct, frozen=True, kw_only=True):
     max_attempts: int
 
 
+_CLAIMED = "id, tenant, queue, kind, key, arg, epoch, attempts, max_attempts"
+
+# The number alone would not do: SQLite gives that of a job that is gone to another.
+_HELD = "id = :id AND epoch = :epoch AND tenant = :tenant AND kind = :kind AND key = :key"
+
+
 def queue_topic(queue: str) -> str:
     """Return the topic of hints that a queue has work."""
     return f"queue:{queue}"
 
 
-async def enqueue(tx: Tx, tenant: str, job: NewJob) -> bool:
-    """Add work, unless the same is there already."""
-    added = await tx.run(
-        """INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts)
-           VALUES (:tenant, :queue, :kind, :key, :arg, :priority, {now} + :delay_ms, :max_attempts)
-           ON CONFLICT (tenant, kind, key) DO NOTHING""",
+def node_topic(node: str) -> str:
+    """Return the topic of hints that a node should look at what it holds."""
+    return f"node:{node}"
+
+
+async def enqueue(tx: Tx, tenant: str, job: NewJob) -> Claimed | None:
+    """Add work unless the same is there already; return it if it is taken at once."""
+    row = await tx.one(
+        f"""INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts, epoch, node, attempts)
+            VALUES (:tenant, :queue, :kind, :key, :arg, :priority, {{now}} + :delay_ms, :max_attempts, :epoch, :node,
+                    :attempts)
+            ON CONFLICT (tenant, kind, key) DO NOTHING RETURNING {_CLAIMED}""",
         tenant=tenant,
         queue=job.queue,
         kind=job.kind,
@@ -59,13 +86,163 @@ async def enqueue(tx: Tx, tenant: str, job: NewJob) -> bool:
         priority=job.priority,
         delay_ms=job.delay_ms,
         max_attempts=job.max_attempts,
+        epoch=job.epoch + (job.node is not None),
+        node=job.node,
+        attempts=int(job.node is not None),
+    )
+    if job.node is None:
+        tx.signal(queue_topic(job.queue))
+        return None
+    return None if row is None else _claimed(row)
+
+
+async def claim(tx: Tx, node: str, queue: str, count: int, tenant_limit: int | None = None) -> list[Claimed]:
+    """Take work that is due: tenants in turn, those with less running first; smaller priorities first, then older.
+
+    `tenant_limit` is how many jobs of one tenant may run at once on all nodes together.
+    """
+    most = NO_LIMIT if tenant_limit is None else tenant_limit
+    found: list[tuple[int, int, int, int]] = []
+    for tenant, running in await _waiting_tenants(tx, queue, most):
+        due = await _due(tx, queue, tenant, min(count, most - running))
+        found += [(running + rank, priority, run_at, id) for rank, (id, priority, run_at) in enumerate(due)]
+    return await take(tx, node, await _free(tx, [id for *_, id in sorted(found)[:count]]))
+
+
+async def _free(tx: Tx, ids: Sequence[int]) -> list[int]:
+    """Return the jobs whose tasks nobody is busy with: others lock a task before its job, and would wait for us."""
+    listed = msgspec.json.encode(ids).decode()
+    locked = await tx.all(
+        """SELECT job.id FROM job JOIN task ON task.tenant = job.tenant AND task.id = job.key
+           WHERE job.id IN ({each} :ids {end}) {skip_locked}""",
+        ids=listed,
+    )
+    without = await tx.all(
+        """SELECT id FROM job WHERE id IN ({each} :ids {end}) AND NOT EXISTS (
+               SELECT 1 FROM task WHERE task.tenant = job.tenant AND task.id = job.key)""",
+        ids=listed,
+    )
+    free = {row[0] for row in (*locked, *without)}
+    return [id for id in ids if id in free]
+
+
+async def _waiting_tenants(tx: Tx, queue: str, most: int) -> list[tuple[str, int]]:
+    """Return the tenants that have work to do and run less than `most`, and how much they run.
+
+    It takes a few look-ups in the index for each tenant, however much work there is. Those with less running come
+    first, then those that have waited longer, so that none is left out for ever when there are too many. Work that has
+    called others waits for them and does not count: they could not be done otherwise.
+    """
+    rows = await tx.all(
+        """WITH RECURSIVE waiting(tenant) AS (
+               SELECT (SELECT min(tenant) FROM job WHERE queue = :queue AND node IS NULL AND parked = 0)
+               UNION ALL
+               SELECT (SELECT min(job.tenant) FROM job
+                       WHERE queue = :queue AND node IS NULL AND parked = 0 AND job.tenant > waiting.tenant)
+               FROM waiting WHERE waiting.tenant IS NOT NULL),
+           running(tenant, number) AS (
+               SELECT job.tenant, count(*) FROM job WHERE node IS NOT NULL AND NOT EXISTS (
+                   SELECT 1 FROM task WHERE task.tenant = job.tenant AND task.parent_id = job.key
+                   AND task.state IN ('submitted', 'working'))
+               GROUP BY job.tenant),
+           candidate(tenant, number, since) AS (
+               SELECT waiting.tenant, COALESCE(number, 0), (
+                   SELECT run_at FROM job WHERE queue = :queue AND job.tenant = waiting.tenant AND node IS NULL
+                   AND parked = 0 AND run_at <= {now} ORDER BY priority, run_at LIMIT 1)
+               FROM waiting LEFT JOIN running ON running.tenant = waiting.tenant)
+           SELECT tenant, number FROM candidate WHERE since IS NOT NULL AND number < :most
+           ORDER BY number, since, tenant LIMIT :limit""",
+        queue=queue,
+        most=most,
+        limit=MAX_TENANTS,
+    )
+    return [(tenant, number) for tenant, number in rows]
+
+
+async def _due(tx: Tx, queue: str, tenant: str, limit: int) -> list[tuple[int, int, int]]:
+    rows = await tx.all(
+        """SELECT id, priority, run_at FROM job
+           WHERE queue = :queue AND tenant = :tenant AND node IS NULL AND parked = 0 AND run_at <= {now}
+           ORDER BY priority, run_at, id LIMIT :limit {skip_locked}""",
+        queue=queue,
+        tenant=tenant,
+        limit=limit,
+    )
+    return [(id, priority, run_at) for id, priority, run_at in rows]
+
+
+async def take(tx: Tx, node: str, ids: Sequence[int]) -> list[Claimed]:
+    """Let a node hold these jobs, whoever was to do them."""
+    if not ids:
+        return []
+    listed = msgspec.json.encode(ids).decode()
+    rows = await tx.all(
+        f"""UPDATE job SET node = :node, epoch = epoch + 1, attempts = attempts + 1 WHERE id IN ({{each}} :ids {{end}})
+            RETURNING {_CLAIMED}""",
+        node=node,
+        ids=listed,
+    )
+    await tx.run(
+        """UPDATE task SET epoch = job.epoch FROM job WHERE job.id IN ({each} :ids {end}) AND job.kind = :kind
+           AND task.tenant = job.tenant AND task.id = job.key""",
+        ids=listed,
+        kind=RUN,
+    )
+    place = {id: position for position, id in enumerate(ids)}
+    return sorted(map(_claimed, rows), key=lambda job: place[job.id])
+
+
+async def finish(tx: Tx, job: Claimed) -> bool:
+    """Remove work that is done; false if somebody else holds it now."""
+    removed = await tx.run(f"DELETE FROM job WHERE {_HELD}", **_held(job))
+    return removed == 1
+
+
+async def release(tx: Tx, job: Claimed, delay_ms: int = 0, *, counts: bool = True) -> bool:
+    """Give work back, to be done again after a while; false if somebody else holds it now.
+
+    Work that is handed over in good order has not failed: without `counts` this attempt is forgotten.
+    """
+    released = await tx.run(
+        f"""UPDATE job SET node = NULL, run_at = {{now}} + :delay_ms, attempts = attempts - :forgotten
+            WHERE {_HELD}""",
+        **_held(job),
+        delay_ms=delay_ms,
+        forgotten=int(not counts),
     )
     tx.signal(queue_topic(job.queue))
-    return added == 1
+    return released == 1
 
 
-async def heartbeat(tx: Tx, node: str, lease_ms: int, info: str = "{}") -> None:
-    """Say that a node lives, and keep everything it holds for as long as the lease lasts."""
+async def release_id(tx: Tx, id: int, epoch: int, *, counts: bool = True) -> None:
+    """Give back work that is known by its number only; `counts` as in `release`."""
+    row = await tx.one(
+        """UPDATE job SET node = NULL, run_at = {now}, attempts = attempts - :forgotten
+           WHERE id = :id AND epoch = :epoch RETURNING queue""",
+        id=id,
+        epoch=epoch,
+        forgotten=int(not counts),
+    )
+    if row is not None:
+        tx.signal(queue_topic(row[0]))
+
+
+async def park(tx: Tx, job: Claimed, delay_ms: int | None = None) -> bool:
+    """Put work aside until it is woken, or at the latest after a while; false if somebody else holds it now."""
+    parked = await tx.run(
+        f"""UPDATE job SET node = NULL, attempts = 0, parked = :parked, run_at = {{now}} + :delay_ms
+            WHERE {_HELD}""",
+        **_held(job),
+        parked=int(delay_ms is None),
+        delay_ms=delay_ms or 0,
+    )
+    if delay_ms is not None:
+        tx.signal(queue_topic(job.queue))
+    return parked == 1
+
+
+async def heartbeat(tx: Tx, node: str, lease_ms: int, info: str = "{}") -> dict[int, int]:
+    """Say that a node lives, and return what it holds: job id -> epoch."""
     await tx.run(
         """INSERT INTO node (id, expires_at, info) VALUES (:node, {now} + :lease_ms, :info)
            ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at""",
@@ -73,53 +250,29 @@ async def heartbeat(tx: Tx, node: str, lease_ms: int, info: str = "{}") -> None:
         lease_ms=lease_ms,
         info=info,
     )
+    return await held(tx, node)
 
 
-async def claim(tx: Tx, node: str, queue: str, count: int) -> list[Claimed]:
-    """Take the most urgent work that is due; smaller priorities come first, then older work."""
-    rows = await tx.all(
-        """UPDATE job SET node = :node, epoch = epoch + 1, attempts = attempts + 1
-           WHERE id IN (SELECT id FROM job WHERE queue = :queue AND node IS NULL AND run_at <= {now}
-                        ORDER BY priority, run_at, id LIMIT :count {skip_locked})
-           RETURNING id, tenant, kind, key, arg, epoch, attempts, max_attempts""",
+async def held(tx: Tx, node: str) -> dict[int, int]:
+    """Return what a node holds: job id -> epoch."""
+    return dict(await tx.all("SELECT id, epoch FROM job WHERE node = :node", node=node))
+
+
+async def leave(tx: Tx, node: str, *, counts: bool = False) -> None:
+    """Forget a node; what it still holds is free for others at once. `counts` as in `release`."""
+    freed = await tx.all(
+        "UPDATE job SET node = NULL, attempts = attempts - :forgotten WHERE node = :node RETURNING queue",
         node=node,
-        queue=queue,
-        count=count,
+        forgotten=int(not counts),
     )
-    found = [Claimed(**dict(zip(Claimed.__struct_fields__, row, strict=True))) for row in rows]
-    for job in found:
-        if job.kind == RUN:
-            await tx.run(
-                "UPDATE task SET epoch = :epoch WHERE tenant = :tenant AND id = :id",
-                tenant=job.tenant,
-                id=job.key,
-                epoch=job.epoch,
-            )
-    return sorted(found, key=lambda job: job.id)
+    await tx.run("UPDATE push SET node = NULL WHERE node = :node", node=node)
+    await tx.run("DELETE FROM node WHERE id = :node", node=node)
+    tx.signal("push", *{queue_topic(row[0]) for row in freed})
 
 
-async def finish(tx: Tx, job: Claimed) -> bool:
-    """Remove work that is done; false if somebody else holds it now."""
-    removed = await tx.run("DELETE FROM job WHERE id = :id AND epoch = :epoch", id=job.id, epoch=job.epoch)
-    return removed == 1
+def _held(job: Claimed) -> dict[str, Value]:
+    return {"id": job.id, "epoch": job.epoch, "tenant": job.tenant, "kind": job.kind, "key": job.key}
 
 
-async def release(tx: Tx, job: Claimed, delay_ms: int = 0) -> bool:
-    """Give work back, to be done again after a while; false if somebody else holds it now."""
-    released = await tx.run(
-        "UPDATE job SET node = NULL, run_at = {now} + :delay_ms WHERE id = :id AND epoch = :epoch",
-        id=job.id,
-        epoch=job.epoch,
-        delay_ms=delay_ms,
-    )
-    return released == 1
-
-
-async def reap(tx: Tx) -> Sequence[str]:
-    """Give back the work of nodes whose lease ran out, and return their names."""
-    dead = [row[0] for row in await tx.all("SELECT id FROM node WHERE expires_at < {now} ORDER BY id {skip_locked}")]
-    for node in dead:
-        freed = await tx.all("UPDATE job SET node = NULL, run_at = {now} WHERE node = :node RETURNING queue", node=node)
-        await tx.run("DELETE FROM node WHERE id = :node", node=node)
-        tx.signal(*{queue_topic(row[0]) for row in freed})
-    return dead
+def _claimed(row: Row) -> Claimed:
+    return Claimed(**dict(zip(Claimed.__struct_fields__, row, strict=True)))

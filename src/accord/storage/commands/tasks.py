@@ -1,59 +1,103 @@
 """Tasks and their logs: create, append under a fence, read, follow, list.
 
-A task's row holds a snapshot at `doc_seq`; events after it are folded on by the reader, so appending a chunk never
-rewrites the task. `epoch` is the fence: a worker that lost its lease cannot append.
+A task's snapshot is the task after event `doc_seq`; events after it are folded on by the reader, so appending a chunk
+never rewrites the task. `epoch` is the fence: a worker that lost its lease cannot append. `after` is what the writer
+believes to be the last event: one that missed something cannot write a snapshot that lacks it.
 """
 
 from collections.abc import Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from accord.storage.store import Row, Tx
+from accord.model import EventBody, Task, TaskState
+from accord.protocol import lifecycle
+from accord.storage.commands import blobs
+from accord.storage.records import decode_event, decode_task, encode_body, encode_task, state_name, state_of
+from accord.storage.store import Row, Tx, Value
+
+READ_PAGE = 1000
+"""Events read at once by a follower."""
 
 
 class NewTask(Struct, frozen=True, kw_only=True):
-    """A task to create; `doc` is its JSON."""
+    """A task to create; `at` is the time of its status in epoch milliseconds."""
 
-    id: str
-    context_id: str
+    task: Task
     agent: str
     owner: str
-    state: str
-    doc: str
+    at: int
     origin: str | None = None
     parent_id: str | None = None
     deadline_at: int | None = None
+    blobs: tuple[str, ...] = ()
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """An event to append; `state` and `doc` go with one that changes the task's state or refreshes its snapshot."""
+class Append(Struct, frozen=True, kw_only=True):
+    """Events to append to a task whose last one is `after`.
 
-    kind: str
-    data: str
-    state: str | None = None
-    doc: str | None = None
+    `state` goes with events that change the task's state; `snapshot` is the task after the last of them; `blobs` are
+    the hashes of large parts that either refers to.
+    """
+
+    task_id: str
+    epoch: int
+    after: int
+    bodies: Sequence[EventBody]
+    at: int
+    state: TaskState | None = None
+    snapshot: Task | None = None
+    blobs: tuple[str, ...] = ()
 
 
 class Stored(Struct, frozen=True, kw_only=True):
     """A task as it is kept: a snapshot, and the events that came after it as (seq, kind, data, at)."""
 
     id: str
-    owner: str
+    context_id: str
     agent: str
+    owner: str
     origin: str | None
+    parent_id: str | None
     state: str
-    doc: str
-    doc_seq: int
     last_seq: int
     min_seq: int
     epoch: int
+    pushes: int
+    deadline_at: int | None
     updated_at: int
+    doc_seq: int
+    doc: str
     events: tuple[Row, ...] = ()
+
+    def task(self) -> Task:
+        """Put the snapshot and the later events together."""
+        return lifecycle.fold(decode_task(self.doc), map(decode_event, self.events))
+
+    @property
+    def task_state(self) -> TaskState:
+        """The state, without putting anything together."""
+        return state_of(self.state)
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """Which tasks to list; unset members do not matter. `before` is the (updated_at, id) where the last page ended."""
+
+    owner: str | None = None
+    agent: str | None = None
+    context_id: str | None = None
+    state: TaskState | None = None
+    since: int | None = None
+    parent_id: str | None = None
+    before: tuple[int, str] | None = None
+    limit: int = 50
 
 
 class Fenced(Exception):
-    """The writer's claim is not the current one: another worker has taken over."""
+    """The writer's claim is not the current one: another worker has taken over, or the task is gone."""
+
+
+class Behind(Exception):
+    """The log has grown since the writer last looked."""
 
 
 def topic(tenant: str, task_id: str) -> str:
@@ -61,93 +105,137 @@ def topic(tenant: str, task_id: str) -> str:
     return f"task:{tenant}:{task_id}"
 
 
-async def create_task(tx: Tx, tenant: str, task: NewTask) -> None:
-    """Keep a new task; its log is empty."""
+async def create_task(tx: Tx, tenant: str, new: NewTask, epoch: int = 0, bodies: Sequence[EventBody] = ()) -> None:
+    """Keep a new task, and the events that its log begins with."""
+    task = new.task
+    for body in bodies:
+        task = lifecycle.apply(task, body)
     await tx.run(
-        """INSERT INTO task (tenant, id, context_id, agent, owner, origin, parent_id, state, doc, deadline_at,
-                             created_at, updated_at)
-           VALUES (:tenant, :id, :context_id, :agent, :owner, :origin, :parent_id, :state, :doc, :deadline_at,
-                   {now}, {now})""",
+        """INSERT INTO task (tenant, id, context_id, agent, owner, origin, parent_id, state, epoch, last_seq,
+                             deadline_at, updated_at)
+           VALUES (:tenant, :id, :context_id, :agent, :owner, :origin, :parent_id, :state, :epoch, :last_seq,
+                   :deadline_at, :at)""",
         tenant=tenant,
         id=task.id,
-        context_id=task.context_id,
-        agent=task.agent,
-        owner=task.owner,
-        origin=task.origin,
-        parent_id=task.parent_id,
-        state=task.state,
-        doc=task.doc,
-        deadline_at=task.deadline_at,
+        context_id=task.context_id or "",
+        agent=new.agent,
+        owner=new.owner,
+        origin=new.origin,
+        parent_id=new.parent_id,
+        state=state_name(task.status.state),
+        epoch=epoch,
+        last_seq=len(bodies),
+        deadline_at=new.deadline_at,
+        at=new.at,
     )
+    await tx.run(
+        "INSERT INTO snapshot (tenant, task_id, seq, doc) VALUES (:tenant, :task_id, :seq, :doc)",
+        tenant=tenant,
+        task_id=task.id,
+        seq=len(bodies),
+        doc=encode_task(task),
+    )
+    if new.blobs:
+        await blobs.refer(tx, tenant, task.id, new.blobs)
+    if bodies:
+        await _insert(tx, tenant, Append(task_id=task.id, epoch=epoch, after=0, bodies=bodies, at=new.at))
+        tx.signal(topic(tenant, task.id))
 
 
-async def append(tx: Tx, tenant: str, task_id: str, epoch: int, entries: Sequence[Entry]) -> int:
+async def append(tx: Tx, tenant: str, new: Append) -> int:
     """Append events under the fence and return the last one's sequence number.
 
-    The update that takes the numbers is also the fence and the lock, so it costs no statement of its own; it touches
-    no indexed column unless the state changes.
+    The update that takes the numbers is also the fence and the lock, so it costs no statement of its own.
     """
+    count = len(new.bodies)
     row = await tx.one(
-        """UPDATE task SET last_seq = last_seq + :count WHERE tenant = :tenant AND id = :id AND epoch = :epoch
-           RETURNING last_seq""",
+        """UPDATE task SET last_seq = last_seq + :count, state = COALESCE(:state, state),
+                           updated_at = CASE WHEN :state IS NULL THEN updated_at ELSE :at END
+           WHERE tenant = :tenant AND id = :id AND epoch = :epoch AND last_seq = :after RETURNING pushes""",
         tenant=tenant,
-        id=task_id,
-        epoch=epoch,
-        count=len(entries),
+        id=new.task_id,
+        epoch=new.epoch,
+        after=new.after,
+        count=count,
+        state=None if new.state is None else state_name(new.state),
+        at=new.at,
     )
     if row is None:
-        raise Fenced(f"Task {task_id} has another owner than epoch {epoch}, or does not exist")
-    last = int(row[0])
-    for seq, entry in enumerate(entries, last - len(entries) + 1):
-        await _insert(tx, tenant, task_id, seq, entry)
-    tx.signal(topic(tenant, task_id))
-    return last
+        await _explain(tx, tenant, new)
+    await _insert(tx, tenant, new)
+    if new.blobs:
+        await blobs.refer(tx, tenant, new.task_id, new.blobs)
+    if row is not None and row[0]:
+        await _due(tx, tenant, new.task_id)
+    tx.signal(topic(tenant, new.task_id))
+    return new.after + count
 
 
-async def _insert(tx: Tx, tenant: str, task_id: str, seq: int, entry: Entry) -> None:
-    await tx.run(
+async def _explain(tx: Tx, tenant: str, new: Append) -> None:
+    """Say why nothing was appended."""
+    row = await tx.one("SELECT epoch FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=new.task_id)
+    if row is None or row[0] != new.epoch:
+        raise Fenced(f"Task {new.task_id} has another owner than epoch {new.epoch}, or does not exist")
+    raise Behind(f"Task {new.task_id} has events after {new.after}")
+
+
+async def _insert(tx: Tx, tenant: str, new: Append) -> None:
+    rows: list[dict[str, Value]] = []
+    for seq, body in enumerate(new.bodies, new.after + 1):
+        kind, data = encode_body(body)
+        rows.append({"tenant": tenant, "task_id": new.task_id, "seq": seq, "kind": kind, "data": data, "at": new.at})
+    await tx.many(
         """INSERT INTO event (tenant, task_id, seq, kind, data, at)
-           VALUES (:tenant, :task_id, :seq, :kind, :data, {now})""",
+           VALUES (:tenant, :task_id, :seq, :kind, :data, :at)""",
+        rows,
+    )
+    if new.snapshot is not None:
+        await tx.run(
+            "UPDATE snapshot SET seq = :seq, doc = :doc WHERE tenant = :tenant AND task_id = :task_id",
+            tenant=tenant,
+            task_id=new.task_id,
+            seq=new.after + len(new.bodies),
+            doc=encode_task(new.snapshot),
+        )
+
+
+async def _due(tx: Tx, tenant: str, task_id: str) -> None:
+    """Let the task's webhooks be looked at."""
+    await tx.run(
+        """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :task_id
+           AND due_at IS NULL AND dead_at IS NULL""",
         tenant=tenant,
         task_id=task_id,
-        seq=seq,
-        kind=entry.kind,
-        data=entry.data,
     )
-    if entry.state is not None:
-        await tx.run(
-            "UPDATE task SET state = :state, updated_at = {now} WHERE tenant = :tenant AND id = :id",
-            tenant=tenant,
-            id=task_id,
-            state=entry.state,
-        )
-    if entry.doc is not None:
-        await tx.run(
-            "UPDATE task SET doc = :doc, doc_seq = :seq WHERE tenant = :tenant AND id = :id",
-            tenant=tenant,
-            id=task_id,
-            doc=entry.doc,
-            seq=seq,
-        )
+    tx.signal("push")
+
+
+_COLUMNS = """task.id, context_id, agent, owner, origin, parent_id, state, last_seq, min_seq, epoch, pushes,
+              deadline_at, updated_at, snapshot.seq, snapshot.doc
+              FROM task JOIN snapshot ON snapshot.tenant = task.tenant AND snapshot.task_id = task.id"""
 
 
 async def read_task(tx: Tx, tenant: str, task_id: str) -> Stored | None:
     """Return a task's snapshot and the events after it."""
-    row = await tx.one(
-        """SELECT id, owner, agent, origin, state, doc, doc_seq, last_seq, min_seq, epoch, updated_at FROM task
-           WHERE tenant = :tenant AND id = :id""",
-        tenant=tenant,
-        id=task_id,
-    )
-    if row is None:
-        return None
-    found = Stored(**dict(zip(Stored.__struct_fields__, row, strict=False)))
-    if found.doc_seq == found.last_seq:
-        return found
-    return replace(found, events=tuple(await events_after(tx, tenant, task_id, found.doc_seq, limit=found.last_seq)))
+    row = await tx.one(f"SELECT {_COLUMNS} WHERE task.tenant = :tenant AND task.id = :id", tenant=tenant, id=task_id)
+    return None if row is None else await _stored(tx, tenant, row)
 
 
-async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int = 1000) -> list[Row]:
+async def lock_task(tx: Tx, tenant: str, task_id: str) -> Stored | None:
+    """Read a task that nobody else changes until this transaction ends."""
+    await tx.one("SELECT 1 FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=task_id)
+    return await read_task(tx, tenant, task_id)
+
+
+async def _stored(tx: Tx, tenant: str, row: Row) -> Stored:
+    events: tuple[Row, ...] = ()
+    last_seq, doc_seq = row[7], row[13]
+    if doc_seq < last_seq:
+        events = tuple(await events_after(tx, tenant, row[0], doc_seq, limit=last_seq))
+    return Stored(**dict(zip(Stored.__struct_fields__, (*row, events), strict=True)))
+
+
+async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int = READ_PAGE) -> list[Row]:
     """Return the events after a sequence number, as (seq, kind, data, at)."""
     return await tx.all(
         """SELECT seq, kind, data, at FROM event WHERE tenant = :tenant AND task_id = :task_id AND seq > :seq
@@ -157,3 +245,31 @@ async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int =
         seq=seq,
         limit=limit,
     )
+
+
+async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], int]:
+    """Return a page of tasks, the latest status first, and how many there are on all pages."""
+    conditions = ["task.tenant = :tenant"]
+    values: dict[str, Value] = {"tenant": tenant}
+    for column, operator, value in (
+        ("owner", "=", query.owner),
+        ("agent", "=", query.agent),
+        ("context_id", "=", query.context_id),
+        ("parent_id", "=", query.parent_id),
+        ("state", "=", None if query.state is None else state_name(query.state)),
+        ("updated_at", ">=", query.since),
+    ):
+        if value is not None:
+            conditions.append(f"task.{column} {operator} :{column}")
+            values[column] = value
+    where = " AND ".join(conditions)
+    total = await tx.one(f"SELECT count(*) FROM task WHERE {where}", **values)
+    if query.before is not None:
+        where += " AND (task.updated_at, task.id) < (:before_at, :before_id)"
+        values |= {"before_at": query.before[0], "before_id": query.before[1]}
+    rows = await tx.all(
+        f"SELECT {_COLUMNS} WHERE {where} ORDER BY task.updated_at DESC, task.id DESC LIMIT :limit",
+        **values,
+        limit=query.limit,
+    )
+    return [await _stored(tx, tenant, row) for row in rows], int(total[0]) if total else 0

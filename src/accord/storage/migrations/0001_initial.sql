@@ -12,8 +12,8 @@ CREATE TABLE node (
     info TEXT NOT NULL
 ) {hot};
 
--- A task: doc is its snapshot at doc_seq, later events are folded onto it. epoch is the current claim's fence.
--- updated_at moves with the state only, so that appending a chunk touches no index.
+-- A task. epoch is the current claim's fence. updated_at is the time of its status and moves with that only, so that
+-- appending a chunk touches no index.
 CREATE TABLE task (
     tenant {text} NOT NULL,
     id {text} NOT NULL,
@@ -22,22 +22,34 @@ CREATE TABLE task (
     owner {text} NOT NULL,
     origin TEXT,
     parent_id {text},
-    state TEXT NOT NULL,
-    doc TEXT NOT NULL,
-    doc_seq {int} NOT NULL DEFAULT 0,
+    state {text} NOT NULL,
     last_seq {int} NOT NULL DEFAULT 0,
     min_seq {int} NOT NULL DEFAULT 1,
     epoch {int} NOT NULL DEFAULT 0,
     pushes {int} NOT NULL DEFAULT 0,
-    cancel_at {int},
     deadline_at {int},
-    created_at {int} NOT NULL,
     updated_at {int} NOT NULL,
     PRIMARY KEY (tenant, id)
 ) {hot};
 CREATE INDEX task_by_time ON task (tenant, updated_at, id);
+CREATE INDEX task_by_owner ON task (tenant, owner, updated_at, id);
 CREATE INDEX task_by_context ON task (tenant, context_id, updated_at, id);
+CREATE INDEX task_by_state ON task (tenant, state, updated_at, id);
 CREATE INDEX task_by_parent ON task (tenant, parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX task_ended ON task (updated_at)
+    WHERE state IN ('completed', 'failed', 'canceled', 'rejected', 'unknown');
+CREATE INDEX task_with_log ON task (updated_at)
+    WHERE state IN ('completed', 'failed', 'canceled', 'rejected') AND min_seq = 1;
+
+-- A task's snapshot: the task as JSON after event seq; later events are folded onto it. It has a row of its own because
+-- SQLite rewrites a whole row when any column changes.
+CREATE TABLE snapshot (
+    tenant {text} NOT NULL,
+    task_id {text} NOT NULL,
+    seq {int} NOT NULL,
+    doc TEXT NOT NULL,
+    PRIMARY KEY (tenant, task_id)
+) {hot};
 
 -- The log of each task; seq has no gaps and starts at 1.
 CREATE TABLE event (
@@ -59,8 +71,9 @@ CREATE TABLE idempotency (
     PRIMARY KEY (tenant, key)
 ) {clustered};
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
+CREATE INDEX idempotency_by_task ON idempotency (tenant, task_id);
 
--- Work to do, now or at run_at; held by a node under an epoch.
+-- Work to do, now or at run_at; held by a node under an epoch. Parked work waits until somebody wakes it.
 CREATE TABLE job (
     id {identity},
     tenant {text} NOT NULL,
@@ -70,13 +83,14 @@ CREATE TABLE job (
     arg TEXT,
     priority {int} NOT NULL DEFAULT 0,
     run_at {int} NOT NULL,
+    parked {int} NOT NULL DEFAULT 0,
     node {text},
     epoch {int} NOT NULL DEFAULT 0,
     attempts {int} NOT NULL DEFAULT 0,
     max_attempts {int} NOT NULL DEFAULT 3,
     UNIQUE (tenant, kind, key)
 ) {hot};
-CREATE INDEX job_due ON job (queue, priority, run_at) WHERE node IS NULL;
+CREATE INDEX job_due ON job (queue, tenant, priority, run_at, id) WHERE node IS NULL AND parked = 0;
 CREATE INDEX job_held ON job (node) WHERE node IS NOT NULL;
 
 -- A webhook: a cursor over its task's log.
@@ -108,9 +122,28 @@ CREATE TABLE step (
     PRIMARY KEY (tenant, task_id, key)
 ) {clustered};
 
--- Large parts, by the hash of their bytes.
+-- Large parts, by the hash of their bytes; data is null where the bytes are kept outside of the database. at is when they
+-- were last put, because the reference follows a little later; below zero it is when their removal began, negated.
 CREATE TABLE blob (
-    hash {text} PRIMARY KEY,
+    tenant {text} NOT NULL,
+    hash {text} NOT NULL,
     size {int} NOT NULL,
-    data {bytes} NOT NULL
+    at {int} NOT NULL,
+    data {bytes},
+    PRIMARY KEY (tenant, hash)
 ) {strict};
+
+-- Which task needs which large parts; what no task needs is removed.
+CREATE TABLE blob_ref (
+    tenant {text} NOT NULL,
+    task_id {text} NOT NULL,
+    hash {text} NOT NULL,
+    PRIMARY KEY (tenant, task_id, hash)
+) {clustered};
+CREATE INDEX blob_ref_by_hash ON blob_ref (tenant, hash);
+
+-- Two indexes that begin with the tenant seem equally good for a lookup by key while their table is empty. PostgreSQL
+-- then takes the newer one and keeps to that plan while the table grows, so the keys must be the newest.
+{on_postgres} ALTER TABLE task DROP CONSTRAINT task_pkey, ADD PRIMARY KEY (tenant, id);
+{on_postgres} ALTER TABLE idempotency DROP CONSTRAINT idempotency_pkey, ADD PRIMARY KEY (tenant, key);
+{on_postgres} ALTER TABLE blob_ref DROP CONSTRAINT blob_ref_pkey, ADD PRIMARY KEY (tenant, task_id, hash);

@@ -47,7 +47,7 @@ from accord.model.base import Count, Metadata
 from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field, read_time
-from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.base import Dialect, task_page
 from accord.protocol.dialects.gen.card import read_card, write_card
 from accord.protocol.dialects.gen.events import read_event, write_event
 from accord.protocol.dialects.gen.objects import (
@@ -296,8 +296,8 @@ def _read_send(wire: SendIn) -> SendRequest:
 def _write_send(request: SendRequest) -> dict[str, Any]:
     own = dict(request.metadata or {})
     configs = {name: own.pop(name) for name, kind in _CONFIGS.items() if _is_exactly(own.get(name), kind)}
-    metadata = own if own or not configs else None
-    return stated(message=write_message(request.message), **configs, metadata=metadata if request.metadata else None)
+    empty: Metadata | None = {} if request.metadata == {} else None
+    return stated(message=write_message(request.message), **configs, metadata=own or empty)
 
 
 def _is_exactly(value: Any, kind: type[TaskConfig] | type[StreamConfig]) -> bool:
@@ -322,7 +322,7 @@ def _write_params(request: GetRequest | CancelRequest | SubscribeRequest) -> dic
     if not isinstance(request, CancelRequest) or request.metadata is None:
         return {"task_id": request.id}
     own = {key: value for key, value in request.metadata.items() if key != keys.REASON or request.reason is None}
-    return stated(task_id=request.id, reason=request.reason, metadata=own or None)
+    return stated(task_id=request.id, reason=request.reason, metadata=own if own or request.reason is None else None)
 
 
 def _read_list(wire: ListIn) -> TaskFilter:
@@ -397,12 +397,7 @@ def _read_result(operation: Operation, result: bytes, request: Request) -> Resul
         case Operation.LIST:
             page = codec.decode(result, _PAGE)
             tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
-            return TaskPage(
-                tasks=tasks,
-                next_page_token=page.next_page_token,
-                page_size=len(tasks) if page.page_size is None else page.page_size,
-                total_size=len(tasks) if page.total_size is None else page.total_size,
-            )
+            return task_page(tasks, page.next_page_token, page.page_size, page.total_size)
         case Operation.PUSH_SET if isinstance(request, PushConfig):
             return replace(request, id=codec.decode(result, _PUSH).config_id or request.id)
         case Operation.PUSH_SET | Operation.PUSH_GET:

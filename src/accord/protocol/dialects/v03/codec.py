@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from msgspec.json import Decoder
 
-from accord.errors import AccordError, InvalidAgentResponse
+from accord.errors import AccordError, InvalidAgentResponse, InvalidParams
 from accord.model import (
     AgentCard,
     CancelRequest,
@@ -33,20 +33,32 @@ from accord.model import (
 )
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.base import Dialect, task_page
 from accord.protocol.dialects.v03.card import read_card, write_card
-from accord.protocol.dialects.v03.reader import Reader, each, inside, read_configuration, read_filter, read_push
+from accord.protocol.dialects.v03.reader import (
+    NOTHING,
+    Reader,
+    each,
+    inside,
+    read_configuration,
+    read_filter,
+    read_push,
+)
 from accord.protocol.dialects.v03.wire import (
+    MEMBERS,
     MISSING,
     AnswerIn,
+    GetParams,
     ListIn,
     PageIn,
     PushesIn,
+    PushParams,
     PushSetIn,
     SendIn,
     TaskParams,
     config_of,
     task_of,
+    text,
 )
 from accord.protocol.dialects.v03.writer import Writer
 from accord.protocol.error_data import read_error
@@ -56,29 +68,32 @@ from accord.protocol.sse import Frame
 
 _SEND = Decoder(SendIn)
 _PARAMS = Decoder(TaskParams)
+_GET = Decoder(GetParams)
+_PUSH = Decoder(PushParams)
 _LIST = Decoder(ListIn)
 _PUSH_SET = Decoder(PushSetIn)
 _PUSHES: Decoder[list[PushSetIn] | PushesIn] = Decoder(list[PushSetIn] | PushesIn)
 _ANSWER = Decoder(AnswerIn)
+_OBJECT = Decoder(dict[str, Any])
 _PAGE = Decoder(PageIn)
 
 
-def _read_delete(params: TaskParams) -> PushDeleteRequest:
-    task_id, config_id = params.target(), params.webhook()
-    if not (config_id or params.url):
+def _read_delete(params: PushParams) -> PushDeleteRequest:
+    task_id, config_id, url = params.target(), params.webhook(), text(params.url)
+    if not (config_id or url):
         raise invalid_field("pushNotificationConfigId", MISSING)
-    return PushDeleteRequest(task_id=task_id, id=config_id, url=params.url)
+    return PushDeleteRequest(task_id=task_id, id=config_id, url=url)
 
 
-BY_TASK: dict[Operation, Callable[[TaskParams], Request]] = {
-    Operation.GET: lambda p: GetRequest(id=p.target(), history_length=p.history_length),
-    Operation.CANCEL: lambda p: CancelRequest(id=p.target(), metadata=p.metadata),
-    Operation.SUBSCRIBE: lambda p: SubscribeRequest(id=p.target()),
-    Operation.PUSH_GET: lambda p: PushGetRequest(task_id=p.target(), id=p.webhook()),
-    Operation.PUSH_LIST: lambda p: PushListRequest(task_id=p.target(), page_size=p.page_size, page_token=p.page_token),
-    Operation.PUSH_DELETE: _read_delete,
+BY_TASK: dict[Operation, tuple[Decoder[Any], Callable[[Any], Request]]] = {
+    Operation.GET: (_GET, lambda p: GetRequest(id=p.target(), history_length=p.history_length)),
+    Operation.CANCEL: (_PARAMS, lambda p: CancelRequest(id=p.target(), metadata=p.metadata)),
+    Operation.SUBSCRIBE: (_PARAMS, lambda p: SubscribeRequest(id=p.target())),
+    Operation.PUSH_GET: (_PUSH, lambda p: PushGetRequest(task_id=p.target(), id=p.webhook())),
+    Operation.PUSH_LIST: (_PARAMS, lambda p: PushListRequest(task_id=p.target())),
+    Operation.PUSH_DELETE: (_PUSH, _read_delete),
 }
-"""How the operations that name a task read their parameters."""
+"""The parameters of the operations that name a task, and how they are read."""
 
 
 class V03(Dialect):
@@ -105,7 +120,12 @@ class V03(Dialect):
             case Operation.EXTENDED_CARD:
                 return CardRequest()
             case _:
-                return BY_TASK[operation](codec.decode(params, _PARAMS))
+                return self.read_by_task(operation, params)
+
+    def read_by_task(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation that names a task."""
+        decoder, read = BY_TASK[operation]
+        return read(codec.decode(params, decoder))
 
     def read_send(self, params: bytes) -> SendRequest:
         """Read the parameters of a send; without `blocking` the caller waits (B-08)."""
@@ -115,7 +135,7 @@ class V03(Dialect):
     def send_request(self, wire: SendIn, configuration: SendConfiguration | None) -> SendRequest:
         """Return the request that a message and its configuration make."""
         message = inside("message", self.reader.message, wire.message)
-        if not (wire.message.parts or wire.message.content):
+        if message.parts is NOTHING:
             raise invalid_field("message.parts", "Expected at least one part")
         return SendRequest(message=message, configuration=configuration, metadata=wire.metadata)
 
@@ -147,17 +167,19 @@ class V03(Dialect):
             case Operation.PUSH_DELETE:
                 return 1
             case Operation.LIST:
-                return self._page(codec.decode(result, _PAGE))
+                found = codec.decode(result, _PAGE)
+                tasks = each("tasks", self.reader.task, found.tasks)
+                return task_page(tasks, found.next_page_token, found.page_size, found.total_size)
             case Operation.PUSH_SET | Operation.PUSH_GET:
                 return self.read_task_push(codec.decode(result, _PUSH_SET), request)
             case Operation.PUSH_LIST:
-                found = codec.decode(result, _PUSHES)
-                page = PushesIn(configs=found) if isinstance(found, list) else found
+                pushes = codec.decode(result, _PUSHES)
+                page = PushesIn(configs=pushes) if isinstance(pushes, list) else pushes
                 configs = [self.read_task_push(wire, request) for wire in page.configs]
                 return PushPage(configs=tuple(configs), next_page_token=page.next_page_token or "")
             case Operation.EXTENDED_CARD:
                 return read_card(result)
-        body = self.reader.answer(codec.decode(result, _ANSWER))
+        body = self._answer(result)
         if isinstance(body, Task) or (isinstance(body, Message) and operation is Operation.SEND):
             return body
         raise InvalidAgentResponse(f"The answer to {operation.value} is neither a task nor a message")
@@ -167,17 +189,21 @@ class V03(Dialect):
         if wire.push_notification_config is None:
             raise invalid_field("pushNotificationConfig", MISSING)
         asked = request.task_id if isinstance(request, PushConfig | PushGetRequest | PushListRequest) else None
-        task_id = wire.own_task() or wire.id or task_of(wire.name) or asked
-        return read_push(wire.push_notification_config, task_id, config_of(wire.name))
+        name = text(wire.name)
+        task_id = wire.own_task() or text(wire.id) or task_of(name) or asked
+        return read_push(wire.push_notification_config, task_id, config_of(name))
 
-    def _page(self, wire: PageIn) -> TaskPage:
-        tasks = each("tasks", self.reader.task, wire.tasks)
-        return TaskPage(
-            tasks=tasks,
-            next_page_token=wire.next_page_token or "",
-            page_size=len(tasks) if wire.page_size is None else wire.page_size,
-            total_size=len(tasks) if wire.total_size is None else wire.total_size,
-        )
+    def _answer(self, data: bytes) -> EventBody:
+        """Read a task, a message or an update; where it says which, members of the others are unknown."""
+        try:
+            wire = codec.decode(data, _ANSWER)
+        except InvalidParams as refused:
+            plain = codec.decode(data, _OBJECT)
+            known = MEMBERS.get(text(plain.get("kind")) or "")
+            if known is None:
+                raise refused
+            wire = codec.convert({name: value for name, value in plain.items() if name in known}, AnswerIn)
+        return self.reader.answer(wire)
 
     # --- stream events and webhooks ---
 
@@ -188,7 +214,7 @@ class V03(Dialect):
 
     def read_event(self, frame: Frame) -> EventBody:
         """Read one stream event."""
-        return self.reader.answer(codec.decode(frame.data, _ANSWER))
+        return self._answer(frame.data)
 
     def push_task(self, task: Task) -> bytes:
         """Write a webhook body that holds the task."""
@@ -196,7 +222,7 @@ class V03(Dialect):
 
     def read_push(self, body: bytes) -> EventBody:
         """Read a webhook body that holds a task or one event."""
-        return self.reader.answer(codec.decode(body, _ANSWER))
+        return self._answer(body)
 
     # --- errors and cards ---
 

@@ -6,6 +6,7 @@ stem from 0.3 are above, `wire`, `parts` and `states` below.
 
 import base64
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TypeVar
 
 from msgspec import Struct
@@ -28,20 +29,24 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.protocol.codec import invalid_field, read_time
+from accord.protocol.codec import convert, invalid_field, read_time
 from accord.protocol.dialects.v03.wire import (
+    MEMBERS,
     MISSING,
     AnswerIn,
     ArtifactIn,
     AuthenticationIn,
     BodyIn,
     ConfigurationIn,
+    ContentIn,
     ListIn,
     MessageIn,
+    PartIn,
     PushIn,
     StatusIn,
+    text,
 )
-from accord.protocol.parts import AnyPart, from_base64, read_parts
+from accord.protocol.parts import from_base64, read_parts
 from accord.protocol.states import from_any
 
 WRAPPED = "data_part_compat"
@@ -55,7 +60,7 @@ def read_configuration(wire: ConfigurationIn | None) -> SendConfiguration | None
     """Read how a send is to be answered; without `blocking` the caller waits (B-08)."""
     if wire is None:
         return None
-    push = wire.push_notification_config or wire.push_notification
+    push = wire.push_notification_config
     return SendConfiguration(
         accepted_output_modes=wire.accepted_output_modes or (),
         task_push_notification_config=None if push is None else read_push(push),
@@ -93,12 +98,13 @@ def read_push(wire: PushIn, task_id: str | None = None, config_id: str | None = 
 def _authentication(wire: AuthenticationIn | None) -> Authentication | None:
     if wire is None:
         return None
-    scheme = next(iter(wire.schemes or ()), wire.scheme)
+    scheme = next(iter(wire.schemes or ()), text(wire.scheme))
     return Authentication(scheme=scheme, credentials=wire.credentials or None) if scheme else None
 
 
 _ROLES = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
-_NOTHING = (Part(text=""),)
+NOTHING = (Part(text=""),)
+"""The parts of what has none."""
 
 
 def inside(member: str, read: Callable[[Wire], Value], wire: Wire) -> Value:
@@ -125,6 +131,31 @@ def _under(path: str, error: InvalidParams) -> InvalidParams:
     return invalid_field(f"{path}.{field_}" if field_ else path, reason)
 
 
+FOREIGN: dict[str, type] = {
+    "url": str,
+    "raw": str,
+    "name": str,
+    "filename": str,
+    "media_type": str,
+    "mime_type": str,
+    "schema": dict,
+}
+"""Members of a part that only other dialects define, and what they make of them."""
+
+_foreign = attrgetter(*FOREIGN)
+_ABSENT = (None,) * len(FOREIGN)
+
+
+def settle(wire: Struct, name: str, where: str | None) -> None:
+    """Refuse a member that should be text by its path, or forget it where it has none: there it is unknown."""
+    value = getattr(wire, name)
+    if value is None or isinstance(value, str):
+        return
+    if where is not None:
+        raise invalid_field(where, "Expected `str | null`")
+    setattr(wire, name, None)
+
+
 class Reader(Struct, frozen=True):
     """Turns wire objects into the model. A refusal names the field as seen from the object that is read."""
 
@@ -134,6 +165,9 @@ class Reader(Struct, frozen=True):
     proto: bool = False
     """Whether absent means zero, and a data part without a discriminator is `{"data": {"data": {}}}`."""
 
+    tag: str = "kind"
+    """What a part calls its discriminator; the other spelling of it is read as well."""
+
     def message(self, wire: MessageIn) -> Message:
         """Read a message."""
         role = _ROLES.get(wire.role)
@@ -141,7 +175,8 @@ class Reader(Struct, frozen=True):
             raise invalid_field("role", f"Unknown role {wire.role[:40]!r}" if wire.role else MISSING)
         if not wire.message_id and self.ids_required:
             raise invalid_field("messageId", MISSING)
-        parts = self._parts(wire.content, "content") if wire.parts is None else self._parts(wire.parts, "parts")
+        own = wire.parts is not None and not self.proto
+        parts = self._parts(wire.parts, "parts") if own else self._either(wire)
         return Message(
             message_id=wire.message_id or "",
             role=role,
@@ -178,7 +213,9 @@ class Reader(Struct, frozen=True):
         )
 
     def answer(self, wire: AnswerIn) -> EventBody:
-        """Read a body, alone or as a member."""
+        """Read a body, alone or as a member; beside a `kind` the members are unknown."""
+        if wire.kind in MEMBERS:
+            return self.body(wire)
         for inner, member, kind in (
             (wire.task, "task", "task"),
             (wire.message, "message", "message"),
@@ -236,19 +273,43 @@ class Reader(Struct, frozen=True):
         message = None if wire.message is None else inside("message", self.message, wire.message)
         return TaskStatus(state=state, message=message, timestamp=read_time(wire.timestamp or None, "timestamp"))
 
-    def _parts(self, wires: list[AnyPart] | None, name: str) -> tuple[Part, ...]:
+    def _either(self, wire: MessageIn) -> tuple[Part, ...]:
+        """Read the parts of a message that calls them `content`, which outside of protobuf JSON need not mean them."""
+        if self.proto or isinstance(wire.content, list):
+            content = convert({"content": wire.content}, ContentIn).content
+            if wire.parts is None:
+                return self._parts(content, "content")
+        return self._parts(wire.parts, "parts")
+
+    def _parts(self, wires: list[PartIn] | None, name: str) -> tuple[Part, ...]:
         if not wires:
             if wires is None:
                 raise invalid_field("parts", MISSING)
-            return _NOTHING  # 0.x allows it, and servers close an artifact so; a send refuses it
+            return NOTHING  # 0.x allows it, and servers close an artifact so; a send refuses it
         # Most messages are one text: made here, without a call and a loop for each.
         first = wires[0]
-        if first.text is not None and first.kind == "text" and len(wires) == 1:
-            return (Part(text=first.text, media_type=first.media_type, metadata=first.metadata),)
+        is_text = first.text is not None and first.kind == "text" and first.type is None and first.media_type is None
+        if is_text and len(wires) == 1:
+            return (Part(text=first.text, metadata=first.metadata),)
+        known = each(name, self._known, wires)
         if self.proto:
-            for wire in wires:
+            for wire in known:
                 _from_proto(wire)
-        return _unwrapped(read_parts(wires, name))
+        return _unwrapped(read_parts(known, name))
+
+    def _known(self, part: PartIn) -> PartIn:
+        """Forget members that this dialect does not define and that are not what others make of them."""
+        if type(part.kind) is str and part.type is None and part.file is None and _foreign(part) == _ABSENT:
+            return part
+        settle(part, "kind", "kind" if self.tag == "kind" else None)
+        settle(part, "type", "type" if self.tag == "type" else None)
+        if part.file is not None:
+            settle(part.file, "file_with_bytes", "file.fileWithBytes" if self.proto else None)
+            settle(part.file, "file_with_uri", "file.fileWithUri" if self.proto else None)
+        for name, kind in FOREIGN.items():
+            if not isinstance(getattr(part, name), kind):
+                setattr(part, name, None)
+        return part
 
 
 def _unwrapped(parts: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -267,7 +328,7 @@ def _unwrap(part: Part) -> Part:
     return replace(part, data=part.data["value"], metadata=metadata or None)
 
 
-def _from_proto(part: AnyPart) -> None:
+def _from_proto(part: PartIn) -> None:
     """Take off what protobuf JSON puts around the content of a part that has no discriminator."""
     if isinstance(part.data, dict) and part.data.keys() <= {"data"} and not (part.kind or part.type):
         part.data = part.data.get("data", {})

@@ -4,11 +4,10 @@ Only shapes that differ from `v03` are here; addresses and statuses are the bind
 same on both bindings of 0.3. Real clients mix the spellings of both, so both are read.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from msgspec import UNSET
 from msgspec.json import Decoder
-from msgspec.structs import replace
 
 from accord.errors import AccordError
 from accord.model import (
@@ -33,11 +32,20 @@ from accord.model import (
     Task,
     TaskState,
 )
+from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.v03.codec import BY_TASK, V03
-from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_filter, read_push
-from accord.protocol.dialects.v03.wire import MISSING, ListIn, PushIn, PushSetIn, SendIn, TaskParams
+from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_push, settle
+from accord.protocol.dialects.v03.wire import (
+    MISSING,
+    ByTask,
+    ConfigurationIn,
+    PushIn,
+    PushSetIn,
+    SendIn,
+    TaskParams,
+)
 from accord.protocol.dialects.v03.writer import (
     ArtifactUpdateOut,
     Out,
@@ -50,6 +58,7 @@ from accord.protocol.dialects.v03.writer import (
     push_out,
 )
 from accord.protocol.operations import Operation
+from accord.protocol.rest_query import typed
 from accord.protocol.sse import Frame
 from accord.protocol.states import PROTO_03
 
@@ -107,11 +116,31 @@ class ConfigurationOut(Out):
     push_notification: PushOut | None = None
 
 
-class CreateIn(PushSetIn):
+class SentConfiguration(ConfigurationIn, rename="camel"):
+    """How a send is to be answered; the webhook is called `pushNotification`."""
+
+    push_notification: PushIn | None = None
+
+
+class Sent(SendIn):
+    """Parameters of a send."""
+
+    configuration: SentConfiguration | None = None
+
+
+class PageParams(TaskParams, rename="camel"):
+    """Parameters of listing a task's webhooks; over JSON-RPC they have no pages."""
+
+    page_size: Count | None = None
+    page_token: str | None = None
+
+
+class CreateIn(PushSetIn, rename="camel"):
     """Setting a webhook: the Python client sends `config`, the JavaScript one what is inside of it."""
 
     config_id: str | None = None
     config: PushSetIn | None = None
+    url: Any = None
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
@@ -202,11 +231,10 @@ class ProtoWriter(Writer):
 
 # --- the dialect --------------------------------------------------------------------------------------------------
 
-_SEND = Decoder(SendIn)
+_SEND = Decoder(Sent)
+_PAGE = Decoder(PageParams)
 _CREATE = Decoder(CreateIn)
 _BARE = Decoder(PushIn)
-_QUERY = Decoder(TaskParams, strict=False)
-_LIST = Decoder(ListIn, strict=False)
 _JSON = V03()
 
 
@@ -219,22 +247,29 @@ class V03Rest(V03):
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the body, query and path values of an operation, put together as one object."""
-        if operation is Operation.LIST:
-            return read_filter(codec.decode(params, _LIST))
+        params = typed(operation, params)
         if operation is Operation.PUSH_SET:
             return _read_create(params)
-        if operation in BY_TASK:
-            return BY_TASK[operation](codec.decode(params, _QUERY))
         return super().decode_request(operation, params)
+
+    def read_by_task(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation that names a task; its webhooks are listed in pages."""
+        if operation is Operation.PUSH_LIST:
+            page = _named(codec.decode(params, _PAGE))
+            return PushListRequest(task_id=page.target(), page_size=page.page_size, page_token=page.page_token)
+        decoder, read = BY_TASK[operation]
+        return read(_named(codec.decode(params, decoder)))
 
     def read_send(self, params: bytes) -> SendRequest:
         """Read the parameters of a send; protobuf JSON leaves `blocking` out when it is false."""
         wire = codec.decode(params, _SEND)
-        configuration = read_configuration(wire.configuration)
-        if configuration is not None and wire.message.content is not None:
-            waits = wire.configuration is not None and wire.configuration.blocking is True
-            configuration = replace(configuration, return_immediately=not waits)
-        return self.send_request(wire, configuration)
+        stated = wire.configuration
+        if stated is None:
+            return self.send_request(wire, None)
+        stated.push_notification_config = stated.push_notification_config or stated.push_notification
+        if wire.message.content is not None:
+            stated.blocking = stated.blocking is True
+        return self.send_request(wire, read_configuration(stated))
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
         """Write the answer of an operation."""
@@ -275,8 +310,18 @@ def encode_http_error(error: AccordError) -> bytes:
     return codec.encode(_JSON.encode_error(error))
 
 
+Named = TypeVar("Named", bound=ByTask)
+
+
+def _named(wire: Named) -> Named:
+    """Refuse resource names that are no text: to JSON-RPC they are unknown, here they are the definition's own."""
+    settle(wire, "name", "name")
+    settle(wire, "parent", "parent")
+    return wire
+
+
 def _read_create(params: bytes) -> PushConfig:
-    wire = codec.decode(params, _CREATE)
+    wire = _named(codec.decode(params, _CREATE))
     stated = (wire.config or wire).push_notification_config
     if stated is not None:
         return read_push(stated, wire.target(), wire.config_id)

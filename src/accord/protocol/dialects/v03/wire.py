@@ -1,20 +1,48 @@
 """The objects that peers before A2A 1.0 send: JSON-RPC's, protobuf JSON's and mixtures of both.
 
-These are only shapes to decode into, tolerant where deployed peers differ; `reader` turns them into the model.
+These are only shapes to decode into, tolerant where deployed peers differ; `reader` turns them into the model. A member
+that only other dialects define may be anything here: it is read if it is what they make of it, and else unknown.
 """
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from accord.model import PushFormat
 from accord.model.base import Count, NonEmpty
 from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol.codec import invalid_field
-from accord.protocol.parts import AnyPart
+from accord.protocol.parts import AnyFile, AnyPart
 from accord.protocol.task_ids import AnyId
 
 MISSING = "Required field is missing"
+
+
+def text(value: Any) -> str | None:
+    """Return a member that may be anything, if it is text."""
+    return value if isinstance(value, str) else None
+
+
+class FileIn(AnyFile, rename="camel", gc=False):
+    """The file of a part; two of its members are protobuf JSON's."""
+
+    file_with_bytes: Any = None
+    file_with_uri: Any = None
+
+
+class PartIn(AnyPart, gc=False):
+    """A part: `text`, `file`, `data`, `metadata` and either `kind` or `type` are its own."""
+
+    kind: Any = None
+    type: Any = None
+    file: FileIn | None = None
+    url: Any = None
+    raw: Any = None
+    name: Any = None
+    filename: Any = None
+    media_type: Any = field(default=None, name="mediaType")
+    mime_type: Any = None
+    schema: Any = None
 
 
 class MessageIn(Struct, rename="camel", gc=False):
@@ -22,13 +50,19 @@ class MessageIn(Struct, rename="camel", gc=False):
 
     role: str = ""
     message_id: str | None = None
-    parts: list[AnyPart] | None = None
-    content: list[AnyPart] | None = None
+    parts: list[PartIn] | None = None
+    content: Any = None
     context_id: str | None = None
     task_id: str | None = None
     metadata: dict[str, Any] | None = None
     extensions: tuple[str, ...] | None = None
     reference_task_ids: tuple[str, ...] | None = None
+
+
+class ContentIn(Struct):
+    """The one member of a message that only protobuf JSON has."""
+
+    content: list[PartIn] | None = None
 
 
 class StatusIn(Struct, gc=False):
@@ -43,7 +77,7 @@ class ArtifactIn(Struct, rename="camel", gc=False):
     """An artifact."""
 
     artifact_id: NonEmpty
-    parts: list[AnyPart] | None = None
+    parts: list[PartIn] | None = None
     name: str | None = None
     description: str | None = None
     metadata: dict[str, Any] | None = None
@@ -73,11 +107,21 @@ class AnswerIn(BodyIn):
     artifact_update: BodyIn | None = None
 
 
+_SHARED = ("kind", "contextId", "metadata")
+MEMBERS: dict[str, frozenset[str]] = {
+    "task": frozenset({*_SHARED, "id", "status", "artifacts", "history"}),
+    "message": frozenset({*_SHARED, "role", "messageId", "parts", "taskId", "extensions", "referenceTaskIds"}),
+    "status-update": frozenset({*_SHARED, "taskId", "status"}),
+    "artifact-update": frozenset({*_SHARED, "taskId", "artifact", "append", "lastChunk"}),
+}
+"""What each kind of body has of its own."""
+
+
 class AuthenticationIn(Struct):
     """How a webhook wants to be called: a list of schemes in 0.x, one in 1.0."""
 
     schemes: tuple[str, ...] | None = None
-    scheme: str | None = None
+    scheme: Any = None
     credentials: str | None = None
 
 
@@ -93,13 +137,12 @@ class PushIn(Struct, rename="camel"):
 
 
 class ConfigurationIn(Struct, rename="camel"):
-    """How a send is to be answered; protobuf JSON calls the webhook `pushNotification`."""
+    """How a send is to be answered."""
 
     blocking: bool | None = None
     accepted_output_modes: tuple[str, ...] | None = None
     history_length: Count | None = None
     push_notification_config: PushIn | None = None
-    push_notification: PushIn | None = None
 
 
 class SendIn(Struct):
@@ -131,34 +174,55 @@ class PageIn(Struct, rename="camel"):
     total_size: int | None = None
 
 
-class TaskParams(AnyId, rename="camel"):
-    """Parameters of every operation that names a task, or one of its webhooks; protobuf JSON names resources."""
+class ByTask(AnyId, rename="camel"):
+    """Members that name a task; only `id` is 0.3's own, protobuf JSON names resources."""
 
-    name: str | None = None
-    parent: str | None = None
-    push_notification_config_id: str | None = None
-    history_length: Count | None = None
-    page_size: Count | None = None
-    page_token: str | None = None
-    metadata: dict[str, Any] | None = None
-    url: str | None = None
+    task_id: Any = field(default=None, name="task_id")
+    camel_id: Any = field(default=None, name="taskId")
+    name: Any = None
+    parent: Any = None
+
+    def own_task(self) -> str | None:
+        """Return the task's id where `id` is the id of something else."""
+        return text(self.task_id) or text(self.camel_id) or None
 
     def target(self) -> str:
         """Return the task's id, however it is spelled."""
-        found = self.own_task() or self.id or task_of(self.name or self.parent)
+        found = self.own_task() or text(self.id) or task_of(text(self.name) or text(self.parent))
         if not found:
             raise invalid_field("id", MISSING)
         return found
 
+
+class TaskParams(ByTask):
+    """Parameters of every operation that names a task."""
+
+    metadata: dict[str, Any] | None = None
+
+
+class GetParams(TaskParams, rename="camel"):
+    """Parameters of reading a task."""
+
+    history_length: Count | None = None
+
+
+class PushParams(TaskParams, rename="camel"):
+    """Parameters that name a webhook of a task."""
+
+    push_notification_config_id: str | None = None
+    url: Any = None
+
     def webhook(self) -> str | None:
         """Return the webhook's id; `id` means it only where another field names the task."""
         beside = self.id if self.own_task() else None
-        return self.push_notification_config_id or beside or config_of(self.name) or None
+        return self.push_notification_config_id or beside or config_of(text(self.name)) or None
 
 
-class PushSetIn(TaskParams):
+class PushSetIn(ByTask, rename="camel"):
     """A webhook with its task, as parameters and as result; 0.1 calls the task `id`."""
 
+    id: Any = None
+    camel_id: str | None = field(default=None, name="taskId")
     push_notification_config: PushIn | None = None
 
 

@@ -2,8 +2,9 @@
 
 What its registry requires and a card does not say is derived: the id from provider and name, the provider from the
 address. Security schemes become AgentVault's four: an API key, client credentials (the only OAuth flow it knows),
-bearer for every other way to a token, and none. What it has no word for (keys
-outside a header, Basic, client certificates) is left out.
+bearer for every other way to a token, and none. What it has no word for (keys outside a header, Basic, client
+certificates) is left out if there is another way in; if not, the nearest scheme stands for it and its description says
+what is meant. None is said only of an agent that lets everybody in.
 """
 
 import re
@@ -187,11 +188,10 @@ def _write_skill(skill: AgentSkill) -> dict[str, Any]:
 
 
 def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
-    written = [
-        found | stated(service_identifier=profile.service_identifiers.get(name))
-        for name, scheme in card.security_schemes.items()
-        if (found := _write_scheme(scheme))
-    ]
+    schemes = card.security_schemes.items()
+    known = {name: found for name, scheme in schemes if (found := _write_scheme(scheme))}
+    ways_in = known or {name: _write_nearest(scheme) for name, scheme in schemes}
+    written = [way | stated(service_identifier=profile.service_identifiers.get(name)) for name, way in ways_in.items()]
     optional = any(not requirement.schemes for requirement in card.security_requirements)
     return [*written, {"scheme": "none"}] if optional or not written else written
 
@@ -215,6 +215,26 @@ def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
     if connect := scheme.open_id_connect_security_scheme:
         return stated(scheme="bearer", description=connect.description)
     return None
+
+
+def _write_nearest(scheme: SecurityScheme) -> dict[str, Any]:
+    """Write a scheme that AgentVault lacks.
+
+    A key is still a key, wherever it goes. For the rest bearer is nearest: AgentVault's own client does not speak it
+    and so says that it cannot get in, instead of sending a key that nobody asked for.
+    """
+    if key := scheme.api_key_security_scheme:
+        place = "query parameter" if key.location == "query" else key.location
+        return {"scheme": "apiKey", "description": _meant(f"The key goes into the {place} {key.name}", key.description)}
+    if http := scheme.http_auth_security_scheme:
+        return {"scheme": "bearer", "description": _meant(f"HTTP {http.scheme} authentication", http.description)}
+    certificate = scheme.mtls_security_scheme
+    own = certificate.description if certificate else None
+    return {"scheme": "bearer", "description": _meant("Mutual TLS with a client certificate", own)}
+
+
+def _meant(meaning: str, own: str | None) -> str:
+    return f"{meaning}: {own}" if own else meaning
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from accord.model import (
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.base import Dialect, task_page
 from accord.protocol.dialects.vault.card import read_card, write_card
 from accord.protocol.dialects.vault.events import (
     read_event,
@@ -334,12 +334,7 @@ def _read_result(operation: Operation, result: bytes, request: Request) -> Resul
         case Operation.LIST:
             page = codec.decode(result, _PAGE)
             tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
-            return TaskPage(
-                tasks=tasks,
-                next_page_token=page.next_page_token,
-                page_size=len(tasks) if page.page_size is None else page.page_size,
-                total_size=len(tasks) if page.total_size is None else page.total_size,
-            )
+            return task_page(tasks, page.next_page_token, page.page_size, page.total_size)
         case Operation.PUSH_SET | Operation.PUSH_GET:
             wire = codec.decode(result, _PUSH)
             return _read_config(wire, wire.own_task(), wire.id)

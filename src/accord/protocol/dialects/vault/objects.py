@@ -9,7 +9,8 @@ url. Operations and errors are `codec`; what these objects have no field for sit
   place for files replaces bytes by HTTP urls before writing.
 - An artifact of one part is that part's text, data or url, with `type` text, data or file; any other is a list of
   parts with `type` parts. A type that is none of these is kept as `metadata.type`.
-- A task has no status message: it is the last of the messages, and marked.
+- A task has no status message: it is the last of the messages, and marked. Where authentication is required, its
+  first part says so (B-05), since AgentVault's clients see only that input is required.
 """
 
 import base64
@@ -45,6 +46,8 @@ from accord.protocol.states import LOWER, VAULT, from_vault
 
 AUTH_REQUIRED = "authentication required"
 """What stands for the state that AgentVault lacks (B-05)."""
+
+_AUTH_WORDS = Part(text=AUTH_REQUIRED)
 
 TYPE = "type"
 """Artifact metadata: the type that an AgentVault agent gave an artifact, where it is not one of ours."""
@@ -304,9 +307,7 @@ def write_task(task: Task) -> dict[str, Any]:
     updated = known_time(status.timestamp) or known_time(task.created_at)
     created, metadata = take_created(task, updated)
     messages = [write_message(message, in_task=True) for message in task.history]
-    said = status.message
-    if said is None and status.state is TaskState.AUTH_REQUIRED:
-        said = Message(message_id="", role=Role.AGENT, parts=(Part(text=AUTH_REQUIRED),))
+    said = _with_state(status)
     if said is not None:
         messages.append(write_message(said, in_task=True, is_status=True))
     exact = LOWER[status.state]
@@ -336,7 +337,7 @@ def read_task(wire: TaskIn, where: str = "") -> Task:
     said = history.pop()[0] if history and history[-1][1].status else None
     task = replace(
         task,
-        status=replace(status, message=None if _stands_for_state(said, status) else said),
+        status=replace(status, message=_without_state(said, status)),
         history=tuple(message for message, _ in history),
         artifacts=tuple(
             read_artifact(artifact, f"{where}artifacts[{at}]")[0] for at, artifact in enumerate(wire.artifacts)
@@ -345,8 +346,16 @@ def read_task(wire: TaskIn, where: str = "") -> Task:
     return give_created(task, known_time(read_time(wire.created_at, f"{where}createdAt")))
 
 
-def _stands_for_state(said: Message | None, status: TaskStatus) -> bool:
-    """Whether a status message only spells out the state that AgentVault lacks."""
-    if said is None or status.state is not TaskState.AUTH_REQUIRED or said.message_id:
-        return False
-    return said.parts == (Part(text=AUTH_REQUIRED),)
+def _with_state(status: TaskStatus) -> Message | None:
+    """Return the status message, in front of which a state that AgentVault lacks is put into words."""
+    if status.state is not TaskState.AUTH_REQUIRED:
+        return status.message
+    said = status.message or Message(message_id="", role=Role.AGENT, parts=())
+    return replace(said, parts=(_AUTH_WORDS, *said.parts))
+
+
+def _without_state(said: Message | None, status: TaskStatus) -> Message | None:
+    """Return what a status message says beyond the state."""
+    if said is None or status.state is not TaskState.AUTH_REQUIRED or said.parts[0] != _AUTH_WORDS:
+        return said
+    return replace(said, parts=said.parts[1:]) if len(said.parts) > 1 else None

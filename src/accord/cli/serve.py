@@ -1,52 +1,66 @@
-"""The `accord` command.
-
-It parses arguments and prints; everything else is `app`. What only one command needs is imported when that runs, so
-that `--help` and `--version` answer at once.
-"""
+"""`accord serve`: an agent on a port."""
 
 import os
 import socket
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accord import __version__
+from accord.cli.db import StoreOption
+
+if TYPE_CHECKING:
+    from accord.core.agent import Agent
+    from accord.storage.address import Address
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GRACE_SECONDS = 3
 """How long open connections may finish after a signal before they are closed."""
 
-app = typer.Typer(name="accord", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
 
-
-@app.callback(invoke_without_command=True)
-def accord(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
-    """A durable home for agents that talk to each other over A2A."""
-    if version:
-        typer.echo(__version__)
-        raise typer.Exit
-
-
-@app.command()
 def serve(
+    agent: Annotated[
+        str | None,
+        typer.Argument(metavar="[AGENT]", help="module:name or file.py:name; by default an echo."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; only loopback addresses are served.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
+    store: StoreOption = None,
 ) -> None:
-    """Serve the echo agent, with tasks in memory."""
+    """Serve an agent; its tasks outlive the server."""
     import uvicorn
 
-    from accord.agents.echo import Echo
     from accord.app import Application
 
     _refuse_open_address(host)
     url = f"http://{'[::1]' if host == '::1' else 'localhost'}:{port}/"
-    application = Application(Echo(), url)
+    address = _address(store)
+    served = _agent(agent)
+    application = Application([served], url, store=address)
     listening = _listen(host, port)
-    _welcome(url)
+    application.on_start = lambda: _welcome(served.profile.name, url, str(address))
     config = uvicorn.Config(
         application, ws="none", log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE_SECONDS
     )
     uvicorn.Server(config).run([listening])
+
+
+def _agent(spec: str | None) -> "Agent":
+    from accord.agents.load import NotAnAgent, load
+
+    try:
+        return load(spec or "accord.agents.echo:echo")
+    except NotAnAgent as error:
+        raise typer.BadParameter(str(error), param_hint="AGENT") from None
+
+
+def _address(url: str | None) -> "Address":
+    from accord.storage.address import BadAddress, default, parse
+
+    try:
+        return parse(url) if url else default(os.environ)
+    except BadAddress as error:
+        raise typer.BadParameter(str(error), param_hint="--store") from None
 
 
 def _refuse_open_address(host: str) -> None:
@@ -65,7 +79,7 @@ def _listen(host: str, port: int) -> socket.socket:
         raise typer.Exit(1) from None
 
 
-def _welcome(url: str) -> None:
+def _welcome(name: str, url: str, store: str) -> None:
     from rich.console import Console
     from rich.panel import Panel
 
@@ -74,9 +88,9 @@ def _welcome(url: str) -> None:
         '{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello accord"}]}}}'
     )
     lines = [
-        f"[bold]Echo[/bold] is listening on [link={url}]{url}[/link]",
+        f"[bold]{name}[/bold] is listening on [link={url}]{url}[/link]",
         f"card   {url}.well-known/agent-card.json",
-        "store  memory: tasks last as long as this process",
+        f"store  {store}",
         "auth   none: loopback only",
     ]
     console = Console(stderr=True)
@@ -88,8 +102,3 @@ def _welcome(url: str) -> None:
         highlight=False,
         soft_wrap=True,
     )
-
-
-def main() -> None:
-    """Run the command."""
-    app()

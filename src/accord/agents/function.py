@@ -1,0 +1,154 @@
+"""Functions as agents: async generators, coroutines and plain functions.
+
+    @agent(description="Echoes", skills=["echo"])
+    async def echo(ctx: Context):
+        yield f"you said {ctx.text}"
+
+What a generator yields is one streamed artifact; what a function returns is its result. Plain functions run in threads.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, overload
+
+from accord.core.agent import TEXT, Crash, Profile
+from accord.core.context import Context
+from accord.model import AgentSkill, Artifact, Message
+
+JSON = "application/json"
+
+Function = Callable[..., Any]
+
+
+class FunctionAgent:
+    """An agent made of one function."""
+
+    def __init__(self, do: Function, profile: Profile) -> None:
+        """Run `do`, which takes the context, the text, or nothing."""
+        self.profile = profile
+        self._do = do
+        self._takes = _taken(do)
+
+    async def run(self, ctx: Context) -> None:
+        """Do the work of one turn."""
+        arguments = self._arguments(ctx)
+        if inspect.isasyncgenfunction(self._do) or inspect.iscoroutinefunction(self._do):
+            value: Any = self._do(*arguments)
+        else:
+            value = await asyncio.to_thread(self._do, *arguments)
+        if inspect.isawaitable(value):
+            value = await value
+        if inspect.isgenerator(value):
+            value = _in_thread(value)
+        await (self._stream(ctx, value) if inspect.isasyncgen(value) else _give(ctx, value))
+
+    async def _stream(self, ctx: Context, values: AsyncGenerator[Any, Any]) -> None:
+        """Put what is yielded into one artifact, whole artifacts beside it."""
+        artifact = answer_id(ctx)
+        async with aclosing(values) as given:
+            async for value in given:
+                if isinstance(value, Artifact | Message):
+                    await _give(ctx, value)
+                else:
+                    await ctx.artifact(value, id=artifact, append=True, last_chunk=False)
+
+    def _arguments(self, ctx: Context) -> tuple[Any, ...]:
+        return {"nothing": (), "text": (ctx.text,), "message": (ctx.message,), "context": (ctx,)}[self._takes]
+
+
+@overload
+def agent(do: Function, /) -> FunctionAgent: ...
+@overload
+def agent(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    version: str = "1.0.0",
+    skills: Sequence[str | AgentSkill] = (),
+    input_modes: Sequence[str] = (TEXT, JSON),
+    output_modes: Sequence[str] = (TEXT, JSON),
+    on_crash: str | Crash = Crash.RESTART,
+    attempts: int = 3,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+    answers_message: bool = False,
+) -> Callable[[Function], FunctionAgent]: ...
+
+
+def agent(do: Function | None = None, /, **options: Any) -> FunctionAgent | Callable[[Function], FunctionAgent]:
+    """Make a function an agent; its name and docstring are the agent's unless stated otherwise."""
+    if do is not None:
+        return FunctionAgent(do, _profile(do, {}))
+    return lambda function: FunctionAgent(function, _profile(function, options))
+
+
+def answer_id(ctx: Context) -> str:
+    """Return the id of the artifact that answers this turn: the same in every run of the turn, another in the next."""
+    turn = next((at for at, said in enumerate(ctx.history, 1) if said.message_id == ctx.message.message_id), 1)
+    return f"answer-{turn}"
+
+
+async def _give(ctx: Context, value: Any) -> None:
+    """Say what a function returned."""
+    if isinstance(value, Message):
+        await ctx.complete(value)
+    elif isinstance(value, Artifact):
+        await ctx.artifact(value)
+    else:
+        await ctx.artifact(value, id=answer_id(ctx))
+
+
+async def _in_thread(values: Generator[Any, Any, Any]) -> AsyncGenerator[Any, None]:
+    """Walk a plain generator without holding up the loop."""
+    end = object()
+    try:
+        while (value := await asyncio.to_thread(next, values, end)) is not end:
+            yield value
+    finally:
+        with suppress(ValueError):  # a thread is still in it, and cannot be stopped
+            values.close()
+
+
+def _profile(do: Function, options: dict[str, Any]) -> Profile:
+    name = options.pop("name", None) or getattr(do, "__name__", type(do).__name__)
+    description = options.pop("description", None) or inspect.getdoc(do) or name
+    skills = options.pop("skills", ())
+    return Profile(
+        name=name,
+        description=description,
+        skills=tuple(_skill(skill, description) for skill in skills) or (_skill(name, description),),
+        input_modes=tuple(options.pop("input_modes", (TEXT, JSON))),
+        output_modes=tuple(options.pop("output_modes", (TEXT, JSON))),
+        crash=Crash(options.pop("on_crash", Crash.RESTART)),
+        **options,
+    )
+
+
+def _skill(skill: str | AgentSkill, description: str) -> AgentSkill:
+    if isinstance(skill, AgentSkill):
+        return skill
+    return AgentSkill(id=skill.lower().replace(" ", "-"), name=skill, description=description, tags=(skill.lower(),))
+
+
+def _taken(do: Function) -> str:
+    """Return what a function wants to be given, by its first parameter."""
+    try:
+        parameters = list(_signature(do).parameters.values())
+    except (TypeError, ValueError):
+        return "context"  # built in, and not to be looked into
+    if not parameters:
+        return "nothing"
+    wanted = parameters[0].annotation
+    if wanted in (str, "str"):
+        return "text"
+    return "message" if wanted in (Message, "Message") else "context"
+
+
+def _signature(do: Function) -> inspect.Signature:
+    """Return a signature, with annotations as they are written if one of them cannot be looked up."""
+    try:
+        return inspect.signature(do, eval_str=True)
+    except (NameError, AttributeError, SyntaxError):
+        return inspect.signature(do)

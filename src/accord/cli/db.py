@@ -1,0 +1,110 @@
+"""`accord db`: what is in the database, and bringing it to the schema that this version needs."""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from accord.storage.address import Address
+    from accord.storage.migrate import Migration
+
+UP_TO_DATE, NOT_UP_TO_DATE, MISUSED = 0, 1, 2
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar="ACCORD_STORE",
+        help="The store, as sqlite:///file.db or postgresql://user:password@host/database."
+        " By default a file in the user's data directory.",
+    ),
+]
+
+app = typer.Typer(no_args_is_help=True, help="Look after the database.")
+
+
+@app.command()
+def status(store: StoreOption = None) -> None:
+    """Show the database and its schema; exit with 0 if it is up to date and with 1 if not."""
+    _exit_with(_status(store))
+
+
+@app.command()
+def upgrade(store: StoreOption = None) -> None:
+    """Bring the database to the newest schema that this version knows, making it if there is none."""
+    _exit_with(_upgrade(store))
+
+
+async def _status(url: str | None) -> int:
+    from accord.storage import migrate
+    from accord.storage.address import SqliteAddress
+    from accord.storage.open import open_store
+
+    address, newest = _address(url), migrate.known()[-1].number
+    _show("store", address)
+    if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
+        _show("schema", f"no database yet, {newest} is the newest: run `accord db upgrade`")
+        return NOT_UP_TO_DATE
+    async with open_store(address, read_only=True) as store:
+        _show("engine", await store.read(migrate.engine))
+        found = await store.read(migrate.version)
+        _show("schema", f"{found}, {newest} is the newest that this version of accord knows")
+        for migration in migrate.known():
+            if migration.number > found:
+                _show("pending", migration)
+        if found > newest:
+            await migrate.check(store)  # says what to do
+    return UP_TO_DATE if found == newest else NOT_UP_TO_DATE
+
+
+async def _upgrade(url: str | None) -> int:
+    from accord.storage import migrate
+    from accord.storage.open import open_store
+
+    address = _address(url)
+    _show("store", address)
+
+    def tell(migration: "Migration") -> None:
+        _show("applied", migration)
+
+    async with open_store(address) as store:
+        if not await migrate.upgrade(store, tell):
+            _show("schema", "up to date, nothing to do")
+    return UP_TO_DATE
+
+
+def _address(url: str | None) -> "Address":
+    """Return the store's address without what carries hints: nobody follows a task here."""
+    from dataclasses import replace
+
+    from accord.storage.address import PostgresAddress, default, parse
+
+    found = parse(url) if url else default(os.environ)
+    return replace(found, listen=False, signals=()) if isinstance(found, PostgresAddress) else found
+
+
+def _show(label: str, value: object) -> None:
+    typer.echo(f"{label:<8} {value}")
+
+
+def _exit_with(work: Coroutine[Any, Any, int]) -> None:
+    """Do the work and exit with its code; what an operator can mend is one line, not a traceback."""
+    from accord.storage.address import BadAddress
+    from accord.storage.store import StoreRefused, StoreUnavailable
+
+    try:
+        code = asyncio.run(work)
+    except BadAddress as error:
+        code = _fail(error, MISUSED)
+    except (StoreRefused, StoreUnavailable, OSError) as error:
+        code = _fail(error, NOT_UP_TO_DATE)
+    raise typer.Exit(code)
+
+
+def _fail(error: Exception, code: int) -> int:
+    typer.echo(f"accord db: {' '.join(str(error).split())}", err=True)
+    return code

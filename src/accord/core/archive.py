@@ -1,0 +1,82 @@
+"""The store as the core uses it: tasks and events as model values, large parts in their place.
+
+What is written has its large parts taken out, what is read has them put back; nobody else in the core thinks of them.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from accord.model import Event, EventBody, Message, Task
+from accord.storage.blobs import LargeParts
+from accord.storage.commands import tasks
+from accord.storage.commands.tasks import Stored
+from accord.storage.records import decode_event
+from accord.storage.store import Store
+
+
+class Packed(Struct, frozen=True):
+    """What to store: events, the task after them, and the hashes of what was taken out."""
+
+    bodies: Sequence[EventBody]
+    snapshot: Task | None
+    blobs: tuple[str, ...]
+
+
+class Archive:
+    """A store, and the place for large parts if it has one."""
+
+    def __init__(self, store: Store, parts: LargeParts | None = None) -> None:
+        """Without `parts` nothing is taken out."""
+        self.store = store
+        self._parts = parts
+
+    async def pack(self, tenant: str, bodies: Sequence[EventBody], snapshot: Task | None) -> Packed:
+        """Take large parts out of what is to be stored."""
+        parts = self._parts
+        every = bodies if snapshot is None else (*bodies, snapshot)
+        if parts is None or not any(parts.has_large(body) for body in every):
+            return Packed(bodies, snapshot, ())
+        packed: list[EventBody] = []
+        hashes: set[str] = set()
+        for body in bodies:
+            stored, found = await parts.detach(tenant, body)
+            packed.append(stored)
+            hashes.update(found)
+        if snapshot is not None:
+            snapshot, found = await parts.detach(tenant, snapshot)
+            hashes.update(found)
+        return Packed(packed, snapshot, tuple(sorted(hashes)))
+
+    async def pack_message(self, tenant: str, message: Message) -> tuple[Message, tuple[str, ...]]:
+        """Take large parts out of a message."""
+        if self._parts is None or not self._parts.has_large(message):
+            return message, ()
+        return await self._parts.detach(tenant, message)
+
+    async def read(self, tenant: str, task_id: str) -> tuple[Stored, Task] | None:
+        """Read a task."""
+        stored = await self.store.read(tasks.read_task, tenant, task_id)
+        return None if stored is None else (stored, await self.unpack(tenant, stored))
+
+    async def unpack(self, tenant: str, stored: Stored) -> Task:
+        """Put a task together, with its large parts."""
+        task = stored.task()
+        parts = self._parts
+        if parts is None or not (parts.marker in stored.doc or any(parts.marker in row[2] for row in stored.events)):
+            return task
+        return await parts.attach(tenant, task)
+
+    async def events(self, tenant: str, task_id: str, after: int, limit: int = tasks.READ_PAGE) -> list[Event]:
+        """Read the events after a number."""
+        rows = await self.store.read(tasks.events_after, tenant, task_id, after, limit)
+        events = [decode_event(row) for row in rows]
+        parts = self._parts
+        if parts is None:
+            return events
+        return [
+            Event(seq=event.seq, body=await parts.attach(tenant, event.body), at=event.at)
+            if parts.marker in row[2]
+            else event
+            for event, row in zip(events, rows, strict=True)
+        ]

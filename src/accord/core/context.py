@@ -1,0 +1,427 @@
+"""What an agent sees and may do while it runs.
+
+It holds nothing that must survive: every method writes through the run to the task's log or to its steps. A run that
+waits is ended with `Parked` and begun again from the start; steps and answers it has had before are given at once.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar, overload
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.interface import Caller
+from accord.core.output import parts_of, text_of
+from accord.model import Artifact, Message, Part, Role, Task, TaskState
+
+T = TypeVar("T")
+
+IN_MEMORY_SECONDS = 2.0
+"""A shorter sleep is slept; a longer one parks the run."""
+
+APPROVAL = "approval"
+"""Metadata key of a question that wants yes or no."""
+
+YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "true", "1"})
+
+
+class Parked(BaseException):
+    """The run ends here and is begun again when what it waits for is there.
+
+    It is no `Exception`: an agent that catches everything must not catch this.
+    """
+
+
+class Rejected(Exception):
+    """The agent will not do this; the caller sees the text."""
+
+
+class Failed(Exception):
+    """The agent could not do this; the caller sees the text, unlike that of any other exception."""
+
+
+class CallFailed(Exception):
+    """An agent that was called did not complete its task."""
+
+    def __init__(self, task: Task) -> None:
+        """Keep the task, whose status says why."""
+        said = text_of(task.status.message.parts) if task.status.message else ""
+        super().__init__(f"The task is {task.status.state.name}{': ' + said if said else ''}")
+        self.task = task
+
+
+class Said(Struct, frozen=True):
+    """A message with the ways to look at it."""
+
+    message: Message
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its parts."""
+        return self.message.parts
+
+    @property
+    def text(self) -> str:
+        """Its text, all of it."""
+        return text_of(self.parts)
+
+    @property
+    def data(self) -> Any:
+        """The value of its first data part, or None."""
+        return next((part.data for part in self.parts if part.data is not msgspec.UNSET), None)
+
+    @property
+    def files(self) -> tuple[Part, ...]:
+        """Its parts that carry or link to a file."""
+        return tuple(part for part in self.parts if part.raw is not None or part.url is not None)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Approval(Struct, frozen=True):
+    """A person's decision; it is true if it is a yes."""
+
+    is_approved: bool
+    comment: str
+
+    def __bool__(self) -> bool:
+        return self.is_approved
+
+
+class Writer(Protocol):
+    """The run behind a context: what it writes through."""
+
+    tenant: str
+    caller: Caller
+    message: Message
+    attempt: int
+    deadline_at: int | None
+    is_cancelled: bool
+
+    @property
+    def task(self) -> Task:
+        """The task as it is now."""
+
+    def now_ms(self) -> int:
+        """The time."""
+
+    async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
+        """Append a status."""
+
+    async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
+        """Append a chunk."""
+
+    async def flush(self) -> None:
+        """Wait until everything said is committed."""
+
+    def recall(self, key: str) -> str | None:
+        """Return what a step gave."""
+
+    async def remember(self, key: str, output: str) -> None:
+        """Commit what a step gave."""
+
+    def unread(self) -> Message | None:
+        """Return the oldest message of the caller that nobody has taken."""
+
+    async def park(
+        self,
+        state: TaskState | None,
+        message: Message | None,
+        *,
+        delay_ms: int | None = None,
+        awaited: str | None = None,
+    ) -> None:
+        """End the run until something happens; returns if that has happened already."""
+
+    async def call(self, agent: str, message: Message) -> Task:
+        """Run another agent."""
+
+    async def limit(self, seconds: float, reason: str) -> None:
+        """Give the task up as unknown after a while."""
+
+    def message_id(self) -> str:
+        """Make an id for a message."""
+
+
+class Context:
+    """One turn of one task, as its agent sees it."""
+
+    def __init__(self, run: Writer) -> None:
+        """Write through `run`."""
+        self._run = run
+        self._asked = self._slept = self._called = 0
+        self._doing: dict[str, asyncio.Lock] = {}
+        self._said = Said(run.message)
+
+    # --- what is asked --------------------------------------------------------------------------------------------
+
+    @property
+    def message(self) -> Message:
+        """The message that began this turn."""
+        return self._said.message
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return self._said.text
+
+    @property
+    def data(self) -> Any:
+        """The value of its first data part, or None."""
+        return self._said.data
+
+    @property
+    def files(self) -> tuple[Part, ...]:
+        """Its parts that carry or link to a file."""
+        return self._said.files
+
+    @property
+    def task(self) -> Task:
+        """The task as it is now."""
+        return self._run.task
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """Everything said in this task so far."""
+        return self._run.task.history
+
+    @property
+    def task_id(self) -> str:
+        """The task's id."""
+        return self._run.task.id
+
+    @property
+    def context_id(self) -> str:
+        """The conversation that the task belongs to."""
+        return self._run.task.context_id or ""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant."""
+        return self._run.tenant
+
+    @property
+    def caller(self) -> Caller:
+        """Who asked."""
+        return self._run.caller
+
+    @property
+    def attempt(self) -> int:
+        """1, or more if an earlier run was lost."""
+        return self._run.attempt
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run is to stop. Coroutines are cancelled by themselves; code in a thread should look here."""
+        return self._run.is_cancelled
+
+    @property
+    def deadline(self) -> float | None:
+        """When the task must be done, in seconds since the epoch."""
+        return None if self._run.deadline_at is None else self._run.deadline_at / 1000
+
+    # --- what is said ---------------------------------------------------------------------------------------------
+
+    async def status(self, text: Any = None, *, metadata: dict[str, Any] | None = None) -> None:
+        """Report progress."""
+        await self._run.status(TaskState.WORKING, self._message(text), metadata)
+
+    async def artifact(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        append: bool = False,
+        last_chunk: bool = True,
+    ) -> None:
+        """Make, replace or extend an artifact; an `Artifact` is taken as it is."""
+        parts = parts_of(content)
+        if not parts:
+            return
+        made = Artifact(
+            artifact_id=id or name or "result", parts=parts, name=name, description=description, metadata=metadata
+        )
+        whole = content if isinstance(content, Artifact) else made
+        await self._run.artifact(whole, append=append, last_chunk=last_chunk)
+
+    async def complete(self, message: Any = None) -> None:
+        """End the task well, with a last word; nothing can be said after it."""
+        await self._run.status(TaskState.COMPLETED, self._message(message), None)
+
+    async def flush(self) -> None:
+        """Wait until everything said so far is committed; whoever keeps checkpoints of their own does so before one."""
+        await self._run.flush()
+
+    # --- what is waited for ---------------------------------------------------------------------------------------
+
+    async def ask(self, question: Any, *, key: str | None = None, metadata: dict[str, Any] | None = None) -> Said:
+        """Ask the caller, and return the answer.
+
+        Nothing is held meanwhile: the run ends, and when the answer is there the agent is run again from its start.
+        This call then returns the answer at once. Calls are told apart by their order, or by `key`. What is handed in
+        under a key from elsewhere, as for `wait`, answers as well.
+        """
+        return await self._interrupt(TaskState.INPUT_REQUIRED, question, key, metadata)
+
+    async def require_auth(self, text: Any, *, key: str | None = None, metadata: dict[str, Any] | None = None) -> Said:
+        """Ask the caller for credentials; otherwise like `ask`. With a `key` they may be handed in out of band."""
+        return await self._interrupt(TaskState.AUTH_REQUIRED, text, key, metadata)
+
+    async def approve(self, question: Any, *, key: str | None = None) -> Approval:
+        """Ask a person for a yes or no: `{"approved": true, "comment": "..."}` as data, or a word."""
+        said = await self._interrupt(TaskState.INPUT_REQUIRED, question, key, {APPROVAL: True})
+        if isinstance(said.data, dict):
+            return Approval(said.data.get("approved") is True, str(said.data.get("comment") or ""))
+        word, _, rest = said.text.strip().partition(" ")
+        return Approval(word.strip(".,!").lower() in YES, rest.strip())
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; for longer than a moment, without holding anything."""
+        self._slept += 1
+        due = await self._once(f"sleep:{self._slept}", lambda: self._run.now_ms() + round(seconds * 1000))
+        while (left := due - self._run.now_ms()) > IN_MEMORY_SECONDS * 1000:
+            await self._run.park(None, None, delay_ms=left)  # which returns if somebody said something meanwhile
+        if left > 0:
+            await asyncio.sleep(left / 1000)
+
+    async def wait(self, key: str, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # it outlives the process
+        """Wait for what somebody hands in under `key` (a webhook, another system), without holding anything.
+
+        Raises TimeoutError if it does not come in time.
+        """
+        name = wait_key(key)
+        until = None
+        if timeout is not None:
+            until = await self._once(f"until:{key}", lambda: self._run.now_ms() + round(timeout * 1000))
+        while (found := self._run.recall(name)) is None:
+            left = None if until is None else until - self._run.now_ms()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"Nothing arrived for {key!r} in time")
+            await self._run.park(None, None, delay_ms=left, awaited=name)
+        return msgspec.json.decode(found)
+
+    async def sla(self, seconds: float, reason: str) -> None:
+        """Let the task become `unknown`, with this reason, if it has not ended after a while; again moves the time."""
+        await self._run.limit(seconds, reason)
+
+    # --- what is done once ----------------------------------------------------------------------------------------
+
+    @overload
+    async def step(self, key: str, do: Callable[..., Awaitable[T]], *args: Any) -> T: ...
+    @overload
+    async def step(self, key: str, do: Callable[..., T], *args: Any) -> T: ...
+    async def step(self, key: str, do: Callable[..., Any], *args: Any) -> Any:
+        """Do something once: what it gave is committed under `key`, and a run that comes here again gets just that.
+
+        The value must be JSON-like. A crash between doing and committing repeats the step, so it should be idempotent
+        towards others.
+        """
+        name = self._key(f"step:{key}")
+        async with self._doing.setdefault(name, asyncio.Lock()):
+            found = self._run.recall(name)
+            if found is None:
+                await self._run.flush()
+                value = await _called(do, *args)
+                found = msgspec.json.encode(value).decode()
+                await self._run.remember(name, found)
+        return msgspec.json.decode(found)
+
+    async def call(self, agent: str, content: Any, *, key: str | None = None) -> Said:
+        """Run another agent, local or remote, as a child task, and return its answer.
+
+        A run that comes here again gets the same answer, or finds the same child if it was lost before there was one.
+        Raises CallFailed if the child does not complete.
+        """
+        self._called += 1
+        name = self._key(f"call:{key or self._called}")
+        found = self._run.recall(name)
+        if found is None:
+            asked = Message(message_id=f"{self.task_id}/{name}", role=Role.USER, parts=parts_of(content))
+            answer = _answer(await self._run.call(agent, asked))
+            found = msgspec.json.encode(answer).decode()
+            await self._run.remember(name, found)
+        return Said(msgspec.json.decode(found, type=Message))
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _key(self, key: str) -> str:
+        return f"{self.message.message_id}/{key}"
+
+    async def _once(self, key: str, make: Callable[[], int]) -> int:
+        found = self._run.recall(self._key(key))
+        if found is None:
+            found = str(make())
+            await self._run.remember(self._key(key), found)
+        return int(found)
+
+    async def _interrupt(
+        self, state: TaskState, question: Any, key: str | None, metadata: dict[str, Any] | None
+    ) -> Said:
+        self._asked += 1
+        name = self._key(f"ask:{key or self._asked}")
+        awaited = None if key is None else wait_key(key)
+        while (found := self._run.recall(name)) is None:
+            if awaited is not None and (value := self._run.recall(awaited)) is not None:
+                return await self._handed_in(msgspec.json.decode(value), state)
+            answer = self._run.unread()
+            if answer is None:
+                await self._run.park(state, self._message(question, metadata), awaited=awaited)
+            else:
+                await self._run.remember(name, msgspec.json.encode(answer).decode())
+        return Said(msgspec.json.decode(found, type=Message))
+
+    async def _handed_in(self, value: Any, asked: TaskState) -> Said:
+        """Return what somebody else than the caller answered; the task works again."""
+        if self.task.status.state is asked:
+            await self._run.status(TaskState.WORKING, None, None)
+        parts = parts_of(value) or (Part(text=""),)
+        return Said(Message(message_id=self._run.message_id(), role=Role.USER, parts=parts))
+
+    def _message(self, content: Any, metadata: dict[str, Any] | None = None) -> Message | None:
+        if isinstance(content, Message):
+            return content
+        parts: Sequence[Part] = parts_of(content)
+        if not parts:
+            return None
+        return Message(
+            message_id=self._run.message_id(),
+            role=Role.AGENT,
+            parts=tuple(parts),
+            task_id=self.task_id,
+            context_id=self.context_id,
+            metadata=metadata,
+        )
+
+
+def wait_key(key: str) -> str:
+    """Return the name under which a task waits for something from outside."""
+    return f"wait:{key}"
+
+
+async def _called(do: Callable[..., Any], *args: Any) -> Any:
+    if inspect.iscoroutinefunction(do):
+        return await do(*args)
+    value = await asyncio.to_thread(do, *args) if _may_block(do) else do(*args)
+    if inspect.isawaitable(value):
+        return await value
+    return value
+
+
+def _may_block(do: Callable[..., object]) -> bool:
+    """Whether a callable belongs into a thread; a lambda is quick, and is how a coroutine is given its arguments."""
+    return getattr(do, "__name__", "") != "<lambda>"
+
+
+def _answer(task: Task) -> Message:
+    """Return what a child answered, or raise what became of it."""
+    if task.status.state is not TaskState.COMPLETED:
+        raise CallFailed(task)
+    parts = tuple(part for artifact in task.artifacts for part in artifact.parts)
+    said = task.status.message.parts if task.status.message else ()
+    return Message(message_id=task.id, role=Role.AGENT, parts=parts or said or (Part(text=""),))

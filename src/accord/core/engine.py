@@ -1,0 +1,405 @@
+"""One node: it holds leases, claims work, runs agents, fires timers, takes over from dead nodes and drains.
+
+Nothing here is remembered that the store does not know: a node may be killed at any moment, and another goes on. It
+decides when agents run; what callers may ask for is `core.service`.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from msgspec import Struct
+
+from accord.core.agent import Agent, Crash
+from accord.core.archive import Archive
+from accord.core.follow import Hub, at_rest
+from accord.core.hooks import Hooks, RunEnded, RunStarted
+from accord.core.ids import new_id
+from accord.core.interface import Caller
+from accord.core.run import Run, Start, Tools
+from accord.errors import TaskNotFound
+from accord.model import Message, Task, TaskState
+from accord.protocol import lifecycle
+from accord.storage.commands import jobs, runs, steps, tasks
+from accord.storage.commands.jobs import DEADLINE, TIMERS, Claimed
+from accord.storage.commands.tasks import Stored
+from accord.storage.store import StoreUnavailable
+
+CLAIM = 64
+"""Jobs claimed at once."""
+
+STOP_SECONDS = 5.0
+"""How long an agent has to let itself be stopped, before its work is handed over all the same."""
+
+BROKEN_MS = 1000
+"""When work is tried again that could not be begun, or whose run broke off without an end."""
+
+log = logging.getLogger("accord.engine")
+
+Calls = Callable[[Run, str, Message], Coroutine[Any, Any, Task]]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How a node works. A lease lasts three heartbeats, so that one lost heartbeat loses nothing."""
+
+    lease_seconds: float = 15.0
+    poll_seconds: float = 1.0
+    slots: int = 200
+    tenant_runs: int | None = None
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """How often a node says that it lives."""
+        return self.lease_seconds / 3
+
+
+class Engine:
+    """A node that runs agents."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        hub: Hub,
+        agents: Mapping[str, Agent],
+        *,
+        limits: Limits | None = None,
+        hooks: Hooks | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        make_id: Callable[[], str] = new_id,
+    ) -> None:
+        """Run `agents` by name; clock and ids can be injected."""
+        self.archive = archive
+        self.store = archive.store
+        self.hub = hub
+        self.agents = agents
+        self.limits = limits or Limits()
+        self.hooks = hooks or Hooks()
+        self.now_ms = now_ms
+        self.make_id = make_id
+        self.node = make_id()
+        self.calls: Calls | None = None
+        self._runs: dict[tuple[str, str], Run] = {}
+        self._working: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._calling: Counter[Run] = Counter()
+        self._promised: Counter[str] = Counter()
+        self._turn = 0
+        self._is_draining = False
+        self._has_backlog = False
+        self._orphans: dict[tuple[int, int], float] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self._beaten = self._reaps_from = 0.0
+        self._due = asyncio.Event()
+        self._told = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        hub.use(archive)
+        self._tools = Tools(
+            archive=archive,
+            hub=hub,
+            hooks=self.hooks,
+            now_ms=now_ms,
+            make_id=make_id,
+            call=self._call,
+            alarm=lambda _queue, delay_ms: self.alarm(delay_ms),
+        )
+
+    # --- startup, loops, shutdown ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join: from now on work is claimed."""
+        self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
+        self.hub.watch(self._told, jobs.node_topic(self.node))
+        self._beaten = time.monotonic()
+        await self._beat()
+        self._loops = [
+            asyncio.create_task(self._keep(self._beat, self._told, self.limits.heartbeat_seconds), name="heartbeat"),
+            asyncio.create_task(self._keep(self._claim, self._due, self.limits.poll_seconds), name="claim"),
+        ]
+        self._due.set()
+
+    async def stop(self, grace_seconds: float = 10.0) -> None:
+        """Leave: running work finishes, or is handed over when the time is up."""
+        self._is_draining = True
+        if self._working:
+            await asyncio.wait(list(self._working.values()), timeout=grace_seconds)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        held = [(run, self._working[key]) for key, run in self._runs.items()]
+        await asyncio.gather(*(self._hand_over(run, work) for run, work in held))
+        try:
+            await self.store.do(jobs.leave, self.node)
+        except StoreUnavailable as error:
+            log.warning("left without saying so", extra={"reason": str(error)})
+
+    async def _keep(self, do: Callable[[], Coroutine[Any, Any, None]], sooner: asyncio.Event, seconds: float) -> None:
+        """Do something over and over: at every hint, and at the latest after a while."""
+        while True:
+            try:
+                async with asyncio.timeout(seconds):
+                    await sooner.wait()
+            except TimeoutError:
+                pass
+            sooner.clear()
+            try:
+                await do()
+            except StoreUnavailable as error:
+                log.warning("store unavailable", extra={"doing": do.__name__, "reason": str(error)})
+                await asyncio.sleep(min(seconds, 1.0))
+            except Exception:  # the node must go on; what went wrong is in the log
+                log.exception("node loop failed", extra={"doing": do.__name__})
+                await asyncio.sleep(min(seconds, 1.0))
+
+    async def _beat(self) -> None:
+        """Say that this node lives, stop what it no longer holds, and take over from the dead."""
+        before = list(self._runs.items())
+        lease_ms = round(self.limits.lease_seconds * 1000)
+        held = await self.store.do(jobs.heartbeat, self.node, lease_ms)
+        for key, run in before:
+            if not run.is_settling and held.get(run.job.id) != run.job.epoch and self._runs.get(key) is run:
+                log.info("run was taken away", extra={"task_id": run.job.key})
+                self._abandon(key)
+        await self._release_orphans(held)
+        if self._may_reap():
+            for node in await self.store.do(runs.reap):
+                log.warning("took over from a node that is gone", extra={"node": node})
+
+    def _may_reap(self) -> bool:
+        """Whether a lease that ran out says that its node is gone.
+
+        A node that could not say so itself for a whole lease lets another pass: if the database was away, all ran out.
+        """
+        now = time.monotonic()
+        if now - self._beaten > self.limits.lease_seconds:
+            self._reaps_from = now + self.limits.lease_seconds
+        self._beaten = now
+        return now >= self._reaps_from
+
+    async def _release_orphans(self, held: dict[int, int]) -> None:
+        """Give back what this node holds but nobody here has worked on for a heartbeat."""
+        mine = {run.job.id for run in self._runs.values()}
+        orphans = [found for found in held.items() if found[0] not in mine]
+        now = time.monotonic()
+        self._orphans = {found: self._orphans.get(found, now) for found in orphans}
+        for (job, epoch), since in self._orphans.items():
+            if now - since >= self.limits.heartbeat_seconds:
+                log.warning("work was held by nobody", extra={"job": job})
+                await self.store.do(jobs.release_id, job, epoch, counts=False)
+
+    # --- claiming -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def place(self, agent: str) -> Iterator[str | None]:
+        """Keep a place for a run while its task is kept, and yield this node; None if others should take it.
+
+        That is so if there is no room, or if somebody has waited longer for it.
+        """
+        if self.limits.tenant_runs is not None or self._has_backlog or not self.room(agent):
+            self._has_backlog = True
+            yield None
+            return
+        with self._promise(agent, 1):
+            yield self.node
+
+    @contextmanager
+    def _promise(self, agent: str, count: int) -> Iterator[None]:
+        """Count runs that are about to begin."""
+        self._promised[agent] += count
+        try:
+            yield
+        finally:
+            self._promised[agent] -= count
+
+    def room(self, agent: str) -> int:
+        """How many more runs of an agent this node takes; those that wait for others do not count."""
+        if self._is_draining or not self._loops:
+            return 0
+        active = [run for run in self._runs.values() if run not in self._calling]
+        free = self.limits.slots - len(active) - self._promised.total()
+        concurrency = self.agents[agent].profile.concurrency
+        if concurrency is not None:
+            mine = sum(run.job.queue == agent for run in active)
+            free = min(free, concurrency - mine - self._promised[agent])
+        return max(0, free)
+
+    async def _claim(self) -> None:
+        """Take what is due and fits; each time another agent comes first."""
+        await self._fire_timers()
+        self._has_backlog = False
+        names = list(self.agents)
+        self._turn = (self._turn + 1) % len(names)
+        for name in names[self._turn :] + names[: self._turn]:
+            while count := min(self.room(name), CLAIM):
+                with self._promise(name, count):
+                    found = await self.store.do(jobs.claim, self.node, name, count, self.limits.tenant_runs)
+                    for job in found:
+                        await self._take_up(job)
+                if len(found) < count:
+                    break
+            else:
+                self._has_backlog = True
+
+    async def _fire_timers(self) -> None:
+        while found := await self.store.do(jobs.claim, self.node, TIMERS, CLAIM):
+            for job in found:
+                await self._fire(job)
+
+    async def _fire(self, job: Claimed) -> None:
+        stored = await self.store.read(tasks.read_task, job.tenant, job.key)
+        if stored is None:
+            await self.store.do(jobs.finish, job)
+            return
+        state = TaskState.FAILED if job.kind == DEADLINE else TaskState.UNKNOWN
+        at = self.now_ms()
+        status = runs.said(state, job.arg or "The task did not finish in time", stored, at)
+        await self.store.do(runs.expire, job, status, at)
+
+    async def _take_up(self, job: Claimed) -> None:
+        """Begin a run of work that was claimed; work that cannot be begun is put off and delays nobody else."""
+        try:
+            await self._resume(job)
+        except StoreUnavailable:
+            raise
+        except Exception:  # a task that cannot be read, for one
+            log.exception("work could not be begun", extra={"task_id": job.key})
+            await self.store.do(jobs.release, job, BROKEN_MS)
+
+    async def _resume(self, job: Claimed) -> None:
+        """Begin a run of work that was claimed from the store."""
+        stored = await self.store.read(tasks.read_task, job.tenant, job.key)
+        if stored is None or stored.task_state in lifecycle.TERMINAL:
+            await self.store.do(jobs.finish, job)
+            return
+        if job.attempts > job.max_attempts:
+            await self.store.do(runs.give_up, job)
+            return
+        await self.begin(job, stored)
+
+    async def begin(self, job: Claimed, stored: Stored) -> Run:
+        """Begin a run of a stored task."""
+        task = await self.archive.unpack(job.tenant, stored)
+        known = await self.store.read(steps.load, job.tenant, job.key)
+        start = Start(
+            job=job,
+            task=task,
+            seq=stored.last_seq,
+            message=_turn(task, job.arg),
+            caller=Caller(tenant=job.tenant, owner=stored.owner, origin=stored.origin),
+            steps=known,
+            deadline_at=stored.deadline_at,
+            resumes=self.agents[stored.agent].profile.crash is Crash.RESUME,
+        )
+        return self.run(stored.agent, start)
+
+    def run(self, agent: str, start: Start) -> Run:
+        """Begin a run."""
+        run = Run(self.agents[agent], start, self._tools)
+        key = (run.tenant, run.job.key)
+        self._abandon(key)  # an earlier one, which this node lost and got back before it noticed
+        self._runs[key] = run
+        work = self._working[key] = asyncio.create_task(self._supervise(key, run), name=f"run {run.job.key}")
+        run.on_lost = work.cancel
+        return run
+
+    async def _supervise(self, key: tuple[str, str], run: Run) -> None:
+        began = time.monotonic()
+        name = run.agent.profile.name
+        self.hooks.tell(RunStarted(tenant=run.tenant, task_id=run.job.key, agent=name, attempt=run.attempt))
+        try:
+            await run.execute()
+        except asyncio.CancelledError:
+            if self._runs.get(key) is run and not run.is_cancelled:
+                raise  # the program ends
+        except Exception:  # it could not even say that it failed
+            log.exception("run broke off", extra={"task_id": run.job.key})
+            with suppress(StoreUnavailable):
+                await self.store.do(jobs.release, run.job, BROKEN_MS)
+        finally:
+            if self._runs.get(key) is run:
+                del self._runs[key], self._working[key]
+            ended = run.outcome.result() if run.outcome.done() and not run.outcome.cancelled() else None
+            seconds = time.monotonic() - began
+            state = ended.status.state if ended else None
+            self.hooks.tell(RunEnded(tenant=run.tenant, task_id=run.job.key, agent=name, state=state, seconds=seconds))
+            self._due.set()
+
+    def _abandon(self, key: tuple[str, str]) -> None:
+        """Stop a run that this node no longer holds."""
+        run = self._runs.get(key)
+        if run is not None:
+            run.is_cancelled = True
+            self._working[key].cancel()
+
+    async def _hand_over(self, run: Run, work: asyncio.Task[None]) -> None:
+        """Stop a run and give its job back; work that cannot be run twice fails instead."""
+        run.is_cancelled = True
+        work.cancel()
+        await asyncio.wait([work], timeout=STOP_SECONDS)
+        if run.outcome.done() and run.outcome.result() is not None:
+            return  # it ended or waits, after all
+        try:
+            if run.agent.profile.crash is Crash.FAIL:
+                await run.end(TaskState.FAILED, "The server was stopped")
+            else:
+                await self.store.do(jobs.release, run.job, counts=False)
+        except Exception as error:  # whatever it is, the lease runs out and another node takes over
+            log.warning("run was not handed over", extra={"task_id": run.job.key, "reason": str(error)})
+
+    # --- for the service ------------------------------------------------------------------------------------------
+
+    def stop_run(self, tenant: str, task_id: str) -> None:
+        """Stop a run of this node at once; on other nodes the hint does."""
+        self._abandon((tenant, task_id))
+
+    async def settled(self, tenant: str, task_id: str) -> Task:
+        """Wait until nothing more happens to a task without its caller, and return it."""
+        run = self._runs.get((tenant, task_id))
+        if run is not None:
+            ended = await asyncio.shield(run.outcome)
+            if ended is not None and _rests(ended):
+                return ended
+        while True:
+            found = await self.archive.read(tenant, task_id)
+            if found is None:
+                raise TaskNotFound(metadata={"taskId": task_id})
+            stored, task = found
+            if _rests(task):
+                return task
+            async with self.hub.follow(tenant, task_id, stored.last_seq) as follower:
+                async for _ in follower.events(at_rest):
+                    pass
+
+    def alarm(self, delay_ms: int) -> None:
+        """Look for due work then, unless something is due before; the rest is found by polling, as on other nodes."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + delay_ms / 1000 + 0.002
+        if self._alarm is None or not loop.time() < self._alarm.when() <= at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_at(at, self._due.set)
+
+    async def _call(self, run: Run, agent: str, message: Message) -> Task:
+        """Run another agent for a run, which does not occupy a slot meanwhile."""
+        if self.calls is None:
+            raise RuntimeError("This node has no service to call agents through")
+        self._calling[run] += 1
+        self._due.set()
+        try:
+            return await self.calls(run, agent, message)
+        finally:
+            self._calling[run] -= 1
+            if not self._calling[run]:
+                del self._calling[run]
+
+
+def _rests(task: Task) -> bool:
+    return task.status.state in lifecycle.ENDED | lifecycle.INTERRUPTED
+
+
+def _turn(task: Task, message_id: str | None) -> Message:
+    """Return the message that began a turn; the history always has one."""
+    found = [message for message in task.history if message.message_id == message_id]
+    return found[0] if found else task.history[0]

@@ -1,0 +1,239 @@
+"""Following tasks: one channel per followed task and process, however many follow it.
+
+Hints are lossy, so correctness never depends on one: a follower reads what lies after its cursor, waits for a hint or a
+second, and reads again. A run of this process hands its events over as they are committed, which saves the reading; a
+follower too slow for the channel's memory reads its own pages from the log and misses nothing.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+
+from accord.core.archive import Archive
+from accord.model import Event, StatusUpdate, Task, TaskState
+from accord.protocol import lifecycle
+from accord.storage.commands import tasks
+from accord.storage.store import StoreUnavailable
+
+MEMORY = 2048
+"""Events that a channel keeps for those who follow a little behind."""
+
+POLL_SECONDS = 1.0
+"""How late news may be when every hint is lost."""
+
+Stops = Callable[[Event], bool]
+
+
+def at_end(event: Event) -> bool:
+    """Whether a subscription is over: the task has ended."""
+    return _state_in(event, lifecycle.ENDED)
+
+
+def at_answer(event: Event) -> bool:
+    """Whether a stream that a message began is over: the task has ended, or asks.
+
+    It stays open while credentials are awaited, which may arrive out of band (A2A 1.0, 7.6.1).
+    """
+    return _state_in(event, lifecycle.ENDED | {TaskState.INPUT_REQUIRED})
+
+
+def at_rest(event: Event) -> bool:
+    """Whether nothing more happens without the caller."""
+    return _state_in(event, lifecycle.ENDED | lifecycle.INTERRUPTED)
+
+
+def _state_in(event: Event, states: frozenset[TaskState]) -> bool:
+    body = event.body
+    return isinstance(body, StatusUpdate | Task) and body.status.state in states
+
+
+class Channel:
+    """What is known of one task's log to those who follow it."""
+
+    def __init__(self, tenant: str, task_id: str) -> None:
+        self.tenant = tenant
+        self.task_id = task_id
+        self.followers = 0
+        self.is_fed = False
+        self.is_stale = True
+        self.reading = asyncio.Lock()
+        self.read_at = -POLL_SECONDS
+        self._events: deque[Event] = deque(maxlen=MEMORY)
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def last(self) -> int | None:
+        """The last event's number, once one is known."""
+        return self._events[-1].seq if self._events else None
+
+    def feed(self, events: Sequence[Event]) -> None:
+        """Take committed events; those that do not follow on what is known are left to reading."""
+        last = self.last
+        if last is not None:
+            events = [event for event in events if event.seq > last]
+        if not events:
+            return
+        if last is not None and events[0].seq != last + 1:
+            self.is_stale = True
+        else:
+            self._events.extend(events)
+            self.is_stale = False
+        self.wake()
+
+    def hint(self) -> None:
+        """Note that the log may have grown."""
+        if not self.is_fed:
+            self.is_stale = True
+            self.wake()
+
+    def after(self, seq: int) -> list[Event] | None:
+        """Return the known events after a number, or None if the memory does not reach back so far."""
+        last = self.last
+        if last is None or last <= seq:
+            return []
+        missing = last - seq
+        if missing > len(self._events):
+            return None
+        return list(self._events)[-missing:] if missing < len(self._events) else list(self._events)
+
+    def wake(self) -> None:
+        """Let everyone who waits look again."""
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def changed(self) -> None:
+        """Wait until there may be more; when it is time to look without a hint, the first one does so for all."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.add(future)
+        try:
+            async with asyncio.timeout_at(self.read_at + POLL_SECONDS):
+                await future
+        except TimeoutError:
+            self.is_stale = self.is_stale or loop.time() >= self.read_at + POLL_SECONDS
+        finally:
+            self._waiting.discard(future)
+
+
+class Follower:
+    """One who follows one task from one event on; enter it before the task can move on."""
+
+    def __init__(self, hub: "Hub", channel: Channel, after: int) -> None:
+        self._hub = hub
+        self._channel = channel
+        self._after = after
+
+    async def __aenter__(self) -> "Follower":
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._hub.leave(self._channel)
+
+    async def events(self, stops: Stops) -> AsyncIterator[Event]:
+        """Yield every later event once and in order, until one that `stops`."""
+        channel = self._channel
+        while True:
+            batch = channel.after(self._after)
+            if batch is None or (not batch and channel.is_stale):
+                try:
+                    batch = await self._hub.read(channel, self._after)
+                except StoreUnavailable:  # the stream goes on when the database does
+                    channel.is_stale = True
+                    await channel.changed()
+                    continue
+            for event in batch:
+                self._after = event.seq
+                yield event
+                if stops(event):
+                    return
+            if not batch and not channel.is_stale:
+                await channel.changed()
+
+
+class Hub:
+    """The channels of one process, and everyone who waits for a topic."""
+
+    def __init__(self) -> None:
+        """Know nobody yet."""
+        self._archive: Archive | None = None
+        self._channels: dict[str, Channel] = {}
+        self._topics: dict[str, asyncio.Event] = {}
+
+    def use(self, archive: Archive) -> None:
+        """Read from an archive, whose store's hints come to `heard`."""
+        self._archive = archive
+
+    def heard(self, topics: Sequence[str]) -> None:
+        """Pass hints on."""
+        for topic in topics:
+            if channel := self._channels.get(topic):
+                channel.hint()
+            elif event := self._topics.get(topic):
+                event.set()
+
+    def watch(self, event: asyncio.Event, *topics: str) -> None:
+        """Set `event` at every hint about one of the topics."""
+        self._topics.update(dict.fromkeys(topics, event))
+
+    def follow(self, tenant: str, task_id: str, after: int) -> Follower:
+        """Begin to follow a task; what happens from now on is not missed."""
+        topic = tasks.topic(tenant, task_id)
+        channel = self._channels.get(topic)
+        if channel is None:
+            channel = self._channels[topic] = Channel(tenant, task_id)
+        channel.followers += 1
+        return Follower(self, channel, after)
+
+    def feed(self, tenant: str, task_id: str, events: Sequence[Event]) -> None:
+        """Hand over events that a run of this process has committed."""
+        if channel := self._channels.get(tasks.topic(tenant, task_id)):
+            channel.is_fed = True
+            channel.feed(events)
+
+    def starve(self, tenant: str, task_id: str) -> None:
+        """Note that no run of this process works on the task any more."""
+        if channel := self._channels.get(tasks.topic(tenant, task_id)):
+            channel.is_fed = False
+            channel.hint()
+
+    def leave(self, channel: Channel) -> None:
+        """Forget a follower, and the channel after the last one."""
+        channel.followers -= 1
+        if not channel.followers:
+            self._channels.pop(tasks.topic(channel.tenant, channel.task_id), None)
+
+    async def read(self, channel: Channel, after: int) -> list[Event]:
+        """Read what lies after a number; whoever wants the same at the same time shares the reading."""
+        async with channel.reading:
+            known = channel.after(after)
+            if known or (known is not None and not channel.is_stale):
+                return known
+            channel.is_stale, channel.read_at = False, asyncio.get_running_loop().time()
+            archive = self._opened()
+            events = await archive.events(channel.tenant, channel.task_id, after)
+            is_full, follows_on = len(events) == tasks.READ_PAGE, bool(events) and events[0].seq == after + 1
+            if not follows_on:
+                events = await self._whole(archive, channel, after)
+            has_more = is_full or channel.is_stale  # a hint came while this was read
+            if follows_on:
+                channel.feed(events)
+            channel.is_stale = has_more
+            return events
+
+    async def _whole(self, archive: Archive, channel: Channel, after: int) -> list[Event]:
+        """Return the task itself if its log was compacted: it says what the events did."""
+        stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
+        if stored is None or stored.last_seq <= after or stored.min_seq <= after + 1:
+            return []
+        task = await archive.unpack(channel.tenant, stored)
+        return [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
+
+    def _opened(self) -> Archive:
+        if self._archive is None:
+            raise StoreUnavailable("The hub has no store")
+        return self._archive

@@ -1,0 +1,74 @@
+"""What the core tells whoever observes it: frozen details, handed to plain functions.
+
+It imports no telemetry; `telemetry` subscribes here. A hook that fails is logged and never disturbs the work.
+"""
+
+import logging
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from accord.model import TaskState
+
+log = logging.getLogger("accord.hooks")
+
+
+class Detail(Struct, frozen=True, kw_only=True):
+    """Something that happened to a task."""
+
+    tenant: str
+    task_id: str
+    agent: str
+
+
+class TaskAccepted(Detail, frozen=True, kw_only=True):
+    """A message was accepted; `is_new` if it made the task."""
+
+    is_new: bool
+
+
+class RunStarted(Detail, frozen=True, kw_only=True):
+    """A node began to run an agent; `attempt` counts from 1."""
+
+    attempt: int
+
+
+class RunEnded(Detail, frozen=True, kw_only=True):
+    """A run ended, with the task's state; without one it was lost to another node or handed over."""
+
+    state: TaskState | None
+    seconds: float
+
+
+class EventsAppended(Detail, frozen=True, kw_only=True):
+    """Events were committed to the task's log, up to `seq`."""
+
+    seq: int
+    count: int
+
+
+class Delivered(Detail, frozen=True, kw_only=True):
+    """A webhook got an event; with `error` it did not."""
+
+    config_id: str
+    seq: int
+    error: str | None = None
+
+
+Hook = Callable[[Detail], None]
+
+
+class Hooks:
+    """Those who want to know."""
+
+    def __init__(self, hooks: tuple[Hook, ...] = ()) -> None:
+        """Tell `hooks`, in this order."""
+        self._hooks = hooks
+
+    def tell(self, detail: Detail) -> None:
+        """Hand a detail to everyone."""
+        for hook in self._hooks:
+            try:
+                hook(detail)
+            except Exception:  # an observer must not break what it observes
+                log.exception("hook failed", extra={"detail": type(detail).__name__})

@@ -1,0 +1,195 @@
+"""From a message to a task that somebody works on: a new one, an open one, or the one that it made before.
+
+It decides what belongs together in one transaction and whether this node takes the work; what a caller gets to see is
+`core.service`.
+"""
+
+import hashlib
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.core.engine import Engine
+from accord.core.hooks import TaskAccepted
+from accord.core.interface import Caller
+from accord.core.run import Start
+from accord.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation, Violation
+from accord.model import Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.storage.commands import runs
+from accord.storage.commands.jobs import Claimed
+from accord.storage.commands.tasks import NewTask, Stored
+
+PRIORITIES = {"high": -10, "normal": 0, "low": 10}
+"""The caller's word -> the job's number; smaller comes first."""
+
+Begun = tuple[Task, int]
+"""A task, and the number of the last event that it includes."""
+
+
+class Intake:
+    """Takes messages in for one agent."""
+
+    def __init__(self, engine: Engine, agent: str) -> None:
+        """Take messages in for the engine's agent of that name."""
+        self._engine = engine
+        self._agent = agent
+        self._profile = engine.agents[agent].profile
+
+    async def accept(self, request: SendRequest, caller: Caller, parent_id: str | None = None) -> Begun:
+        """Keep a message and begin to work on it; return the task as it was before that."""
+        self._check_media_types(request.message)
+        with self._engine.place(self._agent) as node:
+            work = self._work(request, node)
+            if request.message.task_id:
+                return await self._continue(request, caller, work)
+            return await self._start(request, caller, work, parent_id)
+
+    async def find(self, task_id: str, caller: Caller) -> tuple[Stored, Task]:
+        """Read a task of the caller's; one that is not there and one that is not theirs look the same."""
+        found = await self._engine.archive.read(caller.tenant, task_id)
+        if found is None or found[0].owner != caller.owner or found[0].agent != self._agent:
+            raise TaskNotFound(metadata={"taskId": task_id})
+        return found
+
+    # --- a new task -----------------------------------------------------------------------------------------------
+
+    async def _start(self, request: SendRequest, caller: Caller, work: runs.Work, parent_id: str | None) -> Begun:
+        new = self._new_task(request, caller, parent_id)
+        task, said = new.task, new.task.history[0]
+        working = _working(task, new.at)
+        packed = await self._engine.archive.pack(caller.tenant, (), task)
+        accept = runs.Accept(
+            new=replace(new, task=packed.snapshot or task, blobs=packed.blobs),
+            message_id=said.message_id,
+            work=work,
+            key=self._key(request.message, caller),
+            working=working if work.node else None,
+            deadline_ms=None if new.deadline_at is None else new.deadline_at - new.at,
+            push=self._push(request, task.id),
+        )
+        accepted = await self._engine.store.do(runs.accept, caller.tenant, accept)
+        self._tell(caller, accepted.task_id, is_new=not accepted.is_repeated)
+        if accepted.is_repeated:
+            stored, found = await self.find(accepted.task_id, caller)
+            return found, stored.last_seq
+        if accept.deadline_ms is not None:
+            self._engine.alarm(accept.deadline_ms)
+        if accepted.job is not None:
+            self._run(accepted.job, lifecycle.apply(task, working), new, caller)
+        return task, 0
+
+    def _new_task(self, request: SendRequest, caller: Caller, parent_id: str | None) -> NewTask:
+        at, message = self._engine.now_ms(), request.message
+        task_id = self._engine.make_id()
+        context_id = message.context_id or self._engine.make_id()
+        timeout_ms = request.timeout_ms or (round(self._profile.timeout * 1000) if self._profile.timeout else None)
+        task = Task(
+            id=task_id,
+            context_id=context_id,
+            status=TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp_ms(at)),
+            history=(self._completed(message, task_id, context_id),),
+            metadata=request.metadata,
+        )
+        return NewTask(
+            task=task,
+            agent=self._agent,
+            owner=caller.owner,
+            at=at,
+            origin=caller.origin,
+            parent_id=parent_id,
+            deadline_at=None if timeout_ms is None else at + timeout_ms,
+        )
+
+    def _run(self, job: Claimed, task: Task, new: NewTask, caller: Caller) -> None:
+        message = task.history[0]
+        start = Start(job=job, task=task, seq=1, message=message, caller=caller, steps={}, deadline_at=new.deadline_at)
+        self._engine.run(self._agent, start)
+
+    # --- an open task ---------------------------------------------------------------------------------------------
+
+    async def _continue(self, request: SendRequest, caller: Caller, work: runs.Work) -> Begun:
+        engine, message, task_id = self._engine, request.message, request.message.task_id or ""
+        before, _ = await self.find(task_id, caller)
+        if message.context_id and message.context_id != before.context_id:
+            raise _invalid("message.contextId", "Not the context of the task")
+        said = self._completed(message, task_id, before.context_id)
+        packed, blobs = await engine.archive.pack_message(caller.tenant, said)
+        say = runs.Say(
+            task_id=task_id,
+            message=packed,
+            blobs=blobs,
+            work=work,
+            at=engine.now_ms(),
+            owner=caller.owner,
+            agent=self._agent,
+            key=self._key(message, caller),
+            push=self._push(request, task_id),
+        )
+        try:
+            accepted = await engine.store.do(runs.say, caller.tenant, say)
+        except runs.NoSuchTask:
+            raise TaskNotFound(metadata={"taskId": task_id}) from None
+        except runs.HasEnded:
+            raise UnsupportedOperation("The task has ended and accepts no more messages") from None
+        stored, task = await self.find(task_id, caller)
+        if accepted.job is not None and stored.task_state not in lifecycle.TERMINAL:
+            await engine.begin(accepted.job, stored)
+        self._tell(caller, task_id, is_new=False)
+        return task, stored.last_seq
+
+    # --- small things ---------------------------------------------------------------------------------------------
+
+    def _work(self, request: SendRequest, node: str | None) -> runs.Work:
+        return runs.Work(
+            queue=self._agent,
+            priority=PRIORITIES[request.priority],
+            max_attempts=self._profile.max_attempts,
+            node=node,
+        )
+
+    def _push(self, request: SendRequest, task_id: str) -> PushConfig | None:
+        push = request.configuration.task_push_notification_config if request.configuration else None
+        return None if push is None else replace(push, id=push.id or self._engine.make_id(), task_id=task_id)
+
+    def _completed(self, message: Message, task_id: str, context_id: str) -> Message:
+        message_id = message.message_id or self._engine.make_id()
+        return replace(message, message_id=message_id, task_id=task_id, context_id=context_id)
+
+    def _key(self, message: Message, caller: Caller) -> str | None:
+        """Return what makes a send the same: who, to whom, the message's id, and what it says.
+
+        A client that uses one id for different messages is careless, not repeating itself.
+        """
+        if not message.message_id:
+            return None
+        said = msgspec.json.encode((caller.owner, self._agent, message))
+        return hashlib.sha256(said).hexdigest()
+
+    def _check_media_types(self, message: Message) -> None:
+        accepted = self._profile.input_modes
+        for part in message.parts:
+            if part.media_type and not _accepts(accepted, part.media_type):
+                raise ContentTypeNotSupported(
+                    f"The agent does not take {part.media_type[:60]}; it takes {', '.join(accepted)}"
+                )
+
+    def _tell(self, caller: Caller, task_id: str, *, is_new: bool) -> None:
+        self._engine.hooks.tell(TaskAccepted(tenant=caller.tenant, task_id=task_id, agent=self._agent, is_new=is_new))
+
+
+def _working(task: Task, at: int) -> StatusUpdate:
+    status = TaskStatus(state=TaskState.WORKING, timestamp=timestamp_ms(at))
+    return StatusUpdate(task_id=task.id, context_id=task.context_id or "", status=status)
+
+
+def _accepts(modes: tuple[str, ...], media_type: str) -> bool:
+    """Whether one of the modes covers a media type; parameters do not matter."""
+    wanted = media_type.partition(";")[0].strip().lower()
+    family = wanted.partition("/")[0] + "/*"
+    return any(mode.lower() in (wanted, family, "*/*", "*") for mode in modes)
+
+
+def _invalid(field: str, reason: str) -> InvalidParams:
+    return InvalidParams(f"Invalid parameters: `{field}`: {reason}", violations=(Violation(field, reason),))

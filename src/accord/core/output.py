@@ -1,0 +1,42 @@
+"""What agents give back, as parts: text, bytes, parts, messages and any JSON-like value.
+
+Pure conversion; where the parts go is the context's business.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from accord.model import Artifact, Message, Part
+
+
+def parts_of(value: Any) -> tuple[Part, ...]:
+    """Return the parts that say `value`; None says nothing."""
+    match value:
+        case None:
+            return ()
+        case str():
+            return (Part(text=value),)
+        case bytes() | bytearray() | memoryview():
+            return (Part(raw=bytes(value), media_type="application/octet-stream"),)
+        case Part():
+            return (value,)
+        case Message() | Artifact():
+            return value.parts
+        case list() | tuple() if value and all(isinstance(item, Part) for item in value):
+            return tuple(value)
+    return (Part(data=_builtins(value), media_type="application/json"),)
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """Return the text of parts, one after the other."""
+    return "".join(part.text for part in parts if part.text is not None)
+
+
+def _builtins(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # pydantic's models
+    try:
+        return msgspec.to_builtins(dump(mode="json") if callable(dump) else value)
+    except TypeError as error:
+        raise TypeError(f"An agent cannot answer with {type(value).__name__}: {error}") from None

@@ -1,0 +1,216 @@
+"""Delivering webhooks: a cursor over the task's log for each, moved by whoever holds it.
+
+Deliveries of one webhook are in order and at least once; every state change is sent. What fails is tried again later
+and later, then set aside as dead until somebody asks for it again. How a body looks and travels is the sender's
+business.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.core.engine import Engine
+from accord.core.hooks import Delivered
+from accord.model import ArtifactUpdate, Event, PushConfig, PushFormat, StatusUpdate, Task
+from accord.storage.commands import pushes
+from accord.storage.commands.pushes import Due
+from accord.storage.commands.tasks import Fenced
+from accord.storage.store import StoreUnavailable
+
+CLAIM = 32
+"""Webhooks taken at once; each is delivered by itself, so one that hangs delays no other."""
+
+MAX_ATTEMPTS = 12
+"""With doubling from one second up to five minutes this is about half an hour of trying."""
+
+BASE_SECONDS, MAX_SECONDS = 1.0, 300.0
+POLL_SECONDS = 1.0
+
+log = logging.getLogger("accord.push")
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """One event for one webhook, and the task as it was then; `dialect` is the caller's."""
+
+    tenant: str
+    config: PushConfig
+    dialect: str
+    event: Event
+    task: Task
+    attempt: int
+
+
+class NotDelivered(Exception):
+    """The webhook did not take it; `is_final` if trying again is of no use."""
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        """Say why."""
+        super().__init__(reason)
+        self.is_final = is_final
+
+
+class Sender(Protocol):
+    """Whatever brings a delivery to its webhook."""
+
+    async def send(self, delivery: Delivery) -> None:
+        """Deliver, or raise NotDelivered."""
+
+
+class Pusher:
+    """Delivers the webhooks of one node."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sender: Sender,
+        *,
+        jitter: Callable[[], float] = random.random,
+        attempts: int = MAX_ATTEMPTS,
+    ) -> None:
+        """Deliver through `sender`; `jitter` spreads what failed together."""
+        self._engine = engine
+        self._store = engine.store
+        self._sender = sender
+        self._jitter = jitter
+        self._attempts = attempts
+        self._due = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+        self._delivering: dict[asyncio.Task[None], Due] = {}
+        self._is_unsure = False
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._engine.hub.watch(self._due, "push")
+        self._loop = asyncio.create_task(self._keep(), name="push")
+        self._due.set()
+
+    async def stop(self) -> None:
+        """Stop; what is under way is delivered again by another."""
+        working = [task for task in (self._loop, *self._delivering) if task is not None]
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            self._due.clear()
+            try:
+                await self._claim()
+            except StoreUnavailable as error:
+                log.warning("store unavailable", extra={"reason": str(error)})
+                self._is_unsure = True
+            except Exception:  # the node must go on; what went wrong is in the log
+                log.exception("webhooks were not claimed")
+
+    async def _claim(self) -> None:
+        if self._is_unsure:  # the last claim may have been committed, and nobody delivers what it took
+            await self._store.do(pushes.release, self._engine.node, list(self._delivering.values()))
+            self._is_unsure = False
+        while room := CLAIM - len(self._delivering):
+            found = await self._store.do(pushes.claim, self._engine.node, room)
+            for due in found:
+                task = asyncio.create_task(self._deliver(due), name=f"push {due.task_id}")
+                self._delivering[task] = due
+                task.add_done_callback(self._delivered)
+            if len(found) < room:
+                return
+
+    def _delivered(self, task: asyncio.Task[None]) -> None:
+        del self._delivering[task]
+        if not task.cancelled() and (error := task.exception()):
+            log.error("delivery broke off", exc_info=error)
+        self._due.set()
+
+    async def _deliver(self, due: Due) -> None:
+        """Post everything after the cursor, in order, and give the webhook back."""
+        try:
+            cursor = due.cursor
+            while found := await self._after(due, cursor):
+                task, events = found
+                for event in events:
+                    cursor = event.seq
+                    if _is_wanted(event, due.config):
+                        await self._send(due, event, task)
+                        await self._store.do(pushes.advance, due, cursor, keeps=True)
+                        due = replace(due, attempts=0)
+            await self._store.do(pushes.advance, due, cursor, keeps=False)
+        except Fenced:
+            log.info("webhook has another sender now", extra={"task_id": due.task_id})
+        except NotDelivered as failure:
+            await self._postpone(due, failure)
+        except Exception as error:  # a sender may raise anything: it must not keep the webhook
+            log.exception("delivery broke off", extra={"task_id": due.task_id})
+            await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
+
+    async def _after(self, due: Due, cursor: int) -> tuple[Task, list[Event]] | None:
+        """Return the task and what happened to it after an event; of a log that is gone, the task is what is left."""
+        events = await self._engine.archive.events(due.tenant, due.task_id, cursor)
+        found = await self._engine.archive.read(due.tenant, due.task_id)
+        if found is None or found[0].last_seq <= cursor:
+            return None
+        stored, task = found
+        if not events and stored.min_seq > cursor + 1:
+            events = [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
+        return task, events  # none, if they were added between the two readings
+
+    async def _send(self, due: Due, event: Event, task: Task) -> None:
+        if isinstance(event.body, StatusUpdate):
+            task = replace(task, status=event.body.status)  # what came later is not yet news
+        delivery = Delivery(
+            tenant=due.tenant,
+            config=due.config,
+            dialect=due.dialect,
+            event=event,
+            task=task,
+            attempt=due.attempts + 1,
+        )
+        try:
+            await self._sender.send(delivery)
+        except NotDelivered as failure:
+            self._tell(due, event, str(failure))
+            raise
+        self._tell(due, event, None)
+
+    async def _postpone(self, due: Due, failure: NotDelivered) -> None:
+        is_dead = failure.is_final or due.attempts + 1 >= self._attempts
+        seconds = min(MAX_SECONDS, BASE_SECONDS * 2**due.attempts) * (0.5 + self._jitter())
+        delay = None if is_dead else round(seconds * 1000)
+        while True:
+            try:
+                await self._store.do(pushes.fail, due, str(failure)[:500], delay)
+                break
+            except Fenced:
+                return
+            except StoreUnavailable:  # until then nobody else can deliver it either
+                await asyncio.sleep(POLL_SECONDS)
+        if delay is not None:
+            asyncio.get_running_loop().call_later(delay / 1000 + 0.002, self._due.set)
+
+    def _tell(self, due: Due, event: Event, error: str | None) -> None:
+        self._engine.hooks.tell(
+            Delivered(
+                tenant=due.tenant,
+                task_id=due.task_id,
+                agent="",
+                config_id=due.id,
+                seq=event.seq,
+                error=error,
+            )
+        )
+
+
+def _is_wanted(event: Event, config: PushConfig) -> bool:
+    """Whether a webhook gets an event: state changes always, artifacts if it wants events rather than tasks."""
+    if isinstance(event.body, StatusUpdate | Task):
+        return True
+    return isinstance(event.body, ArtifactUpdate) and config.payload_format is PushFormat.EVENT

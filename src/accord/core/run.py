@@ -1,0 +1,498 @@
+"""One run of one agent: from a claimed job to its end, parking or loss.
+
+What the agent says is buffered and committed in the background; the next commit takes whatever gathered during the
+last, so a fast agent is not slowed by the disk and a slow one is not delayed. Nothing is shown before it is committed.
+Every write carries the claim's epoch: a run that lost its claim finds out by writing and stops.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.core.agent import Agent
+from accord.core.archive import Archive
+from accord.core.context import Context, Failed, Parked, Rejected
+from accord.core.follow import Hub
+from accord.core.hooks import EventsAppended, Hooks
+from accord.core.interface import Caller
+from accord.errors import AccordError
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    Event,
+    EventBody,
+    Message,
+    Part,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.storage.commands import runs, steps, tasks
+from accord.storage.commands.jobs import SLA, TIMERS, Claimed
+from accord.storage.commands.tasks import Append, Behind, Fenced
+from accord.storage.records import encode_body
+from accord.storage.store import BadValue, Command, StoreUnavailable
+
+MAX_BUFFER = 1024
+"""Events that an agent may be ahead of the disk before it has to wait."""
+
+BREATH = 64
+"""Events after which an agent that never waits lets others have a turn."""
+
+SNAPSHOT_EVENTS = 100
+"""A snapshot is written after so many events, and then whenever their number has doubled: linear in all."""
+
+RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 2.0
+"""How long to wait before writing again to a database that cannot be used."""
+
+log = logging.getLogger("accord.run")
+
+Q = TypeVar("Q")
+T = TypeVar("T")
+
+
+class Start(Struct, frozen=True, kw_only=True):
+    """Everything a run begins with."""
+
+    job: Claimed
+    task: Task
+    seq: int
+    message: Message
+    caller: Caller
+    steps: dict[str, str]
+    deadline_at: int | None = None
+    resumes: bool = False
+
+
+class Tools(Struct, frozen=True, kw_only=True):
+    """What the node lends its runs."""
+
+    archive: Archive
+    hub: Hub
+    hooks: Hooks
+    now_ms: Callable[[], int]
+    make_id: Callable[[], str]
+    call: Callable[["Run", str, Message], Awaitable[Task]]
+    alarm: Callable[[str, int], None]
+
+
+class Run:
+    """One run; the context writes through it."""
+
+    def __init__(self, agent: Agent, start: Start, tools: Tools) -> None:
+        """Prepare to run `agent`."""
+        self.agent = agent
+        self.job = start.job
+        self.tenant = start.job.tenant
+        self.caller = start.caller
+        self.message = start.message
+        self.attempt = start.job.attempts
+        self.deadline_at = start.deadline_at
+        self.is_cancelled = False
+        self.is_settling = False
+        self._is_parked = False
+        self.on_lost: Callable[[], object] = lambda: None
+        self.outcome: asyncio.Future[Task | None] = asyncio.get_running_loop().create_future()
+        self._tools = tools
+        self._store = tools.archive.store
+        self._steps = start.steps
+        self._snapshot, self._folded = start.task, start.seq
+        self._since: list[EventBody] = []
+        self._fresh: Task | None = None
+        self._seq = start.seq
+        self._state = start.task.status.state
+        self._buffer: list[EventBody] = []
+        self._soon: asyncio.Handle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._begun = {artifact.artifact_id for artifact in start.task.artifacts} if start.resumes else set()
+        self._said = 0
+
+    # --- startup, work, end ---------------------------------------------------------------------------------------
+
+    async def execute(self) -> None:
+        """Run the agent to its end; whatever that is, the outcome is set: the task, or None if the run was lost."""
+        ended: Task | None = None
+        try:
+            if self._state is TaskState.SUBMITTED:
+                await self.status(TaskState.WORKING, None, None)
+            ended = await self._work()
+        except Parked:
+            ended = self.task
+        except Fenced as error:
+            log.info("run lost its claim", extra={"task_id": self.job.key, "reason": str(error)})
+        finally:
+            if self._soon is not None:
+                self._soon.cancel()
+            if self._flushing is not None:
+                self._flushing.cancel()
+                self._flushing = None
+            self._tools.hub.starve(self.tenant, self.job.key)
+            if not self.outcome.done():
+                self.outcome.set_result(ended)
+
+    async def _work(self) -> Task:
+        """Run the agent and say how it ended."""
+        state, text = await self._do()
+        if _is_being_cancelled():
+            raise asyncio.CancelledError  # the agent was stopped: whatever it made of that is not its end
+        try:
+            return await self.end(state, text)
+        except Fenced:
+            raise
+        except Failed as error:  # it said what no store can keep
+            return await self.end(TaskState.FAILED, str(error))
+        except Exception:  # or what nobody has thought of
+            log.exception("what the agent said was not kept", extra={"task_id": self.job.key})
+            return await self.end(TaskState.FAILED, "The agent failed")
+
+    async def _do(self) -> tuple[TaskState, str | None]:
+        """Run the agent and return how the task ends, and what its caller is told."""
+        try:
+            await self.agent.run(Context(self))
+        except Fenced:
+            raise
+        except asyncio.CancelledError:
+            log.info("agent was interrupted", extra={"task_id": self.job.key})
+            return TaskState.FAILED, "The agent was interrupted"
+        except Rejected as error:
+            return TaskState.REJECTED, str(error)
+        except (Failed, AccordError) as error:
+            return TaskState.FAILED, str(error)
+        except Exception:  # an agent may raise anything: logged in full, shown as nothing
+            log.exception("agent failed", extra={"task_id": self.job.key})
+            return TaskState.FAILED, "The agent failed"
+        return TaskState.COMPLETED, None
+
+    async def end(self, state: TaskState, text: str | None = None) -> Task:
+        """Say how it ended, and let go of the job; an agent that said so itself is not repeated."""
+        await self._quiesce()
+        is_said = self.task.status.state in lifecycle.TERMINAL
+        bodies = self._take()
+        if not is_said:
+            bodies.append(self._update(state, self._own(text) if text else None, None))
+        await self._settle(bodies)
+        return self.task
+
+    # --- what the context writes ----------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> Task:
+        """The task as it is now, with what is not yet committed."""
+        return self._folded_with(self._buffer)
+
+    def now_ms(self) -> int:
+        """The time."""
+        return self._tools.now_ms()
+
+    def message_id(self) -> str:
+        """Make an id for a message."""
+        return self._tools.make_id()
+
+    async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
+        """Append a status."""
+        if self._state is TaskState.UNKNOWN and state is TaskState.WORKING:
+            return  # the task was given up: only its end is news
+        self._check_transition(state)
+        update = self._update(state, message, metadata)
+        self._state = state
+        await self._put(update)
+
+    async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
+        """Append a chunk; the first one of an artifact in a run replaces what an earlier run left of it."""
+        update = ArtifactUpdate(
+            task_id=self.job.key,
+            context_id=self._snapshot.context_id or "",
+            artifact=artifact,
+            append=append and artifact.artifact_id in self._begun,
+            last_chunk=last_chunk,
+        )
+        self._begun.add(artifact.artifact_id)
+        await self._put(update)
+
+    async def flush(self) -> None:
+        """Wait until everything said is committed."""
+        await self._quiesce()
+        if self._buffer:
+            self._begin_flush()
+            await self._quiesce()
+
+    def recall(self, key: str) -> str | None:
+        """Return what a step gave."""
+        return self._steps.get(key)
+
+    async def remember(self, key: str, output: str) -> None:
+        """Commit what a step gave."""
+        step = steps.Step(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())
+        await self._persist(steps.commit, step)
+        self._steps[key] = output
+
+    def unread(self) -> Message | None:
+        """Return the oldest message of the caller, after the one that began this turn, that no question has taken."""
+        asked = f"{self.message.message_id}/ask:"
+        taken = sum(key.startswith(asked) for key in self._steps)  # one each, the oldest first: ids may repeat
+        history = self.task.history
+        first = next((at for at, said in enumerate(history) if said.message_id == self.message.message_id), 0)
+        answers = [said for said in history[first + 1 :] if said.role is Role.USER]
+        return answers[taken] if len(answers) > taken else None
+
+    async def park(
+        self,
+        state: TaskState | None,
+        message: Message | None,
+        *,
+        delay_ms: int | None = None,
+        awaited: str | None = None,
+    ) -> None:
+        """End the run until something happens; returns if that has happened already."""
+        await self._quiesce()
+        before = self._state
+        if state is not None:
+            self._check_transition(state)
+        bodies = self._take()
+        if state is not None:
+            bodies.append(self._update(state, message, None))
+            self._state = state
+        try:
+            await self._settle(bodies, delay_ms=delay_ms, awaited=awaited, parks=True)
+        except Behind:
+            self._state = before
+            self._buffer = bodies[: len(bodies) - (state is not None)]
+            await self._catch_up()
+            return
+        except runs.AlreadyWoken:
+            self._state = before
+            self._buffer = bodies[: len(bodies) - (state is not None)]
+            self._steps = await self._patiently(lambda: self._store.read(steps.load, self.tenant, self.job.key))
+            return
+        self._is_parked = True
+        if delay_ms is not None:
+            self._tools.alarm(self.job.queue, delay_ms)
+        raise Parked
+
+    async def call(self, agent: str, message: Message) -> Task:
+        """Run another agent."""
+        await self.flush()
+        return await self._patiently(lambda: self._tools.call(self, agent, message))
+
+    async def limit(self, seconds: float, reason: str) -> None:
+        """Give the task up as unknown after a while."""
+        delay = round(seconds * 1000)
+        timer = runs.Timer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
+        await self._persist(runs.set_timer, timer)
+        self._tools.alarm(TIMERS, delay)
+
+    # --- the log --------------------------------------------------------------------------------------------------
+
+    async def _put(self, body: EventBody) -> None:
+        self._check_parked()
+        if self._state in lifecycle.TERMINAL and isinstance(body, ArtifactUpdate):
+            raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
+        if self._flushing is not None and self._flushing.done():
+            await self._quiesce()  # which raises what went wrong
+        self._buffer.append(body)
+        self._said += 1
+        if self._flushing is None and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self._begin_flush)
+        if len(self._buffer) >= MAX_BUFFER:
+            await self.flush()
+        elif self._said % BREATH == 0:
+            await asyncio.sleep(0)
+
+    def _begin_flush(self) -> None:
+        """Commit in the background. An agent that is done before its turn ends never gets here."""
+        self._soon = None
+        if self._flushing is None:
+            self._flushing = asyncio.create_task(self._flush_on(), name=f"flush {self.job.key}")
+            self._flushing.add_done_callback(lambda task: task.cancelled() or task.exception())  # known, if not awaited
+
+    async def _flush_on(self) -> None:
+        """Commit until nothing is left; what the agent says meanwhile goes with the next commit."""
+        while bodies := self._take():
+            await self._commit(bodies)
+
+    async def _quiesce(self) -> None:
+        """Wait for the commits under way; whoever is cancelled meanwhile does not cancel them."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        flushing = self._flushing
+        if flushing is None:
+            return
+        try:
+            await asyncio.shield(flushing)
+        finally:
+            if flushing.done() and self._flushing is flushing:
+                self._flushing = None
+
+    def _take(self) -> list[EventBody]:
+        bodies, self._buffer = self._buffer, []
+        return bodies
+
+    async def _commit(self, bodies: list[EventBody]) -> None:
+        while True:
+            request = await self._append(bodies)
+            try:
+                await self._persist(tasks.append, request, request.bodies)
+            except Behind:
+                await self._catch_up()
+                continue
+            self._committed(request, bodies)
+            return
+
+    async def _persist(self, command: Command[[str, Q], T], request: Q, bodies: Sequence[EventBody] = ()) -> T | None:
+        """Run a command as often as it takes while the database cannot be used.
+
+        Whether one that broke off was committed cannot be known, so before the events are appended again it is looked
+        whether they are there.
+        """
+        self._check_parked()
+        tries = 0
+
+        async def attempt() -> T:
+            nonlocal tries
+            tries += 1
+            return await self._store.do(command, self.tenant, request)
+
+        try:
+            return await self._patiently(attempt)
+        except Behind:
+            if tries > 1 and await self._patiently(lambda: self._are_there(bodies)):
+                return None
+            raise
+        except Fenced:
+            self.is_cancelled = True
+            self.on_lost()  # an agent that catches every exception must not go on
+            raise
+        except (BadValue, UnicodeEncodeError) as error:
+            self._buffer.clear()  # what follows on something that is missing makes no sense
+            raise Failed(f"The agent said something that cannot be kept: {error}") from error
+
+    async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something as often as it takes while the database cannot be used."""
+        delay = RETRY_SECONDS
+        while True:
+            try:
+                return await do()
+            except StoreUnavailable as error:
+                log.warning("store unavailable", extra={"task_id": self.job.key, "reason": str(error)})
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, MAX_RETRY_SECONDS)
+
+    async def _are_there(self, bodies: Sequence[EventBody]) -> bool:
+        limit = len(bodies)
+        rows = await self._store.read(tasks.events_after, self.tenant, self.job.key, self._seq, limit)
+        return [(kind, data) for _, kind, data, _ in rows] == [encode_body(body) for body in bodies]
+
+    async def _settle(
+        self, bodies: list[EventBody], *, delay_ms: int | None = None, awaited: str | None = None, parks: bool = False
+    ) -> None:
+        while True:
+            request = await self._append(bodies, complete=True)
+            if not parks and self._fresh is not None:  # said before, perhaps: with its end the task's timers go
+                request = replace(request, state=self._fresh.status.state)
+            settle = runs.Settle(last=request, job=self.job, parks=parks, delay_ms=delay_ms, awaited=awaited)
+            self.is_settling = True
+            try:
+                await self._persist(runs.settle, settle, request.bodies)
+            except Behind:
+                if parks:
+                    raise  # somebody said something: what the run wanted to wait for may be there
+                await self._catch_up()
+                continue
+            finally:
+                self.is_settling = False
+            self._committed(request, bodies)
+            return
+
+    async def _append(self, bodies: list[EventBody], *, complete: bool = False) -> Append:
+        if complete or len(self._since) + len(bodies) >= max(SNAPSHOT_EVENTS, self._folded):
+            self._fresh = self._folded_with(bodies)
+        else:
+            self._fresh = None
+        packed = await self._patiently(lambda: self._tools.archive.pack(self.tenant, bodies, self._fresh))
+        return Append(
+            task_id=self.job.key,
+            epoch=self.job.epoch,
+            after=self._seq,
+            bodies=packed.bodies,
+            at=self.now_ms(),
+            state=_last_state(bodies),
+            snapshot=packed.snapshot,
+            blobs=packed.blobs,
+        )
+
+    def _folded_with(self, bodies: Sequence[EventBody]) -> Task:
+        events = [Event(seq=0, body=body) for body in (*self._since, *bodies)]
+        return lifecycle.fold(self._snapshot, events) if events else self._snapshot
+
+    def _committed(self, request: Append, bodies: Sequence[EventBody]) -> None:
+        at = timestamp_ms(request.at)
+        events = [Event(seq=seq, body=body, at=at) for seq, body in enumerate(bodies, request.after + 1)]
+        self._seq += len(events)
+        if self._fresh is None:
+            self._since.extend(bodies)
+        else:
+            self._snapshot, self._folded, self._since = self._fresh, self._seq, []
+        if events:
+            self._tools.hub.feed(self.tenant, self.job.key, events)
+            detail = EventsAppended(
+                tenant=self.tenant,
+                task_id=self.job.key,
+                agent=self.agent.profile.name,
+                seq=self._seq,
+                count=len(events),
+            )
+            self._tools.hooks.tell(detail)
+
+    async def _catch_up(self) -> None:
+        """Take in what others added to the log: messages of the caller."""
+        while events := await self._patiently(self._later_events):
+            self._since.extend(event.body for event in events)
+            self._seq = events[-1].seq
+            self._tools.hub.feed(self.tenant, self.job.key, events)
+
+    async def _later_events(self) -> list[Event]:
+        return await self._tools.archive.events(self.tenant, self.job.key, self._seq)
+
+    # --- small things ---------------------------------------------------------------------------------------------
+
+    def _check_parked(self) -> None:
+        """End a run again that has parked and goes on, in a `finally` or because it caught what ended it."""
+        if self._is_parked:
+            raise Parked
+
+    def _check_transition(self, state: TaskState) -> None:
+        if state not in lifecycle.TRANSITIONS[self._state]:
+            raise lifecycle.IllegalTransition(self._state, state)
+
+    def _update(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
+        status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(self.now_ms()))
+        context = self._snapshot.context_id or ""
+        return StatusUpdate(task_id=self.job.key, context_id=context, status=status, metadata=metadata)
+
+    def _own(self, text: str) -> Message:
+        return Message(
+            message_id=self.message_id(),
+            role=Role.AGENT,
+            parts=(Part(text=text),),
+            task_id=self.job.key,
+            context_id=self._snapshot.context_id,
+        )
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody wants this asyncio task to stop; an agent may also raise CancelledError of its own accord."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _last_state(bodies: Sequence[EventBody]) -> TaskState | None:
+    return next((body.status.state for body in reversed(bodies) if isinstance(body, StatusUpdate)), None)

@@ -1,0 +1,155 @@
+"""Taking large parts out of what is stored, and putting them back into what is read.
+
+What is stored stays a valid value of the model: in place of a large part's bytes are the store's secret and their hash.
+Nobody outside knows the secret, so nobody can write a part that passes for a reference; and the hash is looked up among
+the reader's own tenant's bytes in any case.
+"""
+
+import asyncio
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
+
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    Message,
+    MessageUpdate,
+    Part,
+    StatusUpdate,
+    Task,
+    TaskStatus,
+)
+from accord.storage.blobs.base import Blobs
+from accord.storage.commands.blobs import secret
+from accord.storage.store import Store
+
+Body = TypeVar("Body", bound=Message | Artifact | Task | StatusUpdate | ArtifactUpdate | MessageUpdate)
+T = TypeVar("T")
+
+THRESHOLD = 64 * 1024
+"""Bytes up to here stay where they are: looking them up would cost more than carrying them along."""
+
+SECRET_BYTES = 33
+"""A multiple of three, so that every reference begins with the same base64 text."""
+
+HASH_BYTES = 32
+
+_FIELDS: dict[type, tuple[str, ...]] = {
+    Task: ("status", "artifacts", "history"),
+    TaskStatus: ("message",),
+    Message: ("parts",),
+    Artifact: ("parts",),
+    StatusUpdate: ("status",),
+    ArtifactUpdate: ("artifact",),
+    MessageUpdate: ("message",),
+}
+"""Type -> the fields below which parts are."""
+
+
+class LargeParts:
+    """Moves large parts between the model's values and a place for bytes."""
+
+    def __init__(self, blobs: Blobs, secret: bytes, threshold: int = THRESHOLD) -> None:
+        """Use `open` unless you have the store's secret; parts of more than `threshold` bytes are large."""
+        self._blobs = blobs
+        self._secret = secret
+        self._threshold = threshold
+        self.marker = b64encode(secret).decode()
+        """The text that is in the JSON of a value if and only if a part of it is detached."""
+
+    @classmethod
+    async def open(cls, store: Store, blobs: Blobs, threshold: int = THRESHOLD) -> "LargeParts":
+        """Use a store's secret; a store without one gets one."""
+        fresh = b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+        return cls(blobs, b64decode(await store.do(secret, fresh)), threshold)
+
+    def has_large(self, body: Body) -> bool:
+        """Whether `detach` would have anything to do."""
+        return any(self._is_large(part) for part in _parts(body))
+
+    async def detach(self, tenant: str, body: Body) -> tuple[Body, tuple[str, ...]]:
+        """Keep the bytes of large parts; return the value to store and the hashes of all bytes that it refers to."""
+        large = {part.raw for part in _parts(body) if part.raw is not None and self._is_large(part)}
+        hashes = dict(zip(large, await _all(self._blobs.put(tenant, raw) for raw in large), strict=True))
+
+        def detached(part: Part) -> Part:
+            hash = hashes.get(part.raw) if part.raw is not None else None
+            return part if hash is None else replace(part, raw=self._secret + bytes.fromhex(hash))
+
+        stored = cast(Body, _mapped(body, detached))
+        return stored, tuple(sorted(self._references(stored)))
+
+    async def attach(self, tenant: str, body: Body) -> Body:
+        """Put the bytes of detached parts back; raises `BlobMissing` if some are gone."""
+        wanted = self._references(body)
+        found = dict(zip(wanted, await _all(self._blobs.get(tenant, hash) for hash in wanted), strict=True))
+
+        def attached(part: Part) -> Part:
+            hash = self._reference(part)
+            return part if hash is None else replace(part, raw=found[hash])
+
+        return cast(Body, _mapped(body, attached))
+
+    def _is_large(self, part: Part) -> bool:
+        return part.raw is not None and len(part.raw) > self._threshold and self._reference(part) is None
+
+    def _reference(self, part: Part) -> str | None:
+        """Return the hash that a detached part stands for."""
+        raw = part.raw
+        if raw is None or len(raw) != SECRET_BYTES + HASH_BYTES or not raw.startswith(self._secret):
+            return None
+        return raw[SECRET_BYTES:].hex()
+
+    def _references(self, body: Body) -> set[str]:
+        return {hash for part in _parts(body) if (hash := self._reference(part)) is not None}
+
+
+def _parts(value: Any) -> list[Part]:
+    """Return every part below a value."""
+    found: list[Part] = []
+    _gather(value, found)
+    return found
+
+
+def _gather(value: Any, found: list[Part]) -> None:
+    """Do the work of `_parts`: every event that is stored passes here, and a list costs half of what generators do."""
+    if isinstance(value, Part):
+        found.append(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _gather(item, found)
+    elif value is not None:
+        for field in _FIELDS[type(value)]:
+            _gather(getattr(value, field), found)
+
+
+def _mapped(value: Any, change: Callable[[Part], Part]) -> Any:
+    """Return a value with every part changed; what has no changed part is returned itself."""
+    if value is None:
+        return None
+    if isinstance(value, Part):
+        return change(value)
+    if isinstance(value, tuple):
+        items = tuple(_mapped(item, change) for item in value)
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    changed = {}
+    for field in _FIELDS[type(value)]:
+        old = getattr(value, field)
+        if (new := _mapped(old, change)) is not old:
+            changed[field] = new
+    return replace(value, **changed) if changed else value
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do everything at once; if something fails, the rest is waited for, so that nothing goes on behind our back."""
+    done = await asyncio.gather(*work, return_exceptions=True)
+    results: list[T] = []
+    for result in done:
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results

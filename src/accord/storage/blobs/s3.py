@@ -1,0 +1,129 @@
+"""A bucket of S3-compatible storage as a shelf: four requests, addressed by path, signed, and tried again.
+
+It knows nothing of tenants or references, makes no buckets and lists nothing.
+"""
+
+import asyncio
+import hashlib
+import random
+import re
+from datetime import UTC, datetime
+from io import BytesIO
+from typing import NamedTuple
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from accord.storage.blobs.sigv4 import Credentials, Unsigned, signed_headers
+from accord.storage.store import StoreUnavailable
+
+ATTEMPTS = 4
+PAUSE_SECONDS = 0.2
+"""Before the second attempt; twice as long before each further one, and any part of it, so that nodes spread out."""
+
+TIMEOUT = aiohttp.ClientTimeout(total=120, sock_connect=5, sock_read=30)
+"""The longest that one attempt may take: a large part over a slow line, but no silence."""
+
+NOTHING = hashlib.sha256(b"").hexdigest()
+
+_CODE = re.compile(rb"<Code>(?P<code>\w+)</Code>")
+
+
+class Answer(NamedTuple):
+    """What the server said."""
+
+    status: int
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        """S3's name of an error, as far as there is one."""
+        found = _CODE.search(self.body)
+        return found["code"].decode() if found else ""
+
+
+class S3:
+    """Objects below a prefix of a bucket."""
+
+    def __init__(
+        self,
+        *,
+        endpoint: str,
+        bucket: str,
+        region: str,
+        credentials: Credentials,
+        prefix: str = "",
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
+        """Use a bucket; nothing is sent before the first blob."""
+        self._endpoint = endpoint.rstrip("/")
+        self._folder = "/".join(part for part in (bucket, prefix.strip("/")) if part)
+        self._region = region
+        self._credentials = credentials
+        self._pause_seconds = pause_seconds
+        self._session: aiohttp.ClientSession | None = None
+
+    async def write(self, name: str, data: bytes, hash: str) -> None:
+        """Write an object, unless it is there."""
+        if (await self._send("HEAD", name)).status != 200:
+            self._expect(await self._send("PUT", name, data, hash), 200, 201, 204)
+
+    async def read(self, name: str) -> bytes | None:
+        """Return what an object holds."""
+        answer = await self._send("GET", name)
+        if answer.status == 404 and answer.code == "NoSuchKey":
+            return None
+        self._expect(answer, 200)
+        return answer.body
+
+    async def remove(self, name: str) -> None:
+        """Remove an object."""
+        answer = await self._send("DELETE", name)
+        if answer.code != "NoSuchKey":
+            self._expect(answer, 200, 204)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _send(self, method: str, name: str, data: bytes = b"", hash: str = NOTHING) -> Answer:
+        """Send a request, again if the server is the reason that it failed."""
+        url = URL(f"{self._endpoint}/{quote(f'{self._folder}/{name}')}", encoded=True)
+        reason = ""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(self._pause_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1))
+            try:
+                answer = await self._attempt(method, url, data, hash)
+            except (aiohttp.ClientError, OSError) as error:
+                reason = str(error) or type(error).__name__
+                continue
+            if answer.status < 500 and answer.status != 429:
+                return answer
+            reason = f"it answers {answer.status} {answer.code}".rstrip()
+        raise StoreUnavailable(f"S3 at {self._endpoint}: {reason}")
+
+    async def _attempt(self, method: str, url: URL, data: bytes, hash: str) -> Answer:
+        # Signed anew each time: a signature is good for a quarter of an hour.
+        unsigned = Unsigned(
+            method=method, path=url.raw_path, headers={"host": url.host_port_subcomponent or ""}, payload_hash=hash
+        )
+        headers = signed_headers(unsigned, self._credentials, self._region, datetime.now(UTC))
+        headers["accept-encoding"] = "identity"  # not signed: proxies change it
+        body = BytesIO(data) if method == "PUT" else None  # a stream, so that megabytes do not hold up the loop
+        async with self._connected().request(
+            method, url, headers=headers, data=body, allow_redirects=False
+        ) as response:
+            return Answer(response.status, await response.read())
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:  # it belongs to the loop that runs, which there is only now
+            self._session = aiohttp.ClientSession(timeout=TIMEOUT, auto_decompress=False)
+        return self._session
+
+    def _expect(self, answer: Answer, *statuses: int) -> None:
+        if answer.status not in statuses:
+            said = f"{answer.status} {answer.code}".rstrip()
+            raise StoreUnavailable(f"S3 at {self._endpoint} refuses {self._folder}: {said}")

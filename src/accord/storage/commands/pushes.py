@@ -1,0 +1,261 @@
+"""Webhooks: a cursor over the task's log for each, and whose turn it is to deliver.
+
+Nothing is queued per event. Appending makes a task's webhooks due; a sender claims one, posts what lies after its
+cursor in order, and moves the cursor. What failed is due again later; what failed too often is dead until redelivered.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+from msgspec import Struct
+
+from accord.model import PushConfig
+from accord.storage.commands.tasks import Fenced
+from accord.storage.store import Row, Tx
+
+TOPIC = "push"
+"""The topic of hints that webhooks are due."""
+
+_CONFIG = msgspec.json.Decoder(PushConfig)
+_ENCODER = msgspec.json.Encoder()
+
+
+class Due(Struct, frozen=True, kw_only=True):
+    """A webhook that a node has taken: events after `cursor` are to be posted."""
+
+    tenant: str
+    task_id: str
+    id: str
+    config: PushConfig
+    dialect: str
+    cursor: int
+    attempts: int
+    epoch: int
+
+
+class Webhook(Struct, frozen=True, kw_only=True):
+    """A webhook and how its deliveries go."""
+
+    config: PushConfig
+    dialect: str
+    cursor: int
+    attempts: int
+    is_dead: bool
+    last_error: str | None
+
+
+async def put(tx: Tx, tenant: str, task_id: str, config: PushConfig, dialect: str, after: int | None = None) -> bool:
+    """Create or replace a webhook; false if there is no such task.
+
+    A new one gets what happens from now on, or after an event. One that is replaced is tried again at once, and whoever
+    is delivering it loses it: the rest is for the new address.
+    """
+    last = await _lock(tx, tenant, task_id)
+    if last is None:
+        return False
+    known = await tx.run(
+        """UPDATE push SET config = :config, dialect = :dialect, attempts = 0, dead_at = NULL, last_error = NULL,
+             node = NULL, epoch = epoch + 1, due_at = CASE WHEN cursor < :last THEN {now} ELSE NULL END
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id""",
+        tenant=tenant,
+        task_id=task_id,
+        id=config.id or "",
+        config=_ENCODER.encode(config).decode(),
+        dialect=dialect,
+        last=last,
+    )
+    if not known:
+        await _insert(tx, tenant, task_id, config, dialect, (last if after is None else after, last))
+    tx.signal(TOPIC)
+    return True
+
+
+async def _lock(tx: Tx, tenant: str, task_id: str) -> int | None:
+    """Keep the task's log and webhooks as they are until this transaction ends; return the last sequence number."""
+    row = await tx.one(
+        "SELECT last_seq FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=task_id
+    )
+    return None if row is None else int(row[0])
+
+
+async def _insert(tx: Tx, tenant: str, task_id: str, config: PushConfig, dialect: str, span: tuple[int, int]) -> None:
+    cursor, last = span
+    await tx.run(
+        """INSERT INTO push (tenant, task_id, id, config, dialect, cursor, due_at)
+           VALUES (:tenant, :task_id, :id, :config, :dialect, :cursor,
+                   CASE WHEN :behind = 1 THEN {now} ELSE NULL END)""",
+        tenant=tenant,
+        task_id=task_id,
+        id=config.id or "",
+        config=_ENCODER.encode(config).decode(),
+        dialect=dialect,
+        cursor=cursor,
+        behind=int(cursor < last),
+    )
+    await _count(tx, tenant, task_id, 1)
+
+
+async def _count(tx: Tx, tenant: str, task_id: str, change: int) -> None:
+    await tx.run(
+        "UPDATE task SET pushes = pushes + :change WHERE tenant = :tenant AND id = :id",
+        tenant=tenant,
+        id=task_id,
+        change=change,
+    )
+
+
+async def listed(tx: Tx, tenant: str, task_id: str) -> list[Webhook]:
+    """Return a task's webhooks in the order of their ids."""
+    rows = await tx.all(
+        """SELECT config, dialect, cursor, attempts, dead_at, last_error FROM push
+           WHERE tenant = :tenant AND task_id = :task_id ORDER BY id""",
+        tenant=tenant,
+        task_id=task_id,
+    )
+    return [_webhook(row) for row in rows]
+
+
+async def delete(tx: Tx, tenant: str, task_id: str, id: str | None = None, url: str | None = None) -> int:
+    """Remove webhooks of a task: the one with this id, those with this url, or all; return how many."""
+    await _lock(tx, tenant, task_id)
+    found = [
+        hook.config.id or ""
+        for hook in await listed(tx, tenant, task_id)
+        if id in (None, hook.config.id) and url in (None, hook.config.url)
+    ]
+    for one in found:
+        await tx.run(
+            "DELETE FROM push WHERE tenant = :tenant AND task_id = :task_id AND id = :id",
+            tenant=tenant,
+            task_id=task_id,
+            id=one,
+        )
+    if found:
+        await _count(tx, tenant, task_id, -len(found))
+    return len(found)
+
+
+async def claim(tx: Tx, node: str, count: int) -> list[Due]:
+    """Take webhooks that are due, those that have waited longest first."""
+    rows = await tx.all(
+        """SELECT tenant, task_id, id FROM push WHERE due_at <= {now} AND node IS NULL
+           ORDER BY due_at LIMIT :count {skip_locked}""",
+        count=count,
+    )
+    found = []
+    for tenant, task_id, id in rows:
+        row = await tx.one(
+            """UPDATE push SET node = :node, epoch = epoch + 1
+               WHERE tenant = :tenant AND task_id = :task_id AND id = :id
+               RETURNING config, dialect, cursor, attempts, epoch""",
+            node=node,
+            tenant=tenant,
+            task_id=task_id,
+            id=id,
+        )
+        if row is not None:
+            config, dialect, cursor, attempts, epoch = row
+            found.append(
+                Due(
+                    tenant=tenant,
+                    task_id=task_id,
+                    id=id,
+                    config=_CONFIG.decode(config),
+                    dialect=dialect,
+                    cursor=cursor,
+                    attempts=attempts,
+                    epoch=epoch,
+                )
+            )
+    return found
+
+
+async def release(tx: Tx, node: str, delivering: Collection[Due]) -> None:
+    """Give back what a node holds but does not deliver: it was claimed without the node being told."""
+    known = {(due.tenant, due.task_id, due.id) for due in delivering}
+    for tenant, task_id, id in await tx.all("SELECT tenant, task_id, id FROM push WHERE node = :node", node=node):
+        if (tenant, task_id, id) not in known:
+            await tx.run(
+                """UPDATE push SET node = NULL
+                   WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND node = :node""",
+                tenant=tenant,
+                task_id=task_id,
+                id=id,
+                node=node,
+            )
+
+
+async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool) -> None:
+    """Move the cursor past what was delivered; `keeps` goes on holding the webhook, for more.
+
+    Without it the webhook is given back, due again if the log has grown meanwhile.
+    """
+    # Appending leaves a webhook alone that is being delivered: without the lock neither would see the other.
+    last = None if keeps else await _lock(tx, due.tenant, due.task_id)
+    changed = await tx.run(
+        """UPDATE push SET cursor = :cursor, attempts = 0, last_error = NULL,
+             node = CASE WHEN :keeps = 1 THEN node ELSE NULL END,
+             due_at = CASE WHEN :keeps = 1 THEN due_at WHEN :has_grown = 1 THEN {now} ELSE NULL END
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND epoch = :epoch""",
+        tenant=due.tenant,
+        task_id=due.task_id,
+        id=due.id,
+        epoch=due.epoch,
+        cursor=cursor,
+        keeps=int(keeps),
+        has_grown=int(last is not None and last > cursor),
+    )
+    _fence(changed, due)
+
+
+async def fail(tx: Tx, due: Due, error: str, delay_ms: int | None) -> None:
+    """Note a failed delivery: due again after a while, or, without one, dead."""
+    changed = await tx.run(
+        """UPDATE push SET node = NULL, attempts = attempts + 1, last_error = :error,
+             due_at = CASE WHEN :dead = 1 THEN NULL ELSE {now} + :delay_ms END,
+             dead_at = CASE WHEN :dead = 1 THEN {now} ELSE NULL END
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND epoch = :epoch""",
+        tenant=due.tenant,
+        task_id=due.task_id,
+        id=due.id,
+        epoch=due.epoch,
+        error=error,
+        dead=int(delay_ms is None),
+        delay_ms=delay_ms or 0,
+    )
+    _fence(changed, due)
+
+
+async def redeliver(tx: Tx, tenant: str, task_id: str, id: str, after: int | None = None) -> bool:
+    """Try a webhook again now, from its cursor or from an earlier event; false if there is none.
+
+    Whoever is delivering it loses it: confirming that would move the cursor on again.
+    """
+    changed = await tx.run(
+        """UPDATE push SET due_at = {now}, dead_at = NULL, attempts = 0, cursor = COALESCE(:after, cursor),
+                           node = NULL, epoch = epoch + 1
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id""",
+        tenant=tenant,
+        task_id=task_id,
+        id=id,
+        after=after,
+    )
+    tx.signal(TOPIC)
+    return changed == 1
+
+
+def _fence(changed: int, due: Due) -> None:
+    if not changed:
+        raise Fenced(f"Webhook {due.id} of task {due.task_id} has another sender than epoch {due.epoch}, or is gone")
+
+
+def _webhook(row: Row) -> Webhook:
+    config, dialect, cursor, attempts, dead_at, last_error = row
+    return Webhook(
+        config=_CONFIG.decode(config),
+        dialect=dialect,
+        cursor=cursor,
+        attempts=attempts,
+        is_dead=dead_at is not None,
+        last_error=last_error,
+    )

@@ -1,0 +1,132 @@
+"""How long things are kept: the log of a task that has ended becomes its snapshot, and in the end the task goes.
+
+When, and how often, is decided above. Each command does one batch, oldest first, and returns how much it did; whoever
+calls it goes on until that is nothing. What somebody else is busy with is left for the next time.
+"""
+
+import msgspec
+
+from accord.storage.commands import blobs
+from accord.storage.commands.jobs import DEADLINE, RUN, SLA
+from accord.storage.commands.tasks import read_task
+from accord.storage.records import encode_task
+from accord.storage.store import Row, Tx, Value
+
+MAX_EVENTS = 20_000
+"""Events that one batch deletes, give or take a task: SQLite has one writer, and everybody waits for it."""
+
+KEEP_UNKNOWN_MS = 365 * 24 * 3600 * 1000
+"""How long tasks are kept whose end may yet be reported."""
+
+# The lists are those of the indexes `task_with_log` and `task_ended`, word for word: SQLite uses them for no others.
+# Times are compared with `(SELECT {now} ...)`: PostgreSQL reads that once and looks it up, `{now}` once for each row.
+_TERMINAL = "state IN ('completed', 'failed', 'canceled', 'rejected')"
+_ENDED = "state IN ('completed', 'failed', 'canceled', 'rejected', 'unknown')"
+
+
+async def compact(tx: Tx, older_than_ms: int, limit: int) -> int:
+    """Delete the logs of tasks that ended so long ago, and return of how many.
+
+    Their snapshots are complete then. A follower whose cursor lies before `min_seq` gets the whole task instead. A log
+    stays as long as a webhook has something of it to deliver.
+    """
+    rows = await tx.all(
+        f"""SELECT tenant, id, last_seq AS events, last_seq,
+                   (SELECT seq FROM snapshot WHERE snapshot.tenant = task.tenant AND snapshot.task_id = task.id)
+            FROM task
+            WHERE {_TERMINAL} AND min_seq = 1 AND last_seq > 0 AND updated_at < (SELECT {{now}} - :age)
+              AND NOT EXISTS (SELECT 1 FROM push WHERE push.tenant = task.tenant AND push.task_id = task.id
+                              AND push.cursor < task.last_seq AND push.dead_at IS NULL)
+            ORDER BY updated_at LIMIT :limit {{skip_locked}}""",
+        age=older_than_ms,
+        limit=limit,
+    )
+    chosen = _within_bounds(rows)
+    complete = [
+        _key(row) for row in chosen if row[4] == row[3] or await _complete_snapshot(tx, tenant=row[0], task_id=row[1])
+    ]
+    await tx.many("DELETE FROM event WHERE tenant = :tenant AND task_id = :task_id", complete)
+    await tx.many("UPDATE task SET min_seq = last_seq + 1 WHERE tenant = :tenant AND id = :task_id", complete)
+    return len(complete)
+
+
+async def _complete_snapshot(tx: Tx, tenant: str, task_id: str) -> bool:
+    """Write the task as it ended; false if that cannot be told, so that one broken log does not stop all others."""
+    stored = await read_task(tx, tenant, task_id)
+    if stored is None:
+        return False
+    try:
+        doc = encode_task(stored.task())
+    except (ValueError, msgspec.MsgspecError):
+        return False
+    await tx.run(
+        "UPDATE snapshot SET seq = :seq, doc = :doc WHERE tenant = :tenant AND task_id = :task_id",
+        tenant=tenant,
+        task_id=task_id,
+        seq=stored.last_seq,
+        doc=doc,
+    )
+    return True
+
+
+async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: int = KEEP_UNKNOWN_MS) -> int:
+    """Delete tasks that ended so long ago, with everything that belongs to them, and return how many.
+
+    The end of an unknown task may yet be reported, so it is kept for longer. A child is a task like any other and goes
+    by its own age. What a webhook has not delivered by now is never delivered.
+    """
+    rows = await tx.all(
+        f"""SELECT tenant, id, last_seq - min_seq + 1 AS events,
+                   (SELECT 1 FROM blob_ref WHERE blob_ref.tenant = task.tenant AND blob_ref.task_id = task.id LIMIT 1)
+            FROM task
+            WHERE {_ENDED} AND updated_at < (SELECT {{now}} - :age)
+              AND (state <> 'unknown' OR updated_at < (SELECT {{now}} - :unknown_age))
+            ORDER BY updated_at LIMIT :limit {{skip_locked}}""",
+        age=older_than_ms,
+        unknown_age=unknown_older_than_ms,
+        limit=limit,
+    )
+    chosen = _within_bounds(rows)
+    for tenant, task_id, _, has_blobs in chosen:
+        if has_blobs:
+            await blobs.release(tx, tenant, task_id)
+    await _delete(tx, [_key(row) for row in chosen])
+    return len(chosen)
+
+
+async def _delete(tx: Tx, keys: list[dict[str, Value]]) -> None:
+    for table in ("event", "snapshot", "push", "step", "idempotency"):
+        await tx.many(f"DELETE FROM {table} WHERE tenant = :tenant AND task_id = :task_id", keys)
+    # A job that a node holds is the node's to finish, which may be waiting for this very task.
+    await tx.many(
+        f"""DELETE FROM job WHERE tenant = :tenant AND kind IN ('{RUN}', '{DEADLINE}', '{SLA}') AND key = :task_id
+            AND node IS NULL""",
+        keys,
+    )
+    await tx.many("DELETE FROM task WHERE tenant = :tenant AND id = :task_id", keys)
+
+
+async def forget_keys(tx: Tx, limit: int) -> int:
+    """Delete what was kept to recognise a repeated send and has expired, and return how much."""
+    rows = await tx.all(
+        """SELECT tenant, key FROM idempotency WHERE expires_at < (SELECT {now})
+           ORDER BY expires_at LIMIT :limit {skip_locked}""",
+        limit=limit,
+    )
+    expired = [{"tenant": tenant, "key": key} for tenant, key in rows]
+    await tx.many("DELETE FROM idempotency WHERE tenant = :tenant AND key = :key", expired)
+    return len(rows)
+
+
+def _within_bounds(rows: list[Row]) -> list[Row]:
+    """Return the first tasks, as many as have not too many events together; always one."""
+    events = 0
+    for position, row in enumerate(rows):
+        if events >= MAX_EVENTS:
+            return rows[:position]
+        events += row[2]
+    return rows
+
+
+def _key(row: Row) -> dict[str, Value]:
+    return {"tenant": row[0], "task_id": row[1]}

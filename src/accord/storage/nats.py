@@ -1,0 +1,93 @@
+"""Hints over NATS core, for fleets whose hints would burden the database; needs the extra `nats`.
+
+Nothing is stored there: no JetStream, no acknowledgements. The client's own reconnecting is off, because it gives up on
+some errors for good; `Carrier` starts over instead.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from accord.storage.signals import RECONNECT_SECONDS, Carrier, Hear
+
+try:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.errors import NoServersError
+except ImportError as error:
+    raise ImportError("Hints over NATS need nats-py: pip install 'accord[nats]'") from error
+
+SUBJECT = "accord.hints"
+PATIENCE_SECONDS = 5
+"""How long connecting, or the server's answer to a ping, may take before the connection counts as lost."""
+
+log = logging.getLogger("accord.signals")
+
+
+class NatsSignals(Carrier):
+    """Carries hints through NATS servers, any one of which is enough."""
+
+    name = "nats"
+    payload_bytes = 64_000  # far below the server's default limit of 1 MB
+
+    def __init__(self, servers: Sequence[str], heard: Hear) -> None:
+        """Connect to one of some servers, each `nats://host:port`; see `Carrier`."""
+        super().__init__(heard)
+        self._servers = list(servers)
+        self._refusal: Exception | None = None
+
+    async def _talk(self) -> None:
+        client = Client()
+        self._refusal = None
+        try:
+            await self._connect(client)
+            self._refusal = None
+            await client.subscribe(SUBJECT, cb=self._receive)
+            await self._settle(client)
+            await self._settle(client)  # the client's first ping may overtake the subscription
+            self._is_up()
+            while True:
+                for payload in await self._next():
+                    await client.publish(SUBJECT, payload.encode())
+                await self._settle(client)
+        finally:
+            await self._hang_up(client)
+
+    async def _connect(self, client: Client) -> None:
+        try:
+            await client.connect(
+                self._servers,
+                name="accord",
+                no_echo=True,  # our own were heard before they were sent
+                allow_reconnect=False,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=RECONNECT_SECONDS,
+                connect_timeout=PATIENCE_SECONDS,
+                error_cb=self._report,
+                closed_cb=self._closed,
+            )
+        except NoServersError as error:  # which says nothing, unlike the last attempt
+            raise self._refusal or error from None
+
+    async def _settle(self, client: Client) -> None:
+        """Wait for an answer of the server; what gathers meanwhile goes in the next payload."""
+        await client.flush(PATIENCE_SECONDS)
+        if self._refusal is not None:
+            raise self._refusal
+
+    async def _hang_up(self, client: Client) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await client.close()
+        except Exception as error:
+            log.debug("closing failed", extra={"carrier": self.name, "reason": str(error)})
+
+    async def _receive(self, message: Msg) -> None:
+        self._arrived(message.data.decode(errors="replace"))
+
+    async def _report(self, error: Exception) -> None:
+        """Note what the client says on the side, such as that the server permits us no hints."""
+        self._refusal = error
+
+    async def _closed(self) -> None:
+        self._wake.set()

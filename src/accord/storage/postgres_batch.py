@@ -1,0 +1,185 @@
+"""Group commit for PostgreSQL: commands that arrive during one transaction share the next.
+
+What a batch does not do runs alone, as the portable command in a transaction of its own: the item it found no rows for,
+and every item of a batch that the server refused, of which only one may be at fault. So results and exceptions are
+those of the portable command. Which commands there are, and their statements, is `postgres_overrides`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, TypeVar
+
+import asyncpg
+
+from accord.storage.store import BadValue, StoreUnavailable, Value, refuse_nul
+
+T = TypeVar("T")
+
+MAX_ITEMS = 512
+"""Commands in one transaction: enough to hide the fsync, few enough that nobody waits long behind them."""
+
+MAX_CHARACTERS = 4_000_000
+"""Text in one transaction, give or take an item: it is held several times over while it is sent."""
+
+CLOSE_SECONDS = 15.0
+"""How long closing waits for what was accepted."""
+
+log = logging.getLogger("accord.postgres")
+
+
+class Item(NamedTuple):
+    """One command, ready to be written with others.
+
+    No two items of a batch share any of the `keys`. `row` and `entries` are what is written, `result` and `topics` what
+    is returned and published for it, unless writing finds out better.
+    """
+
+    keys: tuple[Hashable, ...]
+    row: Sequence[Value]
+    entries: Sequence[Sequence[Value]] = ()
+    result: Any = None
+    topics: tuple[str, ...] = ()
+
+    def characters(self) -> int:
+        """Return how much text there is to write."""
+        return sum(len(value) for row in (self.row, *self.entries) for value in row if isinstance(value, str))
+
+
+class Written(NamedTuple):
+    """What became of an item that was written."""
+
+    result: Any
+    topics: tuple[str, ...] = ()
+
+
+Begin = Callable[[], AbstractAsyncContextManager[Any]]
+"""Begins a transaction and gives its connection; leaving it commits."""
+
+Write = Callable[[Any, Sequence[Item]], Awaitable[Mapping[int, Written]]]
+"""Writes items on a connection and returns what became of each, by position; those it leaves out run alone."""
+
+
+class Waiting(NamedTuple):
+    """An item, how it runs alone, and who waits for it: None tells them to run it alone themselves."""
+
+    item: Item
+    alone: Callable[[], Awaitable[Any]]
+    done: "asyncio.Future[Written | None]"
+
+
+class Batcher:
+    """Writes what has gathered, one transaction after the other."""
+
+    def __init__(self, begin: Begin, write: Write, publish: Callable[[list[str]], None]) -> None:
+        self._begin = begin
+        self._write = write
+        self._publish = publish
+        self._gathered: list[Waiting] = []
+        self._worker: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def do(self, item: Item, alone: Callable[[], Awaitable[T]]) -> T:
+        """Write an item together with others, or, if it cannot be, alone.
+
+        Whoever stops waiting disturbs nobody: what is in a transaction by then is written, what is not is left out.
+        """
+        if self._closed:
+            raise StoreUnavailable("The store is closed")
+        waiting = Waiting(item, alone, asyncio.get_running_loop().create_future())
+        self._gathered.append(waiting)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work(), name="accord-batch")
+        written = await waiting.done
+        if written is None:
+            return await alone()
+        result: T = written.result
+        return result
+
+    async def close(self) -> None:
+        """Finish what was accepted, and accept no more."""
+        self._closed = True
+        if self._worker is not None:
+            _, late = await asyncio.wait([self._worker], timeout=CLOSE_SECONDS)
+            for worker in late:
+                worker.cancel()
+
+    async def _work(self) -> None:
+        while batch := self._next():
+            try:
+                written = await self._commit(batch)
+            except Exception as error:
+                self._refuse(batch, error)
+            except BaseException:
+                self._fail([*batch, *self._gathered], StoreUnavailable("The store was closed"))
+                raise
+            else:
+                self._deliver(batch, written)
+            await asyncio.sleep(0)  # whoever got an answer can come back with what is next
+
+    async def _commit(self, batch: list[Waiting]) -> Mapping[int, Written]:
+        if len(batch) == 1:  # for which the portable command is cheaper
+            return {0: Written(await batch[0].alone())}
+        async with self._begin() as connection:
+            return await self._write(connection, [waiting.item for waiting in batch])
+
+    def _refuse(self, batch: list[Waiting], error: Exception) -> None:
+        """Let each run alone if what the server refused may be the fault of one."""
+        if len(batch) > 1 and isinstance(error, asyncpg.PostgresError | BadValue):
+            log.warning("a batch was refused, its commands run alone", extra={"reason": str(error)})
+            self._deliver(batch, {})
+        else:
+            self._fail(batch, error)
+
+    def _next(self) -> list[Waiting]:
+        """Take what has gathered; what shares a key with it, and what is too much, waits for the next transaction."""
+        batch: list[Waiting] = []
+        left: list[Waiting] = []
+        taken: set[Hashable] = set()
+        characters = 0
+        for waiting in self._gathered:
+            if waiting.done.done():
+                continue  # whoever waited gave up
+            full = len(batch) >= MAX_ITEMS or characters >= MAX_CHARACTERS
+            if full or not taken.isdisjoint(waiting.item.keys):
+                left.append(waiting)
+            else:
+                batch.append(waiting)
+                taken.update(waiting.item.keys)
+                characters += waiting.item.characters()
+        self._gathered = left
+        return batch
+
+    def _deliver(self, batch: list[Waiting], written: Mapping[int, Written]) -> None:
+        topics: list[str] = []
+        for position, waiting in enumerate(batch):
+            outcome = written.get(position)
+            if outcome is not None:
+                topics += outcome.topics
+            if not waiting.done.done():
+                waiting.done.set_result(outcome)
+        if topics:
+            self._publish(topics)
+
+    def _fail(self, batch: list[Waiting], error: Exception) -> None:
+        for waiting in batch:
+            if not waiting.done.done():
+                waiting.done.set_exception(error)
+
+
+class Override(NamedTuple):
+    """A command by sets: how its arguments become an item, and the batcher that takes it."""
+
+    item: Callable[..., Item]
+    batcher: Batcher
+
+    async def do(self, alone: Callable[[], Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Run the command with others; what cannot even be written down is the portable command's to refuse."""
+        try:
+            item = self.item(*args, **kwargs)
+            for row in (item.row, *item.entries):
+                refuse_nul(row)
+        except ValueError:
+            return await alone()
+        return await self.batcher.do(item, alone)

@@ -1,0 +1,374 @@
+"""The hot commands by sets, for PostgreSQL: what a node's tasks write at one time is a few statements and one commit.
+
+Each does exactly what the portable command of its name does, for many at once; the same tests run against both. Tasks
+are locked in the order of their keys, so that no two batches wait for each other. A statement does not see what was
+committed while it waited for its locks, so what must be seen (a step, a webhook) is read by another one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+import msgspec
+
+from accord.protocol import lifecycle
+from accord.storage.commands import jobs, pushes, runs, tasks
+from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, queue_topic
+from accord.storage.commands.runs import Accept, Accepted, Settle
+from accord.storage.commands.tasks import Append, topic
+from accord.storage.postgres_batch import Batcher, Begin, Item, Override, Write, Written
+from accord.storage.records import encode_body, encode_task, state_name
+from accord.storage.sql import Engine, compile
+
+
+class Overrides:
+    """The commands that one store runs by sets."""
+
+    def __init__(self, begin: Begin, publish: Callable[[list[str]], None]) -> None:
+        def batcher(write: Write) -> Batcher:
+            return Batcher(begin, write, publish)
+
+        log = batcher(_write_log)
+        self._table: dict[Callable[..., Any], Override] = {
+            tasks.append: Override(_append, log),
+            runs.settle: Override(_settle, log),
+            runs.accept: Override(_accept, batcher(_write_accepted)),
+            jobs.finish: Override(_finish, batcher(_write_finished)),
+        }
+
+    def get(self, command: Callable[..., Any]) -> Override | None:
+        """Return how a command is run by sets, if it is."""
+        return self._table.get(command)
+
+    async def close(self) -> None:
+        """Finish what was accepted."""
+        for override in self._table.values():
+            await override.batcher.close()
+
+
+# --- rows as parameters -----------------------------------------------------------------------------------------------
+
+
+def _given(kind: type[Any], name: str) -> str:
+    """Return the SQL of a table with the columns of a row type, from one array for each; `n` counts from 1."""
+    hints = get_type_hints(kind)
+    arrays = (
+        f":{column}::{'bigint' if int in (hint, *get_args(hint)) else 'text'}[]" for column, hint in hints.items()
+    )
+    return f"unnest({', '.join(arrays)}) WITH ORDINALITY AS {name}({', '.join(hints)}, n)"
+
+
+def _columns(kind: type[Any], rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    if not rows:
+        return dict.fromkeys(kind._fields, ())
+    return dict(zip(kind._fields, zip(*rows, strict=True), strict=True))
+
+
+async def _rows(connection: Any, sql: str, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
+    statement = compile(sql, Engine.POSTGRES)
+    found: list[Any] = await connection.fetch(statement.text, *(columns[name] for name in statement.names))
+    return found
+
+
+# --- tasks.append and runs.settle -------------------------------------------------------------------------------------
+
+
+class _LogRow(NamedTuple):
+    """What is appended to a task and, with a `fate`, what becomes of the job that ran it."""
+
+    tenant: str
+    task_id: str
+    epoch: int
+    after: int
+    last: int
+    at: int
+    state: str | None
+    doc: str | None
+    fate: str | None = None
+    job_id: int | None = None
+    job_epoch: int | None = None
+    job_key: str | None = None
+    delay_ms: int | None = None
+    awaited: str | None = None
+
+
+class _Entry(NamedTuple):
+    """An event: the item it belongs to, its place there, and what it says."""
+
+    item: int
+    place: int
+    kind: str
+    data: str
+
+
+PARKED, DONE, ENDED = "parked", "done", "ended"
+"""Fates of a job: it waits; it goes; it goes together with its task's timers."""
+
+_LOCKED = """CROSS JOIN LATERAL (
+        SELECT epoch, last_seq, pushes FROM task WHERE task.tenant = item.tenant AND task.id = item.task_id FOR UPDATE
+    ) AS task"""
+"""Locks the tasks of items by key: a plan from when the table was small must not go on reading all of it."""
+
+_IN_ORDER = f"""(SELECT * FROM {_given(_LogRow, "item")} ORDER BY tenant COLLATE "C", task_id COLLATE "C") AS item"""
+
+_LOCK = f"SELECT 1 FROM {_IN_ORDER} {_LOCKED}"
+
+_LOG = f"""
+WITH item AS MATERIALIZED (
+    SELECT item.*, task.pushes FROM {_IN_ORDER} {_LOCKED}
+    WHERE task.epoch = item.epoch AND task.last_seq = item.after
+      AND (item.awaited IS NULL OR (SELECT 1 FROM step WHERE step.tenant = item.tenant AND step.task_id = item.job_key
+                                    AND step.key = item.awaited LIMIT 1) IS NULL)
+), moved AS (
+    UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state),
+                    updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
+    FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
+), added AS (
+    INSERT INTO event (tenant, task_id, seq, kind, data, at)
+    SELECT item.tenant, item.task_id, item.after + entry.place, entry.kind, entry.data, item.at
+    FROM {_given(_Entry, "entry")} JOIN item ON item.n = entry.item
+), kept AS (
+    UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
+    WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id
+), parked AS (
+    UPDATE job SET node = NULL, attempts = 0, parked = CASE WHEN item.delay_ms IS NULL THEN 1 ELSE 0 END,
+                   run_at = {{now}} + COALESCE(item.delay_ms, 0)
+    FROM item WHERE item.fate = '{PARKED}' AND job.id = item.job_id AND job.epoch = item.job_epoch
+), finished AS (
+    DELETE FROM job USING item
+    WHERE item.fate IN ('{DONE}', '{ENDED}') AND job.id = item.job_id AND job.epoch = item.job_epoch
+), dropped AS (
+    DELETE FROM job USING item
+    WHERE item.fate = '{ENDED}' AND job.tenant = item.tenant AND job.key = item.job_key
+      AND job.kind IN ('{DEADLINE}', '{SLA}') AND job.node IS NULL
+)
+SELECT n, pushes FROM item"""
+
+
+_DUE = """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :task_id
+          AND due_at IS NULL AND dead_at IS NULL"""
+
+
+def _append(tenant: str, new: Append) -> Item:
+    if new.blobs:
+        raise ValueError("References to large parts are rare and left to the portable command")
+    row = _LogRow(
+        tenant=tenant,
+        task_id=new.task_id,
+        epoch=new.epoch,
+        after=new.after,
+        last=new.after + len(new.bodies),
+        at=new.at,
+        state=None if new.state is None else state_name(new.state),
+        doc=None if new.snapshot is None else encode_task(new.snapshot),
+    )
+    return Item(
+        keys=((tenant, new.task_id),),
+        row=row,
+        entries=[encode_body(body) for body in new.bodies],
+        result=row.last,
+        topics=(topic(tenant, new.task_id),),
+    )
+
+
+def _settle(tenant: str, request: Settle) -> Item:
+    item, job = _append(tenant, request.last), request.job
+    fate = PARKED if request.parks else ENDED if request.last.state in lifecycle.ENDED else DONE
+    awaited, delay_ms = request.awaited, request.delay_ms
+    row = (*item.row[: _LogRow._fields.index("fate")], fate, job.id, job.epoch, job.key, delay_ms, awaited)
+    if request.parks and request.delay_ms is not None:
+        return item._replace(row=row, topics=(*item.topics, queue_topic(job.queue)))
+    return item._replace(row=row)
+
+
+async def _write_log(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
+    entries = [
+        (number, place, kind, data)
+        for number, item in enumerate(items, 1)
+        for place, (kind, data) in enumerate(item.entries, 1)
+    ]
+    columns = _columns(_LogRow, [item.row for item in items])
+    if any(key is not None for key in columns["awaited"]):
+        await _rows(connection, _LOCK, columns)
+    written, with_webhooks = {}, []
+    for number, webhooks in await _rows(connection, _LOG, columns | _columns(_Entry, entries)):
+        item = items[number - 1]
+        written[number - 1] = Written(item.result, (*item.topics, pushes.TOPIC) if webhooks else item.topics)
+        if webhooks:
+            with_webhooks.append(item.row[:2])
+    if with_webhooks:
+        await connection.executemany(compile(_DUE, Engine.POSTGRES).text, with_webhooks)
+    return written
+
+
+# --- runs.accept ------------------------------------------------------------------------------------------------------
+
+
+class _AcceptRow(NamedTuple):
+    """A task with its snapshot and job; with `kind` its first event, with `config` its webhook."""
+
+    tenant: str
+    task_id: str
+    context_id: str
+    agent: str
+    owner: str
+    origin: str | None
+    parent_id: str | None
+    state: str
+    deadline_at: int | None
+    at: int
+    seq: int
+    doc: str
+    idempotency: str | None
+    queue: str
+    message_id: str
+    priority: int
+    max_attempts: int
+    node: str | None
+    kind: str | None
+    data: str | None
+    push_id: str | None
+    config: str | None
+    deadline_ms: int | None
+
+
+_ACCEPTED = f"""
+WITH item AS MATERIALIZED (
+    SELECT *, CASE WHEN node IS NULL THEN 0 ELSE 1 END AS claims FROM {_given(_AcceptRow, "item")}
+), noted AS (
+    INSERT INTO idempotency (tenant, key, task_id, expires_at)
+    SELECT tenant, idempotency, task_id, {{now}} + {runs.IDEMPOTENCY_MS} FROM item WHERE idempotency IS NOT NULL
+    ORDER BY tenant, idempotency
+    ON CONFLICT (tenant, key) DO UPDATE SET task_id = excluded.task_id, expires_at = excluded.expires_at
+    WHERE idempotency.expires_at < {{now}} RETURNING tenant, key
+), fresh AS MATERIALIZED (
+    SELECT * FROM item WHERE idempotency IS NULL OR (tenant, idempotency) IN (SELECT tenant, key FROM noted)
+), made AS (
+    INSERT INTO task (tenant, id, context_id, agent, owner, origin, parent_id, state, last_seq, epoch, pushes,
+                      deadline_at, updated_at)
+    SELECT tenant, task_id, context_id, agent, owner, origin, parent_id, state, seq, claims,
+           CASE WHEN config IS NULL THEN 0 ELSE 1 END, deadline_at, at FROM fresh
+), kept AS (
+    INSERT INTO snapshot (tenant, task_id, seq, doc) SELECT tenant, task_id, seq, doc FROM fresh
+), added AS (
+    INSERT INTO event (tenant, task_id, seq, kind, data, at)
+    SELECT tenant, task_id, seq, kind, data, at FROM fresh WHERE kind IS NOT NULL
+), hooked AS (
+    INSERT INTO push (tenant, task_id, id, config, dialect, due_at)
+    SELECT tenant, task_id, push_id, config, COALESCE(origin, ''), CASE WHEN kind IS NULL THEN NULL ELSE {{now}} END
+    FROM fresh WHERE config IS NOT NULL
+), timed AS (
+    INSERT INTO job (tenant, queue, kind, key, run_at)
+    SELECT tenant, '{TIMERS}', '{DEADLINE}', task_id, {{now}} + deadline_ms
+    FROM fresh WHERE deadline_ms IS NOT NULL ORDER BY n
+), queued AS (
+    INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts, epoch, node, attempts)
+    SELECT tenant, queue, '{RUN}', task_id, message_id, priority, {{now}}, max_attempts, claims, node, claims
+    FROM fresh ORDER BY n RETURNING id, tenant, key
+)
+SELECT n, id FROM fresh JOIN queued ON queued.tenant = fresh.tenant AND queued.key = fresh.task_id"""
+
+
+def _accept(tenant: str, request: Accept) -> Item:
+    if request.new.blobs:
+        raise ValueError("References to large parts are rare and left to the portable command")
+    new, work, push = request.new, request.work, request.push
+    task = new.task
+    working = request.working if work.node is not None else None
+    moved = task if working is None else lifecycle.apply(task, working)
+    kind, data = (None, None) if working is None else encode_body(working)
+    row = _AcceptRow(
+        tenant=tenant,
+        task_id=task.id,
+        context_id=task.context_id or "",
+        agent=new.agent,
+        owner=new.owner,
+        origin=new.origin,
+        parent_id=new.parent_id,
+        state=state_name(moved.status.state),
+        deadline_at=new.deadline_at,
+        at=new.at,
+        seq=0 if working is None else 1,
+        doc=encode_task(moved),
+        idempotency=request.key,
+        queue=work.queue,
+        message_id=request.message_id,
+        priority=work.priority,
+        max_attempts=work.max_attempts,
+        node=work.node,
+        kind=kind,
+        data=data,
+        push_id=None if push is None else push.id or "",
+        config=None if push is None else msgspec.json.encode(push).decode(),
+        deadline_ms=request.deadline_ms,
+    )
+    keys: tuple[tuple[str, ...], ...] = ((tenant, task.id),)
+    if request.key is not None:
+        keys = (*keys, (tenant, "key", request.key))
+    return Item(keys=keys, row=row, result=Accepted(task_id=task.id), topics=_accept_topics(row))
+
+
+def _accept_topics(row: _AcceptRow) -> tuple[str, ...]:
+    topics = []
+    if row.node is None:
+        topics.append(queue_topic(row.queue))
+    if row.deadline_ms is not None:
+        topics.append(queue_topic(TIMERS))
+    if row.kind is not None:
+        topics.append(topic(row.tenant, row.task_id))
+    if row.config is not None:
+        topics.append(pushes.TOPIC)
+    return tuple(topics)
+
+
+async def _write_accepted(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
+    written = {}
+    columns = _columns(_AcceptRow, [item.row for item in items])
+    for number, job_id in await _rows(connection, _ACCEPTED, columns):
+        item = items[number - 1]
+        row = _AcceptRow(*item.row)
+        job = None if row.node is None else _claimed(row, job_id)
+        written[number - 1] = Written(Accepted(task_id=row.task_id, job=job), item.topics)
+    return written
+
+
+def _claimed(row: _AcceptRow, job_id: int) -> Claimed:
+    return Claimed(
+        id=job_id,
+        tenant=row.tenant,
+        queue=row.queue,
+        kind=RUN,
+        key=row.task_id,
+        arg=row.message_id,
+        epoch=1,
+        attempts=1,
+        max_attempts=row.max_attempts,
+    )
+
+
+# --- jobs.finish ------------------------------------------------------------------------------------------------------
+
+
+class _FinishRow(NamedTuple):
+    """A job that is done, and the claim under which it was."""
+
+    id: int
+    epoch: int
+
+
+_FINISHED = f"""
+WITH item AS MATERIALIZED (
+    SELECT item.id, item.n FROM (SELECT * FROM {_given(_FinishRow, "item")} ORDER BY id) AS item
+    CROSS JOIN LATERAL (SELECT epoch FROM job WHERE job.id = item.id FOR UPDATE) AS job
+    WHERE job.epoch = item.epoch
+)
+DELETE FROM job USING item WHERE job.id = item.id RETURNING n"""
+
+
+def _finish(job: Claimed) -> Item:
+    return Item(keys=(job.id,), row=_FinishRow(id=job.id, epoch=job.epoch), result=True)
+
+
+async def _write_finished(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
+    columns = _columns(_FinishRow, [item.row for item in items])
+    found = await _rows(connection, _FINISHED, columns)
+    return {number - 1: Written(items[number - 1].result) for (number,) in found}

@@ -1,0 +1,59 @@
+"""How model values are written into the store: A2A 1.0 JSON as text, events with their kind, states by name.
+
+Reading a row gives the model back; what large parts look like in a row is `storage.blobs`.
+"""
+
+import msgspec
+
+from accord.model import ArtifactUpdate, Event, EventBody, MessageUpdate, StatusUpdate, Task, TaskState
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.storage.store import Row
+
+KINDS: dict[str, type[EventBody]] = {
+    "status": StatusUpdate,
+    "artifact": ArtifactUpdate,
+    "message": MessageUpdate,
+    "task": Task,
+}
+"""Kind of event -> its type. A message that answers without a task has no log."""
+
+_KIND_OF = {kind: name for name, kind in KINDS.items()}
+_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in KINDS.items()}
+_TASK: msgspec.json.Decoder[Task] = msgspec.json.Decoder(Task)
+_ENCODER = msgspec.json.Encoder()
+_STATES = {state.name.lower(): state for state in TaskState}
+_NAMES = {state: name for name, state in _STATES.items()}
+
+TERMINAL = tuple(_NAMES[state] for state in sorted(lifecycle.TERMINAL, key=lambda state: state.name))
+
+
+def encode_body(body: EventBody) -> tuple[str, str]:
+    """Return an event's kind and its JSON."""
+    return _KIND_OF[type(body)], _ENCODER.encode(body).decode()
+
+
+def decode_event(row: Row) -> Event:
+    """Return the event of a row (seq, kind, data, at)."""
+    seq, kind, data, at = row
+    return Event(seq=seq, body=_DECODERS[kind].decode(data), at=timestamp_ms(at))
+
+
+def encode_task(task: Task) -> str:
+    """Return a task's JSON."""
+    return _ENCODER.encode(task).decode()
+
+
+def decode_task(doc: str) -> Task:
+    """Return the task of a JSON text."""
+    return _TASK.decode(doc)
+
+
+def state_name(state: TaskState) -> str:
+    """Return a state as the store writes it."""
+    return _NAMES[state]
+
+
+def state_of(name: str) -> TaskState:
+    """Return the state that the store wrote."""
+    return _STATES[name]

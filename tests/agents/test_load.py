@@ -1,0 +1,49 @@
+"""Naming an agent on the command line, and the examples, which are agents that can be named."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from accord.agents.load import NotAnAgent, load
+from accord.model import Task, TaskState
+from tests.core.conftest import ALICE, Hosting, hosting, postgres, saying, state, text
+
+__all__ = ["hosting", "postgres"]
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_module_and_a_file_name_agents(tmp_path: Path) -> None:
+    assert load("accord.agents.echo:echo").profile.name == "Echo"
+    file = tmp_path / "plain.py"
+    file.write_text('def shout(text: str) -> str:\n    """Shouts."""\n    return text.upper()\n')
+    found = load(f"{file}:shout")
+    assert (found.profile.name, found.profile.description) == ("shout", "Shouts.")
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ("echo", "module:name"),
+        ("accord.agents.echo:", "module:name"),
+        ("no.such.module:x", "no module"),
+        ("accord.agents.echo:nothing", "no 'nothing'"),
+        ("accord.agents.echo:MAX_CHUNKS", "int"),
+        ("nowhere.py:x", "no file"),
+    ],
+)
+def test_what_is_no_agent_is_refused_with_the_reason(spec: str, reason: str) -> None:
+    with pytest.raises(NotAnAgent, match=re.escape(reason)):
+        load(spec)
+
+
+async def test_the_readme_s_agent_books_a_table(hosting: Hosting) -> None:
+    shown = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert shown is not None
+    assert shown[1] in (ROOT / "examples" / "booking.py").read_text(encoding="utf-8")
+    host = await hosting(load(f"{ROOT}/examples/booking.py:booking"))
+    asked = await host.default.send(saying("A table, please"), ALICE)
+    assert isinstance(asked, Task)
+    assert state(asked) is TaskState.INPUT_REQUIRED
+    assert text(await host.default.send(saying("Friday", task_id=asked.id), ALICE)) == "Table 7 is yours on Friday."

@@ -1,0 +1,123 @@
+"""Hosts to test with: agents over each kind of store, and the ways to talk to them."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from accord.core.agent import Agent
+from accord.core.archive import Archive
+from accord.core.engine import Limits
+from accord.core.follow import Hub
+from accord.core.host import Host
+from accord.core.interface import Caller
+from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest, StatusUpdate, Task, TaskState
+from accord.storage import migrate
+from accord.storage.blobs import LargeParts, open_blobs
+from accord.storage.open import open_store
+from accord.storage.store import Store
+from tests.storage.conftest import postgres
+
+__all__ = ["postgres"]
+
+BOUND_SECONDS = 30
+ALICE, BOB = Caller(tenant="acme", owner="alice", origin="v1"), Caller(tenant="acme", owner="bob", origin="v1")
+QUICK = Limits(lease_seconds=3.0, poll_seconds=0.2)
+"""Leases short enough to wait for, long enough for a busy machine."""
+
+Hosting = Callable[..., Coroutine[Any, Any, Host]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bound every test of this folder; a fixture cannot, because it runs in a task of its own."""
+    for item in items:
+        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
+            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
+
+
+def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
+    """The test, with an end."""
+
+    @wraps(test)
+    async def within_bounds(*args: Any, **kwargs: Any) -> None:
+        async with asyncio.timeout(BOUND_SECONDS):
+            await test(*args, **kwargs)
+
+    return within_bounds
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def hosting(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[Hosting]:
+    """A function that hosts agents; called twice it gives two nodes of one store."""
+    if request.param == "postgres":
+        url: str = request.getfixturevalue("postgres")
+        connection = await asyncpg.connect(url)
+        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        await connection.close()
+    else:
+        url = f"sqlite:///{tmp_path}/accord.db"
+    async with AsyncExitStack() as stack:
+
+        async def host(
+            *agents: Agent, limits: Limits = QUICK, wrap: Callable[[Store], Store] | None = None, **more: Any
+        ) -> Host:
+            hub = Hub()
+            store = await stack.enter_async_context(open_store(url, hub.heard))
+            await migrate.upgrade(store)
+            store = wrap(store) if wrap else store
+            archive = Archive(store, await LargeParts.open(store, open_blobs("table:", store, {})))
+            made = Host(archive, hub, agents, limits=limits, **more)
+            await made.start()
+            stack.push_async_callback(made.stop, 0)
+            return made
+
+        yield host
+
+
+def saying(text: str, message_id: str | None = None, **fields: Any) -> SendRequest:
+    """A request to send a text; without an id each is another message."""
+    settings = {name: fields.pop(name) for name in ("configuration", "metadata") if name in fields}
+    parts = fields.pop("parts", (Part(text=text),))
+    identifier = message_id or f"m-{next(_numbers)}"
+    return SendRequest(message=Message(message_id=identifier, role=Role.USER, parts=parts, **fields), **settings)
+
+
+_numbers = iter(range(10**9))
+
+AT_ONCE = SendConfiguration(return_immediately=True)
+
+
+def text(task: Task | Message) -> str:
+    """Everything that an answer says."""
+    if isinstance(task, Message):
+        return "".join(part.text or "" for part in task.parts)
+    return "".join(part.text or "" for artifact in task.artifacts for part in artifact.parts)
+
+
+def state(task: Task | Message) -> TaskState:
+    assert isinstance(task, Task)
+    return task.status.state
+
+
+def said(task: Task | Message) -> str:
+    """What the status says."""
+    assert isinstance(task, Task)
+    assert task.status.message is not None
+    return text(task.status.message)
+
+
+def states(events: list[Event]) -> list[TaskState]:
+    """The states that a stream went through."""
+    bodies = [event.body for event in events]
+    return [body.status.state for body in bodies if isinstance(body, StatusUpdate | Task)]
+
+
+async def all_of(stream: AsyncIterator[Event]) -> list[Event]:
+    """Read a stream to its end."""
+    return [event async for event in stream]

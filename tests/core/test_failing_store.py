@@ -1,0 +1,205 @@
+"""A database that cannot be used for a while: work goes on when it can, and nothing happens twice."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from accord import Context, agent
+from accord.agents.echo import echo
+from accord.core.engine import Limits
+from accord.core.hooks import Hooks, RunStarted
+from accord.core.host import Host
+from accord.errors import AgentUnavailable
+from accord.model import Event, GetRequest, SubscribeRequest, Task, TaskState
+from accord.storage.commands.tasks import read_task
+from accord.storage.store import Store
+from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, states, text
+from tests.core.doubles import Meddler, Says, Watch, reaches, rows, sent, times, until
+
+S = TaskState
+BRISK = Limits(lease_seconds=0.9, poll_seconds=0.1)
+
+
+class Between:
+    """Puts a meddler between a host and its store."""
+
+    store: Meddler
+
+    def __call__(self, store: Store) -> Meddler:
+        self.store = Meddler(store)
+        return self.store
+
+
+@pytest.fixture
+def between() -> Between:
+    return Between()
+
+
+async def log(host: Host, task: Task) -> list[Event]:
+    """Everything that happened to a task."""
+    return await host.engine.archive.events("acme", task.id, 0)
+
+
+@agent
+async def steady(ctx: Context) -> AsyncIterator[str]:
+    yield "one "
+    await ctx.flush()
+    number = await ctx.step("number", lambda: 2)
+    yield f"{number} "
+    await ctx.flush()
+    yield "three"
+
+
+# --- the node -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_node_outlives_its_database(
+    hosting: Hosting, between: Between, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = await hosting(echo, wrap=between, limits=BRISK)
+    is_down = [True]
+    between.store.refuses = lambda _: is_down[0]
+    with pytest.raises(AgentUnavailable) as refused:
+        await host.default.send(saying("x"), ALICE)
+    assert refused.value.retry_after
+    await until(lambda: _has_logged(caplog, "_beat", "_claim"))
+    is_down[0] = False
+    assert text(await sent(host.default, saying("still here"), ALICE)) == "still here"
+
+
+async def _has_logged(caplog: pytest.LogCaptureFixture, *doing: str) -> bool:
+    found = {getattr(record, "doing", "") for record in caplog.records if record.message == "store unavailable"}
+    return set(doing) <= found
+
+
+async def test_work_that_was_never_begun_is_not_lost(hosting: Hosting, between: Between) -> None:
+    watch = Watch()
+    host = await hosting(steady, wrap=between, limits=Limits(lease_seconds=0.3, poll_seconds=0.1, tenant_runs=9))
+    host.engine.hooks = Hooks((watch,))
+    between.store.refuses = times("steps.load", 5)
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "one 2 three"
+    assert [detail.attempt for detail in watch.of(RunStarted)] == [1]
+
+
+async def test_a_send_that_broke_off_finds_its_task_again(hosting: Hosting, between: Between) -> None:
+    host = await hosting(steady, wrap=between, limits=BRISK)
+    between.store.loses = times("runs.accept", 1)
+    request = saying("x", "same")
+    with pytest.raises(AgentUnavailable):
+        await host.default.send(request, ALICE)
+    assert text(await sent(host.default, request, ALICE)) == "one 2 three"
+    assert await rows(host.engine.store, "task", "count(*)") == [(1,)]
+
+
+# --- a run --------------------------------------------------------------------------------------------------------
+
+FAILING = [
+    "tasks.append",
+    "runs.settle",
+    "steps.commit",
+]
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["refused", "done-but-lost"])
+@pytest.mark.parametrize("command", FAILING)
+async def test_a_run_writes_again_and_nothing_twice(
+    hosting: Hosting, between: Between, command: str, is_done: bool
+) -> None:
+    host = await hosting(steady, wrap=between)
+    await sent(host.default, saying("undisturbed"), ALICE)
+    says: Says = times(command, 3)
+    if is_done:
+        between.store.loses = says
+    else:
+        between.store.refuses = says
+    task = await sent(host.default, saying("x"), ALICE)
+    assert (state(task), text(task)) == (S.COMPLETED, "one 2 three")
+    events = await log(host, task)
+    assert [event.seq for event in events] == [1, 2, 3, 4, 5]
+    assert await host.default.get(GetRequest(id=task.id), ALICE) == task
+    assert await rows(host.engine.store, "job", "kind") == []
+
+
+@agent
+async def asks(ctx: Context) -> str:
+    await ctx.artifact("draft", id="draft")
+    return f"{await ctx.ask('Well?')}"
+
+
+@pytest.mark.parametrize("command", ["runs.settle", "tasks.append"])
+async def test_a_question_is_asked_once(hosting: Hosting, between: Between, command: str) -> None:
+    host = await hosting(asks, wrap=between)
+    between.store.loses = times(command, 1)
+    task = await sent(host.default, saying("x"), ALICE)
+    assert state(task) is S.INPUT_REQUIRED
+    assert len(await log(host, task)) == 3
+    between.store.loses = times(command, 1)
+    assert text(await sent(host.default, saying("good", task_id=task.id), ALICE)) == "draftgood"
+
+
+async def test_a_message_in_between_is_read_when_that_is_possible(hosting: Hosting, between: Between) -> None:
+    started, gate = asyncio.Event(), asyncio.Event()
+
+    @agent
+    async def busy(ctx: Context) -> str:
+        started.set()
+        await gate.wait()
+        await ctx.artifact("so far", id="a")
+        return f"{await ctx.ask('Well?')}"
+
+    host = await hosting(busy, wrap=between)
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    await started.wait()
+    await host.default.send(saying("early", task_id=task.id, configuration=AT_ONCE), ALICE)
+    between.store.refuses = times("tasks.events_after", 2)
+    gate.set()
+    assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "so farearly"
+
+
+async def test_a_call_outlives_the_database(hosting: Hosting, between: Between) -> None:
+    started, call, gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @agent
+    async def child(ctx: Context) -> str:
+        started.set()
+        await gate.wait()
+        return "done"
+
+    @agent
+    async def parent(ctx: Context) -> str:
+        await call.wait()
+        return (await ctx.call("child", "x")).text
+
+    host = await hosting(parent, child, wrap=between, limits=BRISK)
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    between.store.loses = times("runs.accept", 1)
+    between.store.refuses = times("tasks.read_task", 2)
+    call.set()
+    await started.wait()
+    between.store.refuses = times("", 20)
+    gate.set()
+    await until(lambda: _has_completed(between.store.real, task))
+    assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "done"
+    assert await rows(host.engine.store, "task", "count(*)") == [(2,)]
+
+
+async def _has_completed(store: Store, task: Task) -> bool:
+    found = await store.read(read_task, "acme", task.id)
+    return found is not None and found.state == "completed"
+
+
+# --- those who follow ---------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_goes_on_when_the_database_does(hosting: Hosting, between: Between) -> None:
+    first = await hosting(asks)
+    second = await hosting(asks, wrap=between)
+    task = await sent(first.default, saying("x"), ALICE)
+    stream = second.default.subscribe(SubscribeRequest(id=task.id), ALICE)
+    assert isinstance((await anext(stream)).body, Task)
+    between.store.refuses = times("tasks.events_after", 3)
+    await first.default.send(saying("good", task_id=task.id), ALICE)
+    assert states(await all_of(stream))[-1] is S.COMPLETED
+    assert second.engine.hub._channels == {}

@@ -1,0 +1,420 @@
+"""Webhooks: in order, at least once, every change of state, and none delays another."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from accord import Context, agent
+from accord.core import push
+from accord.core.hooks import Delivered as Told
+from accord.core.hooks import Hooks
+from accord.core.host import Host
+from accord.core.push import Delivery, NotDelivered, Pusher
+from accord.model import (
+    ArtifactUpdate,
+    PushConfig,
+    PushFormat,
+    SendConfiguration,
+    SendRequest,
+    StatusUpdate,
+    Task,
+    TaskState,
+)
+from accord.storage.commands import pushes, retention
+from accord.storage.commands.pushes import Webhook
+from accord.storage.store import Store
+from tests.core.conftest import ALICE, Hosting, saying, state
+from tests.core.doubles import Meddler, Watch, change, rows, sent, times, until
+
+S = TaskState
+URL = "https://example.com/hook"
+
+Refuses = Callable[[Delivery], Exception | None]
+
+
+class Recorder:
+    """A sender that keeps what it delivers, refuses what it is told to and can be held up."""
+
+    def __init__(self, refuses: Refuses = lambda _: None) -> None:
+        self.refuses = refuses
+        self.tried: list[Delivery] = []
+        self.got: list[Delivery] = []
+        self.held: dict[str, asyncio.Event] = {}
+        self._more = asyncio.Event()
+
+    async def send(self, delivery: Delivery) -> None:
+        self.tried.append(delivery)
+        self._more.set()
+        if gate := self.held.get(delivery.config.id or ""):
+            await gate.wait()
+        if error := self.refuses(delivery):
+            raise error
+        self.got.append(delivery)
+        self._more.set()
+
+    async def until(self, check: Callable[[], bool]) -> None:
+        while not check():
+            self._more.clear()
+            await self._more.wait()
+
+    def states(self, id: str = "w") -> list[TaskState]:
+        """The states that a webhook was told."""
+        bodies = [delivery.event.body for delivery in self.got if delivery.config.id == id]
+        return [body.status.state for body in bodies if isinstance(body, StatusUpdate | Task)]
+
+    async def told(self, last: TaskState, id: str = "w") -> list[TaskState]:
+        """Wait until a webhook was told a state."""
+        await self.until(lambda: last in self.states(id))
+        return self.states(id)
+
+
+class Between:
+    store: Meddler
+
+    def __call__(self, store: Store) -> Meddler:
+        self.store = Meddler(store)
+        return self.store
+
+    def delays(self) -> list[int | None]:
+        """How long what failed was put off."""
+        return [args[2] for name, args in self.store.given if name == "pushes.fail"]
+
+
+def failing(count: int, **fields: Any) -> Refuses:
+    """Refuse the first deliveries."""
+    left = [count]
+
+    def refuses(_: Delivery) -> Exception | None:
+        left[0] -= 1
+        return NotDelivered("503", **fields) if left[0] >= 0 else None
+
+    return refuses
+
+
+@agent
+async def asks(ctx: Context) -> str:
+    await ctx.artifact("draft", id="draft")
+    return f"{await ctx.ask('Well?')}"
+
+
+@agent
+async def tells(ctx: Context) -> AsyncIterator[str]:
+    yield "one "
+    await ctx.status("half way")
+    yield "two"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let retries follow soon."""
+    monkeypatch.setattr(push, "BASE_SECONDS", 0.02)
+    monkeypatch.setattr(push, "POLL_SECONDS", 0.1)
+
+
+def with_hook(word: str = "x", id: str = "w", **fields: Any) -> SendRequest:
+    """A message that brings its own webhook."""
+    config = PushConfig(url=URL, id=id, **fields)
+    return saying(word, configuration=SendConfiguration(task_push_notification_config=config))
+
+
+async def hook(host: Host, task: Task, id: str = "w") -> Webhook:
+    """A webhook as it is kept."""
+    found = await host.engine.store.read(pushes.listed, "acme", task.id)
+    return next(webhook for webhook in found if webhook.config.id == id)
+
+
+async def rests(host: Host, task: Task, id: str = "w") -> Webhook:
+    """Wait until a webhook has nothing to deliver."""
+
+    async def is_idle() -> bool:
+        return (None, None) in await rows(host.engine.store, f"push WHERE id = '{id}'", "due_at, node")
+
+    await until(is_idle)
+    return await hook(host, task, id)
+
+
+# --- what is delivered --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("3-20", "C-13", "PUSH-DELIVER-002", "PUSH-CREATE-002")
+async def test_every_state_is_told_in_order(hosting: Hosting) -> None:
+    sender, watch = Recorder(), Watch()
+    host = await hosting(asks, sender=sender, hooks=Hooks((watch,)))
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.told(S.INPUT_REQUIRED)
+    await host.default.send(saying("good", task_id=task.id), ALICE)
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.INPUT_REQUIRED, S.WORKING, S.COMPLETED]
+    assert [delivery.task.status.state for delivery in sender.got] == sender.states()
+    assert {(got.tenant, got.dialect, got.attempt, got.task.id) for got in sender.got} == {("acme", "v1", 1, task.id)}
+    numbers = [delivery.event.seq for delivery in sender.got]
+    assert numbers == sorted(set(numbers))
+    told = await watch.until(Told, 4)
+    assert [(detail.config_id, detail.seq, detail.error) for detail in told] == [("w", seq, None) for seq in numbers]
+    assert (await rests(host, task)).cursor >= numbers[-1]
+
+
+async def test_a_webhook_may_want_events(hosting: Hosting) -> None:
+    sender = Recorder()
+    host = await hosting(tells, sender=sender)
+    task = await sent(host.default, with_hook(payload_format=PushFormat.EVENT), ALICE)
+    await sender.told(S.COMPLETED)
+    assert [type(got.event.body) for got in sender.got] == [
+        StatusUpdate,
+        ArtifactUpdate,
+        StatusUpdate,
+        ArtifactUpdate,
+        StatusUpdate,
+    ]
+    assert [got.event.seq for got in sender.got] == [1, 2, 3, 4, 5]
+    assert state(task) is S.COMPLETED
+
+
+async def test_a_webhook_that_comes_later_is_told_what_comes_later(hosting: Hosting) -> None:
+    sender = Recorder()
+    host = await hosting(asks, sender=sender)
+    task = await sent(host.default, saying("x"), ALICE)
+    await host.default.push_set(PushConfig(url=URL, id="w", task_id=task.id), ALICE)
+    await host.default.send(saying("good", task_id=task.id), ALICE)
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.COMPLETED]
+
+
+async def test_what_happens_while_a_webhook_is_looked_at_is_told_step_by_step(hosting: Hosting) -> None:
+    sender, between = Recorder(), Between()
+    runs = await hosting(asks)
+    sends = await hosting(asks, sender=sender, wrap=between)
+    task = await sent(runs.default, saying("x"), ALICE)
+    await sends.default.push_set(PushConfig(url=URL, id="w", task_id=task.id), ALICE)
+    await rests(sends, task)
+    gate = between.store.waits["tasks.read_task"] = asyncio.Event()
+    looked = between.store.begun.count("tasks.read_task")
+    await runs.engine.store.do(pushes.redeliver, "acme", task.id, "w")
+
+    async def looks() -> bool:
+        return between.store.begun.count("tasks.read_task") > looked
+
+    await until(looks)
+    await runs.default.send(saying("good", task_id=task.id), ALICE)
+    gate.set()
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.COMPLETED]
+
+
+# --- what fails ---------------------------------------------------------------------------------------------------
+
+
+async def delivering(hosting: Hosting, sender: Recorder, between: Between, **options: Any) -> Host:
+    """A host whose webhooks are delivered as a test wants it."""
+    host = await hosting(asks, tells, sender=sender, wrap=between)
+    assert host.pusher is not None
+    await host.pusher.stop()
+    host.pusher = Pusher(host.engine, sender, **options)
+    host.pusher.start()
+    return host
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_fails_is_tried_again_later_and_later(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push, "MAX_SECONDS", 0.1)
+    sender, between = Recorder(failing(5)), Between()
+    host = await delivering(hosting, sender, between, jitter=lambda: 0.25)
+    task = await sent(host.services["tells"], with_hook(), ALICE)
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
+    assert [(tried.event.seq, tried.attempt) for tried in sender.tried] == [
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (1, 4),
+        (1, 5),
+        (1, 6),
+        (3, 1),
+        (5, 1),
+    ]
+    assert between.delays() == [15, 30, 60, 75, 75]
+    found = await rests(host, task)
+    assert (found.attempts, found.last_error, found.is_dead) == (0, None, False)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_fails_too_often_waits_for_somebody_to_ask(hosting: Hosting) -> None:
+    is_broken = [True]
+    sender = Recorder(lambda _: NotDelivered("410 Gone") if is_broken[0] else None)
+    host = await delivering(hosting, sender, Between(), attempts=3)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.until(lambda: len(sender.tried) == 3)
+    dead = await rests(host, task)
+    assert (dead.is_dead, dead.attempts, dead.last_error, dead.cursor) == (True, 3, "410 Gone", 0)
+    is_broken[0] = False
+    await host.default.send(saying("good", task_id=task.id), ALICE)
+    assert len(sender.tried) == 3
+    assert await host.engine.store.do(pushes.redeliver, "acme", task.id, "w")
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.INPUT_REQUIRED, S.WORKING, S.COMPLETED]
+    assert not (await rests(host, task)).is_dead
+
+
+async def test_what_can_never_work_is_tried_once(hosting: Hosting) -> None:
+    sender, between = Recorder(failing(1, is_final=True)), Between()
+    host = await delivering(hosting, sender, between)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.until(lambda: len(sender.tried) == 1)
+    assert (await rests(host, task)).is_dead
+    assert between.delays() == [None]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_each_event_has_its_own_attempts(hosting: Hosting) -> None:
+    refusals = {1: 2, 3: 2}
+
+    def refuses(delivery: Delivery) -> Exception | None:
+        refusals[delivery.event.seq] = refusals.get(delivery.event.seq, 0) - 1
+        return NotDelivered("503") if refusals[delivery.event.seq] >= 0 else None
+
+    sender = Recorder(refuses)
+    host = await delivering(hosting, sender, Between(), attempts=3)
+    task = await sent(host.services["tells"], with_hook(), ALICE)
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
+    tried = [(delivery.event.seq, delivery.attempt) for delivery in sender.tried]
+    assert tried == [(1, 1), (1, 2), (1, 3), (3, 1), (3, 2), (3, 3), (5, 1)]
+    assert not (await rests(host, task)).is_dead
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_sender_that_breaks_is_no_reason_to_lose_anything(
+    hosting: Hosting, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = iter([RuntimeError("a bug"), OSError("a socket")])
+    sender = Recorder(lambda _: next(broken, None))
+    host = await delivering(hosting, sender, Between())
+    await sent(host.services["tells"], with_hook(), ALICE)
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
+    assert "a bug" in caplog.text
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("command", ["pushes.advance", "pushes.claim", "pushes.fail", "tasks.events_after"])
+@pytest.mark.parametrize("is_done", [False, True], ids=["refused", "done-but-lost"])
+async def test_a_failing_database_delays_deliveries_only(hosting: Hosting, command: str, is_done: bool) -> None:
+    sender, between = Recorder(failing(1)), Between()
+    host = await delivering(hosting, sender, between)
+    if is_done:
+        between.store.loses = times(command, 2)
+    else:
+        between.store.refuses = times(command, 2)
+    task = await sent(host.services["tells"], with_hook(), ALICE)
+    found = await sender.told(S.COMPLETED)
+    assert [told for at, told in enumerate(found) if at == 0 or told is not found[at - 1]] == [S.WORKING, S.COMPLETED]
+    assert not (await rests(host, task)).is_dead
+
+
+# --- several ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_no_webhook_waits_for_another(hosting: Hosting) -> None:
+    sender = Recorder(lambda delivery: NotDelivered("503") if delivery.config.id == "failing" else None)
+    sender.held["hanging"] = asyncio.Event()
+    host = await hosting(asks, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    for id in ("failing", "hanging"):
+        await host.default.push_set(PushConfig(url=URL, id=id, task_id=task.id), ALICE)
+    await host.default.send(saying("good", task_id=task.id), ALICE)
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.INPUT_REQUIRED, S.WORKING, S.COMPLETED]
+    sender.held.pop("hanging").set()
+    assert await sender.told(S.COMPLETED, "hanging") == [S.WORKING, S.COMPLETED]
+    await sender.until(lambda: sum(tried.config.id == "failing" for tried in sender.tried) >= 3)
+    assert sender.states("failing") == []
+
+
+@pytest.mark.proves("3-40")
+async def test_a_webhook_that_is_replaced_goes_elsewhere_at_once(hosting: Hosting) -> None:
+    sender = Recorder(lambda delivery: NotDelivered("503") if delivery.config.url == URL else None)
+    host = await hosting(asks, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.until(lambda: len(sender.tried) >= 1)
+    other = PushConfig(url="https://example.com/other", id="w", task_id=task.id, token="t")
+    assert await host.default.push_set(other, ALICE) == other
+    assert await sender.told(S.INPUT_REQUIRED) == [S.WORKING, S.INPUT_REQUIRED]
+    assert {(got.config.url, got.config.token) for got in sender.got} == {("https://example.com/other", "t")}
+
+
+async def test_a_webhook_that_is_replaced_meanwhile_gets_the_rest(hosting: Hosting) -> None:
+    sender = Recorder()
+    sender.held["w"] = asyncio.Event()
+    host = await hosting(tells, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.until(lambda: len(sender.tried) == 1)
+    await host.default.push_set(PushConfig(url="https://example.com/other", id="w", task_id=task.id), ALICE)
+    sender.held.pop("w").set()
+    await sender.told(S.COMPLETED)
+    assert [got.config.url for got in sender.got if got.event.seq > 1] == ["https://example.com/other"] * 2
+    await rests(host, task)
+
+
+async def test_a_webhook_that_is_deleted_gets_nothing_more(hosting: Hosting) -> None:
+    sender = Recorder()
+    host = await hosting(asks, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.told(S.INPUT_REQUIRED)
+    await host.default.push_set(PushConfig(url=URL, id="other", task_id=task.id), ALICE)
+    await rests(host, task)
+    await host.engine.store.do(pushes.delete, "acme", task.id, "w")
+    await host.default.send(saying("good", task_id=task.id), ALICE)
+    await sender.told(S.COMPLETED, "other")
+    assert sender.states() == [S.WORKING, S.INPUT_REQUIRED]
+
+
+# --- those who deliver --------------------------------------------------------------------------------------------
+
+
+async def test_another_node_delivers_for_one_that_died(hosting: Hosting) -> None:
+    dying, living = Recorder(), Recorder()
+    dying.held["w"] = asyncio.Event()
+    first = await hosting(tells, sender=dying)
+    task = await sent(first.default, with_hook(), ALICE)
+    await dying.until(lambda: len(dying.tried) == 1)
+    assert first.pusher is not None
+    assert first.pusher._loop is not None
+    for loop in (*first.engine._loops, first.pusher._loop):
+        loop.cancel()
+    await asyncio.gather(*first.engine._loops, first.pusher._loop, return_exceptions=True)
+    await change(first.engine.store, f"UPDATE node SET expires_at = 1 WHERE id = '{first.engine.node}'")
+    second = await hosting(tells, sender=living)
+    assert await living.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
+    dying.held.pop("w").set()
+    await asyncio.gather(*first.pusher._delivering)
+    assert len(dying.tried) == 1
+    assert (await rests(second, task)).cursor == 5
+
+
+async def test_nodes_share_the_deliveries(hosting: Hosting) -> None:
+    sender = Recorder()
+    hosts = [await hosting(tells, sender=sender) for _ in range(2)]
+    for at in range(6):
+        await sent(hosts[at % 2].default, with_hook(id=f"w-{at}"), ALICE)
+    for at in range(6):
+        assert await sender.told(S.COMPLETED, f"w-{at}") == [S.WORKING, S.WORKING, S.COMPLETED]
+    assert len(sender.tried) == 18
+
+
+async def test_what_a_node_leaves_undelivered_is_delivered_later(hosting: Hosting) -> None:
+    slow, quick = Recorder(), Recorder()
+    slow.held["w"] = asyncio.Event()
+    first = await hosting(tells, sender=slow)
+    await sent(first.default, with_hook(), ALICE)
+    await slow.until(lambda: len(slow.tried) == 1)
+    await first.stop(0)
+    await hosting(tells, sender=quick)
+    assert await quick.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
+
+
+async def test_a_dead_webhook_outlives_its_log(hosting: Hosting) -> None:
+    sender, between = Recorder(failing(1, is_final=True)), Between()
+    host = await delivering(hosting, sender, between)
+    task = await sent(host.services["tells"], with_hook(), ALICE)
+    assert (await rests(host, task)).is_dead
+    assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
+    assert await host.engine.store.do(pushes.redeliver, "acme", task.id, "w")
+    assert await sender.told(S.COMPLETED) == [S.COMPLETED]
+    assert (await rests(host, task)).cursor == 5
+    claims = between.store.done.count("pushes.advance")
+    assert claims <= 4

@@ -1,0 +1,326 @@
+"""What is done once, and who else does it: steps and calls of other agents."""
+
+import asyncio
+import functools
+import threading
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from accord import Context, agent
+from accord.core.context import CallFailed, Failed
+from accord.core.engine import Limits
+from accord.core.host import Host
+from accord.core.interface import Caller
+from accord.core.service import Service
+from accord.model import CancelRequest, GetRequest, Task, TaskState
+from accord.storage.commands.tasks import Query, list_tasks
+from tests.core.conftest import ALICE, AT_ONCE, BOB, Hosting, said, saying, state, text
+from tests.core.doubles import change, reaches, rows, sent
+
+S = TaskState
+
+
+async def answer(service: Service, task: Task, word: str = "go on") -> Task:
+    return await sent(service, saying(word, task_id=task.id), ALICE)
+
+
+async def children(host: Host, parent: Task) -> list[tuple[str, str, str]]:
+    """The tasks that a task started: their agent, owner and state."""
+    found, _ = await host.engine.store.read(list_tasks, "acme", Query(parent_id=parent.id))
+    return sorted((child.agent, child.owner, child.state) for child in found)
+
+
+# --- steps --------------------------------------------------------------------------------------------------------
+
+
+class Ledger:
+    """Counts what is really done."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+        self.threads: set[bool] = set()
+
+    def note(self, name: str, value: Any = None) -> Any:
+        self.done[name] += 1
+        self.threads.add(threading.current_thread() is threading.main_thread())
+        return value
+
+    async def note_later(self, name: str, value: Any = None) -> Any:
+        await asyncio.sleep(0)
+        return self.note(name, value)
+
+
+async def test_steps_of_every_kind_are_done_once(hosting: Hosting) -> None:
+    ledger = Ledger()
+
+    def plain(value: int) -> list[int]:
+        return ledger.note("plain", [value])  # type: ignore[no-any-return]
+
+    @agent
+    async def steps(ctx: Context) -> dict[str, Any]:
+        found = {
+            "plain": await ctx.step("plain", plain, 1),
+            "method": await ctx.step("method", ledger.note, "method", {"a": None}),
+            "partial": await ctx.step("partial", functools.partial(ledger.note, "partial", 2.5)),
+            "async": await ctx.step("async", ledger.note_later, "async", "x"),
+            "lambda": await ctx.step("lambda", lambda: ledger.note_later("lambda", True)),
+            "nothing": await ctx.step("nothing", ledger.note, "nothing"),
+            "ask:1": await ctx.step("ask:1", ledger.note, "ask:1", "no answer"),
+            "sleep:1": await ctx.step("sleep:1", ledger.note, "sleep:1", "no time"),
+        }
+        await ctx.sleep(0.001)
+        await ctx.ask("Again?")
+        return found
+
+    host = await hosting(steps)
+    task = await sent(host.default, saying("go"), ALICE)
+    assert state(task) is S.INPUT_REQUIRED
+    task = await answer(host.default, task)
+    assert task.artifacts[0].parts[0].data == {
+        "plain": [1],
+        "method": {"a": None},
+        "partial": 2.5,
+        "async": "x",
+        "lambda": True,
+        "nothing": None,
+        "ask:1": "no answer",
+        "sleep:1": "no time",
+    }
+    assert set(ledger.done.values()) == {1}
+    assert len(ledger.done) == 8
+
+
+async def test_a_step_that_fails_is_done_again(hosting: Hosting) -> None:
+    ledger = Ledger()
+
+    async def flaky() -> str:
+        ledger.note("flaky")
+        if ledger.done["flaky"] < 3:
+            raise ConnectionError("not yet")
+        return "done"
+
+    @agent
+    async def retries(ctx: Context) -> str:
+        while True:
+            try:
+                return await ctx.step("flaky", flaky)
+            except ConnectionError:
+                await ctx.status("once more")
+
+    host = await hosting(retries)
+    assert text(await sent(host.default, saying("go"), ALICE)) == "done"
+    assert ledger.done["flaky"] == 3
+
+
+async def test_steps_may_be_done_at_the_same_time(hosting: Hosting) -> None:
+    ledger = Ledger()
+    both = asyncio.Barrier(2)
+
+    async def meet(name: str) -> str:
+        ledger.note(name)
+        await both.wait()
+        return name
+
+    @agent
+    async def parallel(ctx: Context) -> str:
+        await ctx.status("begun")
+        pair = await asyncio.gather(ctx.step("a", meet, "a"), ctx.step("b", meet, "b"))
+        same = await asyncio.gather(*(ctx.step("c", ledger.note_later, "c", at) for at in range(3)))
+        assert len(set(same)) == 1
+        return "".join(pair)
+
+    host = await hosting(parallel)
+    assert text(await sent(host.default, saying("go"), ALICE)) == "ab"
+    assert ledger.done == {"a": 1, "b": 1, "c": 1}
+
+
+async def test_what_was_said_is_committed_before_a_step_begins(hosting: Hosting) -> None:
+    seen: list[list[str]] = []
+
+    async def look(service: Service, task_id: str) -> None:
+        task = await service.get(GetRequest(id=task_id), ALICE)
+        seen.append([part.text or "" for artifact in task.artifacts for part in artifact.parts])
+
+    @agent
+    async def says(ctx: Context) -> None:
+        await ctx.artifact("before")
+        look_at = functools.partial(look, host.default, ctx.task_id)
+        await asyncio.gather(ctx.step("one", look_at), ctx.step("two", look_at))
+
+    host = await hosting(says)
+    await sent(host.default, saying("go"), ALICE)
+    assert seen == [["before"], ["before"]]
+
+
+async def test_a_step_that_blocks_holds_up_nobody(hosting: Hosting) -> None:
+    gate = threading.Event()
+
+    @agent
+    async def waits(ctx: Context) -> bool:
+        return await ctx.step("wait", gate.wait, 10)
+
+    @agent
+    async def opens(ctx: Context) -> None:
+        gate.set()
+
+    host = await hosting(waits, opens)
+    waiting = asyncio.create_task(sent(host.default, saying("go"), ALICE))
+    await sent(host.services["opens"], saying("go"), ALICE)
+    assert (await waiting).artifacts[0].parts[0].data is True
+
+
+async def test_what_a_step_cannot_keep_fails_the_task(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
+    @agent
+    async def keeps(ctx: Context) -> None:
+        await ctx.step("object", object)
+
+    host = await hosting(keeps)
+    assert state(await sent(host.default, saying("go"), ALICE)) is S.FAILED
+    assert "object" in caplog.text
+
+
+# --- calls --------------------------------------------------------------------------------------------------------
+
+
+@agent
+async def doubles(ctx: Context) -> dict[str, Any]:
+    return {"doubled": ctx.text * 2, "owner": ctx.caller.owner, "tenant": ctx.tenant}
+
+
+@agent
+async def says(ctx: Context) -> None:
+    await ctx.complete(f"said {ctx.text}")
+
+
+@agent
+async def refuses(ctx: Context) -> None:
+    raise Failed("no paper")
+
+
+@agent
+async def asks(ctx: Context) -> str:
+    return f"{await ctx.ask('Well?')}"
+
+
+@agent
+async def calls(ctx: Context) -> str:
+    """Calls the agent that it is told to call."""
+    try:
+        said = await ctx.call(ctx.text, "ab")
+    except CallFailed as error:
+        return f"{error.task.status.state.name}: {error}"
+    return f"{said.text or said.data}"
+
+
+async def test_a_call_returns_what_the_other_agent_answers(hosting: Hosting) -> None:
+    host = await hosting(calls, doubles, says)
+    task = await sent(host.default, saying("doubles"), ALICE)
+    assert text(task) == "{'owner': 'alice', 'tenant': 'acme', 'doubled': 'abab'}" or "abab" in text(task)
+    assert await children(host, task) == [("doubles", "alice", "completed")]
+    assert text(await sent(host.default, saying("says"), ALICE)) == "said ab"
+
+
+async def test_a_call_that_fails_says_why(hosting: Hosting) -> None:
+    host = await hosting(calls, refuses, asks)
+    assert text(await sent(host.default, saying("refuses"), ALICE)) == "FAILED: The task is FAILED: no paper"
+    assert text(await sent(host.default, saying("asks"), ALICE)) == "INPUT_REQUIRED: The task is INPUT_REQUIRED: Well?"
+    unknown = await sent(host.default, saying("nobody"), ALICE)
+    assert (state(unknown), said(unknown)) == (S.FAILED, "There is no agent called 'nobody' here")
+
+
+@agent
+async def outer(ctx: Context) -> str:
+    both = await asyncio.gather(*(ctx.call("middle", word, key=word) for word in ("a", "b")))
+    return " ".join(said.text for said in both)
+
+
+@agent
+async def middle(ctx: Context) -> str:
+    first = await ctx.call("inner", f"{ctx.text}1")
+    return f"{first.text}{(await ctx.call('inner', f'{ctx.text}2')).text}"
+
+
+@agent
+async def inner(ctx: Context) -> str:
+    return f"<{ctx.text}>"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(lease_seconds=3.0, poll_seconds=0.2),
+        Limits(lease_seconds=3.0, poll_seconds=0.2, slots=1),
+        Limits(lease_seconds=3.0, poll_seconds=0.2, slots=1, tenant_runs=1),
+    ],
+    ids=["roomy", "one-slot", "one-run-per-tenant"],
+)
+async def test_calls_nest_however_little_room_there_is(hosting: Hosting, limits: Limits) -> None:
+    host = await hosting(outer, middle, inner, limits=limits)
+    tasks = await asyncio.gather(*(sent(host.default, saying("go"), caller) for caller in (ALICE, BOB, ALICE)))
+    assert [text(task) for task in tasks] == ["<a1><a2> <b1><b2>"] * 3
+    assert host.engine._runs == {}
+    assert not host.engine._calling
+
+
+async def test_a_call_is_made_once_however_often_the_caller_runs(hosting: Hosting) -> None:
+    ledger = Ledger()
+
+    @agent
+    async def worker(ctx: Context) -> str:
+        return str(ledger.note("work", f"worked on {ctx.text}"))
+
+    @agent
+    async def boss(ctx: Context) -> str:
+        work = await ctx.call("worker", "it")
+        await ctx.ask("Content?")
+        return work.text
+
+    host = await hosting(boss, worker)
+    task = await sent(host.default, saying("go"), ALICE)
+    assert await rows(host.engine.store, "idempotency", "count(*)") == [(2,)]
+    await change(host.engine.store, "DELETE FROM idempotency")  # as if a day had passed
+    assert text(await answer(host.default, task)) == "worked on it"
+    assert ledger.done["work"] == 1
+
+
+async def test_cancelling_reaches_everyone_who_was_called(hosting: Hosting) -> None:
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    @agent
+    async def leaf(ctx: Context) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    @agent
+    async def branch(ctx: Context) -> str:
+        return (await ctx.call("leaf", "x")).text
+
+    @agent
+    async def trunk(ctx: Context) -> str:
+        return (await ctx.call("branch", "x")).text
+
+    host = await hosting(trunk, branch, leaf)
+    task = await sent(host.default, saying("go", configuration=AT_ONCE), ALICE)
+    await started.wait()
+    assert state(await host.default.cancel(CancelRequest(id=task.id), ALICE)) is S.CANCELED
+    await stopped.wait()
+    assert await children(host, task) == [("branch", "alice", "canceled")]
+    page, _ = await host.engine.store.read(list_tasks, "acme", Query())
+    assert {stored.state for stored in page} == {"canceled"}
+    assert len(page) == 3
+
+
+async def test_a_child_belongs_to_whoever_asked(hosting: Hosting) -> None:
+    host = await hosting(calls, asks)
+    task = await sent(host.default, saying("asks"), ALICE)
+    found, _ = await host.engine.store.read(list_tasks, "acme", Query(parent_id=task.id))
+    service = host.services["asks"]
+    child = await service.get(GetRequest(id=found[0].id), ALICE)
+    assert state(child) is S.INPUT_REQUIRED
+    assert text(await answer(service, child, "fine")) == "fine"
+    assert text(await reaches(service, child.id, S.COMPLETED, Caller(tenant="acme", owner="alice"))) == "fine"

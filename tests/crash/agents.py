@@ -1,0 +1,169 @@
+"""Agents that are killed, stopped, cancelled and starved; what they have to tell goes to stdout, a JSON line each."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from accord.agents.function import agent
+from accord.core.context import Context
+from accord.storage.commands.tasks import Fenced
+
+MANY = 1_000
+"""Attempts for agents whose process is killed again and again without any fault of theirs."""
+
+LINKS = 6
+"""Steps of a chain."""
+
+
+def say(fact: str, **details: Any) -> None:
+    """Tell the test something; a process that is killed in the next moment has told it."""
+    os.write(1, json.dumps({"fact": fact, **details}).encode() + b"\n")
+
+
+def ordered(text: str) -> tuple[int, float]:
+    """Return how many chunks a message wants, and the seconds between them."""
+    count, _, pause = text.partition(" ")
+    return int(count), float(pause or 0)
+
+
+def whole(count: int) -> str:
+    """Return the text of so many chunks."""
+    return "".join(f"{number} " for number in range(count))
+
+
+@agent(attempts=MANY)
+async def chunks(ctx: Context) -> AsyncIterator[str]:
+    """Stream numbers; a run that is lost begins anew."""
+    count, pause = ordered(ctx.text)
+    for number in range(count):
+        yield f"{number} "
+        await asyncio.sleep(pause)
+
+
+@agent(on_crash="resume", attempts=MANY)
+async def careful(ctx: Context) -> None:
+    """Stream numbers, each made in a step; a run that is lost goes on after what its log has."""
+    count, pause = ordered(ctx.text)
+    kept = sum(len(artifact.parts) for artifact in ctx.task.artifacts)
+    for number in range(kept, count):
+        text: str = await ctx.step(f"chunk {number}", _make, number, pause)
+        await ctx.artifact(text, id="answer", append=True, last_chunk=False)
+
+
+async def _make(number: int, pause: float) -> str:
+    await asyncio.sleep(pause)
+    return f"{number} "
+
+
+@agent(attempts=MANY)
+async def stubborn(ctx: Context) -> None:
+    """Stream numbers, and when told to stop try to write all the same."""
+    count, pause = ordered(ctx.text)
+    try:
+        for number in range(count):
+            await ctx.artifact(f"{number} ", id="answer", append=True, last_chunk=False)
+            await ctx.flush()
+            await asyncio.sleep(pause)
+    except (asyncio.CancelledError, Fenced):
+        await ctx.artifact("too late ", id="answer", append=True)
+        await ctx.flush()
+        raise
+
+
+@agent(attempts=MANY)
+async def large(ctx: Context) -> AsyncIterator[str]:
+    """Stream chunks of 10 kB."""
+    for number in range(int(ctx.text)):
+        yield f"{number} ".ljust(10_000, ".")
+
+
+@agent(attempts=MANY)
+async def endless(ctx: Context) -> None:
+    """Stream numbers as fast as they can be kept."""
+    number = 0
+    while True:
+        await ctx.artifact(f"{number} ", id="answer", append=True, last_chunk=False)
+        await ctx.flush()
+        number += 1
+
+
+@agent
+async def waiting(ctx: Context) -> None:
+    """Wait for ever, and say so when that is over."""
+    try:
+        say("waiting", task=ctx.task_id, attempt=ctx.attempt)
+        await asyncio.Event().wait()
+    finally:
+        say("interrupted", task=ctx.task_id)
+
+
+@agent
+async def brief(ctx: Context) -> str:
+    """Work for a moment."""
+    say("briefly", task=ctx.task_id)
+    await asyncio.sleep(float(ctx.text))
+    return "done"
+
+
+@agent
+async def deadly(ctx: Context) -> None:
+    """Kill the process."""
+    say("dying", task=ctx.task_id, attempt=ctx.attempt)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@agent(on_crash="fail")
+async def fragile(ctx: Context) -> None:
+    """Kill the process; what is lost must not be run again."""
+    say("dying", task=ctx.task_id, attempt=ctx.attempt)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@agent(on_crash="resume", attempts=MANY)
+async def chain(ctx: Context) -> str:
+    """Forge links, each from the one before; the message names the folder where each forging is noted."""
+    link = ""
+    for number in range(LINKS):
+        link = await ctx.step(f"link {number}", forge, Path(ctx.text) / ctx.task_id, number, link)
+    return link
+
+
+def forge(notes: Path, number: int, before: str) -> str:
+    """Note that a link is forged and return it; no two are the same."""
+    with notes.open("a") as file:
+        file.write(f"{number}\n")
+    time.sleep(0.02)  # work, in a thread
+    return f"{before}/{number}:{os.urandom(4).hex()}"
+
+
+@agent
+async def poison(ctx: Context) -> AsyncIterator[str]:
+    """Stream numbers, and at some point what cannot be kept; the message says which point."""
+    for number in range(10):
+        yield f"{number} "
+        await asyncio.sleep(0.01)
+        if ctx.text == "middle" and number == 5:
+            yield HALF_A_CHARACTER
+    if ctx.text == "end":
+        yield HALF_A_CHARACTER
+    if ctx.text == "last word":
+        await ctx.complete(HALF_A_CHARACTER)
+    if ctx.text == "step":
+        await ctx.step("nul\0", lambda: 1)
+
+
+@agent
+async def nul(ctx: Context) -> str:
+    """Answer with a NUL."""
+    return "before\0after"
+
+
+HALF_A_CHARACTER = "\ud800"
+"""Half a surrogate pair, which no UTF-8 has."""
+
+AGENTS = (chunks, careful, stubborn, large, endless, waiting, brief, deadly, fragile, chain, poison, nul)

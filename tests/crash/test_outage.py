@@ -1,0 +1,200 @@
+"""The database is gone for a while, or has no room: callers are told to come back, and running work goes on later."""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from accord.errors import AgentUnavailable
+from accord.model import TaskState
+from accord.storage import sqlite
+from accord.storage.store import StoreFull, Tx
+from tests.crash.agents import whole
+from tests.crash.conftest import (
+    BOUND_SECONDS,
+    Client,
+    Node,
+    Postgres,
+    Start,
+    assert_intact,
+    connected,
+    sqlite_url,
+    text,
+    until,
+)
+
+OUTAGE_SECONDS = 5.0
+SHORTER_SECONDS = 3.0
+"""Leases that run out meanwhile, and otherwise are long enough for a busy machine."""
+
+BUSY_MS = 200
+TASKS = 10
+
+
+async def test_postgresql_is_gone_for_a_while(mortal: Postgres, start: Start) -> None:
+    store_url = await mortal.empty()
+
+    async def begin() -> None:
+        await asyncio.to_thread(mortal.kill)
+
+    async def end() -> None:
+        await asyncio.to_thread(mortal.start)
+
+    await survives(store_url, start, begin, end)
+
+
+async def test_postgresql_is_silent_for_a_while(mortal: Postgres, start: Start) -> None:
+    store_url = await mortal.empty()
+    async with connected(store_url) as client:
+        nodes = await asyncio.gather(*(start(store_url, lease=SHORTER_SECONDS) for _ in range(2)))
+        task_ids = await asyncio.gather(*(client.send("chunks", "60 0.02") for _ in range(TASKS)))
+        await client.reaches(task_ids[0], 5)
+        await asyncio.to_thread(mortal.freeze)
+        try:
+            patient = asyncio.create_task(client.send("chunks", "3"))
+            await asyncio.sleep(OUTAGE_SECONDS - 1)  # less than a request waits for an answer
+        finally:
+            await asyncio.to_thread(mortal.thaw)
+        for task in await asyncio.gather(*map(client.rested, [*task_ids, await patient])):
+            assert task.status.state is TaskState.COMPLETED
+            assert text(task) in (whole(60), whole(3))
+        assert begun_again(nodes) == []
+
+
+async def test_sqlite_is_locked_for_a_while(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_MS", BUSY_MS)
+    holder = apsw.Connection(str(tmp_path / "accord.db"))
+    holder.set_busy_timeout(BOUND_SECONDS * 1000)
+
+    async def begin() -> None:
+        await asyncio.to_thread(holder.execute, "BEGIN EXCLUSIVE")
+
+    async def end() -> None:
+        holder.execute("ROLLBACK")
+        holder.close()
+
+    await survives(sqlite_url(tmp_path), start, begin, end, "--busy-ms", str(BUSY_MS))
+    assert_intact(sqlite_url(tmp_path))
+
+
+Act = Callable[[], Coroutine[Any, Any, None]]
+
+
+async def survives(store_url: str, start: Start, begin: Act, end: Act, *arguments: str) -> None:
+    """Take the database away from two nodes at work and a client that follows, and give it back."""
+    async with connected(store_url) as client:
+        nodes = await asyncio.gather(*(start(store_url, *arguments, lease=SHORTER_SECONDS) for _ in range(2)))
+        task_ids = await asyncio.gather(*(client.send("chunks", "40 0.03") for _ in range(TASKS)))
+        numbers: list[int] = []
+        following = asyncio.create_task(follow(client, task_ids[0], numbers))
+        await until(lambda: len(numbers) > 5)
+        await begin()
+        back_at = time.monotonic() + OUTAGE_SECONDS
+        refused = 0
+        while time.monotonic() < back_at:
+            with pytest.raises(AgentUnavailable) as refusal:
+                await client.send("chunks", "3", "again")
+            assert refusal.value.retry_after
+            refused += 1
+            await asyncio.sleep(0.1)
+        assert refused >= 3
+        await end()
+        for task in await asyncio.gather(*map(client.rested, task_ids)):
+            assert task.status.state is TaskState.COMPLETED
+            assert text(task) == whole(40)
+        log = await client.log(task_ids[0])
+        async with asyncio.timeout(BOUND_SECONDS):
+            await following
+        assert numbers == [0, *(event.seq for event in log)]
+        repeated = {await client.send("chunks", "3", "again") for _ in range(2)}
+        assert await client.store.read(all_tasks) == repeated | set(task_ids), "however often it was sent"
+        assert text(await client.rested(*repeated)) == whole(3)
+        assert begun_again(nodes) == [], "nobody died"
+
+
+def begun_again(nodes: list[Node]) -> list[str]:
+    """Return the tasks that were run more than once."""
+    begun = Counter(fact["task"] for node in nodes for fact in node.said("started"))
+    return [task_id for task_id, times in begun.items() if times > 1]
+
+
+async def all_tasks(tx: Tx) -> set[str]:
+    return {row[0] for row in await tx.all("SELECT id FROM task")}
+
+
+async def follow(client: Client, task_id: str, numbers: list[int]) -> None:
+    async for event in client.follow("chunks", task_id):
+        numbers.append(event.seq)
+
+
+# --- no room ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_delays_work_and_damages_nothing(tmp_path: Path, start: Start) -> None:
+    store_url = sqlite_url(tmp_path)
+    node = await start(store_url, "--max-bytes", "1000000")
+    async with connected(store_url) as client:
+        task_ids = [await client.send("large", "100") for _ in range(3)]
+        await node.says("logged", message="store unavailable")
+        for _ in range(30):  # together more than there is room for
+            node.tell("send", agent="brief", text="0".ljust(40_000))
+        refusal = await node.says("unsent")
+        assert (refusal["error"], bool(refusal["retry_after"])) == ("AgentUnavailable", True)
+        assert_intact(store_url)
+        node.signal(signal.SIGUSR1)
+        for task in await asyncio.gather(*map(client.rested, task_ids)):
+            assert task.status.state is TaskState.COMPLETED
+            assert [part[: part.index(".")] for part in parts(text(task))] == [f"{number} " for number in range(100)]
+    assert_intact(store_url)
+
+
+def parts(text: str) -> list[str]:
+    return [text[at : at + 10_000] for at in range(0, len(text), 10_000)]
+
+
+@pytest.fixture
+async def crowded(tmp_path: Path) -> AsyncIterator[Client]:
+    """A client of a file that must not have many pages."""
+
+    def limit(connection: apsw.Connection) -> None:
+        connection.pragma("max_page_count", 60)
+
+    apsw.connection_hooks.append(limit)
+    try:
+        async with connected(sqlite_url(tmp_path)) as client:
+            yield client
+    finally:
+        apsw.connection_hooks.remove(limit)
+
+
+async def test_a_full_file_is_told_apart_and_used_again(crowded: Client, tmp_path: Path) -> None:
+    await crowded.host.start()
+    fitting = await crowded.rested(await crowded.send("large", "2"))
+    assert fitting.status.state is TaskState.COMPLETED
+    growing = await crowded.send("large", "60")
+    with pytest.raises(AgentUnavailable) as refusal:
+        await fill(crowded)
+    assert isinstance(refusal.value.__cause__, StoreFull)
+    assert refusal.value.retry_after
+    assert_intact(sqlite_url(tmp_path))
+    await crowded.store.do(make_room)
+    grown = await crowded.rested(growing)
+    assert grown.status.state is TaskState.COMPLETED
+    assert len(text(grown)) == 60 * 10_000
+    await crowded.host.stop()
+    assert_intact(sqlite_url(tmp_path))
+
+
+async def fill(client: Client) -> None:
+    for _ in range(100):
+        await client.send("chunks", "3 " + " " * 20_000)
+
+
+async def make_room(tx: Tx) -> None:
+    await tx.all("PRAGMA max_page_count = 1000000")

@@ -1,0 +1,272 @@
+"""Ends: a task is ended from outside, by a timer, or because whoever ran it is gone; each of them once and for good."""
+
+import asyncio
+
+import pytest
+
+from accord.model import Task, TaskState, TaskStatus
+from accord.model.base import timestamp_ms
+from accord.storage.commands import jobs, pushes, runs, tasks
+from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS
+from accord.storage.commands.runs import HasEnded, News, Timer, Work
+from accord.storage.commands.tasks import Fenced
+from tests.storage.conftest import (
+    AGENT,
+    AT,
+    BOUND_SECONDS,
+    MINUTE,
+    TENANT,
+    AnyStore,
+    Heard,
+    accepting,
+    appending,
+    bodies,
+    chunk,
+    claimed,
+    ending,
+    overlapped,
+    parked,
+    pass_time,
+    postgres_only,
+    settling,
+    status,
+    stored,
+    waiting,
+    webhook,
+)
+
+S = TaskState
+
+
+# Ending
+
+
+async def test_a_task_can_be_ended_while_another_node_runs_it(ready: AnyStore, heard: Heard) -> None:
+    await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE, push=webhook()))
+    await ready.do(runs.set_timer, TENANT, Timer(task_id="t-1", kind=SLA, delay_ms=MINUTE))
+    job = await claimed(ready)
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=job.epoch))
+    heard.clear()
+    ended = await ready.do(runs.end, TENANT, ending())
+    assert {"node:n-1", f"task:{TENANT}:t-1", "push"} <= set(heard)
+    found = await stored(ready)
+    assert isinstance(ended, Task)
+    assert (found.task(), found.updated_at, found.last_seq, found.events) == (ended, AT + 5, 2, ())
+    assert ended.status.state is S.CANCELED
+    assert len(ended.artifacts) == 1
+    assert await waiting(ready) == []
+    for after in (1, 2):
+        with pytest.raises(Fenced):
+            await ready.do(tasks.append, TENANT, appending("t-1", chunk("b"), epoch=job.epoch, after=after))
+        with pytest.raises(Fenced):
+            await ready.do(runs.settle, TENANT, settling(job, S.COMPLETED, after=after))
+    assert await ready.do(jobs.finish, job) is False
+
+
+async def test_a_task_that_nobody_runs_ends_without_ado(queued: AnyStore, heard: Heard) -> None:
+    await parked(queued)
+    heard.clear()
+    await queued.do(runs.end, TENANT, ending())
+    assert not [topic for topic in heard if topic.startswith("node:")]
+    assert await waiting(queued) == []
+
+
+async def test_a_task_ends_once(queued: AnyStore) -> None:
+    async with asyncio.timeout(BOUND_SECONDS):
+        outcomes = await asyncio.gather(
+            *(queued.do(runs.end, TENANT, ending()) for _ in range(5)), return_exceptions=True
+        )
+    assert sum(isinstance(outcome, Task) for outcome in outcomes) == 1
+    assert [outcome.state for outcome in outcomes if isinstance(outcome, HasEnded)] == [S.CANCELED] * 4
+    assert len(await bodies(queued)) == 1
+
+
+async def test_a_task_given_up_as_unknown_can_still_be_ended(queued: AnyStore) -> None:
+    await queued.do(runs.end, TENANT, ending(S.UNKNOWN))
+    assert (await queued.do(runs.end, TENANT, ending(S.FAILED))).status.state is S.FAILED
+    with pytest.raises(HasEnded):
+        await queued.do(runs.end, TENANT, ending(S.UNKNOWN))
+
+
+# Timers
+
+
+def failed(at: int = AT) -> TaskStatus:
+    return TaskStatus(state=S.FAILED, timestamp=timestamp_ms(at))
+
+
+async def test_a_timer_ends_its_task(ready: AnyStore, heard: Heard) -> None:
+    await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
+    await ready.do(runs.set_timer, TENANT, Timer(task_id="t-1", kind=SLA, delay_ms=2 * MINUTE, arg="late"))
+    run = await claimed(ready)
+    assert await ready.do(jobs.claim, "n-2", TIMERS, 9) == []
+    await ready.do(pass_time, MINUTE)
+    timer = await claimed(ready, "n-2", TIMERS)
+    assert (timer.kind, timer.key, timer.arg) == (DEADLINE, "t-1", None)
+    assert (await stored(ready)).epoch == run.epoch, "a timer takes no task from its worker"
+    heard.clear()
+    assert await ready.do(runs.expire, timer, failed(), AT) is True
+    assert "node:n-1" in heard
+    assert ((await stored(ready)).task_state, await waiting(ready)) == (S.FAILED, [])
+    with pytest.raises(Fenced):
+        await ready.do(runs.settle, TENANT, settling(run, S.COMPLETED))
+
+
+async def test_a_timer_whose_task_has_ended_only_goes(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting(deadline_ms=0))
+    timer = await claimed(ready, "n-2", TIMERS)
+    await ready.do(runs.settle, TENANT, settling(await claimed(ready), S.COMPLETED))
+    assert await waiting(ready) == [(DEADLINE, "t-1")], "whoever holds it removes it"
+    assert await ready.do(runs.expire, timer, failed(), AT) is False
+    assert await waiting(ready) == []
+    assert (await stored(ready)).task_state is S.COMPLETED
+    await ready.do(runs.set_timer, TENANT, Timer(task_id="nowhere", kind=SLA, delay_ms=0))
+    assert await ready.do(runs.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) is False
+
+
+async def test_setting_a_timer_again_moves_it(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
+    await ready.do(runs.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=3 * MINUTE, arg="moved"))
+    await ready.do(pass_time, 2 * MINUTE)
+    assert await ready.do(jobs.claim, "n-2", TIMERS, 9) == []
+    await ready.do(pass_time, MINUTE)
+    assert (await claimed(ready, "n-2", TIMERS)).arg == "moved"
+
+
+async def test_a_timer_that_is_moved_while_it_goes_off_does_not(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting(deadline_ms=0))
+    timer = await claimed(ready, "n-2", TIMERS)
+    await ready.do(runs.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=MINUTE))
+    assert await ready.do(runs.expire, timer, failed(), AT) is False
+    assert (await stored(ready)).task_state is S.SUBMITTED
+    await ready.do(pass_time, MINUTE)
+    assert await ready.do(runs.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) is True
+
+
+# Nodes that are gone
+
+
+async def lose(store: AnyStore, node: str = "n-1") -> list[str]:
+    """Let a node's lease run out, and return whom the reaper found."""
+    await store.do(jobs.heartbeat, node, -1)
+    return await store.do(runs.reap)
+
+
+async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_write(
+    ready: AnyStore, heard: Heard
+) -> None:
+    await ready.do(jobs.heartbeat, "n-2", MINUTE)
+    await ready.do(runs.accept, TENANT, accepting())
+    await ready.do(jobs.heartbeat, "n-1", MINUTE)
+    first = await claimed(ready)
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("one"), epoch=first.epoch))
+    assert await ready.do(runs.reap) == [], "a heartbeat keeps everything a node holds"
+    await ready.do(pass_time, MINUTE // 2)
+    await ready.do(jobs.heartbeat, "n-2", MINUTE)
+    await ready.do(pass_time, MINUTE // 2 + 1)
+    heard.clear()
+    assert await ready.do(runs.reap) == ["n-1"]
+    assert f"queue:{AGENT}" in heard
+    assert await ready.do(runs.reap) == []
+    second = await claimed(ready, "n-2")
+    assert (second.key, second.attempts) == ("t-1", 2)
+    with pytest.raises(Fenced):
+        await ready.do(tasks.append, TENANT, appending("t-1", chunk("from the grave"), epoch=first.epoch, after=1))
+    assert await ready.do(jobs.heartbeat, "n-1", MINUTE) == {}
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("two"), epoch=second.epoch, after=1))
+
+
+async def test_work_that_loses_its_node_every_time_fails_and_says_why(ready: AnyStore, heard: Heard) -> None:
+    work = Work(queue=AGENT, max_attempts=2)
+    await ready.do(runs.accept, TENANT, accepting(work=work, deadline_ms=MINUTE, push=webhook()))
+    await ready.do(runs.accept, TENANT, accepting("t-2"))
+    for attempts in (1, 2):
+        found = await ready.do(jobs.claim, "n-1", AGENT, 9)
+        assert [job.attempts for job in found] == [attempts, attempts]
+        heard.clear()
+        assert await lose(ready) == ["n-1"]
+    given_up = await stored(ready)
+    assert given_up.task_state is S.FAILED
+    said = given_up.task().status.message
+    assert said is not None
+    assert said.parts[0].text == "The agent's process was lost 2 times; the task was given up"
+    assert len(await bodies(ready)) == 1
+    assert {f"task:{TENANT}:t-1", "push"} <= set(heard)
+    assert await waiting(ready) == [(RUN, "t-2")]
+    assert (await claimed(ready, "n-2")).attempts == 3
+    assert len(await ready.do(pushes.claim, "n-2", 9)) == 1
+    with pytest.raises(Fenced):
+        await ready.do(tasks.append, TENANT, appending("t-1", chunk("late"), epoch=2, after=1))
+
+
+async def test_work_that_was_begun_too_often_is_given_up_by_whoever_holds_it(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
+    lost = await claimed(ready)
+    await ready.do(jobs.leave, "n-1", counts=True)
+    job = await claimed(ready, "n-2")
+    await ready.do(runs.give_up, lost)
+    assert (await stored(ready)).task_state is S.SUBMITTED
+    assert await ready.read(jobs.held, "n-2") == {job.id: job.epoch}
+    await ready.do(runs.give_up, job)
+    found = await stored(ready)
+    said = found.task().status.message
+    assert said is not None
+    assert said.parts[0].text == "The agent's process was lost once; the task was given up"
+    assert (found.task_state, found.epoch, await waiting(ready)) == (S.FAILED, job.epoch + 1, [])
+
+
+async def test_timers_and_webhooks_of_a_lost_node_go_to_others(ready: AnyStore) -> None:
+    request = accepting(node="n-2", working=status(S.WORKING), push=webhook(), deadline_ms=0)
+    await ready.do(jobs.heartbeat, "n-2", MINUTE)
+    await ready.do(runs.accept, TENANT, request)
+    for attempts in range(1, 6):
+        assert (await claimed(ready, "n-1", TIMERS)).attempts == attempts, "a timer is not given up"
+        assert [due.epoch for due in await ready.do(pushes.claim, "n-1", 9)] == [attempts]
+        await lose(ready)
+    assert len(await ready.read(jobs.held, "n-2")) == 1, "and who lives keeps what it has"
+
+
+async def test_late_news_that_lose_their_node_every_time_are_given_up_as_well(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting())
+    await ready.do(runs.end, TENANT, ending(S.UNKNOWN))
+    await ready.do(runs.wake, TENANT, News(task_id="t-1", key="answer", output="42", at=AT))
+    for attempts in (1, 2, 3):
+        assert (await claimed(ready)).attempts == attempts
+        await lose(ready)
+    assert ((await stored(ready)).task_state, await waiting(ready)) == (S.FAILED, [])
+
+
+async def test_work_on_a_task_that_has_ended_is_not_done_for_ever(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting(work=Work(queue=AGENT, max_attempts=1)))
+    job = await claimed(ready)
+    await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED), epoch=job.epoch))
+    await lose(ready)
+    assert ((await stored(ready)).task_state, await waiting(ready)) == (S.COMPLETED, [])
+
+
+async def test_what_a_node_took_after_it_was_forgotten_is_free(ready: AnyStore) -> None:
+    await ready.do(jobs.heartbeat, "n-1", MINUTE)
+    await ready.do(jobs.leave, "n-1")
+    await ready.do(runs.accept, TENANT, accepting(node="n-1", working=status(S.WORKING), push=webhook()))
+    await ready.do(pushes.claim, "n-1", 1)
+    assert await ready.do(runs.reap) == ["n-1"]
+    assert (await claimed(ready, "n-2")).attempts == 2
+    assert len(await ready.do(pushes.claim, "n-2", 1)) == 1
+
+
+async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> None:
+    for at in range(6):
+        await ready.do(jobs.heartbeat, f"n-{at}", -1)
+        await ready.do(runs.accept, TENANT, accepting(f"t-{at}", node=f"n-{at}"))
+    async with asyncio.timeout(BOUND_SECONDS):
+        found = await asyncio.gather(*(ready.do(runs.reap) for _ in range(4)))
+    assert sorted(node for some in found for node in some) == [f"n-{at}" for at in range(6)]
+    assert {job.attempts for job in await ready.do(jobs.claim, "n-9", AGENT, 9)} == {2}
+
+
+@postgres_only
+async def test_whoever_reports_again_while_it_is_reaped_learns_that_it_holds_nothing(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting(node="n-1"))
+    await ready.do(jobs.heartbeat, "n-1", -1)
+    outcomes = await overlapped(ready, runs.reap, lambda tx: jobs.heartbeat(tx, "n-1", MINUTE))
+    assert outcomes == [["n-1"], {}]

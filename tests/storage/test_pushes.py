@@ -1,0 +1,355 @@
+"""Webhooks: a cursor over the log, due when it grows, sent by one node at a time, retried, dead, redelivered."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from accord.model import Authentication, PushConfig, PushFormat
+from accord.storage.commands import jobs, pushes, tasks
+from accord.storage.commands.pushes import Due
+from accord.storage.commands.tasks import Fenced
+from accord.storage.store import Tx
+from tests.storage.conftest import (
+    BOUND_SECONDS,
+    MINUTE,
+    OTHER,
+    TENANT,
+    AnyStore,
+    Heard,
+    appending,
+    chunk,
+    new,
+    overlapped,
+    pass_time,
+    postgres_only,
+    table,
+    webhook,
+)
+
+
+@pytest.fixture
+async def with_task(ready: AnyStore) -> AnyStore:
+    """A store with the task t-1."""
+    await ready.do(tasks.create_task, TENANT, new())
+    return ready
+
+
+@pytest.fixture
+async def with_hook(with_task: AnyStore) -> AnyStore:
+    """A store with the task t-1, which has the webhook w-1."""
+    await with_task.do(pushes.put, TENANT, "t-1", webhook(), "v1")
+    return with_task
+
+
+async def grow(tx: Tx, tenant: str = TENANT, task_id: str = "t-1") -> int:
+    """Append one more event, whoever holds the task."""
+    found = await tasks.lock_task(tx, tenant, task_id)
+    assert found is not None
+    return await tasks.append(
+        tx, tenant, appending(task_id, chunk("x", task_id), epoch=found.epoch, after=found.last_seq)
+    )
+
+
+async def ids(store: AnyStore, tenant: str = TENANT, task_id: str = "t-1") -> Sequence[str | None]:
+    return [hook.config.id for hook in await store.read(pushes.listed, tenant, task_id)]
+
+
+async def count(store: AnyStore, tenant: str = TENANT) -> int:
+    """How many webhooks the task believes to have."""
+    found = await store.read(tasks.read_task, tenant, "t-1")
+    assert found is not None
+    return found.pushes
+
+
+async def taken(store: AnyStore, node: str = "n-1") -> Due:
+    """Take the one webhook that is due."""
+    (due,) = await store.do(pushes.claim, node, 10)
+    return due
+
+
+async def is_idle(store: AnyStore) -> bool:
+    return await store.do(pushes.claim, "nobody", 10) == []
+
+
+# Setting, reading, removing
+
+
+async def test_a_webhook_is_kept_as_it_was_given(ready: AnyStore) -> None:
+    given = PushConfig(
+        id="w-1",
+        url="https://example.com/hook",
+        token="secret",
+        authentication=Authentication(scheme="Bearer", credentials="x"),
+        payload_format=PushFormat.SIMPLE,
+        events=("status",),
+    )
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(grow)
+    assert await ready.do(pushes.put, TENANT, "t-1", given, "v03") is True
+    (found,) = await ready.read(pushes.listed, TENANT, "t-1")
+    assert (found.config, found.dialect, found.cursor) == (given, "v03", 1), "it begins with what happens from now on"
+    assert (found.attempts, found.is_dead, found.last_error) == (0, False, None)
+    assert await ready.do(pushes.put, TENANT, "nowhere", given, "v1") is False
+    assert await ready.do(pushes.put, OTHER, "t-1", given, "v1") is False
+
+
+async def test_a_webhook_is_replaced_by_its_id(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    for id, url in (("w-2", "https://a"), ("w-1", "https://b"), ("w-2", "https://c")):
+        await ready.do(pushes.put, TENANT, "t-1", webhook(id, url), "v1")
+    hooks = await ready.read(pushes.listed, TENANT, "t-1")
+    assert [(hook.config.id, hook.config.url) for hook in hooks] == [("w-1", "https://b"), ("w-2", "https://c")]
+    assert await count(ready) == 2
+
+
+async def test_a_webhook_may_begin_with_what_happened_before(ready: AnyStore, heard: Heard) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    for _ in range(3):
+        await ready.do(grow)
+    heard.clear()
+    await ready.do(pushes.put, TENANT, "t-1", webhook(), "v1", after=1)
+    assert "push" in heard
+    assert (await taken(ready)).cursor == 1
+    await ready.do(pushes.put, TENANT, "t-1", webhook("w-2"), "v1", after=3)
+    assert await is_idle(ready)
+
+
+async def test_a_webhook_that_is_replaced_keeps_its_place(with_hook: AnyStore) -> None:
+    await with_hook.do(grow)
+    await with_hook.do(pushes.advance, await taken(with_hook), 1, keeps=False)
+    await with_hook.do(pushes.put, TENANT, "t-1", webhook(url="https://new"), "v03", after=0)
+    assert await is_idle(with_hook)
+    await with_hook.do(grow)
+    due = await taken(with_hook)
+    assert (due.config.url, due.dialect, due.cursor) == ("https://new", "v03", 1)
+
+
+async def test_a_dead_webhook_that_is_replaced_is_tried_again(with_hook: AnyStore) -> None:
+    await with_hook.do(grow)
+    await with_hook.do(pushes.fail, await taken(with_hook), "no", None)
+    await with_hook.do(pushes.put, TENANT, "t-1", webhook(url="https://new"), "v1")
+    (found,) = await with_hook.read(pushes.listed, TENANT, "t-1")
+    assert (found.cursor, found.attempts, found.is_dead, found.last_error) == (0, 0, False, None)
+    due = await taken(with_hook)
+    assert (due.config.url, due.cursor) == ("https://new", 0)
+
+
+async def test_webhooks_are_removed_by_id_by_url_or_all(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    hooks = [webhook(f"w-{at}", f"https://{'ab'[at % 2]}") for at in range(6)]
+    for hook in hooks:
+        await ready.do(pushes.put, TENANT, "t-1", hook, "v1")
+    assert await ready.do(pushes.delete, TENANT, "t-1", id="w-0") == 1
+    assert await ready.do(pushes.delete, TENANT, "t-1", id="w-0") == 0
+    assert await ready.do(pushes.delete, TENANT, "t-1", id="w-1", url="https://a") == 0
+    assert await ready.do(pushes.delete, TENANT, "t-1", url="https://b") == 3
+    assert await ids(ready) == ["w-2", "w-4"]
+    assert await count(ready) == 2
+    assert await ready.do(pushes.delete, TENANT, "t-1") == 2
+    assert await ids(ready) == []
+    assert await count(ready) == 0
+    assert await ready.do(pushes.delete, TENANT, "nowhere") == 0
+
+
+async def test_tenants_have_webhooks_of_their_own(ready: AnyStore) -> None:
+    for tenant in (TENANT, OTHER):
+        await ready.do(tasks.create_task, tenant, new())
+        await ready.do(pushes.put, tenant, "t-1", webhook(url=f"https://{tenant}"), "v1")
+    await ready.do(grow, OTHER)
+    due = await taken(ready)
+    assert (due.tenant, due.config.url) == (OTHER, f"https://{OTHER}")
+    await ready.do(pushes.advance, due, 1, keeps=False)
+    assert [hook.cursor for hook in await ready.read(pushes.listed, TENANT, "t-1")] == [0]
+    assert await ready.do(pushes.redeliver, "nowhere", "t-1", "w-1") is False
+    assert await ready.do(pushes.delete, OTHER, "t-1") == 1
+    assert await ids(ready) == ["w-1"]
+    assert (await count(ready), await count(ready, OTHER)) == (1, 0)
+
+
+async def test_as_many_webhooks_are_counted_as_there_are_whoever_sets_and_removes(with_task: AnyStore) -> None:
+    async def set_and_remove(at: int) -> None:
+        await with_task.do(pushes.put, TENANT, "t-1", webhook(f"w-{at % 3}"), "v1")
+        await asyncio.gather(*(with_task.do(pushes.delete, TENANT, "t-1", id=f"w-{at % 3}") for _ in range(2)))
+
+    async with asyncio.timeout(BOUND_SECONDS):
+        await asyncio.gather(*(set_and_remove(at) for at in range(9)))
+    assert await count(with_task) == len(await ids(with_task)) == 0
+
+
+@postgres_only
+async def test_a_webhook_that_two_remove_at_once_is_removed_once(with_hook: AnyStore) -> None:
+    outcomes = await overlapped(
+        with_hook,
+        lambda tx: pushes.delete(tx, TENANT, "t-1"),
+        lambda tx: pushes.delete(tx, TENANT, "t-1"),
+    )
+    assert outcomes == [1, 0]
+    assert await count(with_hook) == 0
+
+
+# Delivering
+
+
+async def test_a_webhook_is_due_when_the_log_grows_and_taken_once(ready: AnyStore, heard: Heard) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(grow)
+    await ready.do(pushes.put, TENANT, "t-1", webhook(), "v1")
+    assert await is_idle(ready), "what happened before is not sent"
+    heard.clear()
+    await ready.do(grow)
+    assert "push" in heard
+    (due,) = await ready.do(pushes.claim, "n-1", 10)
+    assert due == Due(
+        tenant=TENANT, task_id="t-1", id="w-1", config=webhook(), dialect="v1", cursor=1, attempts=0, epoch=1
+    )
+    assert await is_idle(ready)
+    await ready.do(pushes.advance, due, 2, keeps=False)
+    assert await is_idle(ready)
+    (hook,) = await ready.read(pushes.listed, TENANT, "t-1")
+    assert hook.cursor == 2
+
+
+async def test_those_that_have_waited_longest_are_taken_first(ready: AnyStore) -> None:
+    for task_id in ("t-3", "t-1", "t-2"):
+        await ready.do(tasks.create_task, TENANT, new(task_id))
+        await ready.do(pushes.put, TENANT, task_id, webhook(), "v1")
+        await ready.do(grow, TENANT, task_id)
+        await ready.do(pass_time, MINUTE)
+    assert [due.task_id for due in await ready.do(pushes.claim, "n-1", 2)] == ["t-3", "t-1"]
+    assert [due.task_id for due in await ready.do(pushes.claim, "n-1", 2)] == ["t-2"]
+
+
+async def test_nobody_gets_a_webhook_that_another_has(ready: AnyStore) -> None:
+    for at in range(20):
+        await ready.do(tasks.create_task, TENANT, new(f"t-{at}"))
+        await ready.do(pushes.put, TENANT, f"t-{at}", webhook(), "v1")
+        await ready.do(grow, TENANT, f"t-{at}")
+    async with asyncio.timeout(BOUND_SECONDS):
+        claims = await asyncio.gather(*(ready.do(pushes.claim, f"n-{at}", 3) for at in range(12)))
+    found = [due.task_id for some in claims for due in some]
+    found += [due.task_id for due in await ready.do(pushes.claim, "n-1", 20)]
+    assert len(found) == len(set(found)) == 20
+
+
+async def test_a_sender_may_go_on_with_what_it_holds(with_hook: AnyStore) -> None:
+    for _ in range(3):
+        await with_hook.do(grow)
+    due = await taken(with_hook)
+    await with_hook.do(pushes.advance, due, 1, keeps=True)
+    assert await is_idle(with_hook)
+    await with_hook.do(pushes.advance, due, 2, keeps=True)
+    await with_hook.do(jobs.leave, "n-1")
+    again = await taken(with_hook, "n-2")
+    assert (again.cursor, again.epoch) == (2, 2), "nothing is sent twice that was confirmed"
+
+
+async def test_a_log_that_grows_during_the_delivery_makes_the_webhook_due_again(with_hook: AnyStore) -> None:
+    await with_hook.do(grow)
+    due = await taken(with_hook)
+    await with_hook.do(grow)
+    assert await is_idle(with_hook)
+    await with_hook.do(pushes.advance, due, 1, keeps=False)
+    assert (await taken(with_hook)).cursor == 1
+
+
+@postgres_only
+async def test_an_event_that_is_being_committed_while_the_delivery_ends_is_not_forgotten(with_hook: AnyStore) -> None:
+    await with_hook.do(grow)
+    due = await taken(with_hook)
+    outcomes = await overlapped(with_hook, grow, lambda tx: pushes.advance(tx, due, 1, keeps=False))
+    assert outcomes == [2, None]
+    assert (await taken(with_hook)).cursor == 1
+
+
+async def test_a_failed_delivery_is_tried_again_later_and_success_forgets_it(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(pushes.put, TENANT, "t-1", webhook(), "v1")
+    await ready.do(grow)
+    for attempts in range(3):
+        due = await taken(ready)
+        assert (due.attempts, due.cursor) == (attempts, 0)
+        await ready.do(pushes.fail, due, f"503 {attempts}", MINUTE)
+        (hook,) = await ready.read(pushes.listed, TENANT, "t-1")
+        assert (hook.attempts, hook.last_error, hook.is_dead) == (attempts + 1, f"503 {attempts}", False)
+        await ready.do(grow)
+        assert await is_idle(ready), "what is new does not hurry it"
+        await ready.do(pass_time, MINUTE)
+    await ready.do(pushes.advance, await taken(ready), 4, keeps=False)
+    (hook,) = await ready.read(pushes.listed, TENANT, "t-1")
+    assert (hook.attempts, hook.last_error) == (0, None)
+
+
+async def test_a_dead_webhook_rests_until_it_is_redelivered(ready: AnyStore, heard: Heard) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(pushes.put, TENANT, "t-1", webhook(), "v1")
+    await ready.do(grow)
+    await ready.do(pushes.fail, await taken(ready), "410", None)
+    (hook,) = await ready.read(pushes.listed, TENANT, "t-1")
+    assert (hook.is_dead, hook.attempts, hook.last_error) == (True, 1, "410")
+    await ready.do(grow)
+    await ready.do(pass_time, 1_000_000 * MINUTE)
+    assert await is_idle(ready)
+    heard.clear()
+    assert await ready.do(pushes.redeliver, TENANT, "t-1", "w-1") is True
+    assert "push" in heard
+    due = await taken(ready)
+    assert (due.cursor, due.attempts) == (0, 0)
+    assert await ready.do(pushes.redeliver, TENANT, "t-1", "w-9") is False
+
+
+async def test_what_was_sent_can_be_sent_again_from_an_earlier_event(with_hook: AnyStore) -> None:
+    for _ in range(3):
+        await with_hook.do(grow)
+    await with_hook.do(pushes.advance, await taken(with_hook), 3, keeps=False)
+    assert await with_hook.do(pushes.redeliver, TENANT, "t-1", "w-1", after=1) is True
+    assert (await taken(with_hook)).cursor == 1
+
+
+async def test_redelivery_is_not_forgotten_by_a_sender_that_is_busy(with_hook: AnyStore) -> None:
+    for _ in range(3):
+        await with_hook.do(grow)
+    busy = await taken(with_hook)
+    await with_hook.do(pushes.redeliver, TENANT, "t-1", "w-1", after=1)
+    with pytest.raises(Fenced):
+        await with_hook.do(pushes.advance, busy, 3, keeps=False)
+    assert (await taken(with_hook, "n-2")).cursor == 1
+
+
+async def test_a_sender_that_lost_its_webhook_cannot_write(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(pushes.put, TENANT, "t-1", webhook(), "v1")
+    await ready.do(grow)
+    lost = await taken(ready)
+    await ready.do(jobs.leave, "n-1")
+    await taken(ready, "n-2")
+    before = await ready.read(table, "push")
+    for keeps in (True, False):
+        with pytest.raises(Fenced):
+            await ready.do(pushes.advance, lost, 1, keeps=keeps)
+    for delay_ms in (MINUTE, None):
+        with pytest.raises(Fenced):
+            await ready.do(pushes.fail, lost, "late", delay_ms)
+    assert await ready.read(table, "push") == before
+
+
+async def test_a_webhook_that_was_removed_is_not_sent_on(with_hook: AnyStore) -> None:
+    await with_hook.do(grow)
+    due = await taken(with_hook)
+    await with_hook.do(pushes.delete, TENANT, "t-1", id="w-1")
+    with pytest.raises(Fenced):
+        await with_hook.do(pushes.advance, due, 1, keeps=False)
+    with pytest.raises(Fenced):
+        await with_hook.do(pushes.fail, due, "gone", MINUTE)
+    await with_hook.do(grow)
+    assert await is_idle(with_hook)
+
+
+async def test_what_a_node_holds_without_delivering_it_is_given_back(with_hook: AnyStore) -> None:
+    await with_hook.do(tasks.append, TENANT, appending("t-1", chunk("a")))
+    (due,) = await with_hook.do(pushes.claim, "n-1", 5)
+    await with_hook.do(pushes.release, "n-1", [due])
+    await with_hook.do(pushes.release, "n-2", [])
+    assert await with_hook.do(pushes.claim, "n-2", 5) == [], "it is being delivered"
+    await with_hook.do(pushes.release, "n-1", [])
+    assert [again.id for again in await with_hook.do(pushes.claim, "n-2", 5)] == [due.id]
