@@ -31,11 +31,14 @@ class Archive:
         self.store = store
         self._parts = parts
 
+    def has_large(self, body: EventBody) -> bool:
+        """Whether a value has parts that are kept apart."""
+        return self._parts is not None and self._parts.has_large(body)
+
     async def pack(self, tenant: str, bodies: Sequence[EventBody], snapshot: Task | None) -> Packed:
         """Take large parts out of what is to be stored."""
         parts = self._parts
-        every = bodies if snapshot is None else (*bodies, snapshot)
-        if parts is None or not any(parts.has_large(body) for body in every):
+        if parts is None:
             return Packed(bodies, snapshot, ())
         packed: list[EventBody] = []
         hashes: set[str] = set()

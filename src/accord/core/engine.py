@@ -324,7 +324,8 @@ class Engine:
             seconds = time.monotonic() - began
             state = ended.status.state if ended else None
             self.hooks.tell(RunEnded(tenant=run.tenant, task_id=run.job.key, agent=name, state=state, seconds=seconds))
-            self._due.set()
+            if self._has_backlog or self.limits.tenant_runs is not None:
+                self._due.set()
 
     def _abandon(self, key: tuple[str, str]) -> None:
         """Stop a run that this node no longer holds."""

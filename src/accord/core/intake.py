@@ -59,9 +59,8 @@ class Intake:
         new = self._new_task(request, caller, parent_id)
         task, said = new.task, new.task.history[0]
         working = _working(task, new.at)
-        packed = await self._engine.archive.pack(caller.tenant, (), task)
         accept = runs.Accept(
-            new=replace(new, task=packed.snapshot or task, blobs=packed.blobs),
+            new=await self._packed(new, caller.tenant),
             message_id=said.message_id,
             work=work,
             key=self._key(request.message, caller),
@@ -79,6 +78,14 @@ class Intake:
         if accepted.job is not None:
             self._run(accepted.job, lifecycle.apply(task, working), new, caller)
         return task, 0
+
+    async def _packed(self, new: NewTask, tenant: str) -> NewTask:
+        """Take large parts out of what is to be stored."""
+        archive = self._engine.archive
+        if not archive.has_large(new.task):
+            return new
+        packed = await archive.pack(tenant, (), new.task)
+        return replace(new, task=packed.snapshot or new.task, blobs=packed.blobs)
 
     def _new_task(self, request: SendRequest, caller: Caller, parent_id: str | None) -> NewTask:
         at, message = self._engine.now_ms(), request.message

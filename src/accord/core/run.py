@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core.agent import Agent
-from accord.core.archive import Archive
+from accord.core.archive import Archive, Packed
 from accord.core.context import Context, Failed, Parked, Rejected
 from accord.core.follow import Hub
 from accord.core.hooks import EventsAppended, Hooks
@@ -107,6 +107,7 @@ class Run:
         self._snapshot, self._folded = start.task, start.seq
         self._since: list[EventBody] = []
         self._fresh: Task | None = None
+        self._has_large = tools.archive.has_large(start.task)
         self._seq = start.seq
         self._state = start.task.status.state
         self._buffer: list[EventBody] = []
@@ -417,7 +418,11 @@ class Run:
             self._fresh = self._folded_with(bodies)
         else:
             self._fresh = None
-        packed = await self._patiently(lambda: self._tools.archive.pack(self.tenant, bodies, self._fresh))
+        archive = self._tools.archive
+        self._has_large = self._has_large or any(archive.has_large(body) for body in bodies)
+        packed = Packed(bodies, self._fresh, ())
+        if self._has_large:
+            packed = await self._patiently(lambda: archive.pack(self.tenant, bodies, self._fresh))
         return Append(
             task_id=self.job.key,
             epoch=self.job.epoch,
@@ -456,6 +461,7 @@ class Run:
         """Take in what others added to the log: messages of the caller."""
         while events := await self._patiently(self._later_events):
             self._since.extend(event.body for event in events)
+            self._has_large = self._has_large or any(self._tools.archive.has_large(event.body) for event in events)
             self._seq = events[-1].seq
             self._tools.hub.feed(self.tenant, self.job.key, events)
 

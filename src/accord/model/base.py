@@ -6,6 +6,7 @@ It is not a toolbox: only what the other model modules need to state their field
 import re
 from datetime import UTC, datetime
 from enum import Enum
+from functools import lru_cache
 from typing import Annotated, Any, dataclass_transform
 
 from msgspec import Meta, Struct, field
@@ -59,6 +60,7 @@ def named_timestamp(field: str, text: str) -> str:
         raise ValueError(f"`{field}`: {error}") from None
 
 
+@lru_cache(8)
 def timestamp_ms(milliseconds: int) -> str:
     """Return the A2A form of a Unix time in milliseconds."""
     seconds, millis = divmod(milliseconds, 1000)

@@ -44,7 +44,12 @@ class Item(NamedTuple):
 
     def characters(self) -> int:
         """Return how much text there is to write."""
-        return sum(len(value) for row in (self.row, *self.entries) for value in row if isinstance(value, str))
+        count = 0
+        for row in (self.row, *self.entries):
+            for value in row:
+                if type(value) is str:
+                    count += len(value)
+        return count
 
 
 class Written(NamedTuple):

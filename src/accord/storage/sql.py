@@ -13,6 +13,8 @@ from typing import NamedTuple
 class Engine(Enum):
     """The two databases."""
 
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash costs more than what it is looked up for
+
     SQLITE = "sqlite"
     POSTGRES = "postgresql"
 

@@ -79,8 +79,10 @@ class Tx:
         """Run a statement once for each row of values."""
         for row in rows:
             refuse_nul(row.values())
-        with _binding():
+        try:
             self._connection.executemany(compile(sql, Engine.SQLITE).text, rows)
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise BadValue(f"SQLite: {error}") from error
 
     async def lock(self, number: int) -> None:
         """Do nothing: whoever writes to SQLite holds the whole file."""
@@ -91,18 +93,9 @@ class Tx:
 
     def _execute(self, sql: str, values: dict[str, Value]) -> apsw.Cursor:
         refuse_nul(values.values())
-        with _binding():
+        try:
             return self._connection.execute(compile(sql, Engine.SQLITE).text, values)
-
-
-class _binding:
-    """Turns what says that a value cannot be a parameter into our error."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
-        if isinstance(error, UnicodeEncodeError | OverflowError):
+        except (UnicodeEncodeError, OverflowError) as error:
             raise BadValue(f"SQLite: {error}") from error
 
 
@@ -211,11 +204,11 @@ class SqliteStore:
         return batch
 
     def _commit(self, batch: list[Waiting]) -> list[Outcome]:
-        """Run every command under a savepoint of its own, then commit them together."""
+        """Run every command under a savepoint of its own, then commit them together; one alone needs none."""
         outcomes: list[Outcome] = []
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            outcomes = [self._attempt(waiting) for waiting in batch]
+            outcomes = [self._attempt(waiting, is_alone=len(batch) == 1) for waiting in batch]
             self._writer.execute("COMMIT")
             self.commits += 1
         except BaseException as error:  # all of it belongs to those who wait: this thread must go on
@@ -225,9 +218,10 @@ class SqliteStore:
             return [Outcome(waiting, None, translated(error), []) for waiting in batch]
         return outcomes
 
-    def _attempt(self, waiting: Waiting) -> Outcome:
+    def _attempt(self, waiting: Waiting, *, is_alone: bool) -> Outcome:
         tx = Tx(self._writer)
-        self._writer.execute("SAVEPOINT command")
+        if not is_alone:
+            self._writer.execute("SAVEPOINT command")
         try:
             result = drive(waiting.start(tx))
         except BaseException as error:  # it belongs to whoever awaits the command
@@ -235,10 +229,13 @@ class SqliteStore:
                 if isinstance(error, apsw.Error):
                     raise
                 raise StoreUnavailable("SQLite rolled the transaction back") from error
+            if is_alone:
+                raise
             self._writer.execute("ROLLBACK TO command")
             self._writer.execute("RELEASE command")
             return Outcome(waiting, None, translated(error), [])
-        self._writer.execute("RELEASE command")
+        if not is_alone:
+            self._writer.execute("RELEASE command")
         return Outcome(waiting, result, None, tx.topics)
 
     def _resolve(self, outcomes: list[Outcome]) -> None:

@@ -102,15 +102,20 @@ async def claim(tx: Tx, node: str, queue: str, count: int, tenant_limit: int | N
     `tenant_limit` is how many jobs of one tenant may run at once on all nodes together.
     """
     most = NO_LIMIT if tenant_limit is None else tenant_limit
+    waiting = await _waiting_tenants(tx, queue)
+    running = await _running(tx) if len(waiting) > 1 or (waiting and tenant_limit is not None) else {}
+    turns = sorted((running.get(tenant, 0), since, tenant) for tenant, since in waiting)
     found: list[tuple[int, int, int, int]] = []
-    for tenant, running in await _waiting_tenants(tx, queue, most):
-        due = await _due(tx, queue, tenant, min(count, most - running))
-        found += [(running + rank, priority, run_at, id) for rank, (id, priority, run_at) in enumerate(due)]
+    for number, _, tenant in [turn for turn in turns if turn[0] < most][:MAX_TENANTS]:
+        due = await _due(tx, queue, tenant, min(count, most - number))
+        found += [(number + rank, priority, run_at, id) for rank, (id, priority, run_at) in enumerate(due)]
     return await take(tx, node, await _free(tx, [id for *_, id in sorted(found)[:count]]))
 
 
 async def _free(tx: Tx, ids: Sequence[int]) -> list[int]:
     """Return the jobs whose tasks nobody is busy with: others lock a task before its job, and would wait for us."""
+    if not ids:
+        return []
     listed = msgspec.json.encode(ids).decode()
     locked = await tx.all(
         """SELECT job.id FROM job JOIN task ON task.tenant = job.tenant AND task.id = job.key
@@ -126,13 +131,8 @@ async def _free(tx: Tx, ids: Sequence[int]) -> list[int]:
     return [id for id in ids if id in free]
 
 
-async def _waiting_tenants(tx: Tx, queue: str, most: int) -> list[tuple[str, int]]:
-    """Return the tenants that have work to do and run less than `most`, and how much they run.
-
-    It takes a few look-ups in the index for each tenant, however much work there is. Those with less running come
-    first, then those that have waited longer, so that none is left out for ever when there are too many. Work that has
-    called others waits for them and does not count: they could not be done otherwise.
-    """
+async def _waiting_tenants(tx: Tx, queue: str) -> list[tuple[str, int]]:
+    """Return the tenants that have work to do, and since when: two look-ups each, however much work there is."""
     rows = await tx.all(
         """WITH RECURSIVE waiting(tenant) AS (
                SELECT (SELECT min(tenant) FROM job WHERE queue = :queue AND node IS NULL AND parked = 0)
@@ -140,23 +140,29 @@ async def _waiting_tenants(tx: Tx, queue: str, most: int) -> list[tuple[str, int
                SELECT (SELECT min(job.tenant) FROM job
                        WHERE queue = :queue AND node IS NULL AND parked = 0 AND job.tenant > waiting.tenant)
                FROM waiting WHERE waiting.tenant IS NOT NULL),
-           running(tenant, number) AS (
-               SELECT job.tenant, count(*) FROM job WHERE node IS NOT NULL AND NOT EXISTS (
-                   SELECT 1 FROM task WHERE task.tenant = job.tenant AND task.parent_id = job.key
-                   AND task.state IN ('submitted', 'working'))
-               GROUP BY job.tenant),
-           candidate(tenant, number, since) AS (
-               SELECT waiting.tenant, COALESCE(number, 0), (
+           candidate(tenant, since) AS (
+               SELECT waiting.tenant, (
                    SELECT run_at FROM job WHERE queue = :queue AND job.tenant = waiting.tenant AND node IS NULL
                    AND parked = 0 AND run_at <= {now} ORDER BY priority, run_at LIMIT 1)
-               FROM waiting LEFT JOIN running ON running.tenant = waiting.tenant)
-           SELECT tenant, number FROM candidate WHERE since IS NOT NULL AND number < :most
-           ORDER BY number, since, tenant LIMIT :limit""",
+               FROM waiting)
+           SELECT tenant, since FROM candidate WHERE since IS NOT NULL""",
         queue=queue,
-        most=most,
-        limit=MAX_TENANTS,
     )
-    return [(tenant, number) for tenant, number in rows]
+    return [(tenant, since) for tenant, since in rows]
+
+
+async def _running(tx: Tx) -> dict[str, int]:
+    """Return how much work of each tenant is held.
+
+    Work that has called others waits for them and does not count: they could not be done otherwise.
+    """
+    rows = await tx.all(
+        """SELECT job.tenant, count(*) FROM job WHERE node IS NOT NULL AND (
+               SELECT 1 FROM task WHERE task.tenant = job.tenant AND task.parent_id = job.key
+               AND task.state IN ('submitted', 'working') LIMIT 1) IS NULL
+           GROUP BY job.tenant"""
+    )
+    return dict(rows)
 
 
 async def _due(tx: Tx, queue: str, tenant: str, limit: int) -> list[tuple[int, int, int]]:
