@@ -15,6 +15,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 D = TypeVar("D", bound=Detail)
 
+BETWEEN_SECONDS = 0.005
+"""Between two questions to a store: whoever asks without a pause leaves the writer of SQLite no turn."""
+
 Says = Callable[[str], bool]
 """Whether something is to happen to a command, by its name: module and function."""
 
@@ -95,15 +98,19 @@ class Watch:
 async def until(check: Callable[[], Coroutine[Any, Any, bool]]) -> None:
     """Ask until the answer is yes; the test's bound ends this."""
     while not await check():  # noqa: ASYNC110  # what is asked may be in a database
-        await asyncio.sleep(0)
+        await asyncio.sleep(BETWEEN_SECONDS)
 
 
 async def reaches(service: Service, task_id: str, state: TaskState, caller: Caller) -> Task:
     """Wait until a task is in a state."""
-    while True:
-        task = await service.get(GetRequest(id=task_id), caller)
-        if task.status.state is state:
-            return task
+    found: list[Task] = []
+
+    async def is_there() -> bool:
+        found.append(await service.get(GetRequest(id=task_id), caller))
+        return found[-1].status.state is state
+
+    await until(is_there)
+    return found[-1]
 
 
 async def sent(service: Service, request: SendRequest, caller: Caller) -> Task:

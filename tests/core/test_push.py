@@ -81,6 +81,14 @@ class Between:
         """How long what failed was put off."""
         return [args[2] for name, args in self.store.given if name == "pushes.fail"]
 
+    async def until_failed(self, count: int) -> None:
+        """Wait until so many failures were noted."""
+
+        async def has_failed() -> bool:
+            return len(self.delays()) >= count
+
+        await until(has_failed)
+
 
 def failing(count: int, **fields: Any) -> Refuses:
     """Refuse the first deliveries."""
@@ -258,6 +266,7 @@ async def test_what_can_never_work_is_tried_once(hosting: Hosting) -> None:
     task = await sent(host.default, with_hook(), ALICE)
     await sender.until(lambda: len(sender.tried) == 1)
     assert (await rests(host, task)).is_dead
+    await between.until_failed(1)
     assert between.delays() == [None]
 
 

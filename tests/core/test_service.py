@@ -36,6 +36,8 @@ from accord.model import (
     TaskFilter,
     TaskState,
 )
+from accord.model.base import timestamp_ms
+from accord.storage.commands import tasks
 from accord.storage.store import Tx
 from tests.core.conftest import ALICE, AT_ONCE, BOB, Hosting, all_of, said, saying, state, states, text
 
@@ -408,3 +410,20 @@ async def test_what_no_store_can_keep_is_refused_alike(host: Host) -> None:
         await host.default.send(saying("x", context_id="a\x00b"), ALICE)
     said_so = await host.default.send(saying("a\x00b"), ALICE)
     assert text(said_so) == "a\x00b"
+
+
+@pytest.mark.proves("0-38")
+async def test_everything_about_a_task_can_be_read_from_the_store_alone(host: Host) -> None:
+    task = await host.services["asking"].send(saying("hi", context_id="c"), ALICE)
+    assert isinstance(task, Task)
+    task = await host.services["asking"].send(saying("Ada", task_id=task.id), ALICE)
+    assert isinstance(task, Task)
+    stored = await host.engine.store.read(tasks.read_task, "acme", task.id)
+    assert stored is not None
+    assert (stored.id, stored.context_id, stored.state, stored.owner) == (task.id, "c", "completed", "alice")
+    assert timestamp_ms(stored.updated_at) == task.status.timestamp
+    kept = stored.task()
+    assert kept.created_at is not None
+    assert kept.created_at <= (kept.status.timestamp or "")
+    assert [text(message) for message in kept.history] == ["hi", "What is your name?", "Ada"]
+    assert text(kept) == "Hello Ada"

@@ -26,7 +26,7 @@ WRITERS = 32
 """Tasks that stream, and as many callers who send one message after the other: 64 who write at the same time."""
 
 ROUNDS = 5
-ENOUGH = 500
+ENOUGH = 1_500
 """Acknowledgements before the kill."""
 
 CHUNKS = 200

@@ -241,6 +241,7 @@ async def columns_of_postgres(tx: Tx) -> list[Any]:
     )
 
 
+@pytest.mark.proves("0-06")
 async def test_an_empty_database_is_brought_to_the_newest_schema_once(store: AnyStore) -> None:
     with pytest.raises(migrate.SchemaTooOld, match="db upgrade"):
         await migrate.check(store)
@@ -265,6 +266,7 @@ async def test_nodes_that_start_together_migrate_once(store: AnyStore) -> None:
     assert sum(len(applied) for applied in done) == len(migrate.known())
 
 
+@pytest.mark.proves("0-06")
 async def test_both_engines_have_the_same_tables(postgres: str, tmp_path: Path) -> None:
     file = SqliteStore(tmp_path / "accord.db")
     await migrate.upgrade(file)

@@ -148,11 +148,9 @@ class Run:
             return await self.end(state, text)
         except Fenced:
             raise
-        except Failed as error:  # it said what no store can keep
-            return await self.end(TaskState.FAILED, str(error))
-        except Exception:  # or what nobody has thought of
+        except Exception as error:  # it said what no store can keep
             log.exception("what the agent said was not kept", extra={"task_id": self.job.key})
-            return await self.end(TaskState.FAILED, "The agent failed")
+            return await self.end(TaskState.FAILED, str(error) if isinstance(error, Failed) else "The agent failed")
 
     async def _do(self) -> tuple[TaskState, str | None]:
         """Run the agent and return how the task ends, and what its caller is told."""
@@ -459,14 +457,11 @@ class Run:
 
     async def _catch_up(self) -> None:
         """Take in what others added to the log: messages of the caller."""
-        while events := await self._patiently(self._later_events):
+        while events := await self._patiently(lambda: self._tools.archive.events(self.tenant, self.job.key, self._seq)):
             self._since.extend(event.body for event in events)
             self._has_large = self._has_large or any(self._tools.archive.has_large(event.body) for event in events)
             self._seq = events[-1].seq
             self._tools.hub.feed(self.tenant, self.job.key, events)
-
-    async def _later_events(self) -> list[Event]:
-        return await self._tools.archive.events(self.tenant, self.job.key, self._seq)
 
     # --- small things ---------------------------------------------------------------------------------------------
 

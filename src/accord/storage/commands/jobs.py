@@ -23,6 +23,9 @@ TIMERS = "timers"
 
 NO_LIMIT = 2**31
 
+CLAIMS = 4_711_003
+"""The lock of those who claim under a limit: two nodes that count at the same time would both find room."""
+
 MAX_TENANTS = 64
 """How many tenants share one claim; the others have their turn with the next."""
 
@@ -102,6 +105,8 @@ async def claim(tx: Tx, node: str, queue: str, count: int, tenant_limit: int | N
     `tenant_limit` is how many jobs of one tenant may run at once on all nodes together.
     """
     most = NO_LIMIT if tenant_limit is None else tenant_limit
+    if tenant_limit is not None:
+        await tx.lock(CLAIMS)
     waiting = await _waiting_tenants(tx, queue)
     running = await _running(tx) if len(waiting) > 1 or (waiting and tenant_limit is not None) else {}
     turns = sorted((running.get(tenant, 0), since, tenant) for tenant, since in waiting)
