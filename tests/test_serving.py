@@ -1,5 +1,6 @@
 """`accord serve` as a real process: what a newcomer sees, and the official SDK's client talking to it."""
 
+import base64
 import os
 import re
 import signal
@@ -33,10 +34,10 @@ def free_port() -> int:
 class Server:
     """A served process, ended by its id."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *arguments: str) -> None:
         self.port = free_port()
         self.url = f"http://localhost:{self.port}/"
-        command = [sys.executable, "-m", "accord", "serve", "--port", str(self.port)]
+        command = [sys.executable, "-m", "accord", "serve", "--port", str(self.port), *arguments]
         environment = os.environ | {"NO_COLOR": "1", "COLUMNS": "100", "XDG_DATA_HOME": str(folder)}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         self.shown: list[str] = []
@@ -178,3 +179,18 @@ def test_a_store_that_cannot_be_used_is_reported(store: str, reason: str) -> Non
     assert reason in done.stderr
     assert "is listening" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_large_files_go_where_the_operator_says(tmp_path: Path) -> None:
+    place = tmp_path / "blobs"
+    large = base64.b64encode(bytes(300_000)).decode()
+    parts = [{"raw": large, "mediaType": "application/zip", "filename": "a.zip"}]
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": parts}
+    send = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    running = Server(tmp_path, "--blobs", f"dir://{place}")
+    try:
+        task = httpx.post(running.url, json=send).json()["result"]["task"]
+    finally:
+        running.stop()
+    assert task["artifacts"][0]["parts"] == parts
+    assert [file.stat().st_size for file in place.rglob("*") if file.is_file()] == [300_000]

@@ -4,8 +4,11 @@ Nothing is decided here that a layer below could decide; it only puts the pieces
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from types import MappingProxyType
+
+from msgspec import Struct
 
 from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.jsonrpc import JsonRpc
@@ -15,7 +18,7 @@ from accord.core.archive import Archive
 from accord.core.engine import Limits
 from accord.core.follow import Hub
 from accord.core.host import Host
-from accord.core.upkeep import Upkeep
+from accord.core.upkeep import Retention, Upkeep
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
 from accord.protocol.negotiate import MOUNTS
 from accord.storage import migrate
@@ -23,8 +26,6 @@ from accord.storage.address import Address, SqliteAddress, parse
 from accord.storage.blobs import LargeParts, open_blobs
 from accord.storage.open import open_store
 from accord.storage.store import Store, StoreRefused, StoreUnavailable
-
-MEMORY = "sqlite://:memory:"
 
 RPC_PATHS = frozenset({"", *MOUNTS})
 
@@ -48,14 +49,25 @@ def describe(profile: Profile, url: str) -> AgentCard:
     )
 
 
+class Keeping(Struct, frozen=True, kw_only=True):
+    """Where tasks and their large parts are kept, and for how long; `env` has the credentials of what needs some."""
+
+    store: str | Address = "sqlite://:memory:"
+    blobs: str = "table:"
+    retention: Retention = Retention()
+    env: Mapping[str, str] = MappingProxyType({})
+
+
 class Application:
     """The ASGI application: paths to bindings, and the life of what is behind them."""
 
     def __init__(
-        self, agents: Sequence[Agent], url: str, *, store: str | Address = MEMORY, limits: Limits | None = None
+        self, agents: Sequence[Agent], url: str, *, keeping: Keeping | None = None, limits: Limits | None = None
     ) -> None:
-        """Serve `agents`, of which callers reach the first at `url`; tasks are kept in `store`."""
+        """Serve `agents`, of which callers reach the first at `url`."""
         self._agents = agents
+        self._keeping = keeping or Keeping()
+        store = self._keeping.store
         self._address = parse(store) if isinstance(store, str) else store
         self._limits = limits
         self._card: App = WellKnown(describe(agents[0].profile, url))
@@ -77,10 +89,11 @@ class Application:
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(open_store(self._address, hub.heard))
             await self._migrate(store)
-            blobs = open_blobs("table:", store, {})
+            blobs = open_blobs(self._keeping.blobs, store, self._keeping.env)
             stack.push_async_callback(blobs.close)
             archive = Archive(store, await LargeParts.open(store, blobs))
-            self._host = Host(archive, hub, self._agents, limits=self._limits, upkeep=Upkeep(store, blobs))
+            upkeep = Upkeep(store, blobs, self._keeping.retention)
+            self._host = Host(archive, hub, self._agents, limits=self._limits, upkeep=upkeep)
             await self._host.start()
             self._opened = stack.pop_all()
         self._rpc = JsonRpc(self._host.default, origin=self._host.default.origin)

@@ -218,6 +218,30 @@ async def test_cancelling_reaches_a_run_on_another_node(hosting: Hosting, crowd:
     assert await rows(first.engine.store, "job", "kind") == []
 
 
+async def test_a_run_that_is_stopped_may_clean_up(hosting: Hosting) -> None:
+    started, stopping, gate, cleaned = (asyncio.Event() for _ in range(4))
+
+    @agent
+    async def tidy(ctx: Context) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopping.set()
+            await gate.wait()
+            cleaned.set()
+
+    host = await hosting(tidy)
+    task = await put(host, "a")
+    await started.wait()
+    await host.default.cancel(CancelRequest(id=task.id), ALICE)
+    await stopping.wait()
+    for _ in range(2):
+        await host.engine._beat()
+    gate.set()
+    await cleaned.wait()
+
+
 async def test_a_node_that_leaves_finishes_short_work(hosting: Hosting, crowd: Crowd) -> None:
     host = await hosting(agent(name="crowd")(crowd))
     task = await put(host, "a")

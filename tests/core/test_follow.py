@@ -15,7 +15,7 @@ from accord.core.follow import Channel, Hub, at_end, at_rest
 from accord.core.host import Host
 from accord.core.run import Run
 from accord.model import Event, MessageUpdate, Part, SubscribeRequest, Task, TaskState
-from accord.storage.commands import retention
+from accord.storage.commands import retention, tasks
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, states, text
 from tests.core.doubles import Meddler, reaches, sent, until
 
@@ -213,14 +213,40 @@ async def test_those_who_wait_together_poll_together(hosting: Hosting, quick_pol
     readers = [Reader(host, task) for _ in range(30)]
     for reader in readers:
         await reader.next()
-    rest = asyncio.gather(*(reader.rest() for reader in readers))
+    following = []
+    for reader in readers:
+        following.append(asyncio.create_task(reader.rest()))
+        await asyncio.sleep(quick_polls / len(readers))  # each waits from another moment on
     before, began = reads(between.store), time.monotonic()
     await until(lambda: _are_read(between.store, before + 10))
     assert time.monotonic() - began >= 8 * quick_polls
     (channel,) = host.engine.hub._channels.values()
-    assert len(channel._waiting) <= 30
+    assert len(channel._waiting) <= len(readers)
+    gated.go_on()
+    await asyncio.gather(*following)
+
+
+async def test_a_hint_about_nothing_is_looked_into_once(hosting: Hosting) -> None:
+    gated, between = Gated(1), Between()
+    first = await hosting(agent(name="gated")(gated))
+    second = await hosting(agent(name="gated")(gated), wrap=between)
+    task = await sent(first.default, saying("x", configuration=AT_ONCE), ALICE)
+    readers = [Reader(second, task) for _ in range(30)]
+    await asyncio.gather(*(reader.next() for reader in readers))
+    rest = asyncio.gather(*(reader.rest() for reader in readers))
+    (channel,) = second.engine.hub._channels.values()
+    await until(lambda: _all_wait(channel))
+    before = reads(between.store)
+    second.engine.hub.heard([tasks.topic("acme", task.id)])
+    await until(lambda: _are_read(between.store, before + 1))
+    await until(lambda: _all_wait(channel))
+    assert reads(between.store) - before <= 3
     gated.go_on()
     await rest
+
+
+async def _all_wait(channel: Channel) -> bool:
+    return len(channel._waiting) == channel.followers
 
 
 async def _are_read(store: Meddler, count: int) -> bool:

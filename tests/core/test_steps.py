@@ -154,20 +154,29 @@ async def test_what_was_said_is_committed_before_a_step_begins(hosting: Hosting)
     assert seen == [["before"], ["before"]]
 
 
+class Door:
+    """Something that blocks its thread."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def pass_through(self) -> bool:
+        self.reached.set()
+        return self.opened.wait(10)
+
+
 async def test_a_step_that_blocks_holds_up_nobody(hosting: Hosting) -> None:
-    gate = threading.Event()
+    door = Door()
 
     @agent
     async def waits(ctx: Context) -> bool:
-        return await ctx.step("wait", gate.wait, 10)
+        return await ctx.step("door", door.pass_through)
 
-    @agent
-    async def opens(ctx: Context) -> None:
-        gate.set()
-
-    host = await hosting(waits, opens)
+    host = await hosting(waits, inner)
     waiting = asyncio.create_task(sent(host.default, saying("go"), ALICE))
-    await sent(host.services["opens"], saying("go"), ALICE)
+    await asyncio.to_thread(door.reached.wait, 10)
+    assert text(await sent(host.services["inner"], saying("go"), ALICE)) == "<go>"
+    door.opened.set()
     assert (await waiting).artifacts[0].parts[0].data is True
 
 
@@ -262,6 +271,16 @@ async def test_calls_nest_however_little_room_there_is(hosting: Hosting, limits:
     assert [text(task) for task in tasks] == ["<a1><a2> <b1><b2>"] * 3
     assert host.engine._runs == {}
     assert not host.engine._calling
+
+
+async def test_an_agent_may_call_itself_however_few_of_it_may_run(hosting: Hosting) -> None:
+    @agent(concurrency=1)
+    async def countdown(ctx: Context) -> str:
+        number = int(ctx.text)
+        return "0" if number == 0 else f"{number} {await ctx.call('countdown', str(number - 1))}"
+
+    host = await hosting(countdown, limits=Limits(lease_seconds=3.0, poll_seconds=0.2, slots=1))
+    assert text(await sent(host.default, saying("3"), ALICE)) == "3 2 1 0"
 
 
 async def test_a_call_is_made_once_however_often_the_caller_runs(hosting: Hosting) -> None:

@@ -124,6 +124,18 @@ async def fragile(ctx: Context) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@agent(on_crash="resume")
+async def telling(ctx: Context) -> None:
+    """Say something within a step, and kill the process right after it the first time."""
+
+    async def tell() -> None:
+        await ctx.artifact("told ", id="answer", append=True)
+
+    await ctx.step("tell", tell)
+    if ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 @agent(on_crash="resume", attempts=MANY)
 async def chain(ctx: Context) -> str:
     """Forge links, each from the one before; the message names the folder where each forging is noted."""
@@ -166,4 +178,4 @@ async def nul(ctx: Context) -> str:
 HALF_A_CHARACTER = "\ud800"
 """Half a surrogate pair, which no UTF-8 has."""
 
-AGENTS = (chunks, careful, stubborn, large, endless, waiting, brief, deadly, fragile, chain, poison, nul)
+AGENTS = (chunks, careful, stubborn, large, endless, waiting, brief, deadly, fragile, telling, chain, poison, nul)

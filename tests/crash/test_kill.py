@@ -122,6 +122,13 @@ async def count_completed(tx: Tx) -> int:
     return len(await tx.all("SELECT 1 FROM task WHERE state = 'completed'"))
 
 
+async def test_what_a_finished_step_said_is_kept(store_url: str, client: Client, start: Start) -> None:
+    nodes = await asyncio.gather(start(store_url), start(store_url))
+    task = await client.rested(await client.send("telling", ""))
+    assert (task.status.state, text(task)) == (TaskState.COMPLETED, "told ")
+    assert sum(node.process.returncode is None for node in nodes) == 1
+
+
 async def test_an_agent_that_kills_its_process_is_given_up(store_url: str, client: Client, start: Start) -> None:
     nodes = await asyncio.gather(*(start(store_url) for _ in range(5)))
     fragile = await client.rested(await client.send("fragile", "go"))

@@ -26,17 +26,29 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; only loopback addresses are served.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
     store: StoreOption = None,
+    blobs: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", envvar="ACCORD_BLOBS", help="Large files: table:, dir:///path or s3://bucket/prefix."
+        ),
+    ] = "table:",
+    keep_days: Annotated[
+        float, typer.Option(envvar="ACCORD_KEEP_DAYS", min=0, help="How long ended tasks are kept; 0 is for ever.")
+    ] = 30,
 ) -> None:
     """Serve an agent; its tasks outlive the server."""
     import uvicorn
 
-    from accord.app import Application
+    from accord.app import Application, Keeping
+    from accord.core.upkeep import Retention
 
     _refuse_open_address(host)
     url = f"http://{'[::1]' if host == '::1' else 'localhost'}:{port}/"
     address = _address(store)
     served = _agent(agent)
-    application = Application([served], url, store=address)
+    retention = Retention(purge_after=keep_days * 24 * 3600 or None)
+    keeping = Keeping(store=address, blobs=blobs, retention=retention, env=os.environ)
+    application = Application([served], url, keeping=keeping)
     listening = _listen(host, port)
     application.on_start = lambda: _welcome(served.profile.name, url, str(address))
     config = uvicorn.Config(

@@ -329,6 +329,7 @@ class Context:
                 await self._run.flush()
                 value = await _called(do, *args)
                 found = msgspec.json.encode(value).decode()
+                await self._run.flush()  # what the step said: a step that is done does not say it again
                 await self._run.remember(name, found)
         return msgspec.json.decode(found)
 

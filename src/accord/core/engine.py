@@ -29,6 +29,9 @@ from accord.storage.commands.jobs import DEADLINE, TIMERS, Claimed
 from accord.storage.commands.tasks import Stored
 from accord.storage.store import StoreUnavailable
 
+LOOK_SECONDS = 0.5
+"""How late a cancel may reach a run when its hint is lost."""
+
 CLAIM = 64
 """Jobs claimed at once."""
 
@@ -115,7 +118,10 @@ class Engine:
         self._beaten = time.monotonic()
         await self._beat()
         self._loops = [
-            asyncio.create_task(self._keep(self._beat, self._told, self.limits.heartbeat_seconds), name="heartbeat"),
+            asyncio.create_task(
+                self._keep(self._beat, asyncio.Event(), self.limits.heartbeat_seconds), name="heartbeat"
+            ),
+            asyncio.create_task(self._keep(self._look, self._told, LOOK_SECONDS), name="look"),
             asyncio.create_task(self._keep(self._claim, self._due, self.limits.poll_seconds), name="claim"),
         ]
         self._due.set()
@@ -158,14 +164,23 @@ class Engine:
         before = list(self._runs.items())
         lease_ms = round(self.limits.lease_seconds * 1000)
         held = await self.store.do(jobs.heartbeat, self.node, lease_ms)
-        for key, run in before:
-            if not run.is_settling and held.get(run.job.id) != run.job.epoch and self._runs.get(key) is run:
-                log.info("run was taken away", extra={"task_id": run.job.key})
-                self._abandon(key)
+        self._stop_lost(before, held)
         await self._release_orphans(held)
         if self._may_reap():
             for node in await self.store.do(runs.reap):
                 log.warning("took over from a node that is gone", extra={"node": node})
+
+    async def _look(self) -> None:
+        """Stop what this node no longer holds: the hint may be lost, and SQLite has none between processes."""
+        if before := list(self._runs.items()):
+            self._stop_lost(before, await self.store.read(jobs.held, self.node))
+
+    def _stop_lost(self, before: list[tuple[tuple[str, str], Run]], held: dict[int, int]) -> None:
+        for key, run in before:
+            is_held = run.is_settling or held.get(run.job.id) == run.job.epoch
+            if not is_held and not run.is_cancelled and self._runs.get(key) is run:
+                log.info("run was taken away", extra={"task_id": run.job.key})
+                self._abandon(key)
 
     def _may_reap(self) -> bool:
         """Whether a lease that ran out says that its node is gone.
@@ -217,11 +232,10 @@ class Engine:
         """How many more runs of an agent this node takes; those that wait for others do not count."""
         if self._is_draining or not self._loops:
             return 0
-        active = [run for run in self._runs.values() if run not in self._calling]
-        free = self.limits.slots - len(active) - self._promised.total()
+        free = self.limits.slots - len(self._runs) + len(self._calling) - self._promised.total()
         concurrency = self.agents[agent].profile.concurrency
         if concurrency is not None:
-            mine = sum(run.job.queue == agent for run in active)
+            mine = sum(run.job.queue == agent and run not in self._calling for run in self._runs.values())
             free = min(free, concurrency - mine - self._promised[agent])
         return max(0, free)
 
@@ -328,9 +342,9 @@ class Engine:
                 self._due.set()
 
     def _abandon(self, key: tuple[str, str]) -> None:
-        """Stop a run that this node no longer holds."""
+        """Stop a run that this node no longer holds; once, so that it can clean up."""
         run = self._runs.get(key)
-        if run is not None:
+        if run is not None and not run.is_cancelled:
             run.is_cancelled = True
             self._working[key].cancel()
 
