@@ -65,10 +65,14 @@ class Archive:
     async def unpack(self, tenant: str, stored: Stored) -> Task:
         """Put a task together, with its large parts."""
         task = stored.task()
-        parts = self._parts
-        if parts is None or not (parts.marker in stored.doc or any(parts.marker in row[2] for row in stored.events)):
-            return task
-        return await parts.attach(tenant, task)
+        return await self._parts.attach(tenant, task) if self._parts and self.is_packed(stored) else task
+
+    def is_packed(self, stored: Stored) -> bool:
+        """Whether a stored task has parts that are kept apart; looking for the mark is cheap, however long it is."""
+        if self._parts is None:
+            return False
+        marker = self._parts.marker
+        return marker in stored.doc or any(marker in row[2] for row in stored.events)
 
     async def events(self, tenant: str, task_id: str, after: int, limit: int = tasks.READ_PAGE) -> list[Event]:
         """Read the events after a number."""

@@ -305,6 +305,7 @@ class Engine:
             steps=known,
             deadline_at=stored.deadline_at,
             resumes=self.agents[stored.agent].profile.crash is Crash.RESUME,
+            has_large=self.archive.is_packed(stored),
         )
         return self.run(stored.agent, start)
 

@@ -76,7 +76,7 @@ class Intake:
         if accept.deadline_ms is not None:
             self._engine.alarm(accept.deadline_ms)
         if accepted.job is not None:
-            self._run(accepted.job, lifecycle.apply(task, working), new, caller)
+            self._run(accepted.job, lifecycle.apply(task, working), accept.new, caller)
         return task, 0
 
     async def _packed(self, new: NewTask, tenant: str) -> NewTask:
@@ -110,8 +110,16 @@ class Intake:
         )
 
     def _run(self, job: Claimed, task: Task, new: NewTask, caller: Caller) -> None:
-        message = task.history[0]
-        start = Start(job=job, task=task, seq=1, message=message, caller=caller, steps={}, deadline_at=new.deadline_at)
+        start = Start(
+            job=job,
+            task=task,
+            seq=1,
+            message=task.history[0],
+            caller=caller,
+            steps={},
+            deadline_at=new.deadline_at,
+            has_large=bool(new.blobs),
+        )
         self._engine.run(self._agent, start)
 
     # --- an open task ---------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ class Start(Struct, frozen=True, kw_only=True):
     steps: dict[str, str]
     deadline_at: int | None = None
     resumes: bool = False
+    has_large: bool = False
 
 
 class Tools(Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ class Run:
         self._snapshot, self._folded = start.task, start.seq
         self._since: list[EventBody] = []
         self._fresh: Task | None = None
-        self._has_large = tools.archive.has_large(start.task)
+        self._has_large = start.has_large
         self._seq = start.seq
         self._state = start.task.status.state
         self._buffer: list[EventBody] = []
