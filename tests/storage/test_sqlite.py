@@ -170,7 +170,7 @@ async def test_only_the_writer_checkpoints(small_log: int, tmp_path: Path) -> No
 async def test_readers_that_always_overlap_do_not_keep_the_log_growing(
     small_log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "READERS_MS", 10_000)  # however busy the machine is
+    monkeypatch.setattr(sqlite, "READERS_MS", 5_000)  # however busy the machine is
     store = SqliteStore(tmp_path / "accord.db")
     await store.do(make)
     done, sizes = asyncio.Event(), list[int]()

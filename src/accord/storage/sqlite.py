@@ -133,6 +133,8 @@ class SqliteStore:
         self._gate = threading.Lock()
         self._closed = False
         self._log_pages = 0
+        self._may_read = threading.Event()
+        self._may_read.set()
         self._too_long = LONG_LOG_PAGES
         self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._writer = self._open(writes=not read_only)
@@ -272,6 +274,8 @@ class SqliteStore:
         if self._log_pages < CHECKPOINT_PAGES:
             return
         start_over = self._log_pages >= self._too_long
+        if start_over:
+            self._may_read.clear()  # readers that overlap for ever would keep the log from being started over
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if start_over else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._writer.set_busy_timeout(READERS_MS)
         try:
@@ -283,11 +287,13 @@ class SqliteStore:
         except apsw.Error as error:  # the log keeps everything meanwhile
             log.warning("checkpoint failed", extra={"reason": str(error)})
         finally:
+            self._may_read.set()
             self._writer.set_busy_timeout(BUSY_MS)
 
     # --- readers --------------------------------------------------------------------------------------------------
 
     def _read(self, start: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+        self._may_read.wait()
         connection = self._readers.get()  # there are as many as threads
         try:
             connection.execute("BEGIN")
