@@ -1,7 +1,6 @@
 """Nodes that leave in good order, and callers who change their minds on another node."""
 
 import signal
-import time
 
 import pytest
 
@@ -10,8 +9,8 @@ from accord.storage.store import Tx
 from tests.crash.conftest import Client, Start, text
 from tests.crash.node import CALLER
 
-LONG_LEASE = 60.0
-"""So long that nobody takes over in a test because it ran out."""
+LONG_LEASE = 600.0
+"""Ten times what any test waits: whatever happens in time did not wait for a lease or a heartbeat."""
 
 
 async def test_a_node_that_is_told_to_leave_finishes_or_hands_over(
@@ -24,9 +23,7 @@ async def test_a_node_that_is_told_to_leave_finishes_or_hands_over(
     heir = await start(store_url, lease=LONG_LEASE)
     leaving.signal(signal.SIGTERM)
     await leaving.says("interrupted", task=long)
-    began = time.monotonic()
     assert (await heir.says("waiting", task=long))["attempt"] == 1, "leaving in good order is no failure"
-    assert time.monotonic() - began < LONG_LEASE / 6
     assert await leaving.ended() == 0
     assert leaving.said("left")
     assert leaving.said("ended", task=brief, state="COMPLETED")
@@ -45,16 +42,12 @@ async def attempts(tx: Tx, task_id: str) -> int:
 
 @pytest.mark.proves("3-38", "CORE-CANCEL-001")
 async def test_cancelling_reaches_an_agent_on_another_node(store_url: str, client: Client, start: Start) -> None:
-    node = await start(store_url)
+    node = await start(store_url, lease=LONG_LEASE)
     task_id = await client.send("waiting", "")
     await node.says("waiting", task=task_id)
-    began = time.monotonic()
     canceled = await client.host.services["waiting"].cancel(CancelRequest(id=task_id), CALLER)
     assert canceled.status.state is TaskState.CANCELED
     await node.says("interrupted", task=task_id)
-    seconds = time.monotonic() - began
     await node.says("ended", task=task_id)
-    assert seconds < 5, f"it took {seconds:.2f} s"
-    print(f"cancelled after {seconds:.2f} s")
     assert (await client.log(task_id))[-1].body.status == canceled.status  # type: ignore[union-attr]
     assert (await client.get("waiting", task_id)).status.state is TaskState.CANCELED

@@ -106,7 +106,7 @@ class Engine:
             now_ms=now_ms,
             make_id=make_id,
             call=self._call,
-            alarm=lambda _queue, delay_ms: self.alarm(delay_ms),
+            alarm=self.alarm,
         )
 
     # --- startup, loops, shutdown ---------------------------------------------------------------------------------

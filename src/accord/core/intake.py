@@ -13,10 +13,11 @@ from accord.core.engine import Engine
 from accord.core.hooks import TaskAccepted
 from accord.core.interface import Caller
 from accord.core.run import Start
-from accord.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation, Violation
+from accord.errors import ContentTypeNotSupported, TaskNotFound, UnsupportedOperation
 from accord.model import Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
+from accord.protocol.codec import invalid_field
 from accord.storage.commands import runs
 from accord.storage.commands.jobs import Claimed
 from accord.storage.commands.tasks import NewTask, Stored
@@ -128,7 +129,7 @@ class Intake:
         engine, message, task_id = self._engine, request.message, request.message.task_id or ""
         before, _ = await self.find(task_id, caller)
         if message.context_id and message.context_id != before.context_id:
-            raise _invalid("message.contextId", "Not the context of the task")
+            raise invalid_field("message.contextId", "Not the context of the task")
         said = self._completed(message, task_id, before.context_id)
         packed, blobs = await engine.archive.pack_message(caller.tenant, said)
         say = runs.Say(
@@ -204,7 +205,3 @@ def _accepts(modes: tuple[str, ...], media_type: str) -> bool:
     wanted = media_type.partition(";")[0].strip().lower()
     family = wanted.partition("/")[0] + "/*"
     return any(mode.lower() in (wanted, family, "*/*", "*") for mode in modes)
-
-
-def _invalid(field: str, reason: str) -> InvalidParams:
-    return InvalidParams(f"Invalid parameters: `{field}`: {reason}", violations=(Violation(field, reason),))

@@ -11,9 +11,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from accord.errors import InvalidParams, Violation
+from accord.errors import InvalidParams
 from accord.model import PushConfig, PushListRequest, PushPage, Task, TaskFilter, TaskPage
 from accord.protocol import lifecycle
+from accord.protocol.codec import invalid_field
 from accord.storage.commands.tasks import Query, Stored
 
 DEFAULT_PAGE_SIZE = 50
@@ -96,5 +97,4 @@ def _read(token: str | None) -> str | None:
 
 
 def _refused() -> InvalidParams:
-    reason = "Not a token that this server gave out"
-    return InvalidParams(f"Invalid parameters: `pageToken`: {reason}", violations=(Violation("pageToken", reason),))
+    return invalid_field("pageToken", "Not a token that this server gave out")

@@ -36,7 +36,7 @@ from accord.model import (
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.storage.commands import runs, steps, tasks
-from accord.storage.commands.jobs import SLA, TIMERS, Claimed
+from accord.storage.commands.jobs import SLA, Claimed
 from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.records import encode_body
 from accord.storage.store import BadValue, Command, StoreUnavailable
@@ -82,7 +82,7 @@ class Tools(Struct, frozen=True, kw_only=True):
     now_ms: Callable[[], int]
     make_id: Callable[[], str]
     call: Callable[["Run", str, Message], Awaitable[Task]]
-    alarm: Callable[[str, int], None]
+    alarm: Callable[[int], None]
 
 
 class Run:
@@ -274,7 +274,7 @@ class Run:
             return
         self._is_parked = True
         if delay_ms is not None:
-            self._tools.alarm(self.job.queue, delay_ms)
+            self._tools.alarm(delay_ms)
         raise Parked
 
     async def call(self, agent: str, message: Message) -> Task:
@@ -287,7 +287,7 @@ class Run:
         delay = round(seconds * 1000)
         timer = runs.Timer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
         await self._persist(runs.set_timer, timer)
-        self._tools.alarm(TIMERS, delay)
+        self._tools.alarm(delay)
 
     # --- the log --------------------------------------------------------------------------------------------------
 

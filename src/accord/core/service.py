@@ -54,9 +54,6 @@ from accord.protocol import lifecycle
 from accord.storage.commands import pushes, runs, tasks
 from accord.storage.store import BadValue, StoreUnavailable
 
-PRIORITIES = {"high": -10, "normal": 0, "low": 10}
-"""The caller's word -> the job's number; smaller comes first."""
-
 RETRY_SECONDS = 5
 """When to try again while the database cannot be used."""
 
@@ -152,14 +149,14 @@ class Service:
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
         """Cancel one task, and those it has started."""
         with _retryable():
-            task = await self._end(request.id, caller, TaskState.CANCELED, request.reason)
+            task = await self._cancel(request, caller)
             await self._cancel_children(caller.tenant, request.id)
         return task
 
-    async def _end(self, task_id: str, caller: Caller, state: TaskState, text: str | None) -> Task:
-        at = self._engine.now_ms()
-        message = self._own(text, task_id) if text else None
-        status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(at))
+    async def _cancel(self, request: CancelRequest, caller: Caller) -> Task:
+        at, task_id = self._engine.now_ms(), request.id
+        message = self._own(request.reason, task_id) if request.reason else None
+        status = TaskStatus(state=TaskState.CANCELED, message=message, timestamp=timestamp_ms(at))
         ending = runs.Ending(task_id=task_id, status=status, at=at, owner=caller.owner, agent=self._agent)
         try:
             await self._engine.store.do(runs.end, caller.tenant, ending)
