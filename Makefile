@@ -53,6 +53,7 @@ lock: $(VENV)/.uv ## pin the dependencies again (newest: ARGS=--upgrade)
 	    -o requirements/dev.txt
 	$(LOCK) $(ARGS) --group peer-a2a-sdk-03 -o requirements/peers/a2a-sdk-03.txt
 	$(LOCK) $(ARGS) --group peer-agentvault -o requirements/peers/agentvault.txt
+	$(LOCK) $(ARGS) --group peer-google-adk -o requirements/peers/google-adk.txt
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .peers dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

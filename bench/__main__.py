@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from bench import append, chunks, claims, codec, latency, memory, send
+from bench import append, chunks, claims, codec, latency, memory, send, server, streams
 from bench.report import Table, markdown
 from bench.setting import Setting
 
@@ -16,11 +16,13 @@ RESULTS = Path(__file__).parent / "results"
 BENCHMARKS = {
     "codec": codec.run,
     "append": append.run,
+    "streams": streams.run,
     "send": send.run,
     "chunks": chunks.run,
     "claims": claims.run,
     "latency": latency.run,
     "memory": memory.run,
+    "server": server.run,
 }
 
 

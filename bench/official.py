@@ -80,14 +80,14 @@ def saying(text: str) -> a2a_pb2.SendMessageRequest:
 
 
 class Chunks(AgentExecutor):
-    """An agent that says so many chunks, or what it was told, as one artifact."""
+    """An agent that says as many chunks of a text as a number says, or else what it was told, as one artifact."""
 
     def __init__(self, text: str | None = None) -> None:
         self._text = text
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         asked = context.get_user_input()
-        chunks = [asked] if self._text is None else [self._text] * int(asked)
+        chunks = [self._text] * int(asked) if self._text is not None and asked.isdigit() else [asked]
         assert context.message is not None
         task = new_task_from_user_message(context.message)
         await event_queue.enqueue_event(task)

@@ -2,7 +2,10 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("tests.conformance")  # its scenarios are not in modules that pytest collects
 
 # Timings on shared machines are noise, so no example has a deadline; `thorough` is for a night.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,8 +7,7 @@ import pytest
 
 from accord import errors
 from accord.errors import TABLE, AccordError, TaskNotFound, Violation, for_code, for_reason
-from accord.protocol.dialects import DIALECTS, v1
-from accord.protocol.dialects.v03 import rest
+from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName
 
@@ -53,6 +52,8 @@ ROWS = """
 ParseError                -32700 -32700 -32700 200 400 INVALID_ARGUMENT    accord           PARSE_ERROR
 InvalidRequest            -32600 -32600 -32600 200 400 INVALID_ARGUMENT    accord           INVALID_REQUEST
 RequestTooLarge           -32600 -32600 -40005 413 413 RESOURCE_EXHAUSTED  accord           REQUEST_TOO_LARGE
+HeadersTooLarge           -32600 -32600 -40005 431 431 RESOURCE_EXHAUSTED  accord           HEADERS_TOO_LARGE
+RequestTimeout            -32600 -32600 -32600 408 408 DEADLINE_EXCEEDED   accord           REQUEST_TIMEOUT
 MethodNotFound            -32601 -32601 -32601 200 404 UNIMPLEMENTED       accord           METHOD_NOT_FOUND
 InvalidParams             -32602 -32602 -32602 200 400 INVALID_ARGUMENT    accord           INVALID_PARAMS
 InternalError             -32603 -32603 -32603 200 500 INTERNAL            accord           INTERNAL_ERROR
@@ -61,7 +62,7 @@ TaskNotCancelable         -32002 -32002 -32602 200 400 FAILED_PRECONDITION a2a-p
 PushNotSupported          -32003 -32003 -40003 200 400 FAILED_PRECONDITION a2a-protocol.org PUSH_NOTIFICATION_NOT_SUPPORTED
 UnsupportedOperation      -32004 -32004 -40003 200 400 FAILED_PRECONDITION a2a-protocol.org UNSUPPORTED_OPERATION
 ContentTypeNotSupported   -32005 -32005 -40003 200 400 INVALID_ARGUMENT    a2a-protocol.org CONTENT_TYPE_NOT_SUPPORTED
-UnsupportedMediaType      -32005 -32005 -40003 415 415 INVALID_ARGUMENT    a2a-protocol.org CONTENT_TYPE_NOT_SUPPORTED
+UnsupportedMediaType      -32005 -32005 -40003 415 400 INVALID_ARGUMENT    a2a-protocol.org CONTENT_TYPE_NOT_SUPPORTED
 InvalidAgentResponse      -32006 -32000 -32603 200 500 INTERNAL            a2a-protocol.org INVALID_AGENT_RESPONSE
 ExtendedCardNotConfigured -32007 -32007 -40003 200 400 FAILED_PRECONDITION a2a-protocol.org EXTENDED_AGENT_CARD_NOT_CONFIGURED
 ExtensionSupportRequired  -32008 -32000 -40003 200 400 FAILED_PRECONDITION a2a-protocol.org EXTENSION_SUPPORT_REQUIRED
@@ -120,7 +121,10 @@ def test_each_dialect_s_form_of_an_error_with_facts(kind: type[AccordError], dia
     error = kind("why", **FACTS)
     assert DIALECTS[dialect].encode_error(error) == ErrorObject(_codes(kind)[dialect], "why", data)
     if dialect is V03:
-        assert json.loads(rest.encode_http_error(error)) == {"code": WANTED[kind].code, "message": "why", "data": data}
+        body = {"code": WANTED[kind].code, "message": "why", "data": data}
+        shown = json.loads(REST_DIALECTS[V03].encode_http_error(error))
+        assert bool(shown.pop("type", None)) == (WANTED[kind].code != -32000), "0.3 has names for its own errors only"
+        assert shown == body
 
 
 @pytest.mark.proves("B-15", "JSONRPC-ERR-002", "HTTP_JSON-ERR-001", "HTTP_JSON-ERR-002")
@@ -136,7 +140,7 @@ def test_the_typed_details_of_1_0(kind: type[AccordError]) -> None:
     error = kind("why", **FACTS)
     assert DIALECTS[V1].encode_error(error) == ErrorObject(wanted.code, "why", details)
     status = {"code": wanted.http, "status": wanted.grpc, "message": "why", "details": details}
-    assert json.loads(v1.encode_http_error(error)) == {"error": status}
+    assert json.loads(REST_DIALECTS[V1].encode_http_error(error)) == {"error": status}
 
 
 @pytest.mark.proves("2-26")
@@ -151,7 +155,7 @@ def test_the_event_that_ends_a_stream_of_agentvault(kind: type[AccordError]) -> 
 
 
 def test_an_error_speaks_with_its_docstring_unless_told_otherwise() -> None:
-    assert TaskNotFound().message == "There is no such task"
+    assert TaskNotFound().message == "Task not found"
     assert TaskNotFound("gone").message == "gone"
 
 

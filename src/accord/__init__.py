@@ -6,15 +6,17 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from accord.agents.function import agent
+    from accord.app import to_a2a
     from accord.core.context import Context, Failed, Rejected
 
-__all__ = ["Context", "Failed", "Rejected", "__version__", "agent"]
+__all__ = ["Context", "Failed", "Rejected", "__version__", "agent", "to_a2a"]
 
 _HOMES = {
     "agent": "accord.agents.function",
     "Context": "accord.core.context",
     "Failed": "accord.core.context",
     "Rejected": "accord.core.context",
+    "to_a2a": "accord.app",
 }
 
 

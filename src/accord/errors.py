@@ -3,7 +3,9 @@
     AccordError
     |-- ParseError               the body is not JSON
     |-- InvalidRequest           JSON, but not a request
-    |   `-- RequestTooLarge      a limit on size was passed
+    |   |-- RequestTooLarge      a limit on size was passed
+    |   |   `-- HeadersTooLarge  by the HTTP headers
+    |   `-- RequestTimeout       it came too slowly
     |-- MethodNotFound
     |-- InvalidParams            names the field
     |-- InternalError            everything unforeseen; shows nothing
@@ -86,6 +88,14 @@ class RequestTooLarge(InvalidRequest):
     """The request is larger than this server accepts."""
 
 
+class HeadersTooLarge(RequestTooLarge):
+    """The request's headers are larger than this server accepts."""
+
+
+class RequestTimeout(InvalidRequest):
+    """The request did not arrive in time."""
+
+
 class MethodNotFound(AccordError):
     """There is no such method."""
 
@@ -99,7 +109,7 @@ class InternalError(AccordError):
 
 
 class TaskNotFound(AccordError):
-    """There is no such task."""
+    """Task not found."""
 
 
 class TaskNotCancelable(AccordError):
@@ -149,6 +159,9 @@ class TaskTimeout(AccordError):
 class AuthenticationFailed(AccordError):
     """The credentials are missing or invalid."""
 
+    challenges: tuple[str, ...] = ()
+    """What the caller may bring instead, as values of `WWW-Authenticate`."""
+
 
 class PermissionDenied(AccordError):
     """The caller may not do this."""
@@ -188,6 +201,10 @@ TABLE: dict[type[AccordError], Row] = {
     RequestTooLarge: Row(
         -32600, -32600, EXHAUSTED, 413, "RESOURCE_EXHAUSTED", "REQUEST_TOO_LARGE", OWN_DOMAIN, rpc_http=413
     ),
+    HeadersTooLarge: Row(
+        -32600, -32600, EXHAUSTED, 431, "RESOURCE_EXHAUSTED", "HEADERS_TOO_LARGE", OWN_DOMAIN, rpc_http=431
+    ),
+    RequestTimeout: Row(-32600, -32600, -32600, 408, "DEADLINE_EXCEEDED", "REQUEST_TIMEOUT", OWN_DOMAIN, rpc_http=408),
     MethodNotFound: Row(-32601, -32601, -32601, 404, "UNIMPLEMENTED", "METHOD_NOT_FOUND", OWN_DOMAIN),
     InvalidParams: Row(-32602, -32602, -32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS", OWN_DOMAIN),
     InternalError: Row(-32603, -32603, -32603, 500, "INTERNAL", "INTERNAL_ERROR", OWN_DOMAIN),
@@ -201,7 +218,7 @@ TABLE: dict[type[AccordError], Row] = {
         -32005, -32005, CAPABILITY_MISMATCH, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED"
     ),
     UnsupportedMediaType: Row(
-        -32005, -32005, CAPABILITY_MISMATCH, 415, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", rpc_http=415
+        -32005, -32005, CAPABILITY_MISMATCH, 400, "INVALID_ARGUMENT", "CONTENT_TYPE_NOT_SUPPORTED", rpc_http=415
     ),
     InvalidAgentResponse: Row(-32006, APPLICATION, -32603, 500, "INTERNAL", "INVALID_AGENT_RESPONSE"),
     ExtendedCardNotConfigured: Row(

@@ -8,7 +8,7 @@ import pytest
 from accord.bindings.jsonrpc import JsonRpc
 from accord.errors import AccordError, AgentUnavailable, RateLimited
 from accord.model import Event, Task, TaskState, TaskStatus
-from tests.bindings.asgi import call
+from accord.testing.asgi import call
 
 ASKED = {"id": "t-1"}
 V1_SEND = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}}
@@ -35,7 +35,7 @@ class Answers:
             raise self._error
         return TASK
 
-    async def stream(self, request: object, caller: object) -> AsyncIterator[Event]:
+    async def stream(self, request: object, caller: object, after: int | None = None) -> AsyncIterator[Event]:
         if self._error is not None:
             raise self._error
         yield Event(seq=1, body=TASK)
@@ -78,7 +78,7 @@ async def test_the_dialect_is_chosen_by_header_query_and_path_and_said(
     assert answer.headers["content-length"] == str(len(answer.body))
 
 
-@pytest.mark.proves("B-00", "B-14")
+@pytest.mark.proves("B-00", "B-14", "2-20", "2-21")
 @pytest.mark.parametrize(
     ("dialect", "method", "params"),
     [

@@ -4,13 +4,14 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
 from accord import Context, agent
 from accord.agents.echo import echo
-from accord.app import Application
-from tests.bindings.asgi import call
+from accord.app import Application, to_a2a
+from accord.testing.asgi import call, stream
 
 V1 = {"A2A-Version": "1.0"}
 MESSAGE = {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello brave world"}]}
@@ -22,10 +23,8 @@ def rpc(method: str, params: object = None, identifier: object = 1) -> dict:
 
 @pytest.fixture
 async def app() -> AsyncIterator[Application]:
-    application = Application([echo], "http://localhost:8000/")
-    await application.start()
-    yield application
-    await application.stop(0)
+    async with to_a2a(echo, server={"grace_seconds": 0.0}) as application:
+        yield application
 
 
 async def test_a_message_is_answered_with_a_finished_task(app: Application) -> None:
@@ -106,14 +105,15 @@ async def test_every_dialect_is_answered_in_its_own_form(
     assert read.headers["x-a2a-dialect"] == dialect, "a task is read in the dialect it was created in"
 
 
-async def test_vault_streams_are_named_events(app: Application) -> None:
-    sent = await call(
-        app, rpc("tasks/send", {"message": {"role": "user", "parts": [{"type": "text", "content": "hi"}]}})
-    )
-    answer = await call(app, rpc("tasks/sendSubscribe", {"id": sent.json()["result"]["id"]}))
-    events = [frame.event for frame in answer.frames()]
-    assert events
-    assert set(events) <= {"task_status", "task_artifact", "task_message"}
+async def test_vault_streams_are_named_events(waits: Application) -> None:
+    said = {"message": {"role": "user", "parts": [{"type": "text", "content": "hi"}]}}
+    task = (await call(waits, rpc("tasks/send", said))).json()["result"]
+    follow = rpc("tasks/sendSubscribe", {"id": task["id"]})
+    async with stream(waits, follow) as answer, aclosing(answer.events()) as events:
+        assert (await anext(events)).event == "task_status"
+        await call(waits, rpc("tasks/cancel", {"id": task["id"]}))
+        assert {frame.event async for frame in events} <= {"task_status", "task_artifact", "task_message"}
+    assert answer.frames()[-1].event == "task_status"
 
 
 async def test_list_filters_and_pages(app: Application) -> None:
@@ -156,10 +156,8 @@ async def waiter(ctx: Context) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def waits() -> AsyncIterator[Application]:
-    application = Application([waiter], "http://localhost:8000/")
-    await application.start()
-    yield application
-    await application.stop(0)
+    async with to_a2a(waiter, server={"grace_seconds": 0.0}) as application:
+        yield application
 
 
 async def test_a_running_task_is_followed_and_cancelled_once(waits: Application) -> None:
@@ -209,6 +207,8 @@ async def test_messages_to_a_task_must_fit_it(waits: Application) -> None:
     ("method", "params", "code"),
     [
         ("GetTask", {"id": "nope"}, -32001),
+        ("SendStreamingMessage", {"message": MESSAGE}, -32004),
+        ("SubscribeToTask", {"id": "t"}, -32004),
         ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": "https://example.com"}, -32003),
         ("GetTaskPushNotificationConfig", {"taskId": "t", "id": "p"}, -32003),
         ("ListTaskPushNotificationConfigs", {"taskId": "t"}, -32003),
@@ -221,8 +221,9 @@ async def test_messages_to_a_task_must_fit_it(waits: Application) -> None:
         ),
     ],
 )
-async def test_what_is_not_offered_says_so(app: Application, method: str, params: dict, code: int) -> None:
-    answer = await call(app, rpc(method, params), headers=V1)
+async def test_what_is_not_offered_says_so(method: str, params: dict, code: int) -> None:
+    async with to_a2a(echo, server={"capabilities": []}) as app:
+        answer = await call(app, rpc(method, params), headers=V1)
     assert answer.status == 200
     assert answer.json()["error"]["code"] == code
 
@@ -286,8 +287,11 @@ async def test_notifications_and_batches(app: Application) -> None:
     notification = {"jsonrpc": "2.0", "method": "SendMessage", "params": {"message": MESSAGE}}
     answer = await call(app, notification, headers=V1)
     assert (answer.status, answer.body) == (204, b"")
-    bad_notification = {"jsonrpc": "2.0", "method": "Dance"}
-    assert (await call(app, bad_notification, headers=V1)).status == 204
+    refused = await call(app, {"jsonrpc": "2.0", "method": "Dance"}, headers=V1)
+    assert (refused.status, refused.json()["id"], refused.json()["error"]["code"]) == (200, None, -32601)
+    for dialect in ("vault", "gen"):  # which have notifications: nothing is ever said about them (C-03)
+        unanswered = await call(app, {"jsonrpc": "2.0", "method": "Dance"}, headers={"x-a2a-dialect": dialect})
+        assert (unanswered.status, unanswered.body) == (204, b"")
     batch = [rpc("SendMessage", {"message": MESSAGE}, "a"), notification, 5, rpc("SendStreamingMessage", {}, "b")]
     answers = (await call(app, batch, headers=V1)).json()
     assert [found["id"] for found in answers] == ["a", None, "b"]
@@ -339,7 +343,7 @@ async def test_the_card_is_at_both_addresses(app: Application, path: str) -> Non
     card = (await call(app, method="GET", path=path)).json()
     assert card["name"] == "Echo"
     assert card["capabilities"]["streaming"] is True
-    assert card["capabilities"]["pushNotifications"] is False
+    assert card["capabilities"]["pushNotifications"] is True
     assert card["url"] == card["supportedInterfaces"][0]["url"] == "http://localhost:8000/"
     listed = await call(app, method="GET", path=path, query="dialect=gen")
     assert isinstance(listed.json()["capabilities"], list)
@@ -350,23 +354,19 @@ async def test_the_card_is_at_both_addresses(app: Application, path: str) -> Non
 async def test_a_client_that_leaves_ends_its_stream_but_not_the_task(waits: Application) -> None:
     send = {"message": MESSAGE, "configuration": {"returnImmediately": True}}
     task = (await call(waits, rpc("SendMessage", send), headers=V1)).json()["result"]["task"]
-    body = json.dumps(rpc("SubscribeToTask", {"id": task["id"]})).encode()
-    incoming: list[dict] = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
-
-    async def receive() -> dict:
-        return incoming.pop(0)
-
-    async def send_nowhere(message: object) -> None:
-        pass
-
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/",
-        "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
-    }
-    async with asyncio.timeout(5):
-        await waits(scope, receive, send_nowhere)
+    follow = rpc("SubscribeToTask", {"id": task["id"]})
+    async with stream(waits, follow, headers=V1) as answer, aclosing(answer.events()) as events:
+        assert json.loads((await anext(events)).data)["result"]["task"]["id"] == task["id"]
     state = (await call(waits, rpc("GetTask", {"id": task["id"]}), headers=V1)).json()["result"]["status"]["state"]
     assert state == "TASK_STATE_WORKING"
+
+
+@pytest.mark.proves("4-15", "4-36")
+async def test_a_task_that_takes_longer_than_its_caller_waits_is_a_timeout(waits: Application) -> None:
+    message = {"id": "late", "parts": [{"type": "text", "content": "work"}]}
+    params = {"message": message, "task_config": {"timeout": 200, "priority": "normal"}}
+    answer = await call(waits, rpc("message/send", params), path="/gen")
+    error = answer.json()["error"]
+    assert (error["code"], "in time" in error["message"]) == (-40002, True)
+    task = await call(waits, rpc("tasks/get", {"task_id": error["data"]["task_id"]}), path="/gen")
+    assert task.json()["result"]["status"] == "failed"

@@ -1,4 +1,4 @@
-"""The card over HTTP: what caches need, conditional requests, and the address at which its caller reaches it."""
+"""The card and the catalog over HTTP: what caches need, where their caller reaches the agents, and signatures."""
 
 import hashlib
 import json
@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from accord.bindings.http import Receive, Scope, Send
-from accord.bindings.wellknown import WellKnown
-from accord.model import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from accord.bindings.wellknown import CATALOG_PATH, Catalog, WellKnown
+from accord.model import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, CardSignature
 from accord.protocol.operations import DialectName
-from tests.bindings.asgi import Response, call
+from accord.testing.asgi import Response, call
 
 PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
 MODIFIED = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
@@ -260,14 +260,14 @@ async def test_a_configured_address_stands_whatever_the_caller_says(url: str) ->
     assert answer.body == (await get(app)).body
 
 
-async def test_only_interfaces_of_the_server_s_own_origin_move() -> None:
+async def test_only_interfaces_of_the_server_itself_move() -> None:
     card = described(LOCAL)
     others = ["http://localhost:8001/", "https://example.com/", "localhost:50051", "http://localhost:8000/rest?x"]
     interfaces = [AgentInterface(url=url, protocol_binding="X", protocol_version="1.0") for url in others]
     card = replace(card, supported_interfaces=(*card.supported_interfaces[:1], *interfaces))
     answer = await get(WellKnown(card, modified=MODIFIED), query="dialect=v1", host="127.0.0.1:9000")
     urls = [interface["url"] for interface in answer.json()["supportedInterfaces"]]
-    assert urls == ["http://127.0.0.1:9000/", *others[:3], "http://127.0.0.1:9000/rest?x"]
+    assert urls == ["http://127.0.0.1:9000/", *others[:2], "127.0.0.1:50051", "http://127.0.0.1:9000/rest?x"]
 
 
 async def test_a_card_without_interfaces_is_served_as_it_is() -> None:
@@ -275,3 +275,108 @@ async def test_a_card_without_interfaces_is_served_as_it_is() -> None:
     answer = await get(WellKnown(card, enabled=frozenset({DialectName.V1})), host="evil.example")
     assert answer.status == 200
     assert b"evil" not in answer.body
+
+
+# --- signatures ---------------------------------------------------------------------------------------------------
+
+SIGNATURE = CardSignature(protected="eyJ", signature="abc")
+
+
+def marked(body: bytes) -> bytes:
+    """Stands for signing: what it adds depends on every byte of the document."""
+    document = json.loads(body)
+    return json.dumps(document | {"signatures": [{"signature": hashlib.sha256(body).hexdigest()}]}).encode()
+
+
+async def test_signatures_of_the_1_0_card_are_served_with_nothing_else() -> None:
+    card = replace(described(PUBLIC), signatures=(SIGNATURE,))
+    every, alone = WellKnown(card, modified=MODIFIED), WellKnown(card, enabled=frozenset({DialectName.V1}))
+    assert "signatures" not in (await get(every)).json()
+    assert len((await get(every, query="dialect=v1")).json()["signatures"]) == 1
+    assert len((await get(alone)).json()["signatures"]) == 1
+    for dialect in ("v03", "vault", "gen", "relay"):
+        assert "signatures" not in (await get(every, query=f"dialect={dialect}")).json()
+
+
+async def test_a_card_that_points_elsewhere_than_it_was_signed_has_no_signature() -> None:
+    app = WellKnown(replace(described(LOCAL), signatures=(SIGNATURE,)), modified=MODIFIED)
+    for host, is_signed in (("localhost:8000", True), ("", True), ("127.0.0.1:8000", False)):
+        card = (await get(app, query="dialect=v1", host=host)).json()
+        assert ("signatures" in card) is is_signed, host
+
+
+@pytest.mark.parametrize("query", ["", *(f"dialect={dialect.value}" for dialect in DialectName)])
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000"])
+async def test_what_speaks_1_0_is_signed_as_it_is_served(query: str, host: str) -> None:
+    plain, signed = await get(served(), query=query, host=host), await get(served(sign=marked), query=query, host=host)
+    expected = marked(plain.body) if query in ("", "dialect=v1") else plain.body
+    assert (signed.status, signed.body) == (200, expected)
+    assert signed.headers["etag"] == f'"{hashlib.sha256(signed.body).hexdigest()[:32]}"'
+
+
+async def test_a_server_without_1_0_signs_nothing() -> None:
+    app = served(enabled=frozenset({DialectName.V03}), sign=marked)
+    assert "signatures" not in (await get(app)).json()
+
+
+async def test_a_card_is_signed_once_for_all_who_ask() -> None:
+    times: list[bytes] = []
+
+    def counted(body: bytes) -> bytes:
+        times.append(body)
+        return marked(body)
+
+    app = served(sign=counted)
+    for _ in range(3):
+        await get(app)
+        await get(app, query="dialect=v1", if_none_match="*")
+    assert len(times) == 2
+
+
+# --- the catalog --------------------------------------------------------------------------------------------------
+
+
+def listed(*urls: str) -> Catalog:
+    named = [(url, replace(described(url), name=f"Agent {at}")) for at, url in enumerate(urls)]
+    return Catalog({url + ".well-known/agent-card.json": card for url, card in named}, modified=MODIFIED)
+
+
+async def entries(app: Catalog, host: str = "") -> list[str]:
+    found = await call(app, method="GET", path=CATALOG_PATH, headers={"host": host})
+    return [entry["url"] for entry in found.json()["entries"]]
+
+
+async def test_the_catalog_lists_the_agents_of_a_host() -> None:
+    answer = await call(listed(PUBLIC, LOCAL), method="GET", path=CATALOG_PATH)
+    assert answer.status == 200
+    assert answer.headers == {
+        "content-type": "application/ai-catalog+json",
+        "content-length": str(len(answer.body)),
+        "cache-control": "public, max-age=60",
+        "etag": f'"{hashlib.sha256(answer.body).hexdigest()[:32]}"',
+        "access-control-allow-origin": "*",
+        "last-modified": LAST,
+    }
+    assert [entry["displayName"] for entry in answer.json()["entries"]] == ["Agent 0", "Agent 1"]
+    again = await call(
+        listed(PUBLIC, LOCAL), method="GET", path=CATALOG_PATH, headers={"if-none-match": answer.headers["etag"]}
+    )
+    assert (again.status, again.body) == (304, b"")
+
+
+async def test_the_catalog_has_the_verbs_of_a_document() -> None:
+    app = listed(PUBLIC)
+    head = await call(app, method="HEAD", path=CATALOG_PATH)
+    whole = await call(app, method="GET", path=CATALOG_PATH)
+    assert (head.status, head.headers, head.body) == (200, whole.headers, b"")
+    refused = await call(app, method="POST", path=CATALOG_PATH)
+    assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+async def test_local_agents_are_listed_where_their_caller_found_them() -> None:
+    card = ".well-known/agent-card.json"
+    app = listed(LOCAL, LOCAL + "agents/two/", PUBLIC)
+    assert await entries(app) == [LOCAL + card, LOCAL + "agents/two/" + card, PUBLIC + card]
+    there = "http://box.lan:9000/"
+    assert await entries(app, "box.lan:9000") == [there + card, there + "agents/two/" + card, PUBLIC + card]
+    assert await entries(app, "evil.com/path") == await entries(app)

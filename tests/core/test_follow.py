@@ -14,6 +14,7 @@ from accord.core import follow
 from accord.core.follow import Channel, Hub, at_end, at_rest
 from accord.core.host import Host
 from accord.core.run import Run
+from accord.errors import TaskNotFound
 from accord.model import Event, MessageUpdate, Part, SubscribeRequest, Task, TaskState
 from accord.storage.commands import retention, tasks
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, states, text
@@ -53,10 +54,10 @@ class Gated:
         self._words = words
         self._more = asyncio.Semaphore(0)
 
-    async def __call__(self, ctx: Context) -> AsyncIterator[str]:
+    async def __call__(self, ctx: Context) -> None:
         for at in range(self._words):
             await self._more.acquire()
-            yield f"{at} "
+            await ctx.artifact(f"{at} ", id="said", append=True, last_chunk=False)
             await ctx.flush()
 
     def go_on(self, times: int = 1) -> None:
@@ -333,3 +334,28 @@ async def test_at_rest_ends_a_wait_for_the_caller(hosting: Hosting) -> None:
         events = [event async for event in follower.events(at_rest)]
     assert states(events) == [S.WORKING, S.INPUT_REQUIRED]
     await reaches(host.default, task.id, S.INPUT_REQUIRED, ALICE)
+
+
+# --- what is gone -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick_polls")
+async def test_those_who_follow_a_task_that_is_deleted_are_told(hosting: Hosting) -> None:
+    host = await hosting(echo)
+    task = await sent(host.default, saying("a b c"), ALICE)
+    stored = await host.engine.store.read(tasks.read_task, "acme", task.id)
+    assert stored is not None
+    waiting = [asyncio.create_task(Reader(host, task, stored.last_seq).rest()) for _ in range(2)]
+    behind = Reader(host, task, 1)
+    await until(lambda: _has_looked(host))
+    assert await host.engine.store.do(retention.purge, -60_000, 10) == 1
+    for one in (*waiting, asyncio.create_task(behind.rest())):
+        with pytest.raises(TaskNotFound) as gone:
+            await one
+        assert gone.value.metadata == {"taskId": task.id}
+    assert host.engine.hub._channels == {}
+
+
+async def _has_looked(host: Host) -> bool:
+    """Whether somebody has read all there is, and waits for more."""
+    return all(channel._waiting for channel in host.engine.hub._channels.values())

@@ -44,6 +44,8 @@ class Recorder:
         self.held: dict[str, asyncio.Event] = {}
         self._more = asyncio.Event()
 
+    def check(self, config: PushConfig) -> None: ...
+
     async def send(self, delivery: Delivery) -> None:
         self.tried.append(delivery)
         self._more.set()
@@ -258,6 +260,23 @@ async def test_what_fails_too_often_waits_for_somebody_to_ask(hosting: Hosting) 
     assert await host.engine.store.do(pushes.redeliver, "acme", task.id, "w")
     assert await sender.told(S.COMPLETED) == [S.WORKING, S.INPUT_REQUIRED, S.WORKING, S.COMPLETED]
     assert not (await rests(host, task)).is_dead
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_receiver_may_ask_to_be_left_alone_for_a_while(
+    hosting: Hosting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push, "MAX_RETRY_AFTER", 0.2)
+    waits = iter([0.1, 3600.0, 0.0, -5.0])
+    sender, between = Recorder(lambda _: _not_before(next(waits, None))), Between()
+    host = await delivering(hosting, sender, between, jitter=lambda: 0.5)
+    await sent(host.services["tells"], with_hook(), ALICE)
+    await sender.told(S.COMPLETED)
+    assert between.delays() == [100, 200, 80, 160]
+
+
+def _not_before(seconds: float | None) -> Exception | None:
+    return None if seconds is None else NotDelivered("429", retry_after=seconds)
 
 
 async def test_what_can_never_work_is_tried_once(hosting: Hosting) -> None:

@@ -37,6 +37,10 @@ FULL = PushConfig(
 class Nowhere:
     """A sender that delivers nothing to nobody."""
 
+    def check(self, config: PushConfig) -> None:
+        if not config.url.startswith("https:"):
+            raise InvalidParams("Only https")
+
     async def send(self, delivery: Delivery) -> None: ...
 
 
@@ -89,6 +93,21 @@ async def test_a_webhook_may_come_with_the_message(host: Host) -> None:
     assert await ids(host, task) == sorted([found.id, "zz"])
 
 
+async def test_a_webhook_that_the_sender_would_not_call_is_refused(host: Host, task: Task) -> None:
+    bad = replace(FULL, url="ftp://example.com/", task_id=task.id)
+    request = saying("x", configuration=SendConfiguration(task_push_notification_config=bad))
+    attempts: list[Coroutine[Any, Any, Any]] = [
+        host.default.push_set(bad, ALICE),
+        host.default.send(request, ALICE),
+        all_of(host.default.stream(request, ALICE)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(InvalidParams, match="Only https"):
+            await attempt
+    assert await ids(host, task) == []
+    assert await rows(host.engine.store, "task", "id") == [(task.id,)]
+
+
 @pytest.mark.proves("3-40")
 async def test_a_webhook_of_the_same_id_is_replaced(host: Host, task: Task) -> None:
     await put(host, task, "w")
@@ -104,6 +123,21 @@ async def test_a_webhook_that_is_not_there_cannot_be_read(host: Host, task: Task
     for id in (None, "w"):
         with pytest.raises(TaskNotFound):
             await host.default.push_get(PushGetRequest(task_id=task.id, id=id), ALICE)
+
+
+@pytest.mark.proves("B-11")
+async def test_the_only_webhook_is_also_the_default_one(host: Host, task: Task) -> None:
+    """Clients of 0.3 set one without an id and then ask for `default`."""
+    default = PushGetRequest(task_id=task.id, id="default")
+    with pytest.raises(TaskNotFound):
+        await host.default.push_get(default, ALICE)
+    made = await host.default.push_set(replace(FULL, task_id=task.id), ALICE)
+    assert await host.default.push_get(default, ALICE) == made
+    await put(host, task, "a")
+    with pytest.raises(TaskNotFound):  # of several, none is meant
+        await host.default.push_get(default, ALICE)
+    await put(host, task, "default")
+    assert (await host.default.push_get(default, ALICE)).url == f"{URL}/default"
 
 
 @pytest.mark.proves("PUSH-LIST-001")

@@ -12,12 +12,11 @@ from accord import Context, agent
 from accord.core.context import CallFailed, Failed
 from accord.core.engine import Limits
 from accord.core.host import Host
-from accord.core.interface import Caller
 from accord.core.service import Service
-from accord.model import CancelRequest, GetRequest, Task, TaskState
+from accord.model import GetRequest, Task, TaskState
 from accord.storage.commands.tasks import Query, list_tasks
-from tests.core.conftest import ALICE, AT_ONCE, BOB, Hosting, said, saying, state, text
-from tests.core.doubles import change, reaches, rows, sent
+from tests.core.conftest import ALICE, BOB, Hosting, said, saying, state, text
+from tests.core.doubles import change, sent
 
 S = TaskState
 
@@ -209,11 +208,6 @@ async def refuses(ctx: Context) -> None:
 
 
 @agent
-async def asks(ctx: Context) -> str:
-    return f"{await ctx.ask('Well?')}"
-
-
-@agent
 async def calls(ctx: Context) -> str:
     """Calls the agent that it is told to call."""
     try:
@@ -232,9 +226,8 @@ async def test_a_call_returns_what_the_other_agent_answers(hosting: Hosting) -> 
 
 
 async def test_a_call_that_fails_says_why(hosting: Hosting) -> None:
-    host = await hosting(calls, refuses, asks)
+    host = await hosting(calls, refuses)
     assert text(await sent(host.default, saying("refuses"), ALICE)) == "FAILED: The task is FAILED: no paper"
-    assert text(await sent(host.default, saying("asks"), ALICE)) == "INPUT_REQUIRED: The task is INPUT_REQUIRED: Well?"
     unknown = await sent(host.default, saying("nobody"), ALICE)
     assert (state(unknown), said(unknown)) == (S.FAILED, "There is no agent called 'nobody' here")
 
@@ -298,48 +291,6 @@ async def test_a_call_is_made_once_however_often_the_caller_runs(hosting: Hostin
 
     host = await hosting(boss, worker)
     task = await sent(host.default, saying("go"), ALICE)
-    assert await rows(host.engine.store, "idempotency", "count(*)") == [(2,)]
     await change(host.engine.store, "DELETE FROM idempotency")  # as if a day had passed
     assert text(await answer(host.default, task)) == "worked on it"
     assert ledger.done["work"] == 1
-
-
-async def test_cancelling_reaches_everyone_who_was_called(hosting: Hosting) -> None:
-    started, stopped = asyncio.Event(), asyncio.Event()
-
-    @agent
-    async def leaf(ctx: Context) -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    @agent
-    async def branch(ctx: Context) -> str:
-        return (await ctx.call("leaf", "x")).text
-
-    @agent
-    async def trunk(ctx: Context) -> str:
-        return (await ctx.call("branch", "x")).text
-
-    host = await hosting(trunk, branch, leaf)
-    task = await sent(host.default, saying("go", configuration=AT_ONCE), ALICE)
-    await started.wait()
-    assert state(await host.default.cancel(CancelRequest(id=task.id), ALICE)) is S.CANCELED
-    await stopped.wait()
-    assert await children(host, task) == [("branch", "alice", "canceled")]
-    page, _ = await host.engine.store.read(list_tasks, "acme", Query())
-    assert {stored.state for stored in page} == {"canceled"}
-    assert len(page) == 3
-
-
-async def test_a_child_belongs_to_whoever_asked(hosting: Hosting) -> None:
-    host = await hosting(calls, asks)
-    task = await sent(host.default, saying("asks"), ALICE)
-    found, _ = await host.engine.store.read(list_tasks, "acme", Query(parent_id=task.id))
-    service = host.services["asks"]
-    child = await service.get(GetRequest(id=found[0].id), ALICE)
-    assert state(child) is S.INPUT_REQUIRED
-    assert text(await answer(service, child, "fine")) == "fine"
-    assert text(await reaches(service, child.id, S.COMPLETED, Caller(tenant="acme", owner="alice"))) == "fine"

@@ -4,10 +4,12 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.echo import echo
-from accord.core.upkeep import Retention, Upkeep
+from accord.core.upkeep import BATCH, Retention, Upkeep
 from accord.errors import TaskNotFound
 from accord.model import GetRequest, Part, SubscribeRequest, Task, TaskFilter, TaskState
 from accord.storage.blobs import open_blobs
+from accord.storage.commands import audit
+from accord.storage.commands.audit import Entry, Query
 from accord.storage.store import Tx
 from tests.core.conftest import ALICE, Hosting, all_of, saying, state
 
@@ -73,3 +75,17 @@ async def test_it_is_done_again_and_again(hosting: Hosting) -> None:
     while (await host.engine.store.read(counted))["task"]:
         pass
     await upkeep.stop()
+
+
+@pytest.mark.proves("4-32")
+async def test_the_audit_log_is_kept_for_its_own_time(hosting: Hosting) -> None:
+    host = await hosting(echo)
+    store = host.engine.store
+    for age_ms in (3600_000, 0):
+        at = host.engine.now_ms() - age_ms
+        entry = Entry(tenant="acme", at=at, owner="alice", agent="echo", operation="GetTask", outcome=f"{age_ms}")
+        await store.do(audit.append, [entry] * (BATCH + 1))
+    await Upkeep(store, keep=Retention(purge_audit_after=None)).once()
+    assert len(await store.read(audit.find, "acme", Query(limit=1000))) == 2 * (BATCH + 1)
+    await Upkeep(store, keep=Retention(purge_audit_after=60)).once()
+    assert {entry.outcome for entry in await store.read(audit.find, "acme", Query(limit=1000))} == {"0"}

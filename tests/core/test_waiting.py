@@ -10,6 +10,7 @@ from accord.core import context
 from accord.core.engine import Limits
 from accord.core.hooks import Hooks, RunEnded, RunStarted
 from accord.core.host import Host
+from accord.errors import TaskTimeout
 from accord.model import GetRequest, SendRequest, Task, TaskState
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, said, saying, state, states, text
 from tests.core.doubles import Watch, is_parked, reaches, rows, sent, until
@@ -176,6 +177,67 @@ async def test_a_task_that_is_given_up_ends_when_the_late_answer_comes(hosting: 
 
 
 @agent
+async def patient(ctx: Context) -> str:
+    await ctx.sla(60, "first")
+    if ctx.text == "moves":
+        await ctx.sla(90, "second")
+    await ctx.ask("Well?")
+    if ctx.text == "moves later":
+        await ctx.sla(90, "second", key="answered")
+    await ctx.ask("Again?")
+    return "done"
+
+
+async def sla(host: Host) -> tuple[str, int]:
+    """Why a task is to be given up, and when."""
+    ((reason, at),) = await rows(host.engine.store, "job WHERE kind = 'sla'", "arg, run_at")
+    return reason, at
+
+
+@pytest.mark.parametrize(("word", "reason"), [("stays", "first"), ("moves", "second")])
+async def test_a_run_that_comes_again_does_not_move_the_limit(hosting: Hosting, word: str, reason: str) -> None:
+    host = await hosting(patient)
+    task = await sent(host.default, saying(word), ALICE)
+    agreed = await sla(host)
+    assert agreed[0] == reason
+    task = await sent(host.default, saying("fine", task_id=task.id), ALICE)
+    assert said(task) == "Again?"
+    assert await sla(host) == agreed
+    await sent(host.default, saying("fine", task_id=task.id), ALICE)
+    assert await timers(host) == []
+
+
+async def test_another_call_moves_the_limit(hosting: Hosting) -> None:
+    host = await hosting(patient)
+    task = await sent(host.default, saying("moves later"), ALICE)
+    agreed = await sla(host)
+    await sent(host.default, saying("fine", task_id=task.id), ALICE)
+    moved = await sla(host)
+    assert (agreed[0], moved[0]) == ("first", "second")
+    assert moved[1] > agreed[1]
+
+
+async def test_a_limit_that_was_set_before_a_node_died_holds(hosting: Hosting) -> None:
+    began = asyncio.Event()
+
+    @agent
+    async def working(ctx: Context) -> None:
+        await ctx.sla(60 if ctx.attempt == 1 else 600, "late")
+        began.set()
+        await asyncio.Event().wait()
+
+    first = await hosting(working)
+    await sent(first.default, saying("x", configuration=AT_ONCE), ALICE)
+    await began.wait()
+    agreed = await sla(first)
+    began.clear()
+    await first.stop(0)
+    second = await hosting(working)
+    await began.wait()
+    assert await sla(second) == agreed
+
+
+@agent
 async def punctual(ctx: Context) -> str | None:
     await ctx.sla(60, "never")
     await ctx.sla(30, "never")
@@ -242,6 +304,8 @@ async def test_the_deadline_comes_while_a_task_waits_for_its_turn(hosting: Hosti
     watch = Watch()
     host = await hosting(blocks, asks, limits=ONE_SLOT, hooks=Hooks((watch,)))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
-    task = await sent(host.services["asks"], within(0.2), ALICE)
+    with pytest.raises(TaskTimeout) as late:
+        await host.services["asks"].send(within(0.2), ALICE)
+    task = await host.services["asks"].get(GetRequest(id=late.value.metadata["taskId"]), ALICE)
     assert (state(task), said(task)) == (S.FAILED, LATE)
     assert [detail.agent for detail in watch.of(RunStarted)] == ["blocks"]

@@ -175,7 +175,37 @@ async def nul(ctx: Context) -> str:
     return "before\0after"
 
 
+@agent(on_crash="fail")
+async def boss(ctx: Context) -> str:
+    """Let another agent wait for ever; what is lost must not be run again."""
+    return (await ctx.call("waiting", "x")).text
+
+
+@agent(attempts=MANY, timeout=4.0)
+async def hurried(ctx: Context) -> str:
+    """Let two others wait for ever, one of them through a third, and have no time for that."""
+    both = await asyncio.gather(ctx.call("waiting", "x", key="one"), ctx.call("boss", "x", key="two"))
+    return both[0].text
+
+
+@agent(attempts=MANY)
+async def secretary(ctx: Context) -> str:
+    """Let another agent ask."""
+    return f"noted: {await ctx.call('inquirer', ctx.text)}"
+
+
+@agent(attempts=MANY)
+async def inquirer(ctx: Context) -> str:
+    """Ask twice."""
+    first = await ctx.ask(f"{ctx.text}?")
+    second = await ctx.ask(f"{first}?")
+    return f"{first} {second}"
+
+
 HALF_A_CHARACTER = "\ud800"
 """Half a surrogate pair, which no UTF-8 has."""
 
-AGENTS = (chunks, careful, stubborn, large, endless, waiting, brief, deadly, fragile, telling, chain, poison, nul)
+AGENTS = (
+    *(chunks, careful, stubborn, large, endless, waiting, brief, deadly, fragile, telling, chain, poison, nul),
+    *(boss, hurried, secretary, inquirer),
+)

@@ -24,6 +24,7 @@ from accord.core.engine import Limits
 from accord.core.follow import Hub
 from accord.core.host import Host
 from accord.model import ArtifactUpdate, Event, GetRequest, SendConfiguration, SendRequest, SubscribeRequest, Task
+from accord.protocol import lifecycle
 from accord.storage import migrate
 from accord.storage.commands import tasks
 from accord.storage.open import open_store
@@ -350,8 +351,9 @@ def explained(task: Task) -> str:
 
 
 def artifacts(events: list[Event]) -> list[ArtifactUpdate]:
-    """Return the chunks among events."""
-    return [event.body for event in events if isinstance(event.body, ArtifactUpdate)]
+    """Return the chunks among events, without the empty one that only says that an artifact is whole."""
+    chunks = [event.body for event in events if isinstance(event.body, ArtifactUpdate)]
+    return [chunk for chunk in chunks if chunk.artifact.parts != (lifecycle.NOTHING,)]
 
 
 def gapless(events: list[Event]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord.model import CancelRequest, Event, TaskState
-from accord.storage.commands import runs, steps, tasks
+from accord.storage.commands import endings, steps, tasks
 from accord.storage.commands.tasks import Append, Fenced
 from accord.storage.store import Tx
 from tests.crash.agents import LINKS, whole
@@ -89,7 +89,7 @@ async def test_a_node_that_gets_its_own_work_back_stops_what_it_did_before(
 
 
 async def reaped(client: Client) -> bool:
-    return await client.store.do(runs.reap) != []
+    return await client.store.do(endings.reap) != []
 
 
 async def test_chains_of_steps_survive_one_kill_after_the_other(

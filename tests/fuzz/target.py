@@ -12,17 +12,19 @@ from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.jsonrpc import Call
 from accord.protocol.negotiate import Inquiry, negotiate
-from accord.protocol.operations import DialectName, Operation, match_rest
+from accord.protocol.operations import Operation, match_rest
+from accord.protocol.rest_query import from_body, from_query
 from accord.protocol.sse import Decoder, Frame, FrameTooLarge
 from accord.protocol.webhook import decode_webhook
 
-CODECS = [*DIALECTS.values(), REST_DIALECTS[DialectName.V03]]
+CODECS = [*DIALECTS.values(), *REST_DIALECTS.values()]
 EVENT_NAMES = (None, "task_status", "task_message", "task_artifact", "error")
 ANSWERED = [operation for operation in Operation if operation not in (Operation.STREAM, Operation.SUBSCRIBE)]
 
 
 def _readers() -> list[Callable[[bytes], object]]:
     readers: list[Callable[[bytes], object]] = [jsonrpc.read_answer, decode_card, decode_webhook, _call, _frames]
+    readers += [partial(_rest, codec, operation) for codec in REST_DIALECTS.values() for operation in Operation]
     for codec in CODECS:
         readers += [codec.decode_push, codec.decode_card]
         readers += [partial(codec.decode_request, operation) for operation in Operation]
@@ -46,6 +48,16 @@ def _call(data: bytes) -> None:
     match_rest("GET", "/" + data.decode("latin-1"))
 
 
+def _rest(codec: Dialect, operation: Operation, data: bytes) -> None:
+    named = data[:8].decode("latin-1")
+    for values in ({}, {"id": named}, {"taskId": named, "id": named, "tenant": named}):
+        with suppress(AccordError):
+            codec.decode_request(operation, from_body(data, values))
+        pairs = [piece.partition("=")[::2] for piece in data.decode("latin-1").split("&")]
+        with suppress(AccordError):
+            codec.decode_request(operation, from_query(pairs, values))
+
+
 def _frames(data: bytes) -> None:
     with suppress(FrameTooLarge):
         Decoder(max_bytes=1024).feed(data)
@@ -61,6 +73,8 @@ def read(reader: int, data: bytes) -> None:
     except AccordError as error:
         for codec in CODECS:
             codec.encode_error(error)
+        for codec in REST_DIALECTS.values():
+            codec.encode_http_error(error)
 
 
 def read_everywhere(data: bytes) -> None:

@@ -17,15 +17,16 @@ from accord.model import (
     AgentProvider,
     AgentSkill,
     ApiKeyScheme,
+    CardSignature,
     Scopes,
     SecurityRequirement,
     SecurityScheme,
 )
-from accord.protocol.cards import decode_card, encode_card
+from accord.protocol.cards import decode_card, encode_card, encode_catalog
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from tests import strategies
-from tests.peers import judge
+from tests.environments import judge
 
 ALL = frozenset(DialectName)
 V1, V03, VAULT, GEN, RELAY = DialectName
@@ -208,3 +209,54 @@ def test_every_family_of_clients_accepts_the_public_card() -> None:
 def test_what_is_no_card_is_refused(body: bytes) -> None:
     with pytest.raises(AccordError):
         decode_card(body)
+
+
+@pytest.mark.proves("B-03")
+def test_signatures_are_written_only_with_what_they_were_made_over() -> None:
+    signed = replace(CARD, signatures=(CardSignature(protected="eyJ", signature="abc"),))
+    written = [{"protected": "eyJ", "signature": "abc"}]
+    assert json.loads(encode_card(signed, {V1}))["signatures"] == written
+    assert json.loads(encode_card(signed, ALL, V1))["signatures"] == written
+    assert encode_card(signed, ALL) == encode_card(CARD, ALL)
+    for other in (V03, VAULT, GEN, RELAY):
+        assert encode_card(signed, {other}) == encode_card(CARD, {other})
+        assert encode_card(signed, {V1, other}) == encode_card(CARD, {V1, other})
+        assert encode_card(signed, ALL, other) == encode_card(CARD, ALL, other)
+
+
+# The catalog
+
+
+def test_the_catalog_of_many_agents() -> None:
+    silent = replace(CARD, name="My \u00e9cho/1", description="", skills=(), provider=None, version="1.0.0")
+    cards = {"https://example.com/trips/card.json": CARD, "https://example.com/echo/card.json": silent}
+    assert json.loads(encode_catalog(cards)) == {
+        "specVersion": "1.0",
+        "host": {"displayName": "Acme", "identifier": "example.com"},
+        "entries": [
+            {
+                "identifier": "urn:air:example.com:a2a:Trips",
+                "displayName": "Trips",
+                "type": "application/a2a-agent-card+json",
+                "url": "https://example.com/trips/card.json",
+                "version": "2.1.0",
+                "description": "Plans trips",
+                "tags": ["travel"],
+            },
+            {
+                "identifier": "urn:air:example.com:a2a:My%20%C3%A9cho%2F1",
+                "displayName": "My \u00e9cho/1",
+                "type": "application/a2a-agent-card+json",
+                "url": "https://example.com/echo/card.json",
+                "version": "1.0.0",
+            },
+        ],
+    }
+
+
+def test_a_host_without_a_provider_is_known_by_its_name_and_an_empty_one_by_nothing() -> None:
+    alone = replace(CARD, provider=None)
+    written = json.loads(encode_catalog({"http://[::1]:8000/card.json": alone}))
+    assert written["host"] == {"displayName": "::1", "identifier": "::1"}
+    assert written["entries"][0]["identifier"] == "urn:air:%3A%3A1:a2a:Trips"
+    assert json.loads(encode_catalog({})) == {"specVersion": "1.0", "entries": []}

@@ -161,6 +161,14 @@ def test_a_chunk_of_an_artifact_nobody_has_seen_begins_it() -> None:
     assert texts(apply(task(), chunk("late"))) == [["late"]]
 
 
+def test_an_empty_text_begins_an_artifact_and_adds_nothing_to_one() -> None:
+    end = chunk("", last_chunk=True)
+    assert texts(fold(task(), logged([chunk("one"), end]))) == [["one"]]
+    assert texts(fold(task(), logged([chunk("one"), end, chunk("two"), end]))) == [["one", "two"]]
+    assert texts(fold(task(), logged([end, chunk("one")]))) == [["", "one"]]
+    assert texts(fold(task(), logged([end, end]))) == [[""]]
+
+
 @pytest.mark.proves("3-29")
 def test_the_last_chunk_closes_nothing() -> None:
     """Nothing records it: a chunk after it is added, and replacing starts anew, as at any other time."""

@@ -18,6 +18,7 @@ from accord.model import (
 )
 from accord.protocol.dialects import REST_DIALECTS
 from accord.protocol.operations import TABLE, DialectName, Operation, RestMatch, match_rest
+from accord.protocol.rest_query import from_body, from_query
 
 V1, V03 = DialectName.V1, DialectName.V03
 PUSHES = "/tasks/t/pushNotificationConfigs"
@@ -142,3 +143,47 @@ def test_an_empty_text_in_a_body_stays() -> None:
     sent = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}, "tenant": ""}
     read_ = REST_DIALECTS[V1].decode_request(Operation.SEND, json.dumps(sent).encode())
     assert read_.tenant == ""
+
+
+# --- body, query and path together ----------------------------------------------------------------------------------
+
+
+def test_a_body_is_passed_on_as_it_came_where_the_path_says_nothing() -> None:
+    body = b' {"message" : {}, "message":1} '
+    assert from_body(body, {}) is body
+    assert from_body(b"", {}) == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("body", "values", "whole"),
+    [
+        (b"", {"id": "t"}, {"id": "t"}),
+        (b"{}", {"id": "t"}, {"id": "t"}),
+        (b'{"id":"x","metadata":{"a":[1,{"b":null}]}}', {"id": "t"}, {"metadata": {"a": [1, {"b": None}]}, "id": "t"}),
+        (b'{"taskId":"x","task_id":1,"name":[],"parent":"p"}', {"id": "t"}, {"id": "t"}),
+        (
+            b'{"id":"p","taskId":"x","parent":"tasks/x","url":"u"}',
+            {"taskId": "t"},
+            {"id": "p", "url": "u", "taskId": "t"},
+        ),
+        (b'{"tenant":"x","message":{}}', {"tenant": "acme"}, {"message": {}, "tenant": "acme"}),
+        (b'{"id":"a","id":"b"}', {"tenant": "acme"}, {"id": "b", "tenant": "acme"}),
+    ],
+)
+def test_the_path_s_values_take_the_place_of_what_says_the_same(body: bytes, values: dict, whole: dict) -> None:
+    assert json.loads(from_body(body, values)) == whole
+
+
+@pytest.mark.proves("HTTP_JSON-QP-001")
+def test_a_name_that_is_repeated_is_a_list() -> None:
+    pairs = [("tag", "a"), ("x", ""), ("tag", "b"), ("tag", "b")]
+    assert json.loads(from_query(pairs, {"id": "t"})) == {"tag": ["a", "b", "b"], "x": "", "id": "t"}
+    beside = [("id", "x"), ("taskId", "y"), ("pushNotificationConfigId", "z"), ("pageSize", "1")]
+    assert json.loads(from_query(beside, {"taskId": "t", "id": "p"})) == {"pageSize": "1", "taskId": "t", "id": "p"}
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b"null", b"{", b'{"a":}', b'{"\xff":1}', b"[" * 300])
+@pytest.mark.parametrize("values", [{"id": "t"}, {"tenant": "a"}])
+def test_a_body_that_is_no_object_cannot_be_joined(body: bytes, values: dict) -> None:
+    with pytest.raises(AccordError):
+        from_body(body, values)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from accord.errors import AgentUnavailable, InvalidAgentResponse, InvalidParams,
 from accord.model import Event, GetRequest, Message, MessageUpdate, Part, PushFormat, Role, SendRequest
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.dialects.v03 import V03
-from accord.protocol.dialects.v03.rest import V03Rest, encode_http_error
+from accord.protocol.dialects.v03.rest import V03Rest
 from accord.protocol.operations import Operation
 from accord.protocol.sse import Frame
 from tests import strategies
-from tests.peers import judge
+from tests.environments import judge
 from tests.protocol.golden import GOLDEN
 
 V03_JSON, V03_REST = V03(), V03Rest()
@@ -317,11 +318,12 @@ def test_a_message_that_joined_the_history_is_no_event(dialect: Dialect) -> None
 
 
 @pytest.mark.proves("B-15")
-def test_a_rest_error_is_understood_by_both_sdks() -> None:
-    """The Python client shows `message`, the JavaScript one looks for a numeric `code`."""
+def test_a_rest_error_is_understood_by_every_sdk() -> None:
+    """Python's shows `message` or, since 1.0, looks for a `type`; JavaScript's looks for a numeric `code`."""
     error = TaskNotFound("There is no task t-1", metadata={"task_id": "t-1"})
-    body = {"code": -32001, "message": "There is no task t-1", "data": {"reason": "TASK_NOT_FOUND", "task_id": "t-1"}}
-    assert json.loads(encode_http_error(error)) == body
+    said = {"type": "TaskNotFoundError", "code": -32001, "message": "There is no task t-1"}
+    body = said | {"data": {"reason": "TASK_NOT_FOUND", "task_id": "t-1"}}
+    assert json.loads(V03_REST.encode_http_error(error)) == body
     frame = V03_REST.encode_stream_error(error)
     assert (frame.event, json.loads(frame.data)) == ("error", body)
 
@@ -469,3 +471,70 @@ def test_the_judge_refuses_what_is_not_0_3() -> None:
     ]
     asked = [{"type": kind, "json": document, "strict": True} for kind, document in documents]
     assert all(judge("a2a-sdk-03", "v03.py", asked))
+
+
+# The definition's own field names, which readers of protobuf JSON take as well
+
+MADE = {"data": {"data": {"message_id": 1}}, "metadata": {"task_id": "x"}}
+BY_JSON_NAME: dict[Operation, dict[str, Any]] = {
+    Operation.SEND: {
+        "message": {
+            "messageId": "m-1",
+            "contextId": "c-1",
+            "taskId": "t-1",
+            "role": "ROLE_USER",
+            "content": [{"text": "x"}, {"file": {"fileWithBytes": "AP8=", "mimeType": "image/png"}}, MADE],
+            "metadata": {"message_id": {"task_id": 1}},
+        },
+        "configuration": {
+            "acceptedOutputModes": ["text/plain"],
+            "historyLength": 3,
+            "blocking": True,
+            "pushNotification": {"id": "p", "url": "https://h.example/"},
+        },
+    },
+    Operation.PUSH_SET: {
+        "parent": "tasks/t-1",
+        "configId": "p",
+        "config": {"name": "x", "pushNotificationConfig": {"url": "https://h.example/"}},
+    },
+    Operation.GET: {"id": "t-1", "historyLength": "3"},
+    Operation.PUSH_LIST: {"parent": "tasks/t-1", "pageSize": "3", "pageToken": "x"},
+}
+
+
+def _by_field_name(value: Any) -> Any:
+    """The same with the names that the definition itself has, but for what is free."""
+    if isinstance(value, list):
+        return [_by_field_name(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    names = {name: re.sub("[A-Z]", lambda found: "_" + found[0].lower(), name) for name in value}
+    return {names[name]: item if name in ("data", "metadata") else _by_field_name(item) for name, item in value.items()}
+
+
+@pytest.mark.parametrize("operation", BY_JSON_NAME)
+def test_a_field_s_own_name_is_as_good_as_its_json_name(operation: Operation) -> None:
+    plain = BY_JSON_NAME[operation]
+    other = _by_field_name(plain)
+    assert other != plain
+    read = V03_REST.decode_request(operation, json.dumps(plain).encode())
+    assert V03_REST.decode_request(operation, json.dumps(other, indent=2).encode()) == read
+    if operation is Operation.SEND:
+        renamed = {"request": other.pop("message")} | other
+        assert V03_REST.decode_request(operation, json.dumps(renamed).encode()) == read
+        assert isinstance(read, SendRequest)
+        assert read.message.metadata == {"message_id": {"task_id": 1}}
+        assert (read.message.parts[2].data, read.message.parts[2].metadata) == ({"message_id": 1}, {"task_id": "x"})
+
+
+def test_the_official_definition_takes_both_names() -> None:
+    cases = [BY_JSON_NAME[Operation.SEND], _by_field_name(BY_JSON_NAME[Operation.SEND])]
+    asked = [{"type": "pb:SendMessageRequest", "json": case, "strict": True} for case in cases]
+    assert judge("a2a-sdk-03", "v03.py", asked) == [None, None]
+
+
+def test_a_field_name_too_deep_is_refused() -> None:
+    deep = b'{"message_id":' + b"[" * 300 + b"]" * 300 + b"}"
+    with pytest.raises(InvalidParams, match="deep"):
+        V03_REST.decode_request(Operation.SEND, deep)

@@ -31,9 +31,10 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol import codec
-from accord.protocol.dialects.v1 import V1, encode_http_error
+from accord.protocol.dialects import REST_DIALECTS
+from accord.protocol.dialects.v1 import V1
 from accord.protocol.jsonrpc import ErrorObject
-from accord.protocol.operations import Operation
+from accord.protocol.operations import DialectName, Operation
 from accord.protocol.sse import Frame
 from tests import strategies
 from tests.protocol import golden
@@ -153,7 +154,7 @@ def test_every_error_carries_typed_details(kind: type[AccordError]) -> None:
         body = {key: value for key, value in detail.items() if key != "@type"}
         json_format.ParseDict(body, DETAILS[detail["@type"]](), ignore_unknown_fields=False)
     assert written.data[0]["reason"] == error.row.reason
-    body = json.loads(encode_http_error(error))["error"]
+    body = json.loads(REST_DIALECTS[DialectName.V1].encode_http_error(error))["error"]
     assert (body["code"], body["status"], body["message"]) == (error.row.http, error.row.grpc, "why")
     assert body["details"] == written.data
     read = V1_.decode_error(written)

@@ -30,7 +30,7 @@ from accord.protocol.dialects.vault.objects import AUTH_REQUIRED, is_http
 from accord.protocol.operations import DialectName, Operation, method_name
 from accord.protocol.sse import Frame
 from tests import strategies
-from tests.peers import judge
+from tests.environments import judge
 from tests.protocol import golden
 
 VAULT = Vault()

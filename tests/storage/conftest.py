@@ -27,8 +27,9 @@ from accord.model import (
 from accord.model.base import timestamp_ms
 from accord.storage import migrate
 from accord.storage.commands import jobs, runs, tasks
+from accord.storage.commands.endings import Ending
 from accord.storage.commands.jobs import Claimed
-from accord.storage.commands.runs import Accept, Ending, News, Say, Settle, Work
+from accord.storage.commands.runs import Accept, News, Say, Settle, Work
 from accord.storage.commands.tasks import Append, NewTask, Stored
 from accord.storage.postgres import PostgresStore
 from accord.storage.records import decode_event

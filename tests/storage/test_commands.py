@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accord.storage import commands
-from accord.storage.commands import jobs, pushes, runs, steps, tasks
+from accord.storage.commands import apikeys, audit, children, endings, jobs, metrics, pushes, runs, steps, tasks
 
 HERE = Path(__file__).parent
 EVERY_ENGINE = {"store", "ready", "queued", "with_task", "with_tasks", "with_hook"}
@@ -20,7 +20,7 @@ def public() -> set[str]:
     """Every command of these modules, as module.name."""
     return {
         f"{module.__name__.rpartition('.')[2]}.{name}"
-        for module in (jobs, pushes, runs, steps, tasks)
+        for module in (apikeys, audit, children, endings, jobs, metrics, pushes, runs, steps, tasks)
         for name, function in inspect.getmembers(module, inspect.iscoroutinefunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }
@@ -83,5 +83,5 @@ async def prepare(store):
     await store.do(jobs.park)
 """
     assert sorted(run_in(source)) == ["jobs.claim", "tasks.append"]
-    assert {"jobs.claim", "pushes.claim", "runs.reap"} <= public()
+    assert {"jobs.claim", "pushes.claim", "endings.reap"} <= public()
     assert "runs.append" not in public()

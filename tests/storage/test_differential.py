@@ -17,12 +17,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from accord.model import EventBody, TaskState, TaskStatus
+from accord.model import Event, EventBody, TaskState, TaskStatus
 from accord.protocol import lifecycle
 from accord.storage import migrate
-from accord.storage.commands import jobs, pushes, runs, steps, tasks
+from accord.storage.commands import endings, jobs, pushes, runs, steps, tasks
+from accord.storage.commands.children import Parent
+from accord.storage.commands.endings import Ending, Timer
 from accord.storage.commands.jobs import DEADLINE, SLA, TIMERS, NewJob
-from accord.storage.commands.runs import Ending, News, Settle, Timer, Work
+from accord.storage.commands.runs import News, Settle, Work
 from accord.storage.commands.steps import Step
 from accord.storage.commands.tasks import Query, Stored
 from accord.storage.postgres import PostgresStore
@@ -137,7 +139,9 @@ class Both:
             return self._runner.run(self._one_step_later(self._stores[at], command, mine, kwargs))
         except (apsw.ConstraintError, asyncpg.IntegrityConstraintViolationError):
             return Refused("constraint")
-        except (tasks.Fenced, tasks.Behind, runs.NoSuchTask, runs.HasEnded, runs.AlreadyWoken) as error:
+        except (tasks.Fenced, tasks.Behind, endings.NoSuchTask, endings.HasEnded, runs.AlreadyWoken) as error:
+            return Refused(repr(error))
+        except lifecycle.TaskEnded as error:
             return Refused(repr(error))
 
     async def _one_step_later(self, store: AnyStore, command: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -223,6 +227,19 @@ class Machine(RuleBasedStateMachine):
         if not isinstance(found.sqlite, Refused):
             self.hold(Pair([found.sqlite.job], [found.postgres.job]))
 
+    @rule(pick=picks, task_id=task_ids, node=some_node, key=keys)
+    def call(self, pick: int, task_id: str, node: Any, key: str) -> None:
+        for job in self.jobs[-1 - pick :][:1]:
+            parent = Parent(task_id=job.sqlite.key, epoch=job.sqlite.epoch, step=f"child:{key}")
+            request = accepting(
+                new=new(task_id, at=self.at, agent=QUEUE, parent_id=parent.task_id),
+                work=Work(queue=QUEUE, node=node, max_attempts=2),
+                parent=parent,
+            )
+            found = self.both.do(runs.accept, job.sqlite.tenant, request)
+            if not isinstance(found.sqlite, Refused):
+                self.hold(Pair([found.sqlite.job], [found.postgres.job]))
+
     @rule(tenant=tenants, task_id=task_ids, node=some_node, key=some_key, owner=owners)
     def say(self, tenant: str, task_id: str, node: Any, key: Any, owner: Any) -> None:
         found = self.both.do(
@@ -236,7 +253,8 @@ class Machine(RuleBasedStateMachine):
         if stored := self.stored(tenant, task_id):
             bodies = self.bodies(stored, state)
             epoch, after = stored.epoch - off[0], stored.last_seq - off[1]
-            snapshot = runs.applied(stored.task(), bodies) if self.steps % 2 else None
+            moved = lifecycle.fold(stored.task(), [Event(seq=0, body=body) for body in bodies])
+            snapshot = moved if self.steps % 2 else None
             request = appending(task_id, *bodies, epoch=epoch, after=after, at=self.at, snapshot=snapshot)
             self.both.do(tasks.append, tenant, request)
 
@@ -248,20 +266,20 @@ class Machine(RuleBasedStateMachine):
     @rule(
         tenant=tenants,
         owner=owners,
-        state=st.sampled_from([TaskState.SUBMITTED, TaskState.WORKING, TaskState.COMPLETED, TaskState.CANCELED]),
+        state=st.sampled_from([TaskState.SUBMITTED, TaskState.WORKING, TaskState.COMPLETED, TaskState.REJECTED]),
         since=st.none() | st.integers(AT, AT + 9),
         before=st.none() | st.tuples(st.integers(AT, AT + 9), task_ids),
         limit=st.integers(1, 3),
     )
     def list_tasks(self, tenant: str, **filters: Any) -> None:
-        # Those that failed are left out: some of them got their time from the database, and so their place.
+        # Those that failed, and children that ended with them, got their time and so their place from the database.
         self.both.do(tasks.list_tasks, tenant, Query(**filters))
 
     @rule(tenant=tenants, task_id=task_ids, state=states)
     def end(self, tenant: str, task_id: str, state: TaskState) -> None:
         if state in lifecycle.ENDED:
             ending = Ending(task_id=task_id, status=TaskStatus(state=state), at=self.at)
-            self.both.do(runs.end, tenant, ending)
+            self.both.do(endings.end, tenant, ending)
 
     # --- work -------------------------------------------------------------------------------------------------------
 
@@ -294,8 +312,26 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=picks)
     def give_up(self, pick: int) -> None:
         for job in self.jobs[-1 - pick :][:1]:
-            self.both.do(runs.give_up, job)
+            self.both.do(endings.give_up, job)
             self.forget(job.sqlite.tenant, job.sqlite.kind, job.sqlite.key)
+
+    @rule(pick=picks)
+    def let_go(self, pick: int) -> None:
+        for job in self.jobs[-1 - pick :][:1]:
+            self.both.do(endings.let_go, job)
+            self.forget(job.sqlite.tenant, job.sqlite.kind, job.sqlite.key)
+
+    @rule(pick=picks, state=states, child=task_ids)
+    def pass_on(self, pick: int, state: TaskState, child: str) -> None:
+        for job in self.jobs[-1 - pick :][:1]:
+            if stored := self.stored(job.sqlite.tenant, job.sqlite.key):
+                last = appending(
+                    stored.id, *self.bodies(stored, state), epoch=job.sqlite.epoch, after=stored.last_seq, at=self.at
+                )
+                requests = (
+                    Settle(last=last, job=one, parks=True, child=child, parent_id=stored.parent_id) for one in job
+                )
+                self.both.do(runs.settle, job.sqlite.tenant, Pair(*requests))
 
     @rule(pick=picks, state=states, parks=st.booleans(), delay=some_delay, awaited=some_key)
     def settle(self, pick: int, state: TaskState, parks: bool, delay: Any, awaited: Any) -> None:
@@ -322,7 +358,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(tenant=tenants, task_id=task_ids, kind=st.sampled_from([DEADLINE, SLA]), delay=delays)
     def set_timer(self, tenant: str, task_id: str, kind: str, delay: int) -> None:
-        self.both.do(runs.set_timer, tenant, Timer(task_id=task_id, kind=kind, delay_ms=delay))
+        self.both.do(endings.set_timer, tenant, Timer(task_id=task_id, kind=kind, delay_ms=delay))
         self.forget(tenant, kind, task_id)
 
     @rule(node=nodes)
@@ -333,7 +369,7 @@ class Machine(RuleBasedStateMachine):
     def expire(self, pick: int) -> None:
         timers = [job for job in self.jobs if job.sqlite.queue == TIMERS]
         for timer in timers[-1 - pick :][:1]:
-            self.both.do(runs.expire, timer, TaskStatus(state=TaskState.FAILED), self.at)
+            self.both.do(endings.expire, timer, TaskStatus(state=TaskState.FAILED), self.at)
             self.forget(timer.sqlite.tenant, timer.sqlite.kind, timer.sqlite.key)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
@@ -348,7 +384,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def reap(self) -> None:
-        self.both.do(runs.reap)
+        self.both.do(endings.reap)
 
     # --- webhooks ---------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,10 @@ import pytest
 
 from accord.model import Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.storage.commands import jobs, pushes, runs, tasks
+from accord.storage.commands import endings, jobs, pushes, runs, tasks
+from accord.storage.commands.endings import HasEnded, Timer
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS
-from accord.storage.commands.runs import HasEnded, News, Timer, Work
+from accord.storage.commands.runs import News, Work
 from accord.storage.commands.tasks import Fenced
 from tests.storage.conftest import (
     AGENT,
@@ -43,11 +44,11 @@ S = TaskState
 
 async def test_a_task_can_be_ended_while_another_node_runs_it(ready: AnyStore, heard: Heard) -> None:
     await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE, push=webhook()))
-    await ready.do(runs.set_timer, TENANT, Timer(task_id="t-1", kind=SLA, delay_ms=MINUTE))
+    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=SLA, delay_ms=MINUTE))
     job = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=job.epoch))
     heard.clear()
-    ended = await ready.do(runs.end, TENANT, ending())
+    ended = await ready.do(endings.end, TENANT, ending())
     assert {"node:n-1", f"task:{TENANT}:t-1", "push"} <= set(heard)
     found = await stored(ready)
     assert isinstance(ended, Task)
@@ -66,7 +67,7 @@ async def test_a_task_can_be_ended_while_another_node_runs_it(ready: AnyStore, h
 async def test_a_task_that_nobody_runs_ends_without_ado(queued: AnyStore, heard: Heard) -> None:
     await parked(queued)
     heard.clear()
-    await queued.do(runs.end, TENANT, ending())
+    await queued.do(endings.end, TENANT, ending())
     assert not [topic for topic in heard if topic.startswith("node:")]
     assert await waiting(queued) == []
 
@@ -74,7 +75,7 @@ async def test_a_task_that_nobody_runs_ends_without_ado(queued: AnyStore, heard:
 async def test_a_task_ends_once(queued: AnyStore) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         outcomes = await asyncio.gather(
-            *(queued.do(runs.end, TENANT, ending()) for _ in range(5)), return_exceptions=True
+            *(queued.do(endings.end, TENANT, ending()) for _ in range(5)), return_exceptions=True
         )
     assert sum(isinstance(outcome, Task) for outcome in outcomes) == 1
     assert [outcome.state for outcome in outcomes if isinstance(outcome, HasEnded)] == [S.CANCELED] * 4
@@ -82,10 +83,10 @@ async def test_a_task_ends_once(queued: AnyStore) -> None:
 
 
 async def test_a_task_given_up_as_unknown_can_still_be_ended(queued: AnyStore) -> None:
-    await queued.do(runs.end, TENANT, ending(S.UNKNOWN))
-    assert (await queued.do(runs.end, TENANT, ending(S.FAILED))).status.state is S.FAILED
+    await queued.do(endings.end, TENANT, ending(S.UNKNOWN))
+    assert (await queued.do(endings.end, TENANT, ending(S.FAILED))).status.state is S.FAILED
     with pytest.raises(HasEnded):
-        await queued.do(runs.end, TENANT, ending(S.UNKNOWN))
+        await queued.do(endings.end, TENANT, ending(S.UNKNOWN))
 
 
 # Timers
@@ -97,7 +98,7 @@ def failed(at: int = AT) -> TaskStatus:
 
 async def test_a_timer_ends_its_task(ready: AnyStore, heard: Heard) -> None:
     await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
-    await ready.do(runs.set_timer, TENANT, Timer(task_id="t-1", kind=SLA, delay_ms=2 * MINUTE, arg="late"))
+    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=SLA, delay_ms=2 * MINUTE, arg="late"))
     run = await claimed(ready)
     assert await ready.do(jobs.claim, "n-2", TIMERS, 9) == []
     await ready.do(pass_time, MINUTE)
@@ -105,7 +106,7 @@ async def test_a_timer_ends_its_task(ready: AnyStore, heard: Heard) -> None:
     assert (timer.kind, timer.key, timer.arg) == (DEADLINE, "t-1", None)
     assert (await stored(ready)).epoch == run.epoch, "a timer takes no task from its worker"
     heard.clear()
-    assert await ready.do(runs.expire, timer, failed(), AT) is True
+    assert await ready.do(endings.expire, timer, failed(), AT) is True
     assert "node:n-1" in heard
     assert ((await stored(ready)).task_state, await waiting(ready)) == (S.FAILED, [])
     with pytest.raises(Fenced):
@@ -117,16 +118,16 @@ async def test_a_timer_whose_task_has_ended_only_goes(ready: AnyStore) -> None:
     timer = await claimed(ready, "n-2", TIMERS)
     await ready.do(runs.settle, TENANT, settling(await claimed(ready), S.COMPLETED))
     assert await waiting(ready) == [(DEADLINE, "t-1")], "whoever holds it removes it"
-    assert await ready.do(runs.expire, timer, failed(), AT) is False
+    assert await ready.do(endings.expire, timer, failed(), AT) is False
     assert await waiting(ready) == []
     assert (await stored(ready)).task_state is S.COMPLETED
-    await ready.do(runs.set_timer, TENANT, Timer(task_id="nowhere", kind=SLA, delay_ms=0))
-    assert await ready.do(runs.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) is False
+    await ready.do(endings.set_timer, TENANT, Timer(task_id="nowhere", kind=SLA, delay_ms=0))
+    assert await ready.do(endings.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) is False
 
 
 async def test_setting_a_timer_again_moves_it(ready: AnyStore) -> None:
     await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
-    await ready.do(runs.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=3 * MINUTE, arg="moved"))
+    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=3 * MINUTE, arg="moved"))
     await ready.do(pass_time, 2 * MINUTE)
     assert await ready.do(jobs.claim, "n-2", TIMERS, 9) == []
     await ready.do(pass_time, MINUTE)
@@ -136,11 +137,11 @@ async def test_setting_a_timer_again_moves_it(ready: AnyStore) -> None:
 async def test_a_timer_that_is_moved_while_it_goes_off_does_not(ready: AnyStore) -> None:
     await ready.do(runs.accept, TENANT, accepting(deadline_ms=0))
     timer = await claimed(ready, "n-2", TIMERS)
-    await ready.do(runs.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=MINUTE))
-    assert await ready.do(runs.expire, timer, failed(), AT) is False
+    await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=MINUTE))
+    assert await ready.do(endings.expire, timer, failed(), AT) is False
     assert (await stored(ready)).task_state is S.SUBMITTED
     await ready.do(pass_time, MINUTE)
-    assert await ready.do(runs.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) is True
+    assert await ready.do(endings.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) is True
 
 
 # Nodes that are gone
@@ -149,7 +150,7 @@ async def test_a_timer_that_is_moved_while_it_goes_off_does_not(ready: AnyStore)
 async def lose(store: AnyStore, node: str = "n-1") -> list[str]:
     """Let a node's lease run out, and return whom the reaper found."""
     await store.do(jobs.heartbeat, node, -1)
-    return await store.do(runs.reap)
+    return await store.do(endings.reap)
 
 
 async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_write(
@@ -160,14 +161,14 @@ async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_wr
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     first = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("one"), epoch=first.epoch))
-    assert await ready.do(runs.reap) == [], "a heartbeat keeps everything a node holds"
+    assert await ready.do(endings.reap) == [], "a heartbeat keeps everything a node holds"
     await ready.do(pass_time, MINUTE // 2)
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
     await ready.do(pass_time, MINUTE // 2 + 1)
     heard.clear()
-    assert await ready.do(runs.reap) == ["n-1"]
+    assert await ready.do(endings.reap) == ["n-1"]
     assert f"queue:{AGENT}" in heard
-    assert await ready.do(runs.reap) == []
+    assert await ready.do(endings.reap) == []
     second = await claimed(ready, "n-2")
     assert (second.key, second.attempts) == ("t-1", 2)
     with pytest.raises(Fenced):
@@ -204,10 +205,10 @@ async def test_work_that_was_begun_too_often_is_given_up_by_whoever_holds_it(rea
     lost = await claimed(ready)
     await ready.do(jobs.leave, "n-1", counts=True)
     job = await claimed(ready, "n-2")
-    await ready.do(runs.give_up, lost)
+    await ready.do(endings.give_up, lost)
     assert (await stored(ready)).task_state is S.SUBMITTED
     assert await ready.read(jobs.held, "n-2") == {job.id: job.epoch}
-    await ready.do(runs.give_up, job)
+    await ready.do(endings.give_up, job)
     found = await stored(ready)
     said = found.task().status.message
     assert said is not None
@@ -228,7 +229,7 @@ async def test_timers_and_webhooks_of_a_lost_node_go_to_others(ready: AnyStore) 
 
 async def test_late_news_that_lose_their_node_every_time_are_given_up_as_well(ready: AnyStore) -> None:
     await ready.do(runs.accept, TENANT, accepting())
-    await ready.do(runs.end, TENANT, ending(S.UNKNOWN))
+    await ready.do(endings.end, TENANT, ending(S.UNKNOWN))
     await ready.do(runs.wake, TENANT, News(task_id="t-1", key="answer", output="42", at=AT))
     for attempts in (1, 2, 3):
         assert (await claimed(ready)).attempts == attempts
@@ -249,7 +250,7 @@ async def test_what_a_node_took_after_it_was_forgotten_is_free(ready: AnyStore) 
     await ready.do(jobs.leave, "n-1")
     await ready.do(runs.accept, TENANT, accepting(node="n-1", working=status(S.WORKING), push=webhook()))
     await ready.do(pushes.claim, "n-1", 1)
-    assert await ready.do(runs.reap) == ["n-1"]
+    assert await ready.do(endings.reap) == ["n-1"]
     assert (await claimed(ready, "n-2")).attempts == 2
     assert len(await ready.do(pushes.claim, "n-2", 1)) == 1
 
@@ -259,7 +260,7 @@ async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> N
         await ready.do(jobs.heartbeat, f"n-{at}", -1)
         await ready.do(runs.accept, TENANT, accepting(f"t-{at}", node=f"n-{at}"))
     async with asyncio.timeout(BOUND_SECONDS):
-        found = await asyncio.gather(*(ready.do(runs.reap) for _ in range(4)))
+        found = await asyncio.gather(*(ready.do(endings.reap) for _ in range(4)))
     assert sorted(node for some in found for node in some) == [f"n-{at}" for at in range(6)]
     assert {job.attempts for job in await ready.do(jobs.claim, "n-9", AGENT, 9)} == {2}
 
@@ -268,5 +269,5 @@ async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> N
 async def test_whoever_reports_again_while_it_is_reaped_learns_that_it_holds_nothing(ready: AnyStore) -> None:
     await ready.do(runs.accept, TENANT, accepting(node="n-1"))
     await ready.do(jobs.heartbeat, "n-1", -1)
-    outcomes = await overlapped(ready, runs.reap, lambda tx: jobs.heartbeat(tx, "n-1", MINUTE))
+    outcomes = await overlapped(ready, endings.reap, lambda tx: jobs.heartbeat(tx, "n-1", MINUTE))
     assert outcomes == [["n-1"], {}]

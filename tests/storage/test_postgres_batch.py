@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from accord.model import TaskState
 from accord.storage import migrate, postgres_batch
-from accord.storage.commands import jobs, pushes, runs, steps, tasks
+from accord.storage.commands import endings, jobs, pushes, runs, steps, tasks
+from accord.storage.commands.endings import Ending, HasEnded
 from accord.storage.commands.jobs import Claimed
-from accord.storage.commands.runs import Accepted, AlreadyWoken, Ending, HasEnded, News, Settle
+from accord.storage.commands.runs import Accepted, AlreadyWoken, News, Settle
 from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.postgres import PostgresStore
 from accord.storage.sqlite import SqliteStore
@@ -337,7 +338,7 @@ async def test_batches_and_portable_commands_never_wait_for_each_other_in_a_circ
     async def end(task_id: str) -> None:
         for _ in range(20):
             await store.read(tasks.read_task, TENANT, task_id)
-        await store.do(runs.end, TENANT, Ending(task_id=task_id, status=status(S.CANCELED).status, at=AT))
+        await store.do(endings.end, TENANT, Ending(task_id=task_id, status=status(S.CANCELED).status, at=AT))
 
     async with asyncio.timeout(2 * BOUND_SECONDS):
         await asyncio.gather(*(play(one) for one in reversed(ids) for play in (append, say)), *map(end, ids[:6]))

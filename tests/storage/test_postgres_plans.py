@@ -9,16 +9,17 @@ from tests.storage.conftest import AnyStore, postgres_only
 async def newest_indexes(tx: Tx) -> list[Any]:
     """Return for each table with a primary key the newest index that covers all rows, and whether it is the key."""
     return await tx.all(
-        """SELECT DISTINCT ON (indrelid) indrelid::regclass::text, indexrelid::regclass::text, indisprimary
-           FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
-           WHERE relnamespace = 'public'::regnamespace AND indpred IS NULL ORDER BY indrelid, indexrelid DESC"""
+        """SELECT DISTINCT ON (indexed.indrelid) relname::text, indexrelid::regclass::text, indisprimary
+           FROM pg_index AS indexed JOIN pg_class ON pg_class.oid = indrelid
+           WHERE relnamespace = 'public'::regnamespace AND indpred IS NULL
+           ORDER BY indexed.indrelid, indexed.indexrelid DESC"""
     )
 
 
 @postgres_only
 async def test_the_key_is_the_newest_index_so_that_it_wins_while_a_table_is_empty(ready: AnyStore) -> None:
     found = {table: is_key for table, _, is_key in await ready.read(newest_indexes)}
-    apart = {"job"}  # its key and its unique columns have nothing in common
+    apart = {"audit", "job"}  # their keys and their other columns have nothing in common
     assert {table for table, is_key in found.items() if not is_key} == apart
     assert {"task", "event", "snapshot", "idempotency", "push", "step", "blob_ref"} < set(found)
 
@@ -31,3 +32,8 @@ async def plan(tx: Tx, table: str, key: str) -> str:
 async def test_an_empty_table_is_looked_up_by_its_key(ready: AnyStore) -> None:
     for table, key in (("task", "id"), ("idempotency", "key"), ("blob_ref", "task_id"), ("snapshot", "task_id")):
         assert f"{table}_pkey" in await ready.read(plan, table, key)
+
+
+@postgres_only
+async def test_an_empty_table_is_looked_up_by_parent(ready: AnyStore) -> None:
+    assert "task_by_parent" in await ready.read(plan, "task", "parent_id")

@@ -353,3 +353,26 @@ async def test_what_a_node_holds_without_delivering_it_is_given_back(with_hook: 
     assert await with_hook.do(pushes.claim, "n-2", 5) == [], "it is being delivered"
     await with_hook.do(pushes.release, "n-1", [])
     assert [again.id for again in await with_hook.do(pushes.claim, "n-2", 5)] == [due.id]
+
+
+async def test_an_operator_sees_how_webhooks_of_all_tenants_stand_and_tries_the_dead_again(with_hook: AnyStore) -> None:
+    await with_hook.do(tasks.create_task, OTHER, new())
+    await with_hook.do(pushes.put, OTHER, "t-1", webhook(), "v1")
+    await with_hook.do(grow)
+    (due,) = await with_hook.do(pushes.claim, "node", 10)
+    await with_hook.do(pushes.fail, due, "refused", None)
+
+    everyone = await with_hook.read(pushes.standings, "all", None, 10)
+    assert sorted((one.tenant, one.task_id, one.last_error) for one in everyone) == sorted(
+        [(TENANT, "t-1", "refused"), (OTHER, "t-1", None)]
+    )
+    (dead,) = await with_hook.read(pushes.standings, "dead", "t-1", 10)
+    assert (dead.tenant, dead.cursor, dead.last_seq, dead.attempts) == (TENANT, 0, 1, 1)
+    assert await with_hook.read(pushes.standings, "all", "t-2", 10) == []
+    assert len(await with_hook.read(pushes.standings, "all", None, 1)) == 1
+
+    assert await with_hook.do(pushes.redeliver_dead) == 1
+    assert await with_hook.do(pushes.redeliver_dead) == 0
+    assert await with_hook.read(pushes.standings, "dead", None, 10) == []
+    (again,) = await with_hook.do(pushes.claim, "node", 10)
+    assert (again.tenant, again.attempts, again.epoch > due.epoch) == (TENANT, 0, True)

@@ -29,7 +29,7 @@ from tests.storage.conftest import (
 )
 
 S = TaskState
-TABLES = ("task", "snapshot", "event", "push", "step", "idempotency", "job", "blob_ref")
+TABLES = ("task", "snapshot", "event", "push", "step", "job", "blob_ref")
 OLD = 0
 """An age that everything here has: its time is that of the tests, years ago."""
 
@@ -189,8 +189,9 @@ async def test_a_purged_task_leaves_nothing_and_takes_nothing_of_others(ready: A
 
     assert all(of == {(TENANT, "t-2"), (OTHER, "t-1")} for of in (await owners(ready)).values())
     assert await ready.read(blobs.fetch, TENANT, "hash") == b"large", "another task needs it"
-    again = await ready.do(runs.accept, TENANT, accepting("t-9", key="key-t-1"))
-    assert (again.task_id, again.is_repeated) == ("t-9", False)
+    for repeated in (False, True):  # a key is forgotten by its own age, but what it stood for is gone
+        again = await ready.do(runs.accept, TENANT, accepting("t-9", key="key-t-1"))
+        assert (again.task_id, again.is_repeated) == ("t-9", repeated)
 
 
 async def _age(tx: Tx, tenant: str, task_id: str, milliseconds: int) -> None:
@@ -317,6 +318,5 @@ async def test_indexes_find_what_is_old(ready: AnyStore) -> None:
         chosen = found[name][0]
         assert index in chosen
         assert bound.format(column) in chosen
-    assert "idempotency_by_task" in " ".join(found["purge"])
     for plan in (plan for listed in found.values() for plan in listed):
         assert not any(word in plan for word in ("SCAN task", "SCAN event", "Seq Scan", "TEMP B-TREE", "Sort")), plan

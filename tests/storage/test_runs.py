@@ -4,18 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from accord.model import MessageUpdate, StatusUpdate, TaskState
-from accord.storage.commands import jobs, pushes, runs, steps, tasks
+from accord.storage.commands import endings, jobs, pushes, runs, steps, tasks
+from accord.storage.commands.endings import HasEnded, NoSuchTask, Timer
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA
-from accord.storage.commands.runs import (
-    IDEMPOTENCY_MS,
-    AlreadyWoken,
-    HasEnded,
-    NoSuchTask,
-    Timer,
-    Work,
-)
+from accord.storage.commands.runs import IDEMPOTENCY_MS, AlreadyWoken, OtherContext, Work
 from accord.storage.commands.tasks import Behind, Fenced
 from tests.storage.conftest import (
     AGENT,
@@ -32,6 +27,7 @@ from tests.storage.conftest import (
     chunk,
     claimed,
     ending,
+    message,
     news,
     overlapped,
     parked,
@@ -136,7 +132,9 @@ async def test_a_message_joins_the_history_of_its_task(ready: AnyStore, heard: H
     assert {f"task:{TENANT}:t-1", f"queue:{AGENT}"} <= set(heard)
     found = await stored(ready)
     assert [said.message_id for said in found.task().history] == ["m-more"]
-    assert (found.task_state, found.updated_at, found.doc_seq, found.pushes) == (S.SUBMITTED, AT, 1, 1)
+    assert (found.task_state, found.updated_at, found.pushes) == (S.SUBMITTED, AT, 1)
+    assert (found.doc_seq, found.last_seq) == (0, 1), "the snapshot is not written anew"
+    assert found.task().history[0].context_id == "c-1"
     (due,) = await ready.do(pushes.claim, "n-1", 1)
     assert due.cursor == 0, "the webhook that came with the message gets it"
 
@@ -165,6 +163,25 @@ async def test_a_node_may_take_the_task_that_it_continues(queued: AnyStore) -> N
     assert (done.job.epoch, done.job.attempts, done.job.arg) == (2, 1, "m-more")
     assert (await stored(queued)).epoch == 2
     await queued.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=2, after=3))
+
+
+async def test_a_message_returns_the_task_and_to_the_node_that_takes_it_its_steps(queued: AnyStore) -> None:
+    await queued.do(steps.put, TENANT, "t-1", "answer", "42", AT)
+    for node, known in ((None, {}), ("n-2", {"answer": "42"}), ("n-3", {})):
+        done = await queued.do(runs.say, TENANT, saying(node=node, key=f"{node}"))
+        assert (done.stored, done.steps) == (await stored(queued), known)
+    again = await queued.do(runs.say, TENANT, saying(node="n-2", key="n-2"))
+    assert (again.is_repeated, again.stored, again.steps) == (True, await stored(queued), {})
+
+
+async def test_a_message_of_another_context_is_not_said(queued: AnyStore) -> None:
+    for context_id in ("c-2", ""):
+        with pytest.raises(OtherContext):
+            await queued.do(
+                runs.say, TENANT, saying(message=replace(message("more"), context_id=context_id), key="alice/m-2")
+            )
+    assert (await bodies(queued), await queued.read(table, "idempotency")) == ([], [])
+    await queued.do(runs.say, TENANT, saying(message=replace(message("more"), context_id="c-1")))
 
 
 async def test_a_message_to_a_parked_task_makes_it_due(queued: AnyStore) -> None:
@@ -207,13 +224,13 @@ async def test_a_repeated_message_is_added_once(queued: AnyStore) -> None:
         done = await asyncio.gather(*(queued.do(runs.say, TENANT, saying(key="alice/m-2")) for _ in range(4)))
     assert {(one.task_id, one.is_repeated) for one in done} == {("t-1", True)}
     assert len(await bodies(queued)) == 1
-    await queued.do(runs.end, TENANT, ending())
+    await queued.do(endings.end, TENANT, ending())
     assert (await queued.do(runs.say, TENANT, saying(key="alice/m-2"))).is_repeated, "it was said before the end"
 
 
 @pytest.mark.parametrize("state", [S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED, S.UNKNOWN])
 async def test_nothing_is_said_to_a_task_that_has_ended(queued: AnyStore, state: TaskState) -> None:
-    await queued.do(runs.end, TENANT, ending(state))
+    await queued.do(endings.end, TENANT, ending(state))
     with pytest.raises(HasEnded) as caught:
         await queued.do(runs.say, TENANT, saying(key="alice/m-2", push=webhook()))
     assert caught.value.state is state
@@ -234,10 +251,10 @@ async def test_only_whoever_owns_a_task_may_speak_to_it_or_end_it(ready: AnyStor
         with pytest.raises(NoSuchTask):
             await ready.do(runs.say, tenant, saying(**{"key": "k", **fields}))
         with pytest.raises(NoSuchTask):
-            await ready.do(runs.end, tenant, ending(**fields))
+            await ready.do(endings.end, tenant, ending(**fields))
     assert await ready.read(table, "idempotency") == []
     await ready.do(runs.say, TENANT, saying(owner="alice", agent=AGENT))
-    ended = await ready.do(runs.end, TENANT, ending(owner="alice", agent=AGENT))
+    ended = await ready.do(endings.end, TENANT, ending(owner="alice", agent=AGENT))
     assert ended.status.state is S.CANCELED
 
 
@@ -247,7 +264,7 @@ async def test_only_whoever_owns_a_task_may_speak_to_it_or_end_it(ready: AnyStor
 async def test_a_run_that_ends_takes_its_job_and_its_timers_along(ready: AnyStore) -> None:
     await ready.do(runs.accept, TENANT, accepting(deadline_ms=MINUTE))
     for tenant, task_id, kind in ((TENANT, "t-1", SLA), (TENANT, "t-2", SLA), (OTHER, "t-1", SLA)):
-        await ready.do(runs.set_timer, tenant, Timer(task_id=task_id, kind=kind, delay_ms=MINUTE))
+        await ready.do(endings.set_timer, tenant, Timer(task_id=task_id, kind=kind, delay_ms=MINUTE))
     job = await claimed(ready)
     assert await ready.do(runs.settle, TENANT, settling(job, S.COMPLETED)) == 1
     found = await stored(ready)
@@ -359,14 +376,14 @@ async def test_news_for_nobody_wake_nobody(queued: AnyStore) -> None:
     await parked(queued)
     assert await queued.do(runs.wake, TENANT, news(task_id="t-2")) is False
     assert await queued.do(runs.wake, OTHER, news()) is False
-    await queued.do(runs.end, TENANT, ending())
+    await queued.do(endings.end, TENANT, ending())
     assert await queued.do(runs.wake, TENANT, news()) is False
     assert (await waiting(queued), await queued.read(table, "step")) == ([], [])
 
 
 async def test_late_news_for_a_task_that_was_given_up_as_unknown_are_worked_on(queued: AnyStore) -> None:
     lost = await claimed(queued)
-    await queued.do(runs.end, TENANT, ending(S.UNKNOWN))
+    await queued.do(endings.end, TENANT, ending(S.UNKNOWN))
     assert await queued.do(runs.wake, TENANT, news()) is True
     job = await claimed(queued)
     assert (await stored(queued)).epoch == job.epoch > lost.epoch + 1

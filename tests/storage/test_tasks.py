@@ -1,15 +1,19 @@
 """Tasks and their logs: gapless numbers whoever appends, the fence, snapshots and what comes after them, lists."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from accord.model import EventBody, TaskState
+from accord.storage import postgres
 from accord.storage.commands import pushes, tasks
 from accord.storage.commands.tasks import Behind, Fenced, NewTask, Query
+from accord.storage.postgres import PostgresStore
 from accord.storage.records import decode_event
+from accord.storage.sqlite import SqliteStore
 from accord.storage.store import Tx
 from tests.storage.conftest import (
     AT,
@@ -89,6 +93,7 @@ async def test_there_is_one_task_of_an_id_in_a_tenant(with_task: AnyStore) -> No
 async def test_an_unknown_task_is_none(ready: AnyStore) -> None:
     assert await ready.read(tasks.read_task, TENANT, "t-1") is None
     assert await ready.do(tasks.lock_task, TENANT, "t-1") is None
+    assert await ready.do(tasks.lock_head, TENANT, "t-1") is None
     assert await ready.read(tasks.events_after, TENANT, "t-1", 0) == []
 
 
@@ -102,6 +107,8 @@ async def test_tenants_have_tasks_of_their_own(ready: AnyStore) -> None:
         found = await ready.do(tasks.lock_task, tenant, "t-1")
         assert found is not None
         assert (found.owner, found.last_seq) == (tenant, 1)
+        head = await ready.do(tasks.lock_head, tenant, "t-1")
+        assert head == tasks.Head(**{name: getattr(found, name) for name in tasks.Head.__struct_fields__})
     assert await ready.read(tasks.read_task, TENANT, "t-2") is None
     assert await ready.do(tasks.lock_task, TENANT, "t-2") is None
     assert [task.owner for task in (await ready.read(tasks.list_tasks, TENANT, Query()))[0]] == [TENANT]
@@ -245,6 +252,12 @@ async def test_a_locked_task_is_read_as_the_last_writer_left_it(with_task: AnySt
         lambda tx: tasks.lock_task(tx, TENANT, "t-1"),
     )
     assert (found.last_seq, len(found.events)) == (1, 1)
+    _, head = await overlapped(
+        with_task,
+        lambda tx: tasks.append(tx, TENANT, appending("t-1", status(S.WORKING), after=1)),
+        lambda tx: tasks.lock_head(tx, TENANT, "t-1"),
+    )
+    assert (head.last_seq, head.task_state) == (2, S.WORKING)
 
 
 # Listing
@@ -327,3 +340,81 @@ async def test_what_a_task_is_kept_in_belongs_to_its_tenant(with_task: AnyStore)
     await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a")))
     for name in ("task", "snapshot", "event"):
         assert await with_task.read(table, name, "tenant, 0") == [(TENANT, 0)]
+
+
+# --- reading in two looks, and by state -------------------------------------------------------------------------------
+
+
+class Slow:
+    """A transaction between whose first and second look something happens."""
+
+    def __init__(self, tx: Tx, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        self._tx = tx
+        self._meanwhile = meanwhile
+
+    async def one(self, sql: str, /, **values: Any) -> Any:
+        found = await self._tx.one(sql, **values)
+        await self._meanwhile()
+        return found
+
+    async def all(self, sql: str, /, **values: Any) -> Any:
+        return await self._tx.all(sql, **values)
+
+
+async def test_a_log_that_is_cut_between_two_looks_is_noticed(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), chunk("b")))
+
+    async def torn(tx: Tx) -> None:
+        async def cut() -> None:
+            await tx.run("DELETE FROM event WHERE seq = 1")
+
+        slow: Any = Slow(tx, cut)
+        await tasks.read_task(slow, TENANT, "t-1")
+
+    with pytest.raises(tasks.Torn):
+        await ready.do(torn)
+
+
+@postgres_only
+async def test_what_was_torn_is_read_again_on_one_snapshot(
+    ready: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    async def look(tx: Tx) -> str:
+        row = await tx.one("SELECT current_setting('transaction_isolation')")
+        assert row is not None
+        looks.append(row[0])
+        if len(looks) == 1:
+            raise tasks.Torn
+        return "whole"
+
+    monkeypatch.setattr(postgres, "LOOSE", frozenset({look}))
+    assert await ready.read(look) == "whole"
+    assert looks == ["read committed", "repeatable read"]
+
+
+@pytest.mark.parametrize(
+    ("state", "index"), [(TaskState.INPUT_REQUIRED, "task_open"), (TaskState.FAILED, "task_amiss")]
+)
+async def test_a_state_that_few_tasks_are_in_has_an_index(ready: AnyStore, state: TaskState, index: str) -> None:
+    async def explained(tx: Tx) -> str:
+        plans: list[str] = []
+
+        class Explaining:
+            async def one(self, sql: str, /, **values: Any) -> Any:
+                return await tx.one(sql, **values)
+
+            async def all(self, sql: str, /, **values: Any) -> Any:
+                word = "EXPLAIN QUERY PLAN" if isinstance(ready, SqliteStore) else "EXPLAIN"
+                plans.extend(str(row[-1]) for row in await tx.all(f"{word} {sql}", **values))
+                return []
+
+        explaining: Any = Explaining()
+        if not isinstance(ready, SqliteStore):
+            await tx.run("SET LOCAL enable_seqscan = off")  # of an empty table
+        await tasks.list_tasks(explaining, TENANT, tasks.Query(owner="alice", state=state, limit=10))
+        return " ".join(plans)
+
+    assert index in await ready.do(explained)

@@ -49,10 +49,13 @@ class FunctionAgent:
         artifact = answer_id(ctx)
         async with aclosing(values) as given:
             async for value in given:
+                if isinstance(value, Message):
+                    await ctx.finish(artifact)  # nothing can be said after it
                 if isinstance(value, Artifact | Message):
                     await _give(ctx, value)
                 else:
                     await ctx.artifact(value, id=artifact, append=True, last_chunk=False)
+        await ctx.finish(artifact)
 
     def _arguments(self, ctx: Context) -> tuple[Any, ...]:
         return {"nothing": (), "text": (ctx.text,), "message": (ctx.message,), "context": (ctx,)}[self._takes]
@@ -67,13 +70,15 @@ def agent(
     description: str | None = None,
     version: str = "1.0.0",
     skills: Sequence[str | AgentSkill] = (),
+    extended_skills: Sequence[str | AgentSkill] = (),
     input_modes: Sequence[str] = (TEXT, JSON),
     output_modes: Sequence[str] = (TEXT, JSON),
     on_crash: str | Crash = Crash.RESTART,
     attempts: int = 3,
     timeout: float | None = None,
     concurrency: int | None = None,
-    answers_message: bool = False,
+    answers_message: bool | Callable[[Message], bool] = False,
+    takes_repeats: bool = False,
 ) -> Callable[[Function], FunctionAgent]: ...
 
 
@@ -114,11 +119,12 @@ async def _in_thread(values: Generator[Any, Any, Any]) -> AsyncGenerator[Any, No
 def _profile(do: Function, options: dict[str, Any]) -> Profile:
     name = options.pop("name", None) or getattr(do, "__name__", type(do).__name__)
     description = options.pop("description", None) or inspect.getdoc(do) or name
-    skills = options.pop("skills", ())
+    skills, extended = options.pop("skills", ()), options.pop("extended_skills", ())
     return Profile(
         name=name,
         description=description,
         skills=tuple(_skill(skill, description) for skill in skills) or (_skill(name, description),),
+        extended_skills=tuple(_skill(skill, description) for skill in extended),
         input_modes=tuple(options.pop("input_modes", (TEXT, JSON))),
         output_modes=tuple(options.pop("output_modes", (TEXT, JSON))),
         crash=Crash(options.pop("on_crash", Crash.RESTART)),

@@ -3,15 +3,21 @@
 It is not a framework: no routing, no middleware, nothing that costs on the hot path.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import format_datetime, parsedate_to_datetime
+from functools import lru_cache
+from hashlib import sha256
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
-from accord.errors import RequestTooLarge
+from accord.core.access import Presented
+from accord.core.interface import Caller
+from accord.core.quotas import Quotas
+from accord.errors import AccordError, AuthenticationFailed, HeadersTooLarge, RequestTimeout, RequestTooLarge
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -19,14 +25,27 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-MAX_BODY = 16 * 1024 * 1024
-"""The largest body that is read into memory; a file of 12 MB still fits as base64."""
+QUOTAS = Quotas()
+"""The limits of a server that sets none."""
+
+MAX_BODY = QUOTAS.body
 
 JSON: Headers = [(b"content-type", b"application/json")]
 
+EXTENSIONS, EXTENSIONS_V03 = b"a2a-extensions", b"x-a2a-extensions"
+
+Admit = Callable[[Presented], Awaitable[Caller]]
+"""Finds out who a request comes from, or refuses it."""
+
+
+LOOK_SECONDS = 2.0
+"""How long an answer takes before somebody looks whether its caller is still there: looking costs a task."""
+
+T = TypeVar("T")
+
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was read."""
+    """The client closed the connection before its request was read or answered."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -47,21 +66,130 @@ def query(scope: Scope, name: str) -> str | None:
     return found[0] if found else None
 
 
-async def read_body(receive: Receive, limit: int = MAX_BODY) -> bytes:
-    """Read the whole body, or refuse it once it is too large."""
+def presented(scope: Scope, body: bytes) -> Presented:
+    """Return what a request brings to say who sends it."""
+    raw, asked = scope.get("raw_path") or scope["path"].encode(), scope.get("query_string", b"")
+    peer = scope.get("client")
+    return Presented(
+        headers=scope["headers"],
+        method=scope["method"],
+        target=(raw + b"?" + asked if asked else raw).decode("latin-1"),
+        body=body,
+        peer=peer[0] if peer else "",
+        proxy=scope.get("accord.proxy", ""),
+        certificate=scope.get("state", {}).get("client_certificate"),
+    )
+
+
+def extensions(scope: Scope) -> frozenset[str]:
+    """Return the extensions that a request declares; 0.3 wrote the header with `X-`."""
+    stated = _all(scope, EXTENSIONS) or _all(scope, EXTENSIONS_V03)
+    return frozenset(uri.strip() for value in stated for uri in value.split(",") if uri.strip())
+
+
+def activated(scope: Scope, known: frozenset[str]) -> Headers:
+    """Return how an answer says which of the declared extensions it uses: those that the agent's card has as `known`.
+
+    It says so in the header in which the request declared them.
+    """
+    used = sorted(known & extensions(scope)) if known else []
+    if not used:
+        return []
+    name = EXTENSIONS if _all(scope, EXTENSIONS) else EXTENSIONS_V03
+    return [(name, ", ".join(used).encode("latin-1", "replace"))]
+
+
+def error_headers(error: AccordError) -> Headers:
+    """Return what an error says in headers: when to come again, with what, and that the rest is not waited for."""
+    found: Headers = []
+    if isinstance(error, RequestTimeout):
+        found.append((b"connection", b"close"))
+    if error.retry_after is not None:
+        found.append((b"retry-after", b"%d" % error.retry_after))
+    if isinstance(error, AuthenticationFailed):
+        found += [(b"www-authenticate", challenge.encode("latin-1")) for challenge in error.challenges]
+    return found
+
+
+def check_head(scope: Scope, quotas: Quotas = QUOTAS) -> None:
+    """Refuse a request whose address and headers are too large: not every server limits them.
+
+    Each header costs something by itself, as much as HTTP/2 reckons (RFC 9113, 6.5.2); otherwise there could be many.
+    """
+    size = len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
+    for name, value in scope["headers"]:
+        size += len(name) + len(value) + 32
+    if size > quotas.head:
+        raise HeadersTooLarge(f"The address and the headers are larger than {quotas.head} bytes")
+
+
+async def read_body(receive: Receive, quotas: Quotas = QUOTAS) -> bytes:
+    """Read the whole body, or refuse it once it is too large or takes too long; each piece that comes buys time."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    begun, is_late = loop.time(), False
+
+    def give_up() -> None:
+        nonlocal is_late
+        is_late = True
+        if task is not None:
+            task.cancel()
+
+    # What `asyncio.timeout` does, for a third of what that costs: every request pays for it.
+    timer = loop.call_later(quotas.body_seconds, give_up)
     chunks: list[bytes] = []
     size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > limit:
-            raise RequestTooLarge(f"The body is larger than {limit} bytes")
-        if not message.get("more_body"):
-            return b"".join([*chunks, chunk]) if chunks else chunk
-        chunks.append(chunk)
+    try:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if size > quotas.body:
+                raise RequestTooLarge(f"The body is larger than {quotas.body} bytes")
+            if not message.get("more_body"):
+                return b"".join([*chunks, chunk]) if chunks else chunk
+            chunks.append(chunk)
+            timer.cancel()
+            timer = loop.call_at(begun + quotas.body_seconds + size / quotas.body_rate, give_up)
+    except asyncio.CancelledError:
+        if is_late and task is not None and not task.uncancel():
+            raise RequestTimeout(f"The body did not arrive in time; {size} bytes came") from None
+        raise
+    finally:
+        timer.cancel()
+
+
+async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
+    """Wait for an answer, or raise ClientGone if the client goes first: some are waited for as long as a task lasts.
+
+    For requests whose body has been read.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    looking: asyncio.Task[None] | None = None
+
+    def look() -> None:
+        nonlocal looking
+        looking = loop.create_task(_until_gone(receive, task))
+
+    timer = loop.call_later(LOOK_SECONDS, look)
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if looking is not None and looking.done() and task is not None and not task.uncancel():
+            raise ClientGone from None
+        raise
+    finally:
+        timer.cancel()
+        if looking is not None:
+            looking.cancel()
+
+
+async def _until_gone(receive: Receive, task: asyncio.Task[Any] | None) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if task is not None:
+        task.cancel()
 
 
 async def respond(
@@ -82,6 +210,45 @@ _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _MAX_HOSTNAME = 253
 
 
+MAX_REMEMBERED = 256
+"""How many names of the host, and descriptions of documents, are remembered: a server has few, callers invent more."""
+
+MAX_AGE_SECONDS = 60
+"""How long a document may be used unasked: it changes only when the server is started anew, and then soon matters."""
+
+
+class Document(NamedTuple):
+    """Something that is served as it is, and the tag that names exactly these bytes."""
+
+    body: bytes
+    etag: str
+    media_type: str
+
+    @classmethod
+    def of(cls, body: bytes, media_type: str = "application/json") -> "Document":
+        """Return a document with its tag."""
+        return cls(body, f'"{sha256(body).hexdigest()[:32]}"', media_type)
+
+
+async def publish(scope: Scope, send: Send, document: Document, modified: datetime, headers: Headers) -> None:
+    """Answer GET or HEAD with a document that is as it is since `modified`, unless the caller has it."""
+    if not_modified(scope, document.etag, modified):
+        await respond(send, 304, b"", [*_caching(document.etag), *headers])
+        return
+    said = _described(document.etag, document.media_type, modified)
+    await respond(send, 200, document.body, [*said, *headers], head=scope["method"] == "HEAD")
+
+
+def _caching(etag: str) -> Headers:
+    return [(b"cache-control", b"public, max-age=%d" % MAX_AGE_SECONDS), (b"etag", etag.encode())]
+
+
+@lru_cache(MAX_REMEMBERED)
+def _described(etag: str, media_type: str, modified: datetime) -> Headers:
+    last = (b"last-modified", format_datetime(modified, usegmt=True).encode())
+    return [(b"content-type", media_type.encode()), *_caching(etag), last]
+
+
 def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
     """Whether the caller already has what it asks for (RFC 9110, 13.2.2).
 
@@ -90,8 +257,11 @@ def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
     tags = _all(scope, b"if-none-match")
     if tags:
         return any(tag.strip() == "*" or etag in _ENTITY_TAG.findall(tag) for tag in tags)
+    dated = header(scope, b"if-modified-since")
+    if dated is None:
+        return False
     try:
-        since = parsedate_to_datetime(header(scope, b"if-modified-since") or "")
+        since = parsedate_to_datetime(dated)
     except (ValueError, OverflowError):
         return False  # what is no date is ignored (13.1.3)
     return modified.replace(microsecond=0) <= (since if since.tzinfo else since.replace(tzinfo=UTC))
@@ -100,7 +270,12 @@ def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
 def authority(scope: Scope) -> str | None:
     """Return the `hostname[:port]` that was asked, or None for a `Host` that is missing, doubled or no such thing."""
     stated = _all(scope, b"host")
-    found = _AUTHORITY.fullmatch(stated[0]) if len(stated) == 1 else None
+    return _authority(stated[0]) if len(stated) == 1 else None
+
+
+@lru_cache(MAX_REMEMBERED)
+def _authority(stated: str) -> str | None:
+    found = _AUTHORITY.fullmatch(stated)
     if found is None or not _is_host(found[1]) or not 1 <= int(found[2] or 80) <= 65535:
         return None
     return found[0].lower()

@@ -5,18 +5,43 @@ work.
 Every refusal is a JSON-RPC error object; the HTTP status is 200 but for those that `errors.TABLE` says otherwise.
 """
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from accord.bindings.http import JSON, ClientGone, Headers, Receive, Scope, Send, header, query, read_body, respond
+from accord.bindings import origins
+from accord.bindings.dispatch import answering, streaming
+from accord.bindings.http import (
+    JSON,
+    QUOTAS,
+    Admit,
+    ClientGone,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    activated,
+    check_head,
+    error_headers,
+    extensions,
+    header,
+    presented,
+    query,
+    read_body,
+    respond,
+    unless_gone,
+)
+from accord.bindings.streams import HEADERS as EVENT_STREAM
+from accord.bindings.streams import Writer, last_seen
+from accord.core.access import Access
 from accord.core.interface import A2A, Caller
+from accord.core.quotas import Quotas
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
-from accord.model import Event
+from accord.model import AgentCard, Event
 from accord.protocol import jsonrpc, sse
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.dialects.base import Dialect
@@ -31,17 +56,13 @@ from accord.protocol.negotiate import (
     answer_dialect,
     negotiate,
 )
-from accord.protocol.operations import ROWS, DialectName, Operation
+from accord.protocol.operations import ROWS, DialectName
 from accord.protocol.sse import Frame
 
 log = logging.getLogger("accord.jsonrpc")
 
-EVENT_STREAM: Headers = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache"),
-    (b"connection", b"keep-alive"),
-    (b"x-accel-buffering", b"no"),
-]
+Origin = Callable[[str, Caller], Awaitable[str | None]]
+"""Looks up the dialect that a caller's task was created in."""
 
 
 class Answer(Struct, frozen=True):
@@ -50,14 +71,27 @@ class Answer(Struct, frozen=True):
     body: bytes
     dialect: DialectName
     status: int = 200
-    retry_after: int | None = None
+    headers: Headers = []
+
+
+class Asked(Struct, frozen=True):
+    """What one HTTP request says besides its entries; `caller` is known once somebody asked for it."""
+
+    scope: Scope
+    body: bytes
+    version: str | None
+    wished: str | None
+    path: str
 
 
 class Understood(Struct, frozen=True):
-    """A call with its route settled."""
+    """A call with its route settled, who makes it, and what the answer says in its headers."""
 
     call: Call
     route: Route
+    caller: Caller
+    headers: Headers
+    scope: Scope
 
     @property
     def dialect(self) -> Dialect:
@@ -72,89 +106,92 @@ class JsonRpc:
         self,
         service: A2A,
         *,
-        origin: Callable[[str], Awaitable[str | None]] | None = None,
+        origin: Origin | None = None,
         enabled: frozenset[DialectName] = ALL_DIALECTS,
+        admit: Admit | None = None,
+        extensions: frozenset[str] = frozenset(),
+        quotas: Quotas = QUOTAS,
     ) -> None:
-        """Serve `service`; `origin` looks up the dialect that a task was created in."""
+        """Serve `service` to whom `admit` lets in; `origin` looks up the dialect that a task was created in.
+
+        `extensions` are those of the agent's card.
+        """
+        self._extensions = extensions
+        self._quotas = quotas
         self._origin = origin
         self._enabled = enabled
-        self._answering: dict[Operation, Callable[[Any, Caller], Awaitable[Any]]] = {
-            Operation.SEND: service.send,
-            Operation.GET: service.get,
-            Operation.LIST: service.list,
-            Operation.CANCEL: service.cancel,
-            Operation.PUSH_SET: service.push_set,
-            Operation.PUSH_GET: service.push_get,
-            Operation.PUSH_LIST: service.push_list,
-            Operation.PUSH_DELETE: service.push_delete,
-            Operation.EXTENDED_CARD: service.extended_card,
-        }
-        self._streaming: dict[Operation, Callable[[Any, Caller], AsyncIterator[Event]]] = {
-            Operation.STREAM: service.stream,
-            Operation.SUBSCRIBE: service.subscribe,
-        }
+        self._admit = admit or Access().admit
+        self._answering = answering(service)
+        self._streaming = streaming(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         if scope["method"] != "POST":
             await respond(send, 405, b"", [(b"allow", b"POST")])
             return
-        try:
-            entry = await self._read(scope, receive)
-        except ClientGone:
-            return
-        if isinstance(entry, Batch):
-            await self._answer_batch(scope, entry, send)
-            return
-        understood = await self._understand(scope, entry)
-        if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
-            await self._stream(understood, receive, send)
-            return
-        await _write(send, understood if isinstance(understood, Answer) else await self._answer(understood))
+        with suppress(ClientGone):
+            asked, entry = await self._read(scope, receive)
+            if isinstance(entry, Batch):
+                await unless_gone(receive, self._answer_batch(asked, entry, send))
+                return
+            understood = await self._understand(asked, entry)
+            if isinstance(understood, Answer):
+                await _write(send, understood)
+            elif ROWS[understood.route.operation].streams:
+                await self._stream(understood, scope, receive, send)
+            else:
+                await _write(send, await unless_gone(receive, self._answer(understood)))
 
-    async def _read(self, scope: Scope, receive: Receive) -> Entry | Batch:
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[Asked, Entry | Batch]:
+        version = header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version")
+        wished = header(scope, DIALECT_HEADER.encode()) or query(scope, "dialect")
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
         media_type = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+        body = b""
         try:
-            body = await read_body(receive)
+            check_head(scope, self._quotas)
+            body = await read_body(receive, self._quotas)
             if media_type != "application/json":
                 stated = f"not {media_type[:60]}" if media_type else "and the request has none"
                 raise UnsupportedMediaType(f"Content-Type must be application/json, {stated}")
         except AccordError as error:
-            return Rejected(error)
-        return jsonrpc.decode(body)
+            return Asked(scope, body, version, wished, path), Rejected(error)
+        return Asked(scope, body, version, wished, path), jsonrpc.decode(body)
 
-    async def _understand(self, scope: Scope, entry: Entry) -> Understood | Answer:
-        version = header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version")
-        wished = header(scope, DIALECT_HEADER.encode()) or query(scope, "dialect")
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
+    async def _understand(self, asked: Asked, entry: Entry, caller: Caller | None = None) -> Understood | Answer:
         if isinstance(entry, Rejected):
-            return _failure(entry.id, entry.error, answer_dialect(path, wished, version))
+            return _failure(entry.id, entry.error, answer_dialect(asked.path, asked.wished, asked.version))
         inquiry = Inquiry(
             method=entry.method,
             params=entry.params,
-            path=path,
-            dialect=wished,
-            version=version,
+            path=asked.path,
+            dialect=asked.wished,
+            version=asked.version,
             enabled=self._enabled,
         )
         route = negotiate(inquiry)
-        if isinstance(route, Rejection):
-            return _failure(entry.id, route.error, route.dialect)
         try:
-            origin = await self._origin(route.ask_task) if route.ask_task and self._origin else None
+            caller = caller or await self._admit(presented(asked.scope, asked.body))
+            if isinstance(route, Rejection):
+                return _failure(entry.id, route.error, route.dialect)
+            if route.ask_task and self._origin:
+                origin = await self._origin(route.ask_task, caller)
+                route = route.settle(DialectName(origin)) if origin else route
         except AccordError as error:
             return _failure(entry.id, error, route.dialect)
-        return Understood(entry, route.settle(DialectName(origin)) if origin else route)
+        known = replace(caller, origin=route.dialect.value, extensions=extensions(asked.scope))
+        return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope)
 
     async def _answer(self, understood: Understood) -> Answer:
         call, name, operation = understood.call, understood.route.dialect, understood.route.operation
         dialect = understood.dialect
         try:
             request = dialect.decode_request(operation, call.params)
-            result = await self._answering[operation](request, Caller(origin=name.value))
-            return Answer(
-                _unless_notification(call, jsonrpc.success(call.id, dialect.encode_result(operation, result))), name
-            )
+            result = await self._answering[operation](request, understood.caller)
+            if isinstance(result, AgentCard):
+                result = origins.moved(result, origins.asked(understood.scope))
+            body = jsonrpc.success(call.id, dialect.encode_result(operation, result))
+            return Answer(_unless_notification(call, body), name, headers=understood.headers)
         except AccordError as error:
             stated = dialect.error_as_result(operation, error)
             if stated is not None:
@@ -164,10 +201,15 @@ class JsonRpc:
             log.exception("request failed", extra={"method": call.method})
             return _failure(call.id, InternalError(), name)
 
-    async def _answer_batch(self, scope: Scope, entries: Batch, send: Send) -> None:
+    async def _answer_batch(self, asked: Asked, entries: Batch, send: Send) -> None:
+        try:  # one request has one sender, whose signature is good for one request
+            caller = await self._admit(presented(asked.scope, asked.body))
+        except AccordError as error:
+            await _write(send, _failure(b"null", error, answer_dialect(asked.path, asked.wished, asked.version)))
+            return
         answers: list[Answer] = []
         for entry in entries.entries:
-            understood = await self._understand(scope, entry)
+            understood = await self._understand(asked, entry, caller)
             if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
                 refused = InvalidRequest("A stream cannot be part of a batch")
                 understood = _failure(understood.call.id, refused, understood.route.dialect)
@@ -179,71 +221,67 @@ class JsonRpc:
             return
         spoken = {answer.dialect for answer in answers}
         said = [(DIALECT_HEADER.encode(), name.value.encode()) for name in spoken] if len(spoken) == 1 else []
-        await respond(send, 200, jsonrpc.batch([answer.body for answer in answers]), [*JSON, *said])
+        used = activated(asked.scope, self._extensions)
+        await respond(send, 200, jsonrpc.batch([answer.body for answer in answers]), [*JSON, *said, *used])
 
     # --- streams --------------------------------------------------------------------------------------------------
 
-    async def _stream(self, understood: Understood, receive: Receive, send: Send) -> None:
+    async def _stream(self, understood: Understood, scope: Scope, receive: Receive, send: Send) -> None:
         call, name, operation = understood.call, understood.route.dialect, understood.route.operation
         try:
             request = understood.dialect.decode_request(operation, call.params)
-            events = self._streaming[operation](request, Caller(origin=name.value))
-            first = await anext(events)
+            after = last_seen(scope)
+            if after is None and operation in understood.dialect.replays:
+                after = 0
+            events = self._streaming[operation](request, understood.caller, after)
+            first = await unless_gone(receive, anext(events))
         except AccordError as error:
-            await _write(send, _failure(call.id, error, name))
+            await _write_refusal(send, understood, error, scope)
+            return
+        except ClientGone:
             return
         except Exception:  # as in _answer
             log.exception("stream failed", extra={"method": call.method})
-            await _write(send, _failure(call.id, InternalError(), name))
+            await _write_refusal(send, understood, InternalError(), scope)
             return
         if call.is_notification:
-            await _write(send, Answer(b"", name))
+            async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
+                await _write(send, Answer(b"", name))
             return
-        headers = [*EVENT_STREAM, (DIALECT_HEADER.encode(), name.value.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        writer = asyncio.ensure_future(_write_events(understood, first, events, send))
-        gone = asyncio.ensure_future(_until_gone(receive))
-        try:
-            await asyncio.wait({writer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            writer.cancel()
-            await asyncio.gather(writer, gone, return_exceptions=True)  # what went wrong has been logged
+        writer = Writer(send, partial(_event, understood), partial(_stream_error, understood))
+        said = (DIALECT_HEADER.encode(), name.value.encode())
+        await writer.run(first, events, receive, [said, *understood.headers])
 
 
-async def _write_events(understood: Understood, first: Event, rest: AsyncIterator[Event], send: Send) -> None:
-    async with aclosing(rest) as events:  # type: ignore[type-var]  # every service stream is an async generator
-        try:
-            await _write_event(understood, first, send)
-            async for event in events:
-                await _write_event(understood, event, send)
-        except Exception:  # the status is sent: the error can only be an event
-            log.exception("stream broke", extra={"method": understood.call.method})
-            await _write_stream_error(understood, send)
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def _write_event(understood: Understood, event: Event, send: Send) -> None:
+def _event(understood: Understood, event: Event) -> bytes | None:
     frame = understood.dialect.encode_event(event)
     if frame is None:
-        return
+        return None
     data = jsonrpc.success(understood.call.id, frame.data) if understood.dialect.wraps_events else frame.data
-    written = sse.encode(Frame(id=str(event.seq), event=frame.event, data=data))
-    await send({"type": "http.response.body", "body": written, "more_body": True})
+    return sse.encode(Frame(id=str(event.seq), event=frame.event, data=data))
 
 
-async def _write_stream_error(understood: Understood, send: Send) -> None:
-    dialect, error = understood.dialect, InternalError()
+def _stream_error(understood: Understood, error: AccordError) -> bytes:
+    dialect = understood.dialect
     if dialect.wraps_events:
-        frame = Frame(data=jsonrpc.failure(understood.call.id, dialect.encode_error(error)))
+        return sse.encode(Frame(data=jsonrpc.failure(understood.call.id, dialect.encode_error(error))))
+    return sse.encode(dialect.encode_stream_error(error))
+
+
+async def _write_refusal(send: Send, understood: Understood, error: AccordError, scope: Scope) -> None:
+    """Refuse a stream; by an event, where the dialect does so for who asks for events, as long as the status is 200."""
+    answer = _failure(understood.call.id, error, understood.route.dialect)
+    if understood.dialect.refuses_by_event and _wants_events(scope) and answer.status == 200 and answer.body:
+        said = (DIALECT_HEADER.encode(), answer.dialect.value.encode())
+        await respond(send, 200, sse.encode(Frame(data=answer.body)), [*EVENT_STREAM, said])
     else:
-        frame = dialect.encode_stream_error(error)
-    await send({"type": "http.response.body", "body": sse.encode(frame), "more_body": True})
+        await _write(send, answer)
 
 
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _wants_events(scope: Scope) -> bool:
+    """Whether a client asks for events and not for JSON; the official 0.3 client adds a second header to its `*/*`."""
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept").lower()
+    return b"text/event-stream" in accepted and b"application/json" not in accepted
 
 
 def _unless_notification(call: Call, body: bytes) -> bytes:
@@ -251,16 +289,17 @@ def _unless_notification(call: Call, body: bytes) -> bytes:
 
 
 def _failure(identifier: bytes, error: AccordError, name: DialectName) -> Answer:
+    dialect = DIALECTS[name]
     if identifier == jsonrpc.NO_ID:
-        return Answer(b"", name)
-    body = jsonrpc.failure(identifier, DIALECTS[name].encode_error(error))
-    return Answer(body, name, error.row.rpc_http, error.retry_after)
+        if dialect.has_notifications:
+            return Answer(b"", name)
+        identifier = b"null"
+    body = jsonrpc.failure(identifier, dialect.encode_error(error))
+    return Answer(body, name, error.row.rpc_http, error_headers(error))
 
 
 async def _write(send: Send, answer: Answer) -> None:
-    headers = [(DIALECT_HEADER.encode(), answer.dialect.value.encode())]
-    if answer.retry_after is not None:
-        headers.append((b"retry-after", b"%d" % answer.retry_after))
+    headers = [(DIALECT_HEADER.encode(), answer.dialect.value.encode()), *answer.headers]
     if not answer.body:
         await respond(send, 204, b"", headers)
         return

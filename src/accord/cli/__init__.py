@@ -9,11 +9,15 @@ from typing import Annotated
 import typer
 
 from accord import __version__
-from accord.cli import db, serve
+from accord.cli import apikeys, audit, db, passwords, push, serve
 
 app = typer.Typer(name="accord", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
 app.command()(serve.serve)
+app.add_typer(audit.app, name="audit")
 app.add_typer(db.app, name="db")
+app.add_typer(push.app, name="push")
+app.add_typer(apikeys.app, name="apikeys")
+app.command("hash-password")(passwords.hash_password)
 
 
 @app.callback(invoke_without_command=True)

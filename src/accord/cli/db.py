@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from accord.storage.address import Address
     from accord.storage.migrate import Migration
+    from accord.storage.store import Store
 
 UP_TO_DATE, NOT_UP_TO_DATE, MISUSED = 0, 1, 2
 
@@ -20,7 +22,7 @@ StoreOption = Annotated[
         metavar="URL",
         envvar="ACCORD_STORE",
         help="The store, as sqlite:///file.db or postgresql://user:password@host/database."
-        " By default a file in the user's data directory.",
+        " By default the one in accord.toml, else a file in the user's data directory.",
     ),
 ]
 
@@ -30,13 +32,13 @@ app = typer.Typer(no_args_is_help=True, help="Look after the database.")
 @app.command()
 def status(store: StoreOption = None) -> None:
     """Show the database and its schema; exit with 0 if it is up to date and with 1 if not."""
-    _exit_with(_status(store))
+    exit_with("accord db", _status(store))
 
 
 @app.command()
 def upgrade(store: StoreOption = None) -> None:
     """Bring the database to the newest schema that this version knows, making it if there is none."""
-    _exit_with(_upgrade(store))
+    exit_with("accord db", _upgrade(store))
 
 
 async def _status(url: str | None) -> int:
@@ -44,7 +46,7 @@ async def _status(url: str | None) -> int:
     from accord.storage.address import SqliteAddress
     from accord.storage.open import open_store
 
-    address, newest = _address(url), migrate.known()[-1].number
+    address, newest = address_of(url), migrate.known()[-1].number
     _show("store", address)
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
         _show("schema", f"no database yet, {newest} is the newest: run `accord db upgrade`")
@@ -65,7 +67,7 @@ async def _upgrade(url: str | None) -> int:
     from accord.storage import migrate
     from accord.storage.open import open_store
 
-    address = _address(url)
+    address = address_of(url)
     _show("store", address)
 
     def tell(migration: "Migration") -> None:
@@ -77,34 +79,53 @@ async def _upgrade(url: str | None) -> int:
     return UP_TO_DATE
 
 
-def _address(url: str | None) -> "Address":
+def address_of(url: str | None) -> "Address":
     """Return the store's address without what carries hints: nobody follows a task here."""
     from dataclasses import replace
 
+    from accord.config import store_of
     from accord.storage.address import PostgresAddress, default, parse
 
+    url = url or store_of(os.environ)
     found = parse(url) if url else default(os.environ)
     return replace(found, listen=False, signals=()) if isinstance(found, PostgresAddress) else found
+
+
+@asynccontextmanager
+async def opened(url: str | None, *, read_only: bool = False) -> AsyncIterator["Store"]:
+    """Open a store that is there and has the schema that this version needs: looking must not make one."""
+    from accord.storage import migrate
+    from accord.storage.address import SqliteAddress
+    from accord.storage.open import open_store
+    from accord.storage.store import StoreRefused
+
+    address = address_of(url)
+    if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
+        raise StoreRefused(f"There is no database at {address}")
+    async with open_store(address, read_only=read_only) as store:
+        await migrate.check(store)
+        yield store
 
 
 def _show(label: str, value: object) -> None:
     typer.echo(f"{label:<8} {value}")
 
 
-def _exit_with(work: Coroutine[Any, Any, int]) -> None:
+def exit_with(command: str, work: Coroutine[Any, Any, int]) -> None:
     """Do the work and exit with its code; what an operator can mend is one line, not a traceback."""
+    from accord.config import BadSettings
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable
 
     try:
         code = asyncio.run(work)
-    except BadAddress as error:
-        code = _fail(error, MISUSED)
+    except (BadAddress, BadSettings) as error:
+        code = _fail(command, error, MISUSED)
     except (StoreRefused, StoreUnavailable, OSError) as error:
-        code = _fail(error, NOT_UP_TO_DATE)
+        code = _fail(command, error, NOT_UP_TO_DATE)
     raise typer.Exit(code)
 
 
-def _fail(error: Exception, code: int) -> int:
-    typer.echo(f"accord db: {' '.join(str(error).split())}", err=True)
+def _fail(command: str, error: Exception, code: int) -> int:
+    typer.echo(f"{command}: {' '.join(str(error).split())}", err=True)
     return code

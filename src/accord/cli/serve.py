@@ -1,116 +1,209 @@
-"""`accord serve`: an agent on a port."""
+"""`accord serve`: agents on a port, safely.
 
+It reads settings, refuses what would leave a server open to strangers, and has it run. Putting the server together is
+`app`, showing where everything is `cli.welcome`.
+"""
+
+import asyncio
 import os
-import socket
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from accord import __version__
-from accord.cli.db import StoreOption
+from accord.cli.worker import WORKER, Served
 
 if TYPE_CHECKING:
-    from accord.core.agent import Agent
-    from accord.storage.address import Address
+    from accord.app import Application
+    from accord.config.settings import Server, Settings
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-GRACE_SECONDS = 3
-"""How long open connections may finish after a signal before they are closed."""
+ALL_CAPABILITIES = ("streaming", "push", "extended-card")
 
 
-def serve(
-    agent: Annotated[
-        str | None,
-        typer.Argument(metavar="[AGENT]", help="module:name or file.py:name; by default an echo."),
+def serve(  # size: one parameter for each flag
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TARGET]...", help="Agents, as module:name or file.py:name; by default an echo."),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; only loopback addresses are served.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8000,
-    store: StoreOption = None,
-    blobs: Annotated[
-        str,
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="ACCORD_CONFIG", help="A file of settings; by default accord.toml, if there is one."),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.", min=1, max=65535, show_default="8000")] = None,
+    url: Annotated[str | None, typer.Option(help="The address that callers use, if it is another.")] = None,
+    store: Annotated[
+        str | None,
         typer.Option(
-            metavar="URL", envvar="ACCORD_BLOBS", help="Large files: table:, dir:///path or s3://bucket/prefix."
+            metavar="URL",
+            help="The store, as sqlite:///file.db or postgresql://user:password@host/database."
+            " By default a file in the user's data directory.",
         ),
-    ] = "table:",
+    ] = None,
+    blobs: Annotated[
+        str | None, typer.Option(metavar="URL", help="Large files: table:, dir:///path or s3://bucket/prefix.")
+    ] = None,
     keep_days: Annotated[
-        float, typer.Option(envvar="ACCORD_KEEP_DAYS", min=0, help="How long ended tasks are kept; 0 is for ever.")
-    ] = 30,
+        float | None, typer.Option(min=0, help="How long ended tasks are kept; 0 is for ever.", show_default="30")
+    ] = None,
+    dialects: Annotated[
+        str | None, typer.Option(help="Dialects to speak, with commas: v1, v03, vault, gen, relay.", show_default="all")
+    ] = None,
+    capabilities: Annotated[
+        str | None, typer.Option(help="all, none, or some of streaming, push, extended-card, with commas.")
+    ] = None,
+    grpc_port: Annotated[int | None, typer.Option(help="Port for gRPC, which is an extra.", min=1, max=65535)] = None,
+    auth: Annotated[
+        list[str] | None, typer.Option(help="Require this of callers: api-keys. More ways are in the settings.")
+    ] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="The server's certificate chain.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="The key of the certificate.")] = None,
+    tls_client_ca: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Who issues certificates to clients.")
+    ] = None,
+    behind_proxy: Annotated[
+        bool | None, typer.Option("--behind-proxy", help="A proxy ends TLS and says who called.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="1")] = None,
+    server: Annotated[
+        str | None, typer.Option(help="uvicorn, or granian, which is an extra.", show_default="uvicorn")
+    ] = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Start anew when files change.")] = False,
 ) -> None:
-    """Serve an agent; its tasks outlive the server."""
-    import uvicorn
+    """Serve agents; their tasks outlive the server."""
+    flags = {
+        "server.host": host,
+        "server.port": port,
+        "server.url": url,
+        "store": store,
+        "blobs": blobs,
+        "keep_days": keep_days,
+        "server.dialects": _listed(dialects),
+        "server.capabilities": _capabilities(capabilities),
+        "server.grpc_port": grpc_port,
+        "auth.schemes": [{"type": kind} for kind in auth] if auth else None,
+        "server.tls_cert": tls_cert,
+        "server.tls_key": tls_key,
+        "server.tls_client_ca": tls_client_ca,
+        "server.behind_proxy": behind_proxy,
+        "server.workers": workers,
+        "server.server": server,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    served = Served(targets=tuple(targets or ()), config=str(config) if config else None, flags=given)
+    application = _application(served)
+    _refuse_mistakes(application)
+    _refuse_danger(application.settings)
+    _run(application, served, reload=reload)
 
-    from accord.app import Application, Keeping
-    from accord.core.upkeep import Retention
 
-    _refuse_open_address(host)
-    url = f"http://{'[::1]' if host == '::1' else 'localhost'}:{port}/"
-    address = _address(store)
-    served = _agent(agent)
-    retention = Retention(purge_after=keep_days * 24 * 3600 or None)
-    keeping = Keeping(store=address, blobs=blobs, retention=retention, env=os.environ)
-    application = Application([served], url, keeping=keeping)
-    listening = _listen(host, port)
-    application.on_start = lambda: _welcome(served.profile.name, url, str(address))
-    config = uvicorn.Config(
-        application, ws="none", log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE_SECONDS
-    )
-    uvicorn.Server(config).run([listening])
-
-
-def _agent(spec: str | None) -> "Agent":
-    from accord.agents.load import NotAnAgent, load
+def _application(served: Served) -> "Application":
+    from accord.agents.load import NotAnAgent
+    from accord.config import BadSettings
+    from accord.storage.address import BadAddress
 
     try:
-        return load(spec or "accord.agents.echo:echo")
+        return served.application()
     except NotAnAgent as error:
-        raise typer.BadParameter(str(error), param_hint="AGENT") from None
-
-
-def _address(url: str | None) -> "Address":
-    from accord.storage.address import BadAddress, default, parse
-
-    try:
-        return parse(url) if url else default(os.environ)
+        raise typer.BadParameter(str(error), param_hint="TARGET") from None
     except BadAddress as error:
         raise typer.BadParameter(str(error), param_hint="--store") from None
+    except BadSettings as error:
+        raise typer.BadParameter(str(error)) from None
 
 
-def _refuse_open_address(host: str) -> None:
-    if host not in LOOPBACK:
-        known = ", ".join(LOOPBACK)
-        raise typer.BadParameter(f"{host} is not one of {known}, and this server has no authentication yet")
+def _run(application: "Application", served: Served, *, reload: bool) -> None:
+    from accord.app import server
+    from accord.app.application import NOT_STARTED
+    from accord.cli.welcome import welcome
+    from accord.config.settings import HttpServer
 
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Take the port before anything claims to listen on it."""
+    settings = application.settings
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        typer.echo(f"Cannot listen on {host}:{port}: {reason}. Choose another port with --port.", err=True)
-        raise typer.Exit(1) from None
+        if settings.server.workers == 1 and not reload and settings.server.server is HttpServer.UVICORN:
+            application.on_start.append(lambda: welcome(application))
+            server.run(application)
+            return
+        asyncio.run(application.check())  # here it is said once, and not by each process again and again
+        served.leave()
+        folders = _folders(served, settings) if reload else None
+        server.run_workers(settings, WORKER, lambda: welcome(application), reload_dirs=folders)
+    except (server.CannotListen, *NOT_STARTED) as error:
+        _fail(str(error))
 
 
-def _welcome(name: str, url: str, store: str) -> None:
-    from rich.console import Console
-    from rich.panel import Panel
+def _folders(served: Served, settings: "Settings") -> list[str]:
+    """Return where the files are that a server is started anew for: here, and beside every agent that is a file."""
+    named = [target.rpartition(":")[0] for target in (*served.targets, *settings.agents.values())]
+    return sorted({".", *(str(Path(file).parent) for file in named if file.endswith(".py"))})
 
-    body = (
-        '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":'
-        '{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"hello accord"}]}}}'
-    )
-    lines = [
-        f"[bold]{name}[/bold] is listening on [link={url}]{url}[/link]",
-        f"card   {url}.well-known/agent-card.json",
-        f"store  {store}",
-        "auth   none: loopback only",
-    ]
-    console = Console(stderr=True)
-    console.print(Panel("\n".join(lines), title=f"accord {__version__}", expand=False))
-    console.print("Try it:", markup=False)
-    console.print(
-        f"curl -s {url} -H 'Content-Type: application/json' -H 'A2A-Version: 1.0' -d '{body}'",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+
+# --- what may be served ---------------------------------------------------------------------------------------------
+
+
+def _refuse_mistakes(application: "Application") -> None:
+    """Refuse what would start and then not work."""
+    from accord.config.settings import HttpServer
+    from accord.core.schemes.settings import Mtls
+    from accord.storage.address import SqliteAddress
+
+    server, address = application.settings.server, application.address
+    _refuse_bad_tls(server)
+    if server.workers > 1 and isinstance(address, SqliteAddress) and address.path is None:
+        _fail("Several processes cannot share a store in memory: name a file or a database with --store.")
+    own = [one for one in application.settings.auth.schemes if isinstance(one, Mtls) and one.header is None]
+    if own and not server.tls_client_ca:
+        _fail("Client certificates are checked against who issues them: name that with --tls-client-ca.")
+    if own and server.server is HttpServer.GRANIAN:
+        _fail("The server granian does not tell whose certificate a client has shown: use --server uvicorn.")
+
+
+def _refuse_bad_tls(server: "Server") -> None:
+    if bool(server.tls_cert) != bool(server.tls_key):
+        _fail("A certificate needs its key: give both --tls-cert and --tls-key.")
+    if server.tls_client_ca and not server.tls_cert:
+        _fail("Client certificates need TLS: give --tls-cert and --tls-key as well.")
+    for file in (server.tls_cert, server.tls_key, server.tls_client_ca):
+        if file and not os.access(file, os.R_OK):
+            _fail(f"{file} cannot be read.")
+
+
+def _refuse_danger(settings: "Settings") -> None:
+    """Refuse a server that strangers could use, or whose secrets they could read, and say what to do instead."""
+    server = settings.server
+    if _is_loopback(server.host):
+        return
+    if not settings.auth.schemes:
+        _fail(
+            f"Anybody could use this server: {server.host} is not a loopback address, and nobody has to say who they"
+            " are.\nRequire API keys with --auth api-keys (make one with `accord apikeys create`), set up other ways in"
+            " accord.toml, or listen on 127.0.0.1."
+        )
+    if not server.tls_cert and not server.behind_proxy:
+        _fail(
+            f"Credentials would travel in the clear: {server.host} is not a loopback address, and there is no TLS.\n"
+            "Give --tls-cert and --tls-key, or --behind-proxy if something in front of this server ends TLS."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listed(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _capabilities(text: str | None) -> list[str] | None:
+    whole = {"all": list(ALL_CAPABILITIES), "none": []}
+    return whole.get(text, _listed(text)) if text is not None else None
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(1)

@@ -4,13 +4,14 @@ A function, a graph, a process, a remote agent and a workflow all look like this
 kind. What an agent may do while it runs is `core.context`.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 from msgspec import Struct
 
 from accord.core.context import Context
-from accord.model import AgentSkill
+from accord.model import AgentSkill, Message
 
 TEXT = "text/plain"
 
@@ -26,25 +27,34 @@ class Crash(Enum):
 class Profile(Struct, frozen=True, kw_only=True):
     """Who an agent is and how it wants to be run.
 
-    An agent with `answers_message` answers with a message alone; callers do not see the task behind it.
+    An agent with `answers_message` answers with a message alone, or those messages for which it is true; their senders
+    are not shown the task behind it. One that `takes_repeats` begins a task whenever a message comes, even if the same
+    one came before. Its `extended_skills` are shown to callers who have said who they are.
     """
 
     name: str
     description: str = ""
     version: str = "1.0.0"
     skills: tuple[AgentSkill, ...] = ()
+    extended_skills: tuple[AgentSkill, ...] = ()
     input_modes: tuple[str, ...] = (TEXT,)
     output_modes: tuple[str, ...] = (TEXT,)
     crash: Crash = Crash.RESTART
     attempts: int = 3
     timeout: float | None = None
     concurrency: int | None = None
-    answers_message: bool = False
+    answers_message: bool | Callable[[Message], bool] = False
+    takes_repeats: bool = False
 
     @property
     def max_attempts(self) -> int:
         """How often a run may begin before its task fails."""
         return 1 if self.crash is Crash.FAIL else self.attempts
+
+    def answers_alone(self, message: Message) -> bool:
+        """Whether a message is answered with a message alone."""
+        answers = self.answers_message
+        return answers(message) if callable(answers) else answers
 
 
 class Agent(Protocol):

@@ -6,12 +6,15 @@ What is written has its large parts taken out, what is read has them put back; n
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from accord.model import Event, EventBody, Message, Task
+from accord.core.snapshots import Snapshots
+from accord.model import Event, EventBody, Message, Task, TaskState, TaskStatus
+from accord.protocol import lifecycle
 from accord.storage.blobs import LargeParts
 from accord.storage.commands import tasks
 from accord.storage.commands.tasks import Stored
-from accord.storage.records import decode_event
+from accord.storage.records import decode_event, decode_task
 from accord.storage.store import Store
 
 
@@ -30,6 +33,7 @@ class Archive:
         """Without `parts` nothing is taken out."""
         self.store = store
         self._parts = parts
+        self._snapshots = Snapshots()
 
     def has_large(self, body: EventBody) -> bool:
         """Whether a value has parts that are kept apart."""
@@ -64,8 +68,21 @@ class Archive:
 
     async def unpack(self, tenant: str, stored: Stored) -> Task:
         """Put a task together, with its large parts."""
-        task = stored.task()
+        task = self._snapshots.task(tenant, stored)
         return await self._parts.attach(tenant, task) if self._parts and self.is_packed(stored) else task
+
+    async def as_of(self, tenant: str, stored: Stored, seq: int) -> Task | None:
+        """Return a stored task as it was after an event, or None if its log does not go back so far."""
+        if stored.doc_seq <= seq:
+            events = tuple(row for row in stored.events if row[0] <= seq)
+            return await self.unpack(tenant, replace(stored, events=events))
+        past = await self.events(tenant, stored.id, 0, seq) if seq > 0 else []
+        if len(past) != seq or stored.min_seq > 1:
+            return None
+        task = decode_task(stored.doc)
+        status = TaskStatus(state=TaskState.SUBMITTED, timestamp=task.created_at)
+        born = replace(task, status=status, history=task.history[:1], artifacts=())
+        return lifecycle.fold(await self._parts.attach(tenant, born) if self._parts else born, past)
 
     def is_packed(self, stored: Stored) -> bool:
         """Whether a stored task has parts that are kept apart; looking for the mark is cheap, however long it is."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 from msgspec import Struct
 
+from accord.core.calls import Calls
 from accord.core.interface import Caller
 from accord.core.output import parts_of, text_of
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 IN_MEMORY_SECONDS = 2.0
 """A shorter sleep is slept; a longer one parks the run."""
+
+INPUT_REQUIRED = TaskState.INPUT_REQUIRED
+"""Python 3.11 takes long to look a member up, and all questions of a long talk are asked again with every turn."""
 
 APPROVAL = "approval"
 """Metadata key of a question that wants yes or no."""
@@ -100,6 +104,7 @@ class Writer(Protocol):
     attempt: int
     deadline_at: int | None
     is_cancelled: bool
+    calls: Calls
 
     @property
     def task(self) -> Task:
@@ -114,6 +119,9 @@ class Writer(Protocol):
     async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
         """Append a chunk."""
 
+    async def finish(self, artifact_id: str) -> None:
+        """Say that an artifact is whole."""
+
     async def flush(self) -> None:
         """Wait until everything said is committed."""
 
@@ -123,8 +131,11 @@ class Writer(Protocol):
     async def remember(self, key: str, output: str) -> None:
         """Commit what a step gave."""
 
-    def unread(self) -> Message | None:
-        """Return the oldest message of the caller that nobody has taken."""
+    def answered(self, key: str) -> Message | None:
+        """Return the message that answered a question, if one has."""
+
+    async def take(self, key: str) -> bool:
+        """Let the caller's oldest message that nobody has taken answer a question; false if there is none."""
 
     async def park(
         self,
@@ -136,11 +147,8 @@ class Writer(Protocol):
     ) -> None:
         """End the run until something happens; returns if that has happened already."""
 
-    async def call(self, agent: str, message: Message) -> Task:
-        """Run another agent."""
-
-    async def limit(self, seconds: float, reason: str) -> None:
-        """Give the task up as unknown after a while."""
+    async def limit(self, key: str, seconds: float, reason: str) -> None:
+        """Give the task up as unknown after a while, and commit that as a step."""
 
     def message_id(self) -> str:
         """Make an id for a message."""
@@ -152,9 +160,10 @@ class Context:
     def __init__(self, run: Writer) -> None:
         """Write through `run`."""
         self._run = run
-        self._asked = self._slept = self._called = 0
+        self._asked = self._slept = self._called = self._limited = 0
         self._doing: dict[str, asyncio.Lock] = {}
         self._said = Said(run.message)
+        self._turn = f"{run.message.message_id}/"
 
     # --- what is asked --------------------------------------------------------------------------------------------
 
@@ -250,6 +259,10 @@ class Context:
         whole = content if isinstance(content, Artifact) else made
         await self._run.artifact(whole, append=append, last_chunk=last_chunk)
 
+    async def finish(self, id: str) -> None:
+        """Say that an artifact is whole whose chunks were given with `last_chunk=False`, if there were any."""
+        await self._run.finish(id)
+
     async def complete(self, message: Any = None) -> None:
         """End the task well, with a last word; nothing can be said after it."""
         await self._run.status(TaskState.COMPLETED, self._message(message), None)
@@ -267,7 +280,7 @@ class Context:
         This call then returns the answer at once. Calls are told apart by their order, or by `key`. What is handed in
         under a key from elsewhere, as for `wait`, answers as well.
         """
-        return await self._interrupt(TaskState.INPUT_REQUIRED, question, key, metadata)
+        return await self._interrupt(INPUT_REQUIRED, question, key, metadata)
 
     async def require_auth(self, text: Any, *, key: str | None = None, metadata: dict[str, Any] | None = None) -> Said:
         """Ask the caller for credentials; otherwise like `ask`. With a `key` they may be handed in out of band."""
@@ -306,9 +319,16 @@ class Context:
             await self._run.park(None, None, delay_ms=left, awaited=name)
         return msgspec.json.decode(found)
 
-    async def sla(self, seconds: float, reason: str) -> None:
-        """Let the task become `unknown`, with this reason, if it has not ended after a while; again moves the time."""
-        await self._run.limit(seconds, reason)
+    async def sla(self, seconds: float, reason: str, *, key: str | None = None) -> None:
+        """Let the task become `unknown`, with this reason, if it has not ended after a while.
+
+        The time begins when a run first comes here and goes on while the task waits: a run that comes here again leaves
+        it as it is. Another call, told apart by its order or by `key`, sets it anew: the latest counts.
+        """
+        self._limited += 1
+        name = self._key(f"sla:{key or self._limited}")
+        if self._run.recall(name) is None:
+            await self._run.limit(name, seconds, reason)
 
     # --- what is done once ----------------------------------------------------------------------------------------
 
@@ -336,15 +356,16 @@ class Context:
     async def call(self, agent: str, content: Any, *, key: str | None = None) -> Said:
         """Run another agent, local or remote, as a child task, and return its answer.
 
-        A run that comes here again gets the same answer, or finds the same child if it was lost before there was one.
-        Raises CallFailed if the child does not complete.
+        A run that comes here again gets the same answer, or finds the same child if there is none yet. What the child
+        asks is asked of this task's caller and the answer passed on; like `ask`, that holds nothing meanwhile. Raises
+        CallFailed if the child does not complete. A child ends at the latest when this task does, however that is.
         """
         self._called += 1
-        name = self._key(f"call:{key or self._called}")
+        name, noted = (self._key(f"{kind}:{key or self._called}") for kind in ("call", "child"))
         found = self._run.recall(name)
         if found is None:
             asked = Message(message_id=f"{self.task_id}/{name}", role=Role.USER, parts=parts_of(content))
-            answer = _answer(await self._run.call(agent, asked))
+            answer = _answer(await self._run.calls.ended(agent, asked, noted))
             found = msgspec.json.encode(answer).decode()
             await self._run.remember(name, found)
         return Said(msgspec.json.decode(found, type=Message))
@@ -352,7 +373,7 @@ class Context:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _key(self, key: str) -> str:
-        return f"{self.message.message_id}/{key}"
+        return self._turn + key
 
     async def _once(self, key: str, make: Callable[[], int]) -> int:
         found = self._run.recall(self._key(key))
@@ -365,17 +386,14 @@ class Context:
         self, state: TaskState, question: Any, key: str | None, metadata: dict[str, Any] | None
     ) -> Said:
         self._asked += 1
-        name = self._key(f"ask:{key or self._asked}")
+        name = f"{self._turn}ask:{key or self._asked}"
         awaited = None if key is None else wait_key(key)
-        while (found := self._run.recall(name)) is None:
+        while (answer := self._run.answered(name)) is None:
             if awaited is not None and (value := self._run.recall(awaited)) is not None:
                 return await self._handed_in(msgspec.json.decode(value), state)
-            answer = self._run.unread()
-            if answer is None:
+            if not await self._run.take(name):
                 await self._run.park(state, self._message(question, metadata), awaited=awaited)
-            else:
-                await self._run.remember(name, msgspec.json.encode(answer).decode())
-        return Said(msgspec.json.decode(found, type=Message))
+        return Said(answer)
 
     async def _handed_in(self, value: Any, asked: TaskState) -> Said:
         """Return what somebody else than the caller answered; the task works again."""

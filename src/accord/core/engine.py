@@ -10,21 +10,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from accord.core.agent import Agent, Crash
 from accord.core.archive import Archive
+from accord.core.calls import Calls
 from accord.core.follow import Hub, at_rest
-from accord.core.hooks import Hooks, RunEnded, RunStarted
+from accord.core.hooks import Hooks, NodeReaped, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.core.run import Run, Start, Tools
 from accord.errors import TaskNotFound
 from accord.model import Message, Task, TaskState
 from accord.protocol import lifecycle
-from accord.storage.commands import jobs, runs, steps, tasks
+from accord.storage.commands import endings, jobs, steps, tasks
 from accord.storage.commands.jobs import DEADLINE, TIMERS, Claimed
 from accord.storage.commands.tasks import Stored
 from accord.storage.store import StoreUnavailable
@@ -41,9 +43,13 @@ STOP_SECONDS = 5.0
 BROKEN_MS = 1000
 """When work is tried again that could not be begun, or whose run broke off without an end."""
 
+LATE = "The task did not finish in time"
+"""What a task says that its deadline ended."""
+
 log = logging.getLogger("accord.engine")
 
-Calls = Callable[[Run, str, Message], Coroutine[Any, Any, Task]]
+Reach = Callable[[Run, str, Message, str], Coroutine[Any, Any, str]]
+"""Says something to an agent for a run, which notes the task under a step, and returns that task."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -84,7 +90,7 @@ class Engine:
         self.now_ms = now_ms
         self.make_id = make_id
         self.node = make_id()
-        self.calls: Calls | None = None
+        self.reach: Reach | None = None
         self._runs: dict[tuple[str, str], Run] = {}
         self._working: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._calling: Counter[Run] = Counter()
@@ -105,7 +111,7 @@ class Engine:
             hooks=self.hooks,
             now_ms=now_ms,
             make_id=make_id,
-            call=self._call,
+            calls=self._calls_of,
             alarm=self.alarm,
         )
 
@@ -167,8 +173,9 @@ class Engine:
         self._stop_lost(before, held)
         await self._release_orphans(held)
         if self._may_reap():
-            for node in await self.store.do(runs.reap):
+            for node in await self.store.do(endings.reap):
                 log.warning("took over from a node that is gone", extra={"node": node})
+                self.hooks.tell(NodeReaped(tenant="", task_id="", agent="", node=node))
 
     async def _look(self) -> None:
         """Stop what this node no longer holds: the hint may be lost, and SQLite has none between processes."""
@@ -268,8 +275,8 @@ class Engine:
             return
         state = TaskState.FAILED if job.kind == DEADLINE else TaskState.UNKNOWN
         at = self.now_ms()
-        status = runs.said(state, job.arg or "The task did not finish in time", stored, at)
-        await self.store.do(runs.expire, job, status, at)
+        status = endings.said(state, job.arg or LATE, stored, at)
+        await self.store.do(endings.expire, job, status, at)
 
     async def _take_up(self, job: Claimed) -> None:
         """Begin a run of work that was claimed; work that cannot be begun is put off and delays nobody else."""
@@ -285,25 +292,26 @@ class Engine:
         """Begin a run of work that was claimed from the store."""
         stored = await self.store.read(tasks.read_task, job.tenant, job.key)
         if stored is None or stored.task_state in lifecycle.TERMINAL:
-            await self.store.do(jobs.finish, job)
+            await self.store.do(endings.let_go, job)
             return
         if job.attempts > job.max_attempts:
-            await self.store.do(runs.give_up, job)
+            await self.store.do(endings.give_up, job)
             return
-        await self.begin(job, stored)
-
-    async def begin(self, job: Claimed, stored: Stored) -> Run:
-        """Begin a run of a stored task."""
         task = await self.archive.unpack(job.tenant, stored)
-        known = await self.store.read(steps.load, job.tenant, job.key)
+        self.begin(job, stored, task, await self.store.read(steps.load, job.tenant, job.key))
+
+    def begin(self, job: Claimed, stored: Stored, task: Task, known: dict[str, str]) -> Run:
+        """Begin a run of a stored task, of which these steps are known."""
         start = Start(
             job=job,
             task=task,
             seq=stored.last_seq,
+            kept=stored.doc_seq,
             message=_turn(task, job.arg),
             caller=Caller(tenant=job.tenant, owner=stored.owner, origin=stored.origin),
             steps=known,
             deadline_at=stored.deadline_at,
+            parent_id=stored.parent_id,
             resumes=self.agents[stored.agent].profile.crash is Crash.RESUME,
             has_large=self.archive.is_packed(stored),
         )
@@ -397,14 +405,38 @@ class Engine:
                 self._alarm.cancel()
             self._alarm = loop.call_at(at, self._due.set)
 
-    async def _call(self, run: Run, agent: str, message: Message) -> Task:
-        """Run another agent for a run, which does not occupy a slot meanwhile."""
-        if self.calls is None:
+    def _calls_of(self, run: Run) -> Calls:
+        """Return how a run calls others."""
+        look = partial(self.archive.read, run.tenant)
+        return Calls(run, partial(self._send, run), partial(self._settled_for, run), look)
+
+    async def _send(self, run: Run, agent: str, message: Message, step: str) -> str:
+        """Say something to another agent for a run, and return its task."""
+        if self.reach is None:
             raise RuntimeError("This node has no service to call agents through")
+        with self._calls_others(run):
+            return await self.reach(run, agent, message, step)
+
+    async def _settled_for(self, run: Run, task_id: str) -> Task:
+        """Wait for a task that a run has called; whoever still waits when the run is over was left behind by it."""
+        with self._calls_others(run):
+            rest = asyncio.create_task(self.settled(run.tenant, task_id), name=f"wait {task_id}")
+            either: set[asyncio.Future[Any]] = {rest, run.outcome}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not rest.done():
+                    raise asyncio.CancelledError
+                return rest.result()
+            finally:
+                rest.cancel()
+
+    @contextmanager
+    def _calls_others(self, run: Run) -> Iterator[None]:
+        """Let a run occupy no slot: those it waits for need one."""
         self._calling[run] += 1
         self._due.set()
         try:
-            return await self.calls(run, agent, message)
+            yield
         finally:
             self._calling[run] -= 1
             if not self._calling[run]:
@@ -417,5 +449,4 @@ def _rests(task: Task) -> bool:
 
 def _turn(task: Task, message_id: str | None) -> Message:
     """Return the message that began a turn; the history always has one."""
-    found = [message for message in task.history if message.message_id == message_id]
-    return found[0] if found else task.history[0]
+    return next((message for message in task.history if message.message_id == message_id), task.history[0])

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 
 from accord.core.archive import Archive
+from accord.errors import TaskNotFound
 from accord.model import Event, StatusUpdate, Task, TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands import tasks
@@ -135,7 +136,7 @@ class Follower:
         self._hub.leave(self._channel)
 
     async def events(self, stops: Stops) -> AsyncIterator[Event]:
-        """Yield every later event once and in order, until one that `stops`."""
+        """Yield every later event once and in order, until one that `stops`; a task that is deleted is TaskNotFound."""
         channel = self._channel
         while True:
             batch = channel.after(self._after)
@@ -226,9 +227,12 @@ class Hub:
             return events
 
     async def _whole(self, archive: Archive, channel: Channel, after: int) -> list[Event]:
-        """Return the task itself if its log was compacted: it says what the events did."""
+        """Return the task itself if its log was compacted: it says what the events did. One that is gone ends here."""
         stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
-        if stored is None or stored.last_seq <= after or stored.min_seq <= after + 1:
+        if stored is None:
+            channel.is_stale = True  # for whoever else follows it
+            raise TaskNotFound(metadata={"taskId": channel.task_id})
+        if stored.last_seq <= after or stored.min_seq <= after + 1:
             return []
         task = await archive.unpack(channel.tenant, stored)
         return [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]

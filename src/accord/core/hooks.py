@@ -55,6 +55,12 @@ class Delivered(Detail, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class NodeReaped(Detail, frozen=True, kw_only=True):
+    """A node's lease ran out, and this one gave its work to others; it is about no task."""
+
+    node: str
+
+
 Hook = Callable[[Detail], None]
 
 

@@ -13,9 +13,9 @@ from accord.core.follow import Hub
 from accord.core.hooks import Hooks
 from accord.core.push import Pusher, Sender
 from accord.core.run import Run
-from accord.core.service import Service
+from accord.core.service import Offers, Service
 from accord.core.upkeep import Upkeep
-from accord.model import Message, Task
+from accord.model import Message
 
 
 class Host:
@@ -30,6 +30,7 @@ class Host:
         limits: Limits | None = None,
         hooks: Hooks | None = None,
         sender: Sender | None = None,
+        offers: Offers | None = None,
         upkeep: Upkeep | None = None,
     ) -> None:
         """Host `agents`; with a `sender` webhooks are delivered, with `upkeep` old tasks are removed."""
@@ -37,8 +38,9 @@ class Host:
         if len(known) != len(agents):
             raise ValueError("Two agents have the same name")
         self.engine = Engine(archive, hub, known, limits=limits, hooks=hooks)
-        self.engine.calls = self._call
-        self.services = {name: Service(self.engine, name, sends_pushes=sender is not None) for name in known}
+        self.engine.reach = self._call
+        check_push = None if sender is None else sender.check
+        self.services = {name: Service(self.engine, name, check_push=check_push, offers=offers) for name in known}
         self.pusher = None if sender is None else Pusher(self.engine, sender)
         self._upkeep = upkeep
         self.default = self.services[agents[0].profile.name]
@@ -59,8 +61,8 @@ class Host:
             await self.pusher.stop()
         await self.engine.stop(grace_seconds)
 
-    async def _call(self, run: Run, agent: str, message: Message) -> Task:
+    async def _call(self, run: Run, agent: str, message: Message, step: str) -> str:
         service = self.services.get(agent)
         if service is None:
             raise Failed(f"There is no agent called {agent!r} here")
-        return await service.call(run, message)
+        return await service.call(run, message, step)

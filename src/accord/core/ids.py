@@ -5,16 +5,44 @@ The clock and the randomness are injected by whoever wants them repeatable.
 
 import os
 import time
-import uuid
+from collections.abc import Iterator
+
+RANDOM_BYTES = 10
+"""What of an identifier is random, but for six bits."""
+
+AT_ONCE = 256
+"""For how many identifiers randomness is fetched together: asking the system takes longer than all the rest."""
+
+
+class _Random:
+    """Randomness of the system, fetched in advance. A list's iterator gives every item to one thread only."""
+
+    def __init__(self) -> None:
+        self._left: Iterator[bytes] = iter(())
+        os.register_at_fork(after_in_child=self._forget)
+
+    def take(self) -> bytes:
+        while (found := next(self._left, None)) is None:
+            fetched = os.urandom(RANDOM_BYTES * AT_ONCE)
+            self._left = iter([fetched[at : at + RANDOM_BYTES] for at in range(0, len(fetched), RANDOM_BYTES)])
+        return found
+
+    def _forget(self) -> None:
+        """A process and its copy must not make the same identifiers."""
+        self._left = iter(())
+
+
+_random = _Random()
 
 
 def new_id() -> str:
     """Return a fresh UUIDv7 (RFC 9562, 5.7)."""
-    return uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+    return uuid7(time.time_ns() // 1_000_000, _random.take())
 
 
 def uuid7(milliseconds: int, random: bytes) -> str:
     """Return the UUIDv7 of a Unix time and ten random bytes."""
     rest = int.from_bytes(random, "big")
     value = (milliseconds & (1 << 48) - 1) << 80 | 0x7 << 76 | (rest >> 62 & 0xFFF) << 64 | 0b10 << 62
-    return str(uuid.UUID(int=value | rest & (1 << 62) - 1))
+    text = f"{value | rest & (1 << 62) - 1:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

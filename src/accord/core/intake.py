@@ -18,7 +18,8 @@ from accord.model import Message, PushConfig, SendRequest, StatusUpdate, Task, T
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.codec import invalid_field
-from accord.storage.commands import runs
+from accord.storage.commands import endings, runs
+from accord.storage.commands.children import Parent
 from accord.storage.commands.jobs import Claimed
 from accord.storage.commands.tasks import NewTask, Stored
 
@@ -38,33 +39,37 @@ class Intake:
         self._agent = agent
         self._profile = engine.agents[agent].profile
 
-    async def accept(self, request: SendRequest, caller: Caller, parent_id: str | None = None) -> Begun:
-        """Keep a message and begin to work on it; return the task as it was before that."""
+    async def accept(self, request: SendRequest, caller: Caller, parent: Parent | None = None) -> Begun:
+        """Keep a message and begin to work on it; return the task as it was before that.
+
+        With a `parent` it is that run which calls: the task that it makes is noted there and ends with it.
+        """
         self._check_media_types(request.message)
         with self._engine.place(self._agent) as node:
             work = self._work(request, node)
             if request.message.task_id:
-                return await self._continue(request, caller, work)
-            return await self._start(request, caller, work, parent_id)
+                return await self._continue(request, caller, work, calls=parent is not None)
+            return await self._start(request, caller, work, parent)
 
     async def find(self, task_id: str, caller: Caller) -> tuple[Stored, Task]:
         """Read a task of the caller's; one that is not there and one that is not theirs look the same."""
         found = await self._engine.archive.read(caller.tenant, task_id)
-        if found is None or found[0].owner != caller.owner or found[0].agent != self._agent:
+        if found is None or caller.reach not in (None, found[0].owner) or found[0].agent != self._agent:
             raise TaskNotFound(metadata={"taskId": task_id})
         return found
 
     # --- a new task -----------------------------------------------------------------------------------------------
 
-    async def _start(self, request: SendRequest, caller: Caller, work: runs.Work, parent_id: str | None) -> Begun:
-        new = self._new_task(request, caller, parent_id)
+    async def _start(self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None) -> Begun:
+        new = self._new_task(request, caller, None if parent is None else parent.task_id)
         task, said = new.task, new.task.history[0]
         working = _working(task, new.at)
         accept = runs.Accept(
             new=await self._packed(new, caller.tenant),
             message_id=said.message_id,
             work=work,
-            key=self._key(request.message, caller),
+            key=self._key(request.message, caller) if parent is None else None,
+            parent=parent,
             working=working if work.node else None,
             deadline_ms=None if new.deadline_at is None else new.deadline_at - new.at,
             push=self._push(request, task.id),
@@ -115,6 +120,7 @@ class Intake:
             job=job,
             task=task,
             seq=1,
+            kept=1,
             message=task.history[0],
             caller=caller,
             steps={},
@@ -125,12 +131,9 @@ class Intake:
 
     # --- an open task ---------------------------------------------------------------------------------------------
 
-    async def _continue(self, request: SendRequest, caller: Caller, work: runs.Work) -> Begun:
+    async def _continue(self, request: SendRequest, caller: Caller, work: runs.Work, *, calls: bool) -> Begun:
         engine, message, task_id = self._engine, request.message, request.message.task_id or ""
-        before, _ = await self.find(task_id, caller)
-        if message.context_id and message.context_id != before.context_id:
-            raise invalid_field("message.contextId", "Not the context of the task")
-        said = self._completed(message, task_id, before.context_id)
+        said = self._completed(message, task_id, message.context_id or None)
         packed, blobs = await engine.archive.pack_message(caller.tenant, said)
         say = runs.Say(
             task_id=task_id,
@@ -140,20 +143,23 @@ class Intake:
             at=engine.now_ms(),
             owner=caller.owner,
             agent=self._agent,
-            key=self._key(message, caller),
+            origin=caller.origin,
+            key=self._key(message, caller, calls=calls),
             push=self._push(request, task_id),
         )
         try:
-            accepted = await engine.store.do(runs.say, caller.tenant, say)
-        except runs.NoSuchTask:
+            done = await engine.store.do(runs.say, caller.tenant, say)
+        except endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
-        except runs.HasEnded:
+        except runs.OtherContext:
+            raise invalid_field("message.contextId", "Not the context of the task") from None
+        except endings.HasEnded:
             raise UnsupportedOperation("The task has ended and accepts no more messages") from None
-        stored, task = await self.find(task_id, caller)
-        if accepted.job is not None and stored.task_state not in lifecycle.TERMINAL:
-            await engine.begin(accepted.job, stored)
+        task = await engine.archive.unpack(caller.tenant, done.stored)
+        if done.job is not None:
+            engine.begin(done.job, done.stored, task, done.steps)
         self._tell(caller, task_id, is_new=False)
-        return task, stored.last_seq
+        return task, done.stored.last_seq
 
     # --- small things ---------------------------------------------------------------------------------------------
 
@@ -169,16 +175,16 @@ class Intake:
         push = request.configuration.task_push_notification_config if request.configuration else None
         return None if push is None else replace(push, id=push.id or self._engine.make_id(), task_id=task_id)
 
-    def _completed(self, message: Message, task_id: str, context_id: str) -> Message:
+    def _completed(self, message: Message, task_id: str, context_id: str | None) -> Message:
         message_id = message.message_id or self._engine.make_id()
         return replace(message, message_id=message_id, task_id=task_id, context_id=context_id)
 
-    def _key(self, message: Message, caller: Caller) -> str | None:
+    def _key(self, message: Message, caller: Caller, *, calls: bool = False) -> str | None:
         """Return what makes a send the same: who, to whom, the message's id, and what it says.
 
-        A client that uses one id for different messages is careless, not repeating itself.
+        A client that uses one id for different messages is careless, not repeating itself; a run that `calls` never is.
         """
-        if not message.message_id:
+        if not message.message_id or (self._profile.takes_repeats and not calls):
             return None
         said = msgspec.json.encode((caller.owner, self._agent, message))
         return hashlib.sha256(said).hexdigest()

@@ -30,11 +30,28 @@ from accord.model import (
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks. `origin` is the edge's own note of how the caller came in; the service keeps it with new tasks."""
+    """Who asks.
+
+    One that `roams` may name another tenant in its request. `roles` say what it may do, None that it may do everything.
+    `origin` is the edge's own note of how it came in, which the service keeps with new tasks; `extensions` are those
+    that it declared. One that `sees_all` reads and changes what others of its tenant have as if it were its own.
+    `scheme` and `peer`, the way it authenticated and the address it came from, are for the audit log.
+    """
 
     tenant: str = ""
     owner: str = ""
     origin: str | None = None
+    roams: bool = False
+    roles: frozenset[str] | None = None
+    extensions: frozenset[str] = frozenset()
+    sees_all: bool = False
+    scheme: str | None = None
+    peer: str | None = None
+
+    @property
+    def reach(self) -> str | None:
+        """Whose tasks it gets to see: its own, or with None everybody's."""
+        return None if self.sees_all else self.owner
 
 
 class A2A(Protocol):
@@ -43,8 +60,11 @@ class A2A(Protocol):
     async def send(self, request: SendRequest, caller: Caller) -> Task | Message:
         """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
 
-    def stream(self, request: SendRequest, caller: Caller) -> AsyncIterator[Event]:
-        """Send a message and follow what comes of it; the first event is the task."""
+    def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Send a message and follow what comes of it; the first event is the task.
+
+        Whoever sends the same message again may say `after` which event: what it saw is not repeated.
+        """
 
     async def get(self, request: GetRequest, caller: Caller) -> Task:
         """Read one task."""
@@ -55,8 +75,11 @@ class A2A(Protocol):
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
         """Cancel one task."""
 
-    def subscribe(self, request: SubscribeRequest, caller: Caller) -> AsyncIterator[Event]:
-        """Follow a task that has not ended; the first event is the task as it is now."""
+    def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Follow a task that has not ended; the first event is the task as it is now.
+
+        With `after`, the number of the last event that the caller saw, what came later follows, of an ended task too.
+        """
 
     async def push_set(self, request: PushConfig, caller: Caller) -> PushConfig:
         """Create or replace a webhook."""

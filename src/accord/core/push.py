@@ -14,12 +14,15 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.core.archive import Archive
 from accord.core.engine import Engine
 from accord.core.hooks import Delivered
-from accord.model import ArtifactUpdate, Event, PushConfig, PushFormat, StatusUpdate, Task
-from accord.storage.commands import pushes
+from accord.core.interest import is_wanted
+from accord.model import Event, PushConfig, StatusUpdate, Task
+from accord.protocol import lifecycle
+from accord.storage.commands import pushes, tasks
 from accord.storage.commands.pushes import Due
-from accord.storage.commands.tasks import Fenced
+from accord.storage.commands.tasks import Fenced, Stored
 from accord.storage.store import StoreUnavailable
 
 CLAIM = 32
@@ -29,6 +32,9 @@ MAX_ATTEMPTS = 12
 """With doubling from one second up to five minutes this is about half an hour of trying."""
 
 BASE_SECONDS, MAX_SECONDS = 1.0, 300.0
+MAX_RETRY_AFTER = 3600.0
+"""The longest that a receiver may ask to be left alone; never sooner than we would have come anyway."""
+
 POLL_SECONDS = 1.0
 
 log = logging.getLogger("accord.push")
@@ -46,19 +52,56 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 
 class NotDelivered(Exception):
-    """The webhook did not take it; `is_final` if trying again is of no use."""
+    """The webhook did not take it; `is_final` if trying again is of no use.
 
-    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+    `retry_after` is how many seconds the receiver asks to be left alone.
+    """
+
+    def __init__(self, reason: str, *, is_final: bool = False, retry_after: float | None = None) -> None:
         """Say why."""
         super().__init__(reason)
         self.is_final = is_final
+        self.retry_after = retry_after
 
 
 class Sender(Protocol):
     """Whatever brings a delivery to its webhook."""
 
+    def check(self, config: PushConfig) -> None:
+        """Raise InvalidParams for a webhook that it would never call."""
+
     async def send(self, delivery: Delivery) -> None:
         """Deliver, or raise NotDelivered."""
+
+
+class Replay:
+    """A task as it was after one event after the other; what came later is not yet news.
+
+    Where it begins is read from the store, the rest is added up: a delivery costs what has happened since the last.
+    """
+
+    def __init__(self, archive: Archive, tenant: str) -> None:
+        """Begin anywhere."""
+        self._archive = archive
+        self._tenant = tenant
+        self._task: Task | None = None
+        self._since: list[Event] = []
+
+    def pass_by(self, event: Event) -> None:
+        """Go on past an event."""
+        if self._task is not None:
+            self._since.append(event)
+
+    async def task(self, stored: Stored, event: Event) -> Task:
+        """Return the task after the event that was passed by last; if that cannot be told any more, with its status."""
+        if self._task is None:
+            self._task = await self._archive.as_of(self._tenant, stored, event.seq)
+        else:
+            self._task, self._since = lifecycle.fold(self._task, self._since), []
+        if self._task is not None:
+            return self._task
+        present = await self._archive.unpack(self._tenant, stored)
+        return replace(present, status=event.body.status) if isinstance(event.body, StatusUpdate) else present
 
 
 class Pusher:
@@ -134,13 +177,14 @@ class Pusher:
     async def _deliver(self, due: Due) -> None:
         """Post everything after the cursor, in order, and give the webhook back."""
         try:
-            cursor = due.cursor
+            cursor, replay = due.cursor, Replay(self._engine.archive, due.tenant)
             while found := await self._after(due, cursor):
-                task, events = found
+                stored, events = found
                 for event in events:
                     cursor = event.seq
-                    if _is_wanted(event, due.config):
-                        await self._send(due, event, task)
+                    replay.pass_by(event)
+                    if is_wanted(event, due.config):
+                        await self._send(due, event, await replay.task(stored, event))
                         await self._store.do(pushes.advance, due, cursor, keeps=True)
                         due = replace(due, attempts=0)
             await self._store.do(pushes.advance, due, cursor, keeps=False)
@@ -152,20 +196,19 @@ class Pusher:
             log.exception("delivery broke off", extra={"task_id": due.task_id})
             await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
 
-    async def _after(self, due: Due, cursor: int) -> tuple[Task, list[Event]] | None:
+    async def _after(self, due: Due, cursor: int) -> tuple[Stored, list[Event]] | None:
         """Return the task and what happened to it after an event; of a log that is gone, the task is what is left."""
-        events = await self._engine.archive.events(due.tenant, due.task_id, cursor)
-        found = await self._engine.archive.read(due.tenant, due.task_id)
-        if found is None or found[0].last_seq <= cursor:
+        archive = self._engine.archive
+        events = await archive.events(due.tenant, due.task_id, cursor)
+        stored = await self._store.read(tasks.read_task, due.tenant, due.task_id)
+        if stored is None or stored.last_seq <= cursor:
             return None
-        stored, task = found
         if not events and stored.min_seq > cursor + 1:
+            task = await archive.unpack(due.tenant, stored)
             events = [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
-        return task, events  # none, if they were added between the two readings
+        return stored, events  # none, if they were added between the two readings
 
     async def _send(self, due: Due, event: Event, task: Task) -> None:
-        if isinstance(event.body, StatusUpdate):
-            task = replace(task, status=event.body.status)  # what came later is not yet news
         delivery = Delivery(
             tenant=due.tenant,
             config=due.config,
@@ -184,7 +227,8 @@ class Pusher:
     async def _postpone(self, due: Due, failure: NotDelivered) -> None:
         is_dead = failure.is_final or due.attempts + 1 >= self._attempts
         seconds = min(MAX_SECONDS, BASE_SECONDS * 2**due.attempts) * (0.5 + self._jitter())
-        delay = None if is_dead else round(seconds * 1000)
+        asked = min(MAX_RETRY_AFTER, failure.retry_after or 0)
+        delay = None if is_dead else round(max(seconds, asked) * 1000)
         while True:
             try:
                 await self._store.do(pushes.fail, due, str(failure)[:500], delay)
@@ -207,10 +251,3 @@ class Pusher:
                 error=error,
             )
         )
-
-
-def _is_wanted(event: Event, config: PushConfig) -> bool:
-    """Whether a webhook gets an event: state changes always, artifacts if it wants events rather than tasks."""
-    if isinstance(event.body, StatusUpdate | Task):
-        return True
-    return isinstance(event.body, ArtifactUpdate) and config.payload_format is PushFormat.EVENT

@@ -15,10 +15,12 @@ from msgspec.structs import replace
 
 from accord.core.agent import Agent
 from accord.core.archive import Archive, Packed
+from accord.core.calls import Calls
 from accord.core.context import Context, Failed, Parked, Rejected
 from accord.core.follow import Hub
 from accord.core.hooks import EventsAppended, Hooks
 from accord.core.interface import Caller
+from accord.core.tasklog import TaskLog, Unread, last_state
 from accord.errors import AccordError
 from accord.model import (
     Artifact,
@@ -35,7 +37,7 @@ from accord.model import (
 )
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
-from accord.storage.commands import runs, steps, tasks
+from accord.storage.commands import endings, runs, steps, tasks
 from accord.storage.commands.jobs import SLA, Claimed
 from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.records import encode_body
@@ -47,9 +49,6 @@ MAX_BUFFER = 1024
 BREATH = 64
 """Events after which an agent that never waits lets others have a turn."""
 
-SNAPSHOT_EVENTS = 100
-"""A snapshot is written after so many events, and then whenever their number has doubled: linear in all."""
-
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 2.0
 """How long to wait before writing again to a database that cannot be used."""
 
@@ -60,15 +59,17 @@ T = TypeVar("T")
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """Everything a run begins with."""
+    """Everything a run begins with: the task after event `seq`, of which the store has a snapshot after `kept`."""
 
     job: Claimed
     task: Task
     seq: int
+    kept: int
     message: Message
     caller: Caller
     steps: dict[str, str]
     deadline_at: int | None = None
+    parent_id: str | None = None
     resumes: bool = False
     has_large: bool = False
 
@@ -81,7 +82,7 @@ class Tools(Struct, frozen=True, kw_only=True):
     hooks: Hooks
     now_ms: Callable[[], int]
     make_id: Callable[[], str]
-    call: Callable[["Run", str, Message], Awaitable[Task]]
+    calls: Callable[["Run"], Calls]
     alarm: Callable[[int], None]
 
 
@@ -100,17 +101,21 @@ class Run:
         self.is_cancelled = False
         self.is_settling = False
         self._is_parked = False
+        self._parking = asyncio.Lock()
+        self._heard = 0
         self.on_lost: Callable[[], object] = lambda: None
         self.outcome: asyncio.Future[Task | None] = asyncio.get_running_loop().create_future()
         self._tools = tools
+        self.now_ms, self.message_id = tools.now_ms, tools.make_id
         self._store = tools.archive.store
+        self.calls = tools.calls(self)
         self._steps = start.steps
-        self._snapshot, self._folded = start.task, start.seq
-        self._since: list[EventBody] = []
-        self._fresh: Task | None = None
+        self._log = TaskLog(start.task, start.seq, start.kept)
+        self._context_id = start.task.context_id or ""
+        self._unread = Unread(start.message.message_id, start.task.history, start.steps)
         self._has_large = start.has_large
-        self._seq = start.seq
         self._state = start.task.status.state
+        self._asks_for = start.parent_id if self._state in lifecycle.INTERRUPTED else None
         self._buffer: list[EventBody] = []
         self._soon: asyncio.Handle | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -126,10 +131,12 @@ class Run:
             if self._state is TaskState.SUBMITTED:
                 await self.status(TaskState.WORKING, None, None)
             ended = await self._work()
-        except Parked:
-            ended = self.task
         except Fenced as error:
             log.info("run lost its claim", extra={"task_id": self.job.key, "reason": str(error)})
+        except BaseException:  # `Parked`, or a group around it
+            if not self._is_parked:
+                raise
+            ended = self.task
         finally:
             if self._soon is not None:
                 self._soon.cancel()
@@ -186,15 +193,7 @@ class Run:
     @property
     def task(self) -> Task:
         """The task as it is now, with what is not yet committed."""
-        return self._folded_with(self._buffer)
-
-    def now_ms(self) -> int:
-        """The time."""
-        return self._tools.now_ms()
-
-    def message_id(self) -> str:
-        """Make an id for a message."""
-        return self._tools.make_id()
+        return self._log.after(self._buffer)
 
     async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
         """Append a status."""
@@ -209,13 +208,23 @@ class Run:
         """Append a chunk; the first one of an artifact in a run replaces what an earlier run left of it."""
         update = ArtifactUpdate(
             task_id=self.job.key,
-            context_id=self._snapshot.context_id or "",
+            context_id=self._context_id,
             artifact=artifact,
             append=append and artifact.artifact_id in self._begun,
             last_chunk=last_chunk,
         )
         self._begun.add(artifact.artifact_id)
         await self._put(update)
+
+    async def finish(self, artifact_id: str) -> None:
+        """Say that an artifact is whole: with its last chunk if that is still here, otherwise with an empty one."""
+        for at, body in reversed(list(enumerate(self._buffer))):
+            if isinstance(body, ArtifactUpdate) and body.artifact.artifact_id == artifact_id:
+                self._buffer[at] = replace(body, last_chunk=True)
+                return
+        if artifact_id in self._begun and self._state not in lifecycle.TERMINAL:
+            nothing = Artifact(artifact_id=artifact_id, parts=(lifecycle.NOTHING,))
+            await self.artifact(nothing, append=True, last_chunk=True)
 
     async def flush(self) -> None:
         """Wait until everything said is committed."""
@@ -230,18 +239,21 @@ class Run:
 
     async def remember(self, key: str, output: str) -> None:
         """Commit what a step gave."""
-        step = steps.Step(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())
-        await self._persist(steps.commit, step)
+        await self._persist(steps.commit, self._step(key, output))
         self._steps[key] = output
 
-    def unread(self) -> Message | None:
-        """Return the oldest message of the caller, after the one that began this turn, that no question has taken."""
-        asked = f"{self.message.message_id}/ask:"
-        taken = sum(key.startswith(asked) for key in self._steps)  # one each, the oldest first: ids may repeat
-        history = self.task.history
-        first = next((at for at, said in enumerate(history) if said.message_id == self.message.message_id), 0)
-        answers = [said for said in history[first + 1 :] if said.role is Role.USER]
-        return answers[taken] if len(answers) > taken else None
+    def answered(self, key: str) -> Message | None:
+        """Return the message that answered a question, if one has."""
+        at = self._steps.get(key)
+        return None if at is None else self._log.said(int(at))
+
+    async def take(self, key: str) -> bool:
+        """Let the oldest unread message of the caller answer a question; false if there is none."""
+        at = self._unread.take(self._log.after(()).history)
+        if at is None:
+            return False
+        await self.remember(key, str(at))
+        return True
 
     async def park(
         self,
@@ -250,43 +262,43 @@ class Run:
         *,
         delay_ms: int | None = None,
         awaited: str | None = None,
+        child: str | None = None,
     ) -> None:
         """End the run until something happens; returns if that has happened already."""
-        await self._quiesce()
-        before = self._state
-        if state is not None:
-            self._check_transition(state)
-        bodies = self._take()
-        if state is not None:
-            bodies.append(self._update(state, message, None))
-            self._state = state
-        try:
-            await self._settle(bodies, delay_ms=delay_ms, awaited=awaited, parks=True)
-        except Behind:
-            self._state = before
-            self._buffer = bodies[: len(bodies) - (state is not None)]
-            await self._catch_up()
-            return
-        except runs.AlreadyWoken:
-            self._state = before
-            self._buffer = bodies[: len(bodies) - (state is not None)]
-            self._steps = await self._patiently(lambda: self._store.read(steps.load, self.tenant, self.job.key))
-            return
-        self._is_parked = True
+        heard = self._heard
+        async with self._parking:  # what an agent does at the same time may want to wait at the same time
+            self._check_parked()
+            await self._quiesce()
+            if self._heard != heard:
+                return  # a commit found what somebody said after the agent looked whether anybody had
+            before = self._state
+            if state is not None:
+                self._check_transition(state)
+            bodies = self._take()
+            if state is not None:
+                bodies.append(self._update(state, message, None))
+                self._state = state
+            try:
+                await self._settle(bodies, parks=True, delay_ms=delay_ms, awaited=awaited, child=child)
+            except (Behind, runs.AlreadyWoken) as error:
+                self._state, self._buffer = before, bodies[: len(bodies) - (state is not None)]
+                if isinstance(error, Behind):
+                    await self._catch_up()
+                else:
+                    self._steps = await self.patiently(lambda: self._store.read(steps.load, self.tenant, self.job.key))
+                return
+            self._is_parked = True
         if delay_ms is not None:
             self._tools.alarm(delay_ms)
         raise Parked
 
-    async def call(self, agent: str, message: Message) -> Task:
-        """Run another agent."""
-        await self.flush()
-        return await self._patiently(lambda: self._tools.call(self, agent, message))
-
-    async def limit(self, seconds: float, reason: str) -> None:
-        """Give the task up as unknown after a while."""
+    async def limit(self, key: str, seconds: float, reason: str) -> None:
+        """Give the task up as unknown after a while, and commit that as a step."""
         delay = round(seconds * 1000)
-        timer = runs.Timer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
-        await self._persist(runs.set_timer, timer)
+        timer = endings.Timer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
+        step = self._step(key, str(self.now_ms() + delay))
+        await self._persist(endings.limit, endings.Limit(timer=timer, step=step))
+        self._steps[key] = step.output
         self._tools.alarm(delay)
 
     # --- the log --------------------------------------------------------------------------------------------------
@@ -303,7 +315,7 @@ class Run:
             self._soon = asyncio.get_running_loop().call_soon(self._begin_flush)
         if len(self._buffer) >= MAX_BUFFER:
             await self.flush()
-        elif self._said % BREATH == 0:
+        elif self._said % BREATH == 0 or self._said == 1:  # the first word is what somebody waits for
             await asyncio.sleep(0)
 
     def _begin_flush(self) -> None:
@@ -362,9 +374,9 @@ class Run:
             return await self._store.do(command, self.tenant, request)
 
         try:
-            return await self._patiently(attempt)
+            return await self.patiently(attempt)
         except Behind:
-            if tries > 1 and await self._patiently(lambda: self._are_there(bodies)):
+            if tries > 1 and await self.patiently(lambda: self._are_there(bodies)):
                 return None
             raise
         except Fenced:
@@ -375,7 +387,7 @@ class Run:
             self._buffer.clear()  # what follows on something that is missing makes no sense
             raise Failed(f"The agent said something that cannot be kept: {error}") from error
 
-    async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+    async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
         """Do something as often as it takes while the database cannot be used."""
         delay = RETRY_SECONDS
         while True:
@@ -387,18 +399,13 @@ class Run:
                 delay = min(delay * 2, MAX_RETRY_SECONDS)
 
     async def _are_there(self, bodies: Sequence[EventBody]) -> bool:
-        limit = len(bodies)
-        rows = await self._store.read(tasks.events_after, self.tenant, self.job.key, self._seq, limit)
+        rows = await self._store.read(tasks.events_after, self.tenant, self.job.key, self._log.seq, len(bodies))
         return [(kind, data) for _, kind, data, _ in rows] == [encode_body(body) for body in bodies]
 
-    async def _settle(
-        self, bodies: list[EventBody], *, delay_ms: int | None = None, awaited: str | None = None, parks: bool = False
-    ) -> None:
+    async def _settle(self, bodies: list[EventBody], *, parks: bool = False, **waits: Any) -> None:
         while True:
-            request = await self._append(bodies, complete=True)
-            if not parks and self._fresh is not None:  # said before, perhaps: with its end the task's timers go
-                request = replace(request, state=self._fresh.status.state)
-            settle = runs.Settle(last=request, job=self.job, parks=parks, delay_ms=delay_ms, awaited=awaited)
+            request = await self._append(bodies, parks=parks, ends=not parks)
+            settle = runs.Settle(last=request, job=self.job, parks=parks, parent_id=self._asks_for, **waits)
             self.is_settling = True
             try:
                 await self._persist(runs.settle, settle, request.bodies)
@@ -412,56 +419,44 @@ class Run:
             self._committed(request, bodies)
             return
 
-    async def _append(self, bodies: list[EventBody], *, complete: bool = False) -> Append:
-        if complete or len(self._since) + len(bodies) >= max(SNAPSHOT_EVENTS, self._folded):
-            self._fresh = self._folded_with(bodies)
-        else:
-            self._fresh = None
-        archive = self._tools.archive
+    async def _append(self, bodies: list[EventBody], *, parks: bool = False, ends: bool = False) -> Append:
+        archive, fresh = self._tools.archive, self._log.snapshot(bodies, parks=parks, ends=ends)
         self._has_large = self._has_large or any(archive.has_large(body) for body in bodies)
-        packed = Packed(bodies, self._fresh, ())
+        packed = Packed(bodies, fresh, ())
         if self._has_large:
-            packed = await self._patiently(lambda: archive.pack(self.tenant, bodies, self._fresh))
+            packed = await self.patiently(lambda: archive.pack(self.tenant, bodies, fresh))
+        state = last_state(bodies)
+        if ends and fresh is not None:  # said before, perhaps: with its end the task's timers go
+            state = fresh.status.state
         return Append(
             task_id=self.job.key,
             epoch=self.job.epoch,
-            after=self._seq,
+            after=self._log.seq,
             bodies=packed.bodies,
             at=self.now_ms(),
-            state=_last_state(bodies),
+            state=state,
             snapshot=packed.snapshot,
             blobs=packed.blobs,
         )
 
-    def _folded_with(self, bodies: Sequence[EventBody]) -> Task:
-        events = [Event(seq=0, body=body) for body in (*self._since, *bodies)]
-        return lifecycle.fold(self._snapshot, events) if events else self._snapshot
-
     def _committed(self, request: Append, bodies: Sequence[EventBody]) -> None:
         at = timestamp_ms(request.at)
         events = [Event(seq=seq, body=body, at=at) for seq, body in enumerate(bodies, request.after + 1)]
-        self._seq += len(events)
-        if self._fresh is None:
-            self._since.extend(bodies)
-        else:
-            self._snapshot, self._folded, self._since = self._fresh, self._seq, []
+        self._log.committed(bodies)
         if events:
             self._tools.hub.feed(self.tenant, self.job.key, events)
-            detail = EventsAppended(
-                tenant=self.tenant,
-                task_id=self.job.key,
-                agent=self.agent.profile.name,
-                seq=self._seq,
-                count=len(events),
+            agent, count = self.agent.profile.name, len(events)
+            self._tools.hooks.tell(
+                EventsAppended(tenant=self.tenant, task_id=self.job.key, agent=agent, seq=self._log.seq, count=count)
             )
-            self._tools.hooks.tell(detail)
 
     async def _catch_up(self) -> None:
         """Take in what others added to the log: messages of the caller."""
-        while events := await self._patiently(lambda: self._tools.archive.events(self.tenant, self.job.key, self._seq)):
-            self._since.extend(event.body for event in events)
-            self._has_large = self._has_large or any(self._tools.archive.has_large(event.body) for event in events)
-            self._seq = events[-1].seq
+        archive, known = self._tools.archive, self._log
+        while events := await self.patiently(lambda: archive.events(self.tenant, self.job.key, known.seq)):
+            known.caught_up(events)
+            self._heard += 1
+            self._has_large = self._has_large or any(archive.has_large(event.body) for event in events)
             self._tools.hub.feed(self.tenant, self.job.key, events)
 
     # --- small things ---------------------------------------------------------------------------------------------
@@ -471,14 +466,16 @@ class Run:
         if self._is_parked:
             raise Parked
 
+    def _step(self, key: str, output: str) -> steps.Step:
+        return steps.Step(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())
+
     def _check_transition(self, state: TaskState) -> None:
         if state not in lifecycle.TRANSITIONS[self._state]:
             raise lifecycle.IllegalTransition(self._state, state)
 
     def _update(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
         status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(self.now_ms()))
-        context = self._snapshot.context_id or ""
-        return StatusUpdate(task_id=self.job.key, context_id=context, status=status, metadata=metadata)
+        return StatusUpdate(task_id=self.job.key, context_id=self._context_id, status=status, metadata=metadata)
 
     def _own(self, text: str) -> Message:
         return Message(
@@ -486,7 +483,7 @@ class Run:
             role=Role.AGENT,
             parts=(Part(text=text),),
             task_id=self.job.key,
-            context_id=self._snapshot.context_id,
+            context_id=self._context_id,
         )
 
 
@@ -494,7 +491,3 @@ def _is_being_cancelled() -> bool:
     """Whether somebody wants this asyncio task to stop; an agent may also raise CancelledError of its own accord."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _last_state(bodies: Sequence[EventBody]) -> TaskState | None:
-    return next((body.status.state for body in reversed(bodies) if isinstance(body, StatusUpdate)), None)

@@ -4,26 +4,30 @@ It knows no dialect and no binding: model in, model out, `AccordError` for every
 keeping the store's; a task that is not there and one that is somebody else's look the same.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core import listing, shaping
 from accord.core.context import wait_key
-from accord.core.engine import Engine
+from accord.core.engine import LATE, Engine
 from accord.core.follow import Stops, at_answer, at_end
 from accord.core.intake import Intake
+from accord.core.interest import check_events
 from accord.core.interface import Caller
 from accord.core.run import Run
 from accord.errors import (
     AgentUnavailable,
+    ExtendedCardNotConfigured,
     InvalidParams,
     PushNotSupported,
     TaskNotCancelable,
     TaskNotFound,
+    TaskTimeout,
     UnsupportedOperation,
 )
 from accord.model import (
@@ -51,22 +55,41 @@ from accord.model import (
 )
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
-from accord.storage.commands import pushes, runs, tasks
+from accord.storage.commands import endings, pushes, runs, tasks
+from accord.storage.commands.children import Parent
 from accord.storage.store import BadValue, StoreUnavailable
+
+CheckPush = Callable[[PushConfig], None]
+"""Raises InvalidParams for a webhook that would never be called."""
+
+UNNAMED = "default"
+"""What clients of 0.3 call the webhook that they set without an id, when they ask for it by one."""
 
 RETRY_SECONDS = 5
 """When to try again while the database cannot be used."""
 
 
+class Offers(Struct, frozen=True, kw_only=True):
+    """The optional parts of A2A that a server offers."""
+
+    streaming: bool = True
+    push: bool = True
+    extended_card: bool = False
+
+
 class Service:
     """The A2A interface over one agent of an engine."""
 
-    def __init__(self, engine: Engine, agent: str, *, sends_pushes: bool = False) -> None:
-        """Serve the engine's agent of that name."""
+    def __init__(
+        self, engine: Engine, agent: str, *, check_push: CheckPush | None = None, offers: Offers | None = None
+    ) -> None:
+        """Serve the engine's agent of that name; there are webhooks if something can say which are acceptable."""
+        self.offers = replace(offers or Offers(), push=check_push is not None and (offers or Offers()).push)
+        self.extended: AgentCard | None = None
         self._engine = engine
         self._agent = agent
         self._profile = engine.agents[agent].profile
-        self._sends_pushes = sends_pushes
+        self._check_push = check_push
         self._intake = Intake(engine, agent)
 
     # --- messages -------------------------------------------------------------------------------------------------
@@ -74,25 +97,35 @@ class Service:
     async def send(self, request: SendRequest, caller: Caller) -> Task | Message:
         """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
         configuration = request.configuration or SendConfiguration()
-        self._check_push(request)
+        answers_alone = self._profile.answers_alone(request.message)
+        self._check_inline(request)
         with _retryable():
             task, _ = await self._intake.accept(request, caller)
-            if not configuration.return_immediately:
+            if answers_alone or not configuration.return_immediately:  # which has no effect on a message alone (3.2.2)
                 task = await self._engine.settled(caller.tenant, task.id)
-        if self._profile.answers_message and task.status.state is TaskState.COMPLETED:
+        if request.timeout_ms is not None and _is_late(task):
+            raise TaskTimeout(metadata={"taskId": task.id})  # the caller was ready to wait so long, and no longer
+        if answers_alone and task.status.state is TaskState.COMPLETED:
             return _answer(task)
         return lifecycle.limit_history(task, configuration.history_length)
 
-    async def stream(self, request: SendRequest, caller: Caller) -> AsyncIterator[Event]:
-        """Send a message and follow what comes of it; the first event is the task."""
-        if self._profile.answers_message:
+    async def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Send a message and follow what comes of it; the first event is the task.
+
+        Whoever sends the same message again may say `after` which event: the first event is then the task as of that.
+        """
+        self._need_streaming()
+        if self._profile.answers_alone(request.message):
             answer = await self.send(request, caller)
             yield Event(seq=0, body=answer)
             return
         configuration = request.configuration or SendConfiguration()
-        self._check_push(request)
+        self._check_inline(request)
         with _retryable():
             task, seq = await self._intake.accept(request, caller)
+            if after is not None and after < seq:
+                stored, task = await self._intake.find(task.id, caller)
+                task, seq = await self._from(stored, task, after, caller.tenant)
         first = lifecycle.limit_history(task, configuration.history_length)
         async for event in shaping.shaped(self._follow(first, seq, caller, at_answer), request):
             yield event
@@ -105,13 +138,12 @@ class Service:
         With `after`, the number of the last event that the caller saw, the first event is the task as it was then, and
         what came later follows; that works for a task that has ended as well.
         """
+        self._need_streaming()
         with _retryable():
             stored, first = await self._intake.find(request.id, caller)
             if stored.task_state in lifecycle.ENDED and after is None:
                 raise UnsupportedOperation("The task has ended; there is nothing left to follow")
-            seq = stored.last_seq
-            if after is not None and stored.min_seq - 1 <= after < seq:
-                first, seq = await self._as_of(first, after, caller.tenant), after
+            first, seq = await self._from(stored, first, after, caller.tenant)
         async for event in self._follow(first, seq, caller, at_end):
             yield event
 
@@ -124,11 +156,13 @@ class Service:
             async for event in follower.events(stops):
                 yield event
 
-    async def _as_of(self, task: Task, seq: int, tenant: str) -> Task:
-        """Return a task as it was after an event, from its log."""
-        events = await self._engine.archive.events(tenant, task.id, 0, seq)
-        status = TaskStatus(state=TaskState.SUBMITTED, timestamp=task.created_at)
-        return lifecycle.fold(replace(task, status=status, history=task.history[:1], artifacts=()), events)
+    async def _from(self, stored: tasks.Stored, task: Task, after: int | None, tenant: str) -> tuple[Task, int]:
+        """Return the task as it was after an event, as far back as its log goes, and the number of that event."""
+        if after is not None and after < stored.last_seq:
+            past = await self._engine.archive.as_of(tenant, stored, after)
+            if past is not None:
+                return past, after
+        return task, stored.last_seq
 
     # --- tasks ----------------------------------------------------------------------------------------------------
 
@@ -140,7 +174,7 @@ class Service:
 
     async def list(self, request: TaskFilter, caller: Caller) -> TaskPage:
         """List tasks, newest status first."""
-        query = listing.query(request, owner=caller.owner, agent=self._agent)
+        query = listing.query(request, owner=caller.reach, agent=self._agent)
         with _retryable():
             found, total = await self._engine.store.read(tasks.list_tasks, caller.tenant, query)
             whole = [await self._engine.archive.unpack(caller.tenant, stored) for stored in found]
@@ -149,36 +183,21 @@ class Service:
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
         """Cancel one task, and those it has started."""
         with _retryable():
-            task = await self._cancel(request, caller)
-            await self._cancel_children(caller.tenant, request.id)
-        return task
+            return await self._cancel(request, caller)
 
     async def _cancel(self, request: CancelRequest, caller: Caller) -> Task:
         at, task_id = self._engine.now_ms(), request.id
         message = self._own(request.reason, task_id) if request.reason else None
         status = TaskStatus(state=TaskState.CANCELED, message=message, timestamp=timestamp_ms(at))
-        ending = runs.Ending(task_id=task_id, status=status, at=at, owner=caller.owner, agent=self._agent)
+        ending = endings.Ending(task_id=task_id, status=status, at=at, owner=caller.reach, agent=self._agent)
         try:
-            await self._engine.store.do(runs.end, caller.tenant, ending)
-        except runs.NoSuchTask:
+            await self._engine.store.do(endings.end, caller.tenant, ending)
+        except endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
-        except runs.HasEnded:
+        except endings.HasEnded:
             raise TaskNotCancelable(metadata={"taskId": task_id}) from None
         self._engine.stop_run(caller.tenant, task_id)
         return (await self._intake.find(task_id, caller))[1]
-
-    async def _cancel_children(self, tenant: str, task_id: str) -> None:
-        children, _ = await self._engine.store.read(
-            tasks.list_tasks, tenant, tasks.Query(parent_id=task_id, limit=1000)
-        )
-        for child in children:
-            if child.task_state in lifecycle.TERMINAL:
-                continue
-            owner = Caller(tenant=tenant, owner=child.owner)
-            try:
-                await Service(self._engine, child.agent).cancel(CancelRequest(id=child.id), owner)
-            except (TaskNotCancelable, TaskNotFound):
-                continue  # it ended by itself meanwhile
 
     async def wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         """Hand a task what it waits for under `key`; false if it has that already or has ended."""
@@ -187,17 +206,17 @@ class Service:
         with _retryable():
             return await self._engine.store.do(runs.wake, tenant, news)
 
-    async def origin(self, task_id: str, tenant: str = "") -> str | None:
+    async def origin(self, task_id: str, caller: Caller) -> str | None:
         """Return the edge's note of how the caller that created a task came in."""
         with _retryable():
-            stored = await self._engine.store.read(tasks.read_task, tenant, task_id)
-        return None if stored is None else stored.origin
+            stored = await self._engine.store.read(tasks.read_task, caller.tenant, task_id)
+        return None if stored is None or stored.owner != caller.owner else stored.origin
 
     # --- webhooks -------------------------------------------------------------------------------------------------
 
     async def push_set(self, request: PushConfig, caller: Caller) -> PushConfig:
         """Create or replace a webhook."""
-        self._need_pushes()
+        self._need_pushes(request)
         task_id = request.task_id or ""
         with _retryable():
             stored, _ = await self._intake.find(task_id, caller)
@@ -208,11 +227,14 @@ class Service:
         return config
 
     async def push_get(self, request: PushGetRequest, caller: Caller) -> PushConfig:
-        """Read a webhook."""
+        """Read a webhook; the only one also goes by the name of what was given none."""
         self._need_pushes()
-        for config in await self._configs(request.task_id, caller):
+        configs = await self._configs(request.task_id, caller)
+        for config in configs:
             if request.id in (None, config.id):
                 return config
+        if request.id == UNNAMED and len(configs) == 1:
+            return configs[0]
         raise TaskNotFound("There is no such push configuration", metadata={"taskId": request.task_id})
 
     async def push_list(self, request: PushListRequest, caller: Caller) -> PushPage:
@@ -233,25 +255,44 @@ class Service:
             found = await self._engine.store.read(pushes.listed, caller.tenant, task_id)
         return tuple(hook.config for hook in found)
 
-    def _check_push(self, request: SendRequest) -> None:
+    def _check_inline(self, request: SendRequest) -> None:
+        """Check the webhook that comes with a message."""
         if request.configuration is not None and request.configuration.task_push_notification_config is not None:
-            self._need_pushes()
+            self._need_pushes(request.configuration.task_push_notification_config)
 
-    def _need_pushes(self) -> None:
-        if not self._sends_pushes:
+    def _need_pushes(self, config: PushConfig | None = None) -> None:
+        """Refuse webhooks where none is called, and this one if it never would be."""
+        if self._check_push is None or not self.offers.push:
             raise PushNotSupported
+        if config is not None:
+            check_events(config.events)
+            self._check_push(config)
 
     async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
-        """Refuse: the card says that there is no extended one (3.3.4)."""
-        raise UnsupportedOperation("This agent has no extended card")
+        """Read the card for authenticated callers."""
+        if not self.offers.extended_card:
+            raise UnsupportedOperation("This agent has no extended card")  # as its card says (3.3.4)
+        if self.extended is None:
+            raise ExtendedCardNotConfigured
+        return self.extended
+
+    def _need_streaming(self) -> None:
+        if not self.offers.streaming:
+            raise UnsupportedOperation("This agent does not stream")
 
     # --- other agents ---------------------------------------------------------------------------------------------
 
-    async def call(self, run: Run, message: Message) -> Task:
-        """Run this agent as a child of a run, and wait for it; a run that comes again finds the same child."""
+    async def call(self, run: Run, message: Message, step: str) -> str:
+        """Say something to this agent for a run, and return the task; a new one is noted under the run's step."""
         caller = replace(run.caller, tenant=run.tenant)
-        task, _ = await self._intake.accept(SendRequest(message=message), caller, parent_id=run.job.key)
-        return await self._engine.settled(run.tenant, task.id)
+        parent = Parent(task_id=run.job.key, epoch=run.job.epoch, step=step)
+        try:
+            task, _ = await self._intake.accept(SendRequest(message=message), caller, parent)
+        except UnsupportedOperation:
+            if message.task_id is None:
+                raise
+            return message.task_id  # it has ended meanwhile, as whoever waits for it finds out
+        return task.id
 
     # --- small things ---------------------------------------------------------------------------------------------
 
@@ -265,6 +306,12 @@ def _answer(task: Task) -> Message:
         return replace(task.status.message, task_id=None)
     parts = tuple(part for artifact in task.artifacts for part in artifact.parts)
     return Message(message_id=task.id, role=Role.AGENT, parts=parts or (Part(text=""),), context_id=task.context_id)
+
+
+def _is_late(task: Task) -> bool:
+    """Whether a task's deadline ended it."""
+    message = task.status.message
+    return task.status.state is TaskState.FAILED and message is not None and message.parts == (Part(text=LATE),)
 
 
 @contextmanager

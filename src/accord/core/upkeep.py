@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from accord.storage.blobs import Blobs, sweep
-from accord.storage.commands import retention
+from accord.storage.commands import audit, retention
 from accord.storage.store import Store, StoreUnavailable
 
 BATCH = 200
@@ -22,10 +22,11 @@ log = logging.getLogger("accord.upkeep")
 
 
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long what has ended is kept; without `purge_after` for ever."""
+    """How long what has ended, and the audit log, is kept; None is for ever."""
 
     compact_after: float = 3600.0
     purge_after: float | None = 30 * 24 * 3600.0
+    purge_audit_after: float | None = 90 * 24 * 3600.0
     every: float = 60.0
 
 
@@ -66,6 +67,9 @@ class Upkeep:
         if keep.purge_after is not None:
             age = round(keep.purge_after * 1000)
             await _until_done(lambda: store.do(retention.purge, age, BATCH))
+        if keep.purge_audit_after is not None:
+            audit_age = round(keep.purge_audit_after * 1000)
+            await _until_done(lambda: store.do(audit.purge, audit_age, BATCH))
         await _until_done(lambda: store.do(retention.forget_keys, BATCH))
         if self._blobs is not None:
             await sweep(store, self._blobs)

@@ -49,7 +49,7 @@ class Part(Model, gc=False):
 Parts = Annotated[tuple[Part, ...], Meta(min_length=1)]
 
 
-class Message(Model):
+class Message(Model, gc=False):  # like parts: many are kept, and JSON has no cycles to collect
     """One turn of a conversation."""
 
     message_id: NonEmpty

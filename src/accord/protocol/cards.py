@@ -1,12 +1,13 @@
-"""One agent card for every caller, and reading any caller's card.
+"""One agent card for every caller, reading any caller's card, and the catalog that lists many.
 
 The public card is the only document that speaks several dialects at once (B-03): their fields do not collide, except
 `capabilities`, which the generic dialect wants as a list and therefore gets on its own. With only A2A 1.0 enabled the
-card is strictly 1.0. Serving it, with its caching headers, is a binding's work.
+card is strictly 1.0. Serving them, with their caching headers, is a binding's work.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -25,6 +26,8 @@ _SHARED = (V1, V03, VAULT)
 
 def encode_card(card: AgentCard, enabled: Set[DialectName], only: DialectName | None = None) -> bytes:
     """Write the card for the enabled dialects together, or for one that the caller asked for."""
+    if V1 is not only and (only is not None or enabled != {V1}):
+        card = replace(card, signatures=())  # they were made over the 1.0 card alone (8.4) and verify nothing else
     if only is not None:
         return codec.encode(DIALECTS[only].encode_card(card))
     document: dict[str, Any] = {}
@@ -59,6 +62,9 @@ class _Look(Struct, rename="camel"):
 _look = Decoder(_Look)
 
 
+# --- the public card ------------------------------------------------------------------------------------------------
+
+
 def _with_provider(card: AgentCard) -> AgentCard:
     """AgentVault wants a provider, and half of one breaks the others' readers: the agent stands in for it."""
     if card.provider is not None or not card.supported_interfaces:
@@ -91,3 +97,39 @@ def _merged(first: Any, second: Any) -> Any:
 
 def _are_objects(items: list[Any]) -> bool:
     return all(isinstance(item, dict) for item in items)
+
+
+# --- the catalog ----------------------------------------------------------------------------------------------------
+
+CATALOG_TYPE = "application/ai-catalog+json"
+CARD_TYPE = "application/a2a-agent-card+json"
+
+
+def encode_catalog(cards: Mapping[str, AgentCard]) -> bytes:
+    """Write the AI Catalog (ai-catalog.io, 1.0) of the agents whose cards are at these URLs.
+
+    Names and descriptions repeat the cards', so that a directory need not fetch each to show them.
+    """
+    hosts = [urlsplit(url).hostname or "" for url in cards]
+    providers = [card.provider.organization for card in cards.values() if card.provider is not None]
+    document: dict[str, Any] = {
+        "specVersion": "1.0",
+        "entries": [_entry(url, host, card) for (url, card), host in zip(cards.items(), hosts, strict=True)],
+    }
+    if hosts:
+        document["host"] = {"displayName": (providers or hosts)[0], "identifier": hosts[0]}
+    return codec.encode(document)
+
+
+def _entry(url: str, host: str, card: AgentCard) -> dict[str, Any]:
+    tags = list(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
+    entry: dict[str, Any] = {
+        "identifier": f"urn:air:{quote(host, safe='')}:a2a:{quote(card.name, safe='')}",
+        "displayName": card.name,
+        "type": CARD_TYPE,
+        "url": url,
+        "version": card.version,
+    }
+    if card.description:
+        entry["description"] = card.description
+    return entry | {"tags": tags} if tags else entry

@@ -21,6 +21,7 @@ _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
 _NAMED = re.compile(r"`(?P<name>\w+)`: (?P<reason>.*)", re.DOTALL)
 _STEP = re.compile(r"(\w+)|\[(\d+)\]|\[\.\.\.\]")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 MAX_DEPTH = 100
@@ -60,15 +61,15 @@ def check_utf8(data: bytes) -> None:
         raise ParseError(f"The body is not valid JSON: {plain(error)}") from None
 
 
-def is_too_deep(data: bytes) -> bool:
-    """Whether JSON is nested more deeply than `MAX_DEPTH`. What is no JSON may get either answer."""
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+def is_too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
+    """Whether JSON is nested more deeply than `limit`. What is no JSON may get either answer."""
+    if data.count(b"[") + data.count(b"{") <= limit:
         return False
-    brackets = _STRING.sub(b"", data).translate(None, _NO_BRACKETS)
-    for _ in range(MAX_DEPTH):
+    brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NO_BRACKETS)
+    for _ in range(limit):
         if not brackets:
             return False
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        brackets = brackets.replace(b"[]", b"")  # the innermost level, and only that
     return bool(brackets)
 
 

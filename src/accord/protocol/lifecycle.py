@@ -6,7 +6,8 @@ fold the streams they read with them, and the documentation's diagram is drawn f
 An artifact event makes or replaces the whole artifact; with `append` it adds to the one with its id, or begins it if
 nobody has seen it. `last_chunk` tells followers that they have the artifact whole, and changes nothing here: A2A (1.0,
 4.2.2) says no more about it, and a task does not record it, so refusing what comes after would depend on where a
-snapshot was cut. A chunk after the last is therefore added like any other, and nothing an agent sent is lost.
+snapshot was cut. A chunk after the last is therefore added like any other, and nothing an agent sent is lost. An empty
+text adds nothing: it is how an artifact is said to be whole when its last chunk is already out.
 """
 
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from accord.model import (
     EventBody,
     Message,
     MessageUpdate,
+    Part,
     StatusUpdate,
     Task,
     TaskState,
@@ -49,6 +51,10 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     S.REJECTED: frozenset({S.REJECTED}),
 }
 """State -> states that may follow. A state may repeat (progress); repeating one of `ENDED` changes nothing."""
+
+
+NOTHING = Part(text="")
+"""What a chunk carries that only says that it is the last; A2A (1.0, 4.1.7) wants a part in every artifact."""
 
 
 class IllegalTransition(ValueError):
@@ -192,7 +198,7 @@ def _joined(chunks: list[Artifact]) -> Artifact:
             metadata.update(chunk.metadata)
     return replace(
         first,
-        parts=tuple(part for chunk in chunks for part in chunk.parts),
+        parts=first.parts + tuple(part for chunk in chunks[1:] for part in chunk.parts if part != NOTHING),
         name=next((chunk.name for chunk in reversed(chunks) if chunk.name), first.name),
         description=next((chunk.description for chunk in reversed(chunks) if chunk.description), first.description),
         metadata=metadata,

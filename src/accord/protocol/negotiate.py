@@ -34,6 +34,9 @@ class Version(Enum):
 MOUNTS: Mapping[str, DialectName] = {"/a2a": VAULT, "/jsonrpc": V03, "/gen": GEN}
 """Paths that speak one dialect; everything else is told apart by what is sent."""
 
+SPOKEN: Mapping[DialectName, tuple[Version, ...]] = {V1: (Version.V1_0,), V03: (Version.V0_3, Version.V0_2)}
+"""The versions that a dialect speaks, where the address alone has chosen it."""
+
 _PUSH = "tasks/pushNotificationConfig/"
 TELLING: Mapping[str, DialectName] = {
     "tasks/send": VAULT,
@@ -133,6 +136,16 @@ def parse_version(text: str | None) -> Version | None:
             f"A2A version {text.strip()[:20]!r} is not supported; this server speaks {known}",
             metadata={"supported": known},
         ) from None
+
+
+def check_version(text: str | None, dialect: DialectName) -> None:
+    """Refuse an `A2A-Version` that is not the dialect's; missing or empty leaves the choice to the address."""
+    version = parse_version(text)
+    if version is not None and version not in SPOKEN[dialect]:
+        known = ", ".join(other.value for other in SPOKEN[dialect])
+        raise VersionNotSupported(
+            f"A2A version {version.value} is not spoken at this address, only {known}", metadata={"supported": known}
+        )
 
 
 def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str | None]:

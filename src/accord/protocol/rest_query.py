@@ -1,14 +1,17 @@
-"""The parameters of REST requests that have no body: a query and a path hold nothing but text.
+"""The parameters of REST requests: what body, query and path say, put together as one object.
 
-Here text becomes the numbers and booleans that the dialects' ordinary readers expect, in every version alike; what the
-parameters mean is theirs. Splitting a URL is the binding's work.
+A query and a path hold nothing but text; here it becomes the numbers and booleans that the dialects' ordinary readers
+expect, in every version alike. What the parameters mean is theirs; splitting a URL is the binding's work.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec import Raw
 from msgspec.json import Decoder
 
+from accord.errors import InvalidRequest
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import TABLE, Operation
@@ -23,6 +26,38 @@ _BOOLEANS = frozenset({"includeArtifacts"})
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _OBJECT = Decoder(dict[str, Any])
+_MEMBERS = Decoder(dict[str, Raw])
+_NAMED_IN_PATH = {
+    "id": frozenset({"taskId", "task_id", "name", "parent", "pushNotificationConfigId"}),
+    "taskId": frozenset({"task_id", "name", "parent"}),
+}
+"""For each value of a path, the other names that a task or a webhook goes by: beside it they say nothing."""
+
+
+def from_body(body: bytes, values: Mapping[str, str]) -> bytes:
+    """Return a body with the path's values; no body is an empty object."""
+    if codec.is_too_deep(body):
+        raise InvalidRequest(f"The JSON is nested too deeply; at most {codec.MAX_DEPTH} levels are accepted")
+    if not values:
+        return body or b"{}"
+    stated = codec.decode(body, _MEMBERS) if body else {}
+    return _with_path(stated, values)
+
+
+def from_query(query: Iterable[tuple[str, str]], values: Mapping[str, str]) -> bytes:
+    """Return a query with the path's values; a name that is repeated has a list (11.5)."""
+    stated: dict[str, Any] = {}
+    for name, value in query:
+        stated.setdefault(name, []).append(value)
+    return _with_path({name: found[0] if len(found) == 1 else found for name, found in stated.items()}, values)
+
+
+def _with_path(stated: Mapping[str, Any], values: Mapping[str, str]) -> bytes:
+    """Put the path's values in the place of whatever else says the same: the address is what is asked."""
+    if not stated:
+        return codec.encode(values)
+    other = {alias for name in values for alias in _NAMED_IN_PATH.get(name, ())}
+    return codec.encode({name: value for name, value in stated.items() if name not in other} | dict(values))
 
 
 def typed(operation: Operation, params: bytes) -> bytes:

@@ -4,6 +4,7 @@ NOTIFY never runs inside a writing transaction: it takes a database-wide lock un
 up behind each other's fsync. It needs a connection straight to the server: a pooler that shares sessions drops LISTEN.
 """
 
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -31,7 +32,7 @@ class PostgresSignals(Carrier):
         try:
             connection.add_termination_listener(lambda _: self._wake.set())
             await connection.execute("SET synchronous_commit = off")  # a hint is not worth an fsync
-            await connection.add_listener(CHANNEL, self._receive)
+            await connection.add_listener(CHANNEL, partial(self._receive, connection.get_server_pid()))
             self._is_up()
             while True:
                 found = await self._next()
@@ -42,6 +43,6 @@ class PostgresSignals(Carrier):
         finally:
             connection.terminate()
 
-    def _receive(self, connection: Any, sender: int, _channel: str, payload: object) -> None:
-        if sender != connection.get_server_pid():  # our own were heard before they were sent
+    def _receive(self, own: int, _connection: Any, sender: int, _channel: str, payload: object) -> None:
+        if sender != own:  # our own were heard before they were sent
             self._arrived(str(payload))

@@ -1,7 +1,7 @@
 """Opening the store at an address, and closing everything that belongs to it.
 
 What cannot work is refused here with the reason, before the first command: SQLite on a network's file system, hints
-through a package that is not installed.
+through a package that is not installed. A driver is loaded when it is used: PostgreSQL's takes as long as SQLite.
 """
 
 import asyncio
@@ -11,8 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from accord.storage.address import Address, PostgresAddress, SqliteAddress, parse
-from accord.storage.postgres import PostgresStore
-from accord.storage.sqlite import SqliteStore
 from accord.storage.store import Store, StoreRefused
 
 NETWORK = re.compile(
@@ -42,7 +40,9 @@ async def open_store(
         yield store
 
 
-async def _sqlite(address: SqliteAddress, publish: Callable[[list[str]], None], *, read_only: bool) -> SqliteStore:
+async def _sqlite(address: SqliteAddress, publish: Callable[[list[str]], None], *, read_only: bool) -> Store:
+    from accord.storage.sqlite import SqliteStore
+
     if address.path is not None:
         refuse_network(address.path)
         if address.own_directory and not read_only:
@@ -50,9 +50,9 @@ async def _sqlite(address: SqliteAddress, publish: Callable[[list[str]], None], 
     return await asyncio.to_thread(SqliteStore, address.path, publish, read_only=read_only)
 
 
-async def _postgres(
-    address: PostgresAddress, publish: Callable[[list[str]], None], stack: AsyncExitStack
-) -> PostgresStore:
+async def _postgres(address: PostgresAddress, publish: Callable[[list[str]], None], stack: AsyncExitStack) -> Store:
+    from accord.storage.postgres import PostgresStore
+
     if address.signals:
         from accord.storage.nats import NatsSignals
 

@@ -7,11 +7,12 @@ replaced with the next command. Hints travel on a connection of their own (`noti
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
 
+from accord.storage.commands import tasks
 from accord.storage.notify import PostgresSignals
 from accord.storage.postgres_overrides import Overrides
 from accord.storage.sql import Engine, compile
@@ -36,6 +37,10 @@ LOCKED_SECONDS = 3_600.0
 """The same for whoever took an advisory lock: migrations wait for each other and may rewrite large tables."""
 
 CLOSE_SECONDS = 15.0
+LOOSE: frozenset[Callable[..., Any]] = frozenset({tasks.read_task})
+"""Reads that notice by themselves when the second look does not fit the first: they need no transaction around them,
+which would be two more round trips."""
+
 RETRIES = 5
 """How often a command is tried again that lost a deadlock or a serialization race."""
 
@@ -156,6 +161,10 @@ class PostgresStore:
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command that only reads, on one consistent snapshot."""
+        if command in LOOSE:
+            with suppress(tasks.Torn):
+                async with self._connection() as connection:
+                    return await command(Tx(connection), *args, **kwargs)
         snapshot = {"isolation": "repeatable_read", "readonly": True}
         async with self._connection() as connection, connection.transaction(**snapshot):
             return await command(Tx(connection), *args, **kwargs)

@@ -20,6 +20,9 @@ T = TypeVar("T")
 MAX_ITEMS = 512
 """Commands in one transaction: enough to hide the fsync, few enough that nobody waits long behind them."""
 
+TOGETHER = 2
+"""Transactions under way at a time: while the server writes one to its disk, the next is prepared and sent."""
+
 MAX_CHARACTERS = 4_000_000
 """Text in one transaction, give or take an item: it is held several times over while it is sent."""
 
@@ -75,14 +78,15 @@ class Waiting(NamedTuple):
 
 
 class Batcher:
-    """Writes what has gathered, one transaction after the other."""
+    """Writes what has gathered, a transaction while the one before it is being committed."""
 
     def __init__(self, begin: Begin, write: Write, publish: Callable[[list[str]], None]) -> None:
         self._begin = begin
         self._write = write
         self._publish = publish
         self._gathered: list[Waiting] = []
-        self._worker: asyncio.Task[None] | None = None
+        self._held: set[Hashable] = set()
+        self._workers: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def do(self, item: Item, alone: Callable[[], Awaitable[T]]) -> T:
@@ -94,8 +98,10 @@ class Batcher:
             raise StoreUnavailable("The store is closed")
         waiting = Waiting(item, alone, asyncio.get_running_loop().create_future())
         self._gathered.append(waiting)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work(), name="accord-batch")
+        if len(self._workers) < TOGETHER and len(self._gathered) >= len(self._held) // 2:
+            worker = asyncio.create_task(self._work(), name="accord-batch")
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
         written = await waiting.done
         if written is None:
             return await alone()
@@ -105,8 +111,8 @@ class Batcher:
     async def close(self) -> None:
         """Finish what was accepted, and accept no more."""
         self._closed = True
-        if self._worker is not None:
-            _, late = await asyncio.wait([self._worker], timeout=CLOSE_SECONDS)
+        if self._workers:
+            _, late = await asyncio.wait(self._workers, timeout=CLOSE_SECONDS)
             for worker in late:
                 worker.cancel()
 
@@ -121,6 +127,9 @@ class Batcher:
                 raise
             else:
                 self._deliver(batch, written)
+            finally:
+                for waiting in batch:
+                    self._held.difference_update(waiting.item.keys)
             await asyncio.sleep(0)  # whoever got an answer can come back with what is next
 
     async def _commit(self, batch: list[Waiting]) -> Mapping[int, Written]:
@@ -141,7 +150,7 @@ class Batcher:
         """Take what has gathered; what shares a key with it, and what is too much, waits for the next transaction."""
         batch: list[Waiting] = []
         left: list[Waiting] = []
-        taken: set[Hashable] = set()
+        taken = self._held
         characters = 0
         for waiting in self._gathered:
             if waiting.done.done():

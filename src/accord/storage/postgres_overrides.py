@@ -100,32 +100,63 @@ class _Entry(NamedTuple):
     data: str
 
 
+class _PlainRow(NamedTuple):
+    """What is appended to a task and changes nothing else: the first columns of a log row."""
+
+    tenant: str
+    task_id: str
+    epoch: int
+    after: int
+    last: int
+    at: int
+
+
 PARKED, DONE, ENDED = "parked", "done", "ended"
-"""Fates of a job: it waits; it goes; it goes together with its task's timers."""
+"""Fates of a job: it waits; it goes; it goes together with its task's timers, if the task has started no others."""
 
 _LOCKED = """CROSS JOIN LATERAL (
-        SELECT epoch, last_seq, pushes FROM task WHERE task.tenant = item.tenant AND task.id = item.task_id FOR UPDATE
+        SELECT epoch, last_seq, pushes, children FROM task
+        WHERE task.tenant = item.tenant AND task.id = item.task_id FOR UPDATE
     ) AS task"""
 """Locks the tasks of items by key: a plan from when the table was small must not go on reading all of it."""
 
-_IN_ORDER = f"""(SELECT * FROM {_given(_LogRow, "item")} ORDER BY tenant COLLATE "C", task_id COLLATE "C") AS item"""
+
+def _in_order(kind: type[Any]) -> str:
+    return f"""(SELECT * FROM {_given(kind, "item")} ORDER BY tenant COLLATE "C", task_id COLLATE "C") AS item"""
+
+
+_IN_ORDER = _in_order(_LogRow)
 
 _LOCK = f"SELECT 1 FROM {_IN_ORDER} {_LOCKED}"
+
+_ADDED = f"""
+    INSERT INTO event (tenant, task_id, seq, kind, data, at)
+    SELECT item.tenant, item.task_id, item.after + entry.place, entry.kind, entry.data, item.at
+    FROM {_given(_Entry, "entry")} JOIN item ON item.n = entry.item"""
+
+_PLAIN = f"""
+WITH item AS MATERIALIZED (
+    SELECT item.*, task.pushes FROM {_in_order(_PlainRow)} {_LOCKED}
+    WHERE task.epoch = item.epoch AND task.last_seq = item.after
+), moved AS (
+    UPDATE task SET last_seq = item.last FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
+), added AS ({_ADDED}
+)
+SELECT n, pushes FROM item"""
+"""What most batches are while agents stream: chunks alone, for which the whole statement would cost twice as much."""
 
 _LOG = f"""
 WITH item AS MATERIALIZED (
     SELECT item.*, task.pushes FROM {_IN_ORDER} {_LOCKED}
     WHERE task.epoch = item.epoch AND task.last_seq = item.after
+      AND (task.children = 0 OR item.fate IS DISTINCT FROM '{ENDED}')
       AND (item.awaited IS NULL OR (SELECT 1 FROM step WHERE step.tenant = item.tenant AND step.task_id = item.job_key
                                     AND step.key = item.awaited LIMIT 1) IS NULL)
 ), moved AS (
     UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state),
                     updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
     FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
-), added AS (
-    INSERT INTO event (tenant, task_id, seq, kind, data, at)
-    SELECT item.tenant, item.task_id, item.after + entry.place, entry.kind, entry.data, item.at
-    FROM {_given(_Entry, "entry")} JOIN item ON item.n = entry.item
+), added AS ({_ADDED}
 ), kept AS (
     UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
     WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id
@@ -151,53 +182,80 @@ _DUE = """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :t
 def _append(tenant: str, new: Append) -> Item:
     if new.blobs:
         raise ValueError("References to large parts are rare and left to the portable command")
-    row = _LogRow(
-        tenant=tenant,
-        task_id=new.task_id,
-        epoch=new.epoch,
-        after=new.after,
-        last=new.after + len(new.bodies),
-        at=new.at,
-        state=None if new.state is None else state_name(new.state),
-        doc=None if new.snapshot is None else encode_task(new.snapshot),
-    )
+    plain = _plain(tenant, new)
     return Item(
         keys=((tenant, new.task_id),),
-        row=row,
+        row=plain if new.state is None and new.snapshot is None else _whole(plain, new),
         entries=[encode_body(body) for body in new.bodies],
-        result=row.last,
+        result=plain.last,
         topics=(topic(tenant, new.task_id),),
     )
 
 
+def _plain(tenant: str, new: Append) -> _PlainRow:
+    return _PlainRow(tenant, new.task_id, new.epoch, new.after, new.after + len(new.bodies), new.at)
+
+
+def _whole(plain: _PlainRow, new: Append) -> _LogRow:
+    return _LogRow(
+        *plain,
+        state=None if new.state is None else state_name(new.state),
+        doc=None if new.snapshot is None else encode_task(new.snapshot),
+    )
+
+
 def _settle(tenant: str, request: Settle) -> Item:
+    if request.child is not None or request.parent_id is not None:
+        raise ValueError("Questions that are passed on are rare and left to the portable command")
     item, job = _append(tenant, request.last), request.job
     fate = PARKED if request.parks else ENDED if request.last.state in lifecycle.ENDED else DONE
-    awaited, delay_ms = request.awaited, request.delay_ms
-    row = (*item.row[: _LogRow._fields.index("fate")], fate, job.id, job.epoch, job.key, delay_ms, awaited)
+    row = _whole(_plain(tenant, request.last), request.last)._replace(
+        fate=fate,
+        job_id=job.id,
+        job_epoch=job.epoch,
+        job_key=job.key,
+        delay_ms=request.delay_ms,
+        awaited=request.awaited,
+    )
     if request.parks and request.delay_ms is not None:
         return item._replace(row=row, topics=(*item.topics, queue_topic(job.queue)))
     return item._replace(row=row)
 
 
 async def _write_log(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
+    """Write chunks by the short statement and what else happens to tasks by the long one."""
+    plain: dict[int, Item] = {}
+    whole: dict[int, Item] = {}
+    for position, item in enumerate(items):
+        (whole if isinstance(item.row, _LogRow) else plain)[position] = item
+    written: dict[int, Written] = {}
+    if plain:
+        await _write_rows(connection, _PLAIN, _PlainRow, plain, written)
+    if whole:
+        await _write_rows(connection, _LOG, _LogRow, whole, written)
+    return written
+
+
+async def _write_rows(
+    connection: Any, statement: str, kind: type[Any], items: Mapping[int, Item], written: dict[int, Written]
+) -> None:
+    columns = _columns(kind, [item.row for item in items.values()])
+    if any(key is not None for key in columns.get("awaited", ())):
+        await _rows(connection, _LOCK, columns)
     entries = [
         (number, place, kind, data)
-        for number, item in enumerate(items, 1)
+        for number, item in enumerate(items.values(), 1)
         for place, (kind, data) in enumerate(item.entries, 1)
     ]
-    columns = _columns(_LogRow, [item.row for item in items])
-    if any(key is not None for key in columns["awaited"]):
-        await _rows(connection, _LOCK, columns)
-    written, with_webhooks = {}, []
-    for number, webhooks in await _rows(connection, _LOG, columns | _columns(_Entry, entries)):
-        item = items[number - 1]
-        written[number - 1] = Written(item.result, (*item.topics, pushes.TOPIC) if webhooks else item.topics)
+    positions, with_webhooks = list(items), []
+    for number, webhooks in await _rows(connection, statement, columns | _columns(_Entry, entries)):
+        position = positions[number - 1]
+        item = items[position]
+        written[position] = Written(item.result, (*item.topics, pushes.TOPIC) if webhooks else item.topics)
         if webhooks:
             with_webhooks.append(item.row[:2])
     if with_webhooks:
         await connection.executemany(compile(_DUE, Engine.POSTGRES).text, with_webhooks)
-    return written
 
 
 # --- runs.accept ------------------------------------------------------------------------------------------------------
@@ -269,8 +327,8 @@ SELECT n, id FROM fresh JOIN queued ON queued.tenant = fresh.tenant AND queued.k
 
 
 def _accept(tenant: str, request: Accept) -> Item:
-    if request.new.blobs:
-        raise ValueError("References to large parts are rare and left to the portable command")
+    if request.new.blobs or request.parent is not None:
+        raise ValueError("References to large parts, and children, are left to the portable command")
     new, work, push = request.new, request.work, request.push
     task = new.task
     working = request.working if work.node is not None else None

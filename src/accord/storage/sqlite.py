@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import apsw
 
+from accord.storage.commands import tasks
 from accord.storage.sql import Engine, compile
 from accord.storage.store import (
     BadValue,
@@ -36,8 +37,15 @@ T = TypeVar("T")
 READERS = 3
 """Reads are short; more readers than cores only compete for the interpreter."""
 
+QUICK: frozenset[Callable[..., Any]] = frozenset({tasks.read_task})
+"""Reads by key that are done at once: they take less time than handing them to a thread would. They also notice by
+themselves when a second look does not fit the first, and so need no transaction around them."""
+
 MAX_BATCH = 512
 """Commands in one commit: enough to hide the fsync, few enough that nobody waits long behind them."""
+
+CACHE_KIB = 16 * 1024
+"""What each connection may hold of the file: the ends of all indexes, where almost everything happens, and more."""
 
 BUSY_MS = 10_000
 """How long to wait for another process that holds the file's write lock."""
@@ -142,6 +150,7 @@ class SqliteStore:
         self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         for _ in range(READERS if path else 0):
             self._readers.put(self._open(writes=False))
+        self._nearest = self._open(writes=False) if path else self._writer
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="accord-sqlite-read")
         self._thread = threading.Thread(target=self._work, name="accord-sqlite", daemon=True)
         self._thread.start()
@@ -159,6 +168,10 @@ class SqliteStore:
         """Run a command that only reads, on one consistent snapshot."""
         if self._path is None:
             return await self.do(command, *args, **kwargs)
+        if command in QUICK and self._may_read.is_set():
+            with self._gate:
+                self._refuse_when_closed()
+                return _looked(self._nearest, lambda tx: command(tx, *args, **kwargs))
         loop = asyncio.get_running_loop()
         with self._gate:
             self._refuse_when_closed()
@@ -180,6 +193,8 @@ class SqliteStore:
         self._threads.shutdown()
         while not self._readers.empty():
             self._readers.get().close()
+        if self._path is not None:
+            self._nearest.close()
         self._queue.put(None)
         self._thread.join()
 
@@ -296,14 +311,7 @@ class SqliteStore:
         self._may_read.wait()
         connection = self._readers.get()  # there are as many as threads
         try:
-            connection.execute("BEGIN")
-            try:
-                return drive(start(Tx(connection)))
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-        except apsw.Error as error:
-            raise translated(error) from error
+            return _snapshot(connection, start)
         finally:
             self._readers.put(connection)
 
@@ -316,6 +324,8 @@ class SqliteStore:
             if self._path is not None and not self._read_only:
                 _use_log(connection)
             connection.pragma("foreign_keys", 1)
+            connection.pragma("temp_store", "memory")  # what savepoints keep to undo them would go through files
+            connection.pragma("cache_size", -CACHE_KIB)
             if not writes:
                 connection.pragma("query_only", 1)
         except apsw.CantOpenError as error:
@@ -323,6 +333,29 @@ class SqliteStore:
         except apsw.Error as error:
             raise translated(error) from error
         return connection
+
+
+def _looked(connection: apsw.Connection, start: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    """Run a command that notices when the file changed between two looks; then it is run on one snapshot."""
+    try:
+        return drive(start(Tx(connection)))
+    except tasks.Torn:
+        return _snapshot(connection, start)
+    except apsw.Error as error:
+        raise translated(error) from error
+
+
+def _snapshot(connection: apsw.Connection, start: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
+    """Run a command that only reads, on what the file holds at this moment."""
+    try:
+        connection.execute("BEGIN")
+        try:
+            return drive(start(Tx(connection)))
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    except apsw.Error as error:
+        raise translated(error) from error
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:

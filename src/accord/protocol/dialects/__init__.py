@@ -5,30 +5,42 @@ by definition a variant of another (`relay` of `v03`).
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
+from accord.errors import AccordError
 from accord.model import Request
-from accord.protocol.dialects.base import Dialect
+from accord.protocol import codec
+from accord.protocol.dialects.base import Dialect, RestDialect
 from accord.protocol.dialects.gen import Gen
 from accord.protocol.dialects.relay import Relay
 from accord.protocol.dialects.v03 import V03, V03Rest
-from accord.protocol.dialects.v1 import V1
+from accord.protocol.dialects.v1 import V1, details
 from accord.protocol.dialects.vault import Vault
 from accord.protocol.operations import DialectName, Operation
+from accord.protocol.proto_names import json_names
 from accord.protocol.rest_query import typed
 
 DIALECTS: Mapping[DialectName, Dialect] = {dialect.name: dialect for dialect in (V1(), V03(), Vault(), Gen(), Relay())}
 """The dialect of each name, as JSON-RPC speaks it."""
 
 
-class V1Rest(V1):
-    """A2A 1.0 HTTP+JSON, which has queries besides the JSON of 1.0."""
+class V1Rest(V1, RestDialect):
+    """A2A 1.0 HTTP+JSON, which has queries and its own form of errors besides the JSON of 1.0."""
+
+    media_types: ClassVar = ("application/a2a+json", "application/json")
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the body, query and path values of an operation, put together as one object."""
-        return super().decode_request(operation, typed(operation, params))
+        return super().decode_request(operation, typed(operation, json_names(params)))
+
+    def encode_http_error(self, error: AccordError) -> bytes:
+        """Write an error as a `google.rpc.Status` (11.6)."""
+        row = error.row
+        status = {"code": row.http, "status": row.grpc, "message": error.message, "details": details(error)}
+        return codec.encode({"error": status})
 
 
-REST_DIALECTS: Mapping[DialectName, Dialect] = {DialectName.V1: V1Rest(), DialectName.V03: V03Rest()}
+REST_DIALECTS: Mapping[DialectName, RestDialect] = {DialectName.V1: V1Rest(), DialectName.V03: V03Rest()}
 """The dialects that have an HTTP+JSON binding, as that binding speaks them."""
 
-__all__ = ["DIALECTS", "REST_DIALECTS", "Dialect"]
+__all__ = ["DIALECTS", "REST_DIALECTS", "Dialect", "RestDialect"]

@@ -33,11 +33,23 @@ class Dialect(ABC):
     wraps_events: ClassVar[bool] = True
     """Whether a JSON-RPC stream carries each event as a JSON-RPC answer, or bare."""
 
+    has_notifications: ClassVar[bool] = False
+    """Whether a call without an id is never answered. A2A itself has no such calls, so it is told what is wrong."""
+
+    refuses_by_event: ClassVar[bool] = False
+    """Whether clients that ask for events read nothing else, so that only an event can tell them they get no stream."""
+
     partial_results: ClassVar[frozenset[Operation]] = frozenset()
     """Operations whose answer holds less than the task, so that a client reads the task again."""
 
+    replays: ClassVar[frozenset[Operation]] = frozenset()
+    """Streams that begin with the task's first event, where the caller does not say which event it saw last."""
+
     push_format: ClassVar[PushFormat] = PushFormat.TASK
     """What a webhook body of this dialect holds unless the webhook asks for something else."""
+
+    push_media_type: ClassVar[str] = "application/json"
+    """What a webhook body of this dialect is called, unless it is the simple one, which is plain JSON."""
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -145,6 +157,23 @@ class Dialect(ABC):
     @abstractmethod
     def decode_card(self, card: bytes) -> AgentCard:
         """Read a card."""
+
+
+class RestDialect(Dialect):
+    """A version of A2A as its HTTP+JSON binding speaks it: parameters from body, query and path; bare events."""
+
+    wraps_events: ClassVar = False
+
+    media_types: ClassVar[tuple[str, ...]]
+    """What its answers may be called, the best first."""
+
+    @abstractmethod
+    def encode_http_error(self, error: AccordError) -> bytes:
+        """Write an error as the body of an answer."""
+
+    def encode_stream_error(self, error: AccordError) -> Frame:
+        """Write an error that ends a stream, under the event name that the official clients look for."""
+        return Frame(event="error", data=self.encode_http_error(error))
 
 
 def task_page(tasks: tuple[Task, ...], token: str | None, size: int | None, total: int | None) -> TaskPage:

@@ -30,15 +30,15 @@ from accord.model import (
     SendRequest,
     StatusUpdate,
     Task,
-    TaskPage,
     TaskState,
 )
 from accord.model.base import Model
 from accord.protocol import codec
-from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects.base import Dialect, task_page
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
 from accord.protocol.parts import from_base64
+from accord.protocol.proto_names import json_names
 from accord.protocol.sse import Frame
 
 _TYPE = "type.googleapis.com/google.rpc."
@@ -53,11 +53,20 @@ class StreamResponse(Model):
     artifact_update: ArtifactUpdate | None = None
 
 
+class PageIn(Model):
+    """A page of tasks as others may send it: over gRPC, and where protobuf writes the JSON, zeros are left out."""
+
+    tasks: tuple[Task, ...] = ()
+    next_page_token: str = ""
+    page_size: int | None = None
+    total_size: int | None = None
+
+
 _REQUESTS: dict[Operation, Decoder[Any]] = {row.operation: Decoder(row.request) for row in TABLE}
 _RESULTS: dict[Operation, Decoder[Any]] = {
     Operation.SEND: Decoder(StreamResponse),
     Operation.GET: Decoder(Task),
-    Operation.LIST: Decoder(TaskPage),
+    Operation.LIST: Decoder(PageIn),
     Operation.CANCEL: Decoder(Task),
     Operation.PUSH_SET: Decoder(PushConfig),
     Operation.PUSH_GET: Decoder(PushConfig),
@@ -91,9 +100,11 @@ class V1(Dialect):
 
     name: ClassVar = DialectName.V1
     push_format: ClassVar = PushFormat.EVENT
+    push_media_type: ClassVar = "application/a2a+json"
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the parameters of an operation."""
+        params = json_names(params)
         try:
             return _complete(operation, codec.decode(params, _REQUESTS[operation]))
         except InvalidParams as refused:
@@ -141,6 +152,8 @@ class V1(Dialect):
             if not isinstance(body, Task | Message):
                 raise InvalidAgentResponse("The answer to a send holds neither a task nor a message")
             return body
+        if isinstance(value, PageIn):
+            return task_page(value.tasks, value.next_page_token, value.page_size, value.total_size)
         found: Result = value
         return found
 
@@ -212,13 +225,6 @@ def details(error: AccordError) -> list[dict[str, Any]]:
     if error.retry_after is not None:
         found.append({"@type": _TYPE + "RetryInfo", "retryDelay": f"{error.retry_after}s"})
     return found
-
-
-def encode_http_error(error: AccordError) -> bytes:
-    """Write an error as the body of an HTTP+JSON answer (11.6)."""
-    row = error.row
-    status = {"code": row.http, "status": row.grpc, "message": error.message, "details": details(error)}
-    return codec.encode({"error": status})
 
 
 def read_error(code: int, message: str, data: Any) -> AccordError:

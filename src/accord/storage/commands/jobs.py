@@ -238,13 +238,17 @@ async def release_id(tx: Tx, id: int, epoch: int, *, counts: bool = True) -> Non
         tx.signal(queue_topic(row[0]))
 
 
-async def park(tx: Tx, job: Claimed, delay_ms: int | None = None) -> bool:
-    """Put work aside until it is woken, or at the latest after a while; false if somebody else holds it now."""
+async def park(tx: Tx, job: Claimed, delay_ms: int | None = None, child: str | None = None) -> bool:
+    """Put work aside until it is woken, or at the latest after a while; false if somebody else holds it now.
+
+    With a `child` it is also woken when that task no longer asks.
+    """
     parked = await tx.run(
-        f"""UPDATE job SET node = NULL, attempts = 0, parked = :parked, run_at = {{now}} + :delay_ms
+        f"""UPDATE job SET node = NULL, attempts = 0, parked = :parked, child = :child, run_at = {{now}} + :delay_ms
             WHERE {_HELD}""",
         **_held(job),
         parked=int(delay_ms is None),
+        child=child,
         delay_ms=delay_ms or 0,
     )
     if delay_ms is not None:

@@ -259,3 +259,61 @@ def _webhook(row: Row) -> Webhook:
         is_dead=dead_at is not None,
         last_error=last_error,
     )
+
+
+# --- for operators ----------------------------------------------------------------------------------------------------
+
+STANDINGS = {"due": "push.due_at IS NOT NULL", "dead": "push.dead_at IS NOT NULL", "all": "1 = 1"}
+"""Webhooks that have something to deliver, those that were given up, and all."""
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """How the deliveries of one webhook go; nothing in it lets anybody in anywhere but, perhaps, the address."""
+
+    tenant: str
+    task_id: str
+    id: str
+    url: str
+    cursor: int
+    last_seq: int
+    attempts: int
+    due_at: int | None
+    dead_at: int | None
+    last_error: str | None
+
+
+async def standings(tx: Tx, which: str, task_id: str | None, limit: int) -> list[Standing]:
+    """Return webhooks of every tenant, or of one task, by their keys; `which` is one of `STANDINGS`."""
+    rows = await tx.all(
+        f"""SELECT push.tenant, push.task_id, push.id, config, cursor, last_seq, attempts, due_at, dead_at, last_error
+           FROM push JOIN task ON task.tenant = push.tenant AND task.id = push.task_id
+           WHERE {STANDINGS[which]} AND push.task_id = COALESCE(:task_id, push.task_id)
+           ORDER BY push.tenant, push.task_id, push.id LIMIT :limit""",
+        task_id=task_id,
+        limit=limit,
+    )
+    return [
+        Standing(
+            tenant=tenant,
+            task_id=task,
+            id=id,
+            url=_CONFIG.decode(config).url,
+            cursor=cursor,
+            last_seq=last_seq,
+            attempts=attempts,
+            due_at=due_at,
+            dead_at=dead_at,
+            last_error=last_error,
+        )
+        for tenant, task, id, config, cursor, last_seq, attempts, due_at, dead_at, last_error in rows
+    ]
+
+
+async def redeliver_dead(tx: Tx) -> int:
+    """Try every webhook again that was given up, from its cursor; return how many there are."""
+    changed = await tx.run(
+        """UPDATE push SET due_at = {now}, dead_at = NULL, attempts = 0, node = NULL, epoch = epoch + 1
+           WHERE dead_at IS NOT NULL"""
+    )
+    tx.signal(TOPIC)
+    return changed

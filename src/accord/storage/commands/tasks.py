@@ -49,8 +49,8 @@ class Append(Struct, frozen=True, kw_only=True):
     blobs: tuple[str, ...] = ()
 
 
-class Stored(Struct, frozen=True, kw_only=True):
-    """A task as it is kept: a snapshot, and the events that came after it as (seq, kind, data, at)."""
+class Head(Struct, frozen=True, kw_only=True):
+    """What is known of a task without what was said in it: it costs the same however long the task is."""
 
     id: str
     context_id: str
@@ -65,18 +65,31 @@ class Stored(Struct, frozen=True, kw_only=True):
     pushes: int
     deadline_at: int | None
     updated_at: int
+
+    @property
+    def task_state(self) -> TaskState:
+        """The state, without putting anything together."""
+        return state_of(self.state)
+
+
+class Torn(Exception):
+    """A task was read in two looks between which it changed: read it again, on one snapshot."""
+
+
+class Stored(Head, frozen=True, kw_only=True):
+    """A task as it is kept: a snapshot, and the events that came after it as (seq, kind, data, at)."""
+
     doc_seq: int
     doc: str
     events: tuple[Row, ...] = ()
 
     def task(self) -> Task:
         """Put the snapshot and the later events together."""
-        return lifecycle.fold(decode_task(self.doc), map(decode_event, self.events))
+        return self.folded(decode_task(self.doc))
 
-    @property
-    def task_state(self) -> TaskState:
-        """The state, without putting anything together."""
-        return state_of(self.state)
+    def folded(self, snapshot: Task) -> Task:
+        """Put the later events onto the snapshot, for whoever has it decoded."""
+        return lifecycle.fold(snapshot, (decode_event(row, dated=False) for row in self.events))
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -210,9 +223,9 @@ async def _due(tx: Tx, tenant: str, task_id: str) -> None:
     tx.signal("push")
 
 
-_COLUMNS = """task.id, context_id, agent, owner, origin, parent_id, state, last_seq, min_seq, epoch, pushes,
-              deadline_at, updated_at, snapshot.seq, snapshot.doc
-              FROM task JOIN snapshot ON snapshot.tenant = task.tenant AND snapshot.task_id = task.id"""
+_HEAD = ", ".join(f"task.{column}" for column in Head.__struct_fields__)
+_COLUMNS = f"""{_HEAD}, snapshot.seq, snapshot.doc
+               FROM task JOIN snapshot ON snapshot.tenant = task.tenant AND snapshot.task_id = task.id"""
 
 
 async def read_task(tx: Tx, tenant: str, task_id: str) -> Stored | None:
@@ -227,11 +240,21 @@ async def lock_task(tx: Tx, tenant: str, task_id: str) -> Stored | None:
     return await read_task(tx, tenant, task_id)
 
 
+async def lock_head(tx: Tx, tenant: str, task_id: str) -> Head | None:
+    """Do the same for what is known of it without what was said."""
+    row = await tx.one(
+        f"SELECT {_HEAD} FROM task WHERE tenant = :tenant AND id = :id {{for_update}}", tenant=tenant, id=task_id
+    )
+    return None if row is None else Head(**dict(zip(Head.__struct_fields__, row, strict=True)))
+
+
 async def _stored(tx: Tx, tenant: str, row: Row) -> Stored:
     events: tuple[Row, ...] = ()
     last_seq, doc_seq = row[7], row[13]
     if doc_seq < last_seq:
-        events = tuple(await events_after(tx, tenant, row[0], doc_seq, limit=last_seq))
+        events = tuple(await events_after(tx, tenant, row[0], doc_seq, limit=last_seq - doc_seq))
+        if len(events) < last_seq - doc_seq:
+            raise Torn(f"The log of {row[0]} was cut while it was read")
     return Stored(**dict(zip(Stored.__struct_fields__, (*row, events), strict=True)))
 
 
@@ -245,6 +268,15 @@ async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int =
         seq=seq,
         limit=limit,
     )
+
+
+OPEN_STATES = "('submitted', 'working', 'input_required', 'auth_required')"
+AMISS_STATES = "('failed', 'canceled', 'rejected', 'unknown')"
+"""What the indexes `task_open` and `task_amiss` are for, word for word: neither engine uses them for a parameter."""
+
+_INDEXED = {
+    state: states for states in (OPEN_STATES, AMISS_STATES) for state in TaskState if f"'{state_name(state)}'" in states
+}
 
 
 async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], int]:
@@ -262,6 +294,8 @@ async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], i
         if value is not None:
             conditions.append(f"task.{column} {operator} :{column}")
             values[column] = value
+    if query.state in _INDEXED:
+        conditions.append(f"task.state IN {_INDEXED[query.state]}")
     where = " AND ".join(conditions)
     total = await tx.one(f"SELECT count(*) FROM task WHERE {where}", **values)
     if query.before is not None:
@@ -273,3 +307,16 @@ async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], i
         limit=query.limit,
     )
     return [await _stored(tx, tenant, row) for row in rows], int(total[0]) if total else 0
+
+
+async def count_open(tx: Tx, tenant: str, owner: str, limit: int) -> int:
+    """Return how many of an owner's tasks have not ended; counting stops at `limit`."""
+    row = await tx.one(
+        f"""SELECT count(*) FROM (
+                SELECT 1 FROM task WHERE tenant = :tenant AND owner = :owner AND state IN {OPEN_STATES} LIMIT :limit
+            ) AS found""",
+        tenant=tenant,
+        owner=owner,
+        limit=limit,
+    )
+    return int(row[0]) if row else 0

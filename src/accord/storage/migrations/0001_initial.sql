@@ -13,7 +13,7 @@ CREATE TABLE node (
 ) {hot};
 
 -- A task. epoch is the current claim's fence. updated_at is the time of its status and moves with that only, so that
--- appending a chunk touches no index.
+-- appending a chunk touches no index. pushes and children are how many webhooks it has and tasks it has started.
 CREATE TABLE task (
     tenant {text} NOT NULL,
     id {text} NOT NULL,
@@ -27,6 +27,7 @@ CREATE TABLE task (
     min_seq {int} NOT NULL DEFAULT 1,
     epoch {int} NOT NULL DEFAULT 0,
     pushes {int} NOT NULL DEFAULT 0,
+    children {int} NOT NULL DEFAULT 0,
     deadline_at {int},
     updated_at {int} NOT NULL,
     PRIMARY KEY (tenant, id)
@@ -34,12 +35,16 @@ CREATE TABLE task (
 CREATE INDEX task_by_time ON task (tenant, updated_at, id);
 CREATE INDEX task_by_owner ON task (tenant, owner, updated_at, id);
 CREATE INDEX task_by_context ON task (tenant, context_id, updated_at, id);
-CREATE INDEX task_by_state ON task (tenant, state, updated_at, id);
 CREATE INDEX task_by_parent ON task (tenant, parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX task_ended ON task (updated_at)
     WHERE state IN ('completed', 'failed', 'canceled', 'rejected', 'unknown');
 CREATE INDEX task_with_log ON task (updated_at)
     WHERE state IN ('completed', 'failed', 'canceled', 'rejected') AND min_seq = 1;
+-- Most tasks end well, and need no index by their state then.
+CREATE INDEX task_open ON task (tenant, state, owner, updated_at, id)
+    WHERE state IN ('submitted', 'working', 'input_required', 'auth_required');
+CREATE INDEX task_amiss ON task (tenant, state, owner, updated_at, id)
+    WHERE state IN ('failed', 'canceled', 'rejected', 'unknown');
 
 -- A task's snapshot: the task as JSON after event seq; later events are folded onto it. It has a row of its own because
 -- SQLite rewrites a whole row when any column changes.
@@ -62,7 +67,7 @@ CREATE TABLE event (
     PRIMARY KEY (tenant, task_id, seq)
 ) {clustered};
 
--- What a send made, by what makes it the same send: the caller's message id or key.
+-- What a send made, by what makes it the same send: the caller's message id or key. It counts while the task is there.
 CREATE TABLE idempotency (
     tenant {text} NOT NULL,
     key {text} NOT NULL,
@@ -71,9 +76,9 @@ CREATE TABLE idempotency (
     PRIMARY KEY (tenant, key)
 ) {clustered};
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
-CREATE INDEX idempotency_by_task ON idempotency (tenant, task_id);
 
--- Work to do, now or at run_at; held by a node under an epoch. Parked work waits until somebody wakes it.
+-- Work to do, now or at run_at; held by a node under an epoch. Parked work waits until somebody wakes it, or, with a
+-- child, until that task no longer asks the question that this one has passed on.
 CREATE TABLE job (
     id {identity},
     tenant {text} NOT NULL,
@@ -84,6 +89,7 @@ CREATE TABLE job (
     priority {int} NOT NULL DEFAULT 0,
     run_at {int} NOT NULL,
     parked {int} NOT NULL DEFAULT 0,
+    child {text},
     node {text},
     epoch {int} NOT NULL DEFAULT 0,
     attempts {int} NOT NULL DEFAULT 0,
@@ -111,6 +117,7 @@ CREATE TABLE push (
 ) {hot};
 CREATE INDEX push_due ON push (due_at) WHERE due_at IS NOT NULL AND node IS NULL;
 CREATE INDEX push_held ON push (node) WHERE node IS NOT NULL;
+CREATE INDEX push_dead ON push (dead_at) WHERE dead_at IS NOT NULL;
 
 -- What an agent's step gave, by its key: a step that is here is never run again.
 CREATE TABLE step (
@@ -141,6 +148,37 @@ CREATE TABLE blob_ref (
     PRIMARY KEY (tenant, task_id, hash)
 ) {clustered};
 CREATE INDEX blob_ref_by_hash ON blob_ref (tenant, hash);
+
+-- Who asked for what, and what came of it. Ids rise with time, so that the oldest rows are those with the lowest.
+CREATE TABLE audit (
+    id {identity},
+    tenant {text} NOT NULL,
+    at {int} NOT NULL,
+    owner {text} NOT NULL,
+    scheme TEXT,
+    peer TEXT,
+    dialect TEXT,
+    agent {text} NOT NULL,
+    operation {text} NOT NULL,
+    task_id {text},
+    outcome {text} NOT NULL
+) {strict};
+CREATE INDEX audit_by_time ON audit (tenant, at, id);
+
+-- A key that callers authenticate with; hash is the SHA-256 of its secret. Unlike everywhere else the tenant does not come
+-- first, because a key is looked up to find out which tenant its holder has; null is any. used_at is about when.
+CREATE TABLE api_key (
+    id {text} PRIMARY KEY,
+    hash TEXT NOT NULL,
+    name TEXT NOT NULL,
+    owner {text} NOT NULL,
+    tenant {text},
+    roles TEXT NOT NULL,
+    created_at {int} NOT NULL,
+    expires_at {int},
+    used_at {int},
+    revoked_at {int}
+) {strict};
 
 -- Two indexes that begin with the tenant seem equally good for a lookup by key while their table is empty. PostgreSQL
 -- then takes the newer one and keeps to that plan while the table grows, so the keys must be the newest.

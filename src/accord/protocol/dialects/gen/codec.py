@@ -63,7 +63,6 @@ from accord.protocol.dialects.gen.objects import (
 from accord.protocol.error_data import read_error
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.schemas import check
 from accord.protocol.sse import Frame
 from accord.protocol.states import GEN, LOWER, from_gen
 from accord.protocol.task_ids import AnyId
@@ -158,6 +157,7 @@ class Gen(Dialect):
     """The generic dialect."""
 
     name: ClassVar = DialectName.GEN
+    has_notifications: ClassVar = True
     partial_results: ClassVar = frozenset({Operation.CANCEL})
 
     # --- requests ---
@@ -286,6 +286,8 @@ def _read_send(wire: SendIn) -> SendRequest:
     spent = 0
     for at, part in enumerate(message.parts):
         if part.schema is not None:
+            from accord.protocol.schemas import check  # late: most servers never see one
+
             where = f"message.parts[{at}]"
             spent = check(part.data, part.schema, f"{where}.content", f"{where}.schema", spent)
     configs = stated(**{keys.TASK_CONFIG: wire.task_config, keys.STREAM_CONFIG: wire.stream_config})

@@ -1,4 +1,4 @@
-"""A2A 0.2 and 0.3: `codec` is JSON-RPC's form, `rest` that of HTTP+JSON; the other modules are their parts.
+"""A2A 0.2 and 0.3: `codec` is JSON-RPC's form, `rest` that of HTTP+JSON, `grpc` of gRPC; the others are their parts.
 
 `wire` has the shapes that are read and `reader` takes them into the model, `writer` has the shapes that are written.
 """

@@ -100,6 +100,7 @@ class V03(Dialect):
     """A2A 0.2.x and 0.3 JSON-RPC."""
 
     name: ClassVar = DialectName.V03
+    refuses_by_event: ClassVar = True  # the official 0.3 clients fail on any other answer without reading it
     reader: ClassVar = Reader()
     writer: ClassVar = Writer()
 

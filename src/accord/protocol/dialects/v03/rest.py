@@ -4,12 +4,13 @@ Only shapes that differ from `v03` are here; addresses and statuses are the bind
 same on both bindings of 0.3. Real clients mix the spellings of both, so both are read.
 """
 
+import re
 from typing import Any, ClassVar, TypeVar
 
 from msgspec import UNSET
 from msgspec.json import Decoder
 
-from accord.errors import AccordError
+from accord.errors import APPLICATION, AccordError, InvalidParams, ParseError
 from accord.model import (
     CancelRequest,
     Event,
@@ -35,6 +36,7 @@ from accord.model import (
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.base import RestDialect
 from accord.protocol.dialects.v03.codec import BY_TASK, V03
 from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_push, settle
 from accord.protocol.dialects.v03.wire import (
@@ -238,16 +240,16 @@ _BARE = Decoder(PushIn)
 _JSON = V03()
 
 
-class V03Rest(V03):
+class V03Rest(V03, RestDialect):
     """A2A 0.3 HTTP+JSON."""
 
-    wraps_events: ClassVar = False
+    media_types: ClassVar = ("application/json",)
     reader: ClassVar = Reader(proto=True)
     writer: ClassVar = ProtoWriter()
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the body, query and path values of an operation, put together as one object."""
-        params = typed(operation, params)
+        params = typed(operation, _with_json_names(params))
         if operation is Operation.PUSH_SET:
             return _read_create(params)
         return super().decode_request(operation, params)
@@ -289,9 +291,10 @@ class V03Rest(V03):
         member = self.writer.member(event.body)
         return None if member is None else Frame(data=codec.encode(member))
 
-    def encode_stream_error(self, error: AccordError) -> Frame:
-        """Write an error that ends a stream, under the event name that the JavaScript client looks for."""
-        return Frame(event="error", data=encode_http_error(error))
+    def encode_http_error(self, error: AccordError) -> bytes:
+        """Write an error: clients of 0.3 show its `message` or find it by `code`, that of 1.0 finds it by `type`."""
+        plain = super().encode_error(error)
+        return codec.encode(present(type=error_name(error), code=plain.code, message=plain.message, data=plain.data))
 
     def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body: 0.3 has one form for all bindings."""
@@ -302,12 +305,13 @@ class V03Rest(V03):
         return _JSON.read_push(body)
 
 
-def encode_http_error(error: AccordError) -> bytes:
-    """Write an error as the body of an answer.
-
-    The Python client shows `message`, the JavaScript one finds the error by `code`.
-    """
-    return codec.encode(_JSON.encode_error(error))
+def error_name(error: AccordError) -> str | None:
+    """Return what 0.3 calls an error (8.2 of its specification), which is also how 1.0 derives its reasons."""
+    if error.row.code == APPLICATION:
+        return None
+    if isinstance(error, ParseError):
+        return "JSONParseError"
+    return error.row.reason.removesuffix("_ERROR").title().replace("_", "") + "Error"
 
 
 Named = TypeVar("Named", bound=ByTask)
@@ -328,3 +332,47 @@ def _read_create(params: bytes) -> PushConfig:
     if wire.url is None:
         raise invalid_field("config.pushNotificationConfig", MISSING)
     return read_push(codec.decode(params, _BARE), wire.target())
+
+
+# --- the names of the definition itself -----------------------------------------------------------------------------
+
+_JSON_NAMES = {
+    "accepted_output_modes": "acceptedOutputModes",
+    "config_id": "configId",
+    "context_id": "contextId",
+    "file_with_bytes": "fileWithBytes",
+    "file_with_uri": "fileWithUri",
+    "history_length": "historyLength",
+    "message_id": "messageId",
+    "mime_type": "mimeType",
+    "page_size": "pageSize",
+    "page_token": "pageToken",
+    "push_notification": "pushNotification",
+    "push_notification_config": "pushNotificationConfig",
+    "task_id": "taskId",
+}
+"""The definition's fields and their JSON names; readers of protobuf JSON take both, and some clients send the first."""
+
+_FREE = frozenset({"data", "metadata"})
+_HAS_FIELD_NAME = re.compile(rb'"(?:request|%b)"\s*:' % "|".join(_JSON_NAMES).encode())
+_ANY: Decoder[Any] = Decoder(Any)
+
+
+def _with_json_names(params: bytes) -> bytes:
+    """Return the parameters under their JSON names, whichever they came under; free data is left alone."""
+    if not _HAS_FIELD_NAME.search(params):
+        return params
+    if codec.is_too_deep(params):
+        raise InvalidParams("The JSON is nested too deeply")
+    stated = _renamed(codec.decode(params, _ANY))
+    if isinstance(stated, dict) and "request" in stated:
+        stated.setdefault("message", stated.pop("request"))  # the field of a send whose JSON name is another word
+    return codec.encode(stated)
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {_JSON_NAMES.get(name, name): item if name in _FREE else _renamed(item) for name, item in value.items()}

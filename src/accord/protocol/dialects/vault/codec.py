@@ -4,6 +4,7 @@ Written is only what AgentVault's published models accept; reading is tolerant. 
 events `events`, the card is `card`. What the profile leaves open is decided here:
 
 - A send answers at once, so its answer is the id alone and the client reads the task itself.
+- A client can subscribe only after that, so a subscription begins with what happened meanwhile (C-01).
 - Listing tasks and webhooks is not in the profile; it is offered with A2A 1.0's field names.
 """
 
@@ -123,8 +124,10 @@ class Vault(Dialect):
     """AgentVault's profile 0.2."""
 
     name: ClassVar = DialectName.VAULT
+    has_notifications: ClassVar = True
     wraps_events: ClassVar = False
     partial_results: ClassVar = frozenset({Operation.SEND, Operation.CANCEL})
+    replays: ClassVar = frozenset({Operation.SUBSCRIBE})
 
     # --- requests ---
 

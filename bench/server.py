@@ -1,0 +1,217 @@
+"""Whole servers over HTTP: ours, the official SDK's, fasta2a, and a bare ASGI application that does nothing.
+
+Each is a process of its own and is asked by this one, in turn. What must hold is a share of the bare application's
+rate, so that it means the same on any machine.
+"""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import count
+from time import perf_counter
+from typing import NamedTuple
+
+import uvloop
+
+from bench import load
+from bench.report import Table, Target
+from bench.setting import MEMORY, POSTGRES, SQLITE, Setting
+from bench.timing import Measured, interleaved
+
+BARE = "bare ASGI"
+STREAMS, CHUNKS = 16, 1000
+SHORT = 50
+"""Chunks of a stream that is rewritten as a whole with every chunk, so that the measurement ends."""
+
+SEND, ONE, GET, CARD = "send, 32", "send, 1", "get, 32", "card, 16"
+EVENTS, FIRST = "events", "first event ms"
+START = "cold start ms"
+
+_numbers = count(1)
+
+
+class Server(NamedTuple):
+    """A server that is compared: how it is started, and how long a stream it can be asked for."""
+
+    name: str
+    command: Callable[[int, str], list[str]]
+    kind: str = MEMORY
+    chunks: int = CHUNKS
+
+
+def _accord(port: int, database: str) -> list[str]:
+    flags = ["--port", str(port), "--store", database]
+    return [sys.executable, "-m", "accord", "serve", "bench.agents:bench", *flags]
+
+
+def _other(name: str, port: int, database: str) -> list[str]:
+    return [sys.executable, "-m", "bench.servers", name, str(port), database]
+
+
+SERVERS = (
+    Server(BARE, partial(_other, "bare")),
+    Server("accord, SQLite", _accord, SQLITE),
+    Server("accord, PostgreSQL", _accord, POSTGRES),
+    Server("accord, memory", _accord),
+    Server("a2a-sdk, SQLite", partial(_other, "a2a-sdk"), SQLITE, SHORT),
+    Server("a2a-sdk, PostgreSQL", partial(_other, "a2a-sdk"), POSTGRES, SHORT),
+    Server("a2a-sdk, memory", partial(_other, "a2a-sdk"), chunks=SHORT),
+    Server("fasta2a, memory", partial(_other, "fasta2a")),
+)
+
+
+@asynccontextmanager
+async def running(server: Server, database: str) -> AsyncIterator[int]:
+    """Run a server until it has answered once, and then as long as the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    silent = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*server.command(port, database), stdout=silent, stderr=silent)
+    try:
+        await _answers(port, process)
+        yield port
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _answers(port: int, process: asyncio.subprocess.Process) -> None:
+    while process.returncode is None:
+        try:
+            await load.rate(port, _sends, 1, 0)
+            return
+        except OSError:
+            await asyncio.sleep(0.005)
+    raise RuntimeError("A server did not start")
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+_ASKED = (
+    b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":{"message":'
+    b'{"messageId":"m-%d","role":"ROLE_USER","parts":[{"text":"%b"}]}}}'
+)
+_READ = b'{"jsonrpc":"2.0","id":%d,"method":"GetTask","params":{"id":"%b"}}'
+_HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
+
+
+def _posted(body: bytes) -> bytes:
+    return b"%bContent-Length: %d\r\n\r\n%b" % (_HEAD, len(body), body)
+
+
+def _call(method: bytes, text: bytes) -> bytes:
+    number = next(_numbers)
+    return _posted(_ASKED % (number, method, number, text))
+
+
+def _sends(_number: int) -> bytes:
+    return _call(b"SendMessage", b"Hello")
+
+
+def _gets(tasks: list[bytes], number: int) -> bytes:
+    return _posted(_READ % (number, tasks[number % len(tasks)]))
+
+
+async def _some_tasks(port: int) -> list[bytes]:
+    """Send a few messages and return the ids of their tasks."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    found = []
+    for _ in range(20):
+        writer.write(_sends(0))
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        found.append(json.loads(await reader.readexactly(length))["result"]["task"]["id"].encode())
+    writer.close()
+    return found
+
+
+# --- measurements -----------------------------------------------------------------------------------------------------
+
+
+async def measure(port: int, server: Server, seconds: float, chunks: int) -> Measured:
+    """Measure everything of one server, once."""
+    await load.rate(port, _sends, 4, seconds / 10)
+    length = min(chunks, server.chunks)
+    sends, one = await load.rate(port, _sends, 32, seconds), await load.rate(port, _sends, 1, seconds)
+    found = {SEND: sends.per_second, "p50 ms": sends.p50, "p99 ms": sends.p99, ONE: one.per_second}
+    tasks = await _some_tasks(port) if server.name != BARE else []
+    found[GET] = (await load.rate(port, partial(_gets, tasks), 32, seconds)).per_second if tasks else sends.per_second
+    card = load.get("/.well-known/agent-card.json")
+    found[CARD] = (await load.rate(port, lambda _: card, 16, seconds)).per_second
+    events = await load.streams(port, lambda _: _call(b"SendStreamingMessage", b"%d" % length), STREAMS)
+    if events.cut and not server.name.startswith("a2a-sdk"):  # whose SQLite store is locked for too long, now and then
+        raise load.BadAnswer(f"{server.name} cut {events.cut} streams")
+    return found | {EVENTS: events.per_second, FIRST: events.first, "streams cut": events.cut}
+
+
+async def cold(server: Server, setting: Setting) -> Measured:
+    """Measure how long a server takes from its start to its first answer."""
+    database = setting.database(server.kind)
+    start = perf_counter()
+    async with running(server, database):
+        return {START: (perf_counter() - start) * 1e3}
+
+
+async def measured(setting: Setting) -> dict[str, Measured]:
+    seconds, chunks = setting.size(2.0, 0.2), setting.size(CHUNKS, CHUNKS // 10)
+    async with AsyncExitStack() as stack:
+        contenders = {}
+        for server in SERVERS:
+            port = await stack.enter_async_context(running(server, setting.database(server.kind)))
+            contenders[server.name] = partial(measure, port, server, seconds, chunks)
+        rows = await interleaved(setting.rounds(3), contenders)
+    starts = {server.name: partial(cold, server, setting) for server in SERVERS if server.kind == MEMORY}
+    for name, found in (await interleaved(setting.rounds(3), starts)).items():
+        rows[name] |= found
+    return rows
+
+
+def _shares(rows: dict[str, Measured]) -> dict[str, Measured]:
+    bare, sdk = rows[BARE], rows["a2a-sdk, memory"]
+    shares = {}
+    for name, found in rows.items():
+        if name != BARE:
+            shares[name] = {column: found[column] / bare[column] for column in (SEND, ONE, GET, CARD, EVENTS, FIRST)}
+            if START in found:
+                shares[name]["start, of a2a-sdk"] = found[START] / sdk[START]
+    return shares
+
+
+NOTES = (
+    "JSON-RPC of A2A 1.0 over keep-alive connections: blocking sends of a new task to an agent that repeats a word,"
+    " with 32 connections and with one; reading ended tasks; the card. Requests per second.",
+    f"{STREAMS} streams at once of {CHUNKS} chunks of 50 bytes, for the a2a-sdk of {SHORT}, because it rewrites the"
+    " task with each: events per second, and when the first arrives. Every event of ours is on the disk before it is"
+    " sent.",
+    "The bare application parses the JSON and answers a fixed task, or writes fixed events. fasta2a answers a send"
+    " before its agent has run.",
+)
+TARGETS = (
+    Target("accord, SQLite", SEND, at_least=0.10),
+    Target("accord, PostgreSQL", SEND, at_least=0.12),
+    Target("accord, SQLite", ONE, at_least=0.10),
+    Target("accord, SQLite", GET, at_least=0.3),
+    Target("accord, PostgreSQL", GET, at_least=0.3),
+    Target("accord, SQLite", CARD, at_least=0.8),
+    Target("accord, SQLite", EVENTS, at_least=0.2),
+    Target("accord, PostgreSQL", EVENTS, at_least=0.2),
+    Target("accord, SQLite", FIRST, at_most=5),
+    Target("accord, PostgreSQL", FIRST, at_most=5),
+    Target("accord, memory", "start, of a2a-sdk", at_most=0.5),
+)
+
+
+def run(setting: Setting) -> list[Table]:
+    rows = uvloop.run(measured(setting))
+    columns = (SEND, "p50 ms", "p99 ms", ONE, GET, CARD, EVENTS, FIRST, "streams cut", START)
+    share = (SEND, ONE, GET, CARD, EVENTS, FIRST, "start, of a2a-sdk")
+    return [
+        Table("Whole servers", "per second", columns, rows, (), NOTES),
+        Table("As a share of the bare application", "of bare", share, _shares(rows), TARGETS),
+    ]

@@ -1,0 +1,236 @@
+"""The ASGI application: paths to agents, and the life of what is behind them.
+
+It starts and stops what `app.composition` puts together and hands each request to whom its path names; it decides
+nothing that a layer below could decide. Servers and other applications are above.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import Context
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from accord.app import cards
+from accord.app.composition import Composition, Running
+from accord.app.site import below, placed
+from accord.bindings.compression import Compression
+from accord.bindings.forwarded import Forwarded, networks
+from accord.bindings.health import HEALTH, Health
+from accord.bindings.http import App, Receive, Scope, Send, respond
+from accord.bindings.local import Local
+from accord.config import BadSettings, Settings, settings_of
+from accord.core.agent import Agent
+from accord.core.host import Host
+from accord.storage.address import default, parse
+from accord.storage.store import StoreRefused, StoreUnavailable
+
+NOT_STARTED = (StoreUnavailable, StoreRefused, BadSettings, OSError)
+"""What an operator can mend; anything else is a mistake of ours."""
+
+log = logging.getLogger("accord.app")
+
+
+class Application:
+    """The ASGI application.
+
+    A server tells it by lifespan events when to start and stop. Mounted in another application, which keeps those to
+    itself, it starts with its first request; whoever mounts it should run `lifespan` so that it is stopped as well.
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        settings: Settings | None = None,
+        *,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Serve `agents`, the first of them at the root; `env` has the credentials of what needs some."""
+        self.settings = settings or Settings()
+        self.address = parse(self.settings.store) if self.settings.store else default(env)
+        self.agents = cards.by_slug(agents)
+        self.on_start: list[Callable[[], None]] = []
+        self._composition = Composition(self.settings, self.address, self.agents, self.url, env)
+        self._running: Running | None = None
+        self._opened = AsyncExitStack()
+        self._starting = asyncio.Lock()
+        self._is_served = self._is_managed = False
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._app = self._wrapped(self._route)
+
+    @property
+    def host(self) -> Host:
+        """What runs behind the paths, once started."""
+        if self._running is None:
+            raise RuntimeError("The application has not been started")
+        return self._running.host
+
+    @property
+    def url(self) -> str:
+        """The address that callers use, without a slash at its end."""
+        server = self.settings.server
+        if server.url:
+            return server.url.rstrip("/")
+        scheme = "https" if server.tls_cert else "http"
+        name = "localhost" if server.host in ("127.0.0.1", "0.0.0.0", "::") else server.host
+        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{server.port}"
+
+    # --- start and stop -------------------------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        """Find out whether it could start, and leave the store with this version's schema."""
+        await self._composition.check()
+
+    async def start(self) -> None:
+        """Open the store, bring it to this version's schema and begin to work."""
+        async with self._starting:
+            if self._running is None:
+                async with AsyncExitStack() as stack:
+                    self._running = await self._composition.run(stack)
+                    self._opened = stack.pop_all()
+
+    async def stop(self) -> None:
+        """Finish what runs or hand it over, and let go of the store."""
+        self._running = None
+        opened, self._opened = self._opened, AsyncExitStack()
+        await opened.aclose()
+        self.end_requests()  # nothing more can come to a stream
+
+    def end_requests(self) -> None:
+        """End what is still being answered; that may be streams that would never end by themselves."""
+        for request in self._requests:
+            request.cancel()
+
+    async def __aenter__(self) -> Self:
+        self._is_managed = True
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @asynccontextmanager
+    async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
+        """Run while the block does: `FastAPI(lifespan=mounted.lifespan)`."""
+        async with self:
+            yield
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self._is_served = self._is_managed = True
+        try:
+            await self.start()
+        except NOT_STARTED as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        for tell in self.on_start:
+            tell()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _start_unasked(self) -> None:
+        """Start with a request, where nobody else does; if that fails, the next one tries again.
+
+        What is started outlives the request, so it knows nothing of it: neither its end nor, say, its trace.
+        """
+        start = asyncio.create_task(self.start(), name="start", context=Context())
+        try:
+            await asyncio.shield(start)
+        except NOT_STARTED as error:
+            log.error("cannot start", extra={"reason": str(error)})
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI event."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # A2A has no use for it
+        elif scope["type"] == "http":
+            if self._running is None and not self._is_managed:
+                await self._start_unasked()
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = asyncio.current_task()
+        assert request is not None  # ASGI is called by nothing else
+        self._requests.add(request)
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self._is_served:
+                raise
+            # The server stops and has waited long enough. The answer is left unfinished, so that nobody takes it for
+            # whole; raised, this would be logged as a mistake.
+            log.info("request ended: the server stops")
+        finally:
+            self._requests.discard(request)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        running, scope = self._running, placed(scope)
+        path, mount = below(scope), scope.get("root_path", "")
+        scope["accord.mount"] = mount
+        if running is None:
+            await (_HEALTH if path == HEALTH else _unavailable)(scope, receive, send)
+        elif path.startswith(cards.AGENTS):
+            name = path.removeprefix(cards.AGENTS).partition("/")[0]
+            site = running.sites.get(name, _no_such_agent)
+            await site({**scope, "root_path": f"{mount}{cards.AGENTS}{name}"}, receive, send)
+        else:
+            await running.pages.get(path, running.default)(scope, receive, send)
+
+    def keep_local(self) -> None:
+        """Answer only to local names, unless callers have to say who they are or a proxy is in front.
+
+        For whoever listens: an application that is mounted is called by whatever name its host has.
+        """
+        server = self.settings.server
+        if not self.settings.auth.schemes and not server.behind_proxy:
+            names = {server.host, urlsplit(server.url or "").hostname or server.host}
+            self._app = Local(self._app, names)
+
+    def _wrapped(self, app: App) -> App:
+        server = self.settings.server
+        inner: App = Compression(app)
+        if not server.behind_proxy:
+            return inner
+        try:
+            return Forwarded(inner, networks(server.trusted_proxies))
+        except ValueError as error:
+            raise BadSettings(f"server.trusted_proxies: {error}") from None
+
+
+_TEXT = [(b"content-type", b"text/plain; charset=utf-8")]
+_HEALTH = Health({})
+
+
+async def _unavailable(scope: Scope, _receive: Receive, send: Send) -> None:
+    text = b"The server is starting or stopping\n"
+    await respond(send, 503, text, [*_TEXT, (b"retry-after", b"1")], head=scope["method"] == "HEAD")
+
+
+async def _no_such_agent(scope: Scope, _receive: Receive, send: Send) -> None:
+    text = b"There is no such agent; /.well-known/ai-catalog.json lists those that there are\n"
+    await respond(send, 404, text, _TEXT, head=scope["method"] == "HEAD")
+
+
+def to_a2a(agent: Any, *agents: Any, **settings: Any) -> Application:
+    """Return an ASGI application that serves agents, to be run or mounted: `app.mount("/a2a", to_a2a(agent))`.
+
+    An agent is anything that `accord serve` takes. Settings are those of `accord.config`, by section; without a store
+    everything is forgotten when it stops: `to_a2a(echo, store="sqlite:///tasks.db", server={"dialects": ["v1"]})`.
+    """
+    import os
+
+    from accord.agents.load import as_agent
+
+    given = settings_of({"store": "sqlite://:memory:"} | settings, "to_a2a", os.environ)
+    served = [as_agent(one, getattr(one, "__name__", type(one).__name__)) for one in (agent, *agents)]
+    return Application(served, given, env=os.environ)

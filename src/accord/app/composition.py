@@ -1,0 +1,249 @@
+"""The composition root: settings and agents in, a host that runs and something that answers at every path out.
+
+Nothing is decided here that a layer below could decide; it only puts the pieces together, in the order in which they
+need each other. Starting, stopping and routing is `app.application`.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord import __version__
+from accord.app import cards
+from accord.app.outside import fetching, grpc_server, signing
+from accord.app.site import Site
+from accord.bindings.health import HEALTH, READY, Health
+from accord.bindings.http import Admit, App
+from accord.bindings.jsonrpc import JsonRpc
+from accord.bindings.metrics import METRICS, MetricsPage
+from accord.bindings.openapi import Documents
+from accord.bindings.push import PushSender
+from accord.bindings.rest import Rest
+from accord.bindings.wellknown import CATALOG_PATH, Catalog, Sign, WellKnown
+from accord.config import BadSettings, Settings
+from accord.config.settings import Capability
+from accord.core.access import Access
+from accord.core.agent import Agent, Profile
+from accord.core.archive import Archive
+from accord.core.audit import Audit, watched
+from accord.core.follow import Hub
+from accord.core.guard import Guarded
+from accord.core.hooks import Hooks
+from accord.core.host import Host
+from accord.core.interface import A2A
+from accord.core.quotas import Usage, counting
+from accord.core.roles import Roles
+from accord.core.schemes.build import build
+from accord.core.schemes.card import card_security
+from accord.core.schemes.ports import Ports
+from accord.core.service import Offers, Service
+from accord.core.upkeep import Upkeep
+from accord.model import AgentCard
+from accord.outbound import Outbound, Policy
+from accord.storage import migrate
+from accord.storage.address import Address, SqliteAddress
+from accord.storage.blobs import LargeParts, open_blobs
+from accord.storage.open import open_store
+from accord.storage.store import Store, StoreUnavailable
+from accord.telemetry.exposition import Exposition
+from accord.telemetry.measured import Measured
+from accord.telemetry.metrics import Metrics
+from accord.telemetry.waiting import StoreLook
+
+READY_SECONDS = 2.0
+"""How long the store may take to answer before it counts as away: those who ask usually wait no longer themselves."""
+
+
+class Running(NamedTuple):
+    """What answers: agents by the name in their path, the first of them at the root, and pages of the whole host."""
+
+    host: Host
+    sites: Mapping[str, App]
+    default: App
+    pages: dict[str, App]
+
+
+class Rules(Struct, frozen=True):
+    """Who may come in and what they may do, the same for every agent."""
+
+    access: Access
+    roles: Roles
+    sign: Sign | None
+
+
+class Composition:
+    """What a server is made of."""
+
+    def __init__(
+        self, settings: Settings, address: Address, agents: Mapping[str, Agent], url: str, env: Mapping[str, str]
+    ) -> None:
+        """Put together `agents`, by the name in their path, for callers who use `url`, over the store at `address`."""
+        self._settings = settings
+        self._address = address
+        self._agents = agents
+        self._url = url
+        self._env = env
+
+    async def check(self) -> None:
+        """Do what may fail because of the settings, and let go of it again."""
+        async with AsyncExitStack() as stack:
+            self._rules(await self._store(stack, Hub()), stack)
+
+    async def run(self, stack: AsyncExitStack) -> Running:
+        """Start everything; leaving `stack` stops it."""
+        hub = Hub()
+        store = await self._store(stack, hub)
+        rules = self._rules(store, stack)
+        audit = Audit(store, self._settings.audit)
+        audit.start()
+        stack.push_async_callback(audit.stop)
+        metrics = Metrics([agent.profile.name for agent in self._agents.values()])
+        host = await self._hosted(store, hub, Hooks((metrics.note,)), stack)
+        await host.start()
+        stack.push_async_callback(host.stop, self._settings.server.grace_seconds)
+        usage = Usage(self._settings.limits, count=counting(store))
+        required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
+        guarded: dict[str, A2A] = {}
+        for name, agent in self._agents.items():
+            service = self._service(host, agent.profile)
+            gate = Guarded(service, name, roles=rules.roles, usage=usage, required=required, audit=audit)
+            guarded[name] = Measured(gate, agent.profile.name, metrics)
+        admit = metrics.watched(watched(rules.access.admit, audit))
+        running = self._addressed(host, store, guarded, rules, admit)
+        running.pages[METRICS] = self._metrics_page(metrics, store, rules.access, admit)
+        if self._settings.server.grpc_port is not None:
+            await grpc_server(stack, self._settings, guarded, admit)
+        return running
+
+    # --- behind the paths -----------------------------------------------------------------------------------------
+
+    async def _store(self, stack: AsyncExitStack, hub: Hub) -> Store:
+        """Open the store; an empty or a local one gets this version's schema, one that nodes share is upgraded on
+        purpose."""
+        store = await stack.enter_async_context(open_store(self._address, hub.heard))
+        if isinstance(self._address, SqliteAddress) or not await store.read(migrate.version):
+            await migrate.upgrade(store)
+        else:
+            await migrate.check(store)
+        return store
+
+    def _rules(self, store: Store, stack: AsyncExitStack) -> Rules:
+        auth = self._settings.auth
+        issuers = Outbound(Policy(allow_private=True))  # the operator names them, and they may well be next door
+        stack.push_async_callback(issuers.close)
+        with _about("auth"):
+            access = Access(build(auth.schemes, Ports(store=store, fetch=fetching(issuers))))
+            roles = Roles(auth.roles, default=auth.default_role)
+        with _about("card.signing_key"):
+            return Rules(access, roles, signing(self._settings.card))
+
+    async def _hosted(self, store: Store, hub: Hub, hooks: Hooks, stack: AsyncExitStack) -> Host:
+        settings = self._settings
+        blobs = open_blobs(settings.blobs, store, self._env)
+        stack.push_async_callback(blobs.close)
+        push = settings.push
+        outbound = Outbound(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
+        stack.push_async_callback(outbound.close)
+        return Host(
+            Archive(store, await LargeParts.open(store, blobs)),
+            hub,
+            list(self._agents.values()),
+            limits=settings.engine,
+            hooks=hooks,
+            sender=PushSender(outbound, keys=push.signing_keys),
+            offers=self._offers(),
+            upkeep=Upkeep(store, blobs, settings.retention),
+        )
+
+    def _offers(self) -> Offers:
+        chosen = self._settings.server.capabilities
+        if chosen is None:
+            return Offers()
+        return Offers(
+            streaming=Capability.STREAMING in chosen,
+            push=Capability.PUSH in chosen,
+            extended_card=Capability.EXTENDED_CARD in chosen,
+        )
+
+    def _service(self, host: Host, profile: Profile) -> Service:
+        """Return an agent's service, which unless the settings say otherwise offers what the agent has."""
+        service = host.services[profile.name]
+        if self._settings.server.capabilities is None:
+            service.offers = replace(service.offers, extended_card=bool(profile.extended_skills))
+        return service
+
+    # --- at the paths ---------------------------------------------------------------------------------------------
+
+    def _addressed(self, host: Host, store: Store, guarded: Mapping[str, A2A], rules: Rules, admit: Admit) -> Running:
+        facts = cards.facts(self._settings, card_security(rules.access.schemes))
+        sites: dict[str, App] = {}
+        listed: dict[str, AgentCard] = {}
+        for name, agent in self._agents.items():
+            service = host.services[agent.profile.name]
+            card = cards.describe(
+                agent.profile, cards.Endpoints(self._url + cards.AGENTS + name), service.offers, facts
+            )
+            service.extended = cards.extended(card, agent.profile)
+            listed[f"{self._url}{cards.AGENTS}{name}/.well-known/agent-card.json"] = card
+            sites[name] = self._site(guarded[name], service, card, rules.sign, admit)
+        first, agent = next(iter(self._agents.items()))
+        card = cards.describe(agent.profile, self._root(), host.default.offers, facts)
+        default = self._site(guarded[first], host.default, card, rules.sign, admit)
+        pages: dict[str, App] = {
+            HEALTH: Health({}),
+            READY: Health({"store": _reachable(store)}),
+            CATALOG_PATH: Catalog(listed),
+        }
+        return Running(host, sites, default, pages)
+
+    def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:
+        """Return the page with measurements; of several processes each has its own, so they say which they are."""
+        names = [agent.profile.name for agent in self._agents.values()]
+        worker = str(os.getpid()) if self._settings.server.workers > 1 else None
+        page = Exposition(metrics, StoreLook(store, names), version=__version__, worker=worker)
+        return MetricsPage(page, admit=None if access.is_open else admit)
+
+    def _root(self) -> cards.Endpoints:
+        """Return where the first agent is: at the root, and alone with a gRPC port."""
+        port, name = self._settings.server.grpc_port, urlsplit(self._url).hostname or ""
+        grpc = f"{f'[{name}]' if ':' in name else name}:{port}" if port is not None else None
+        return cards.Endpoints(self._url, grpc)
+
+    def _site(self, agent: A2A, service: Service, card: AgentCard, sign: Sign | None, admit: Admit) -> Site:
+        enabled = frozenset(self._settings.server.dialects)
+        known = frozenset(one.uri or "" for one in card.capabilities.extensions)
+        quotas = self._settings.limits
+        shared: dict[str, Any] = {"enabled": enabled, "admit": admit, "extensions": known, "quotas": quotas}
+        return Site(
+            card=WellKnown(card, enabled=enabled, sign=sign),
+            documents=Documents(card, enabled=enabled),
+            rpc=JsonRpc(agent, origin=service.origin, **shared),
+            rest=Rest(agent, **shared),
+        )
+
+
+@contextmanager
+def _about(name: str) -> Iterator[None]:
+    """Say which setting it is that cannot work."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadSettings(f"{name}: {error}") from None
+
+
+def _reachable(store: Store) -> Callable[[], Awaitable[str | None]]:
+    async def check() -> str | None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await store.read(migrate.version)
+        except (StoreUnavailable, TimeoutError):
+            return "unavailable"
+        return None
+
+    return check

@@ -1,0 +1,87 @@
+"""What a server needs besides the store and only sometimes: keys of token issuers, a key to sign cards, a gRPC port.
+
+Each is imported when it is used, so that a server without it starts as fast as before.
+"""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accord.bindings.http import Admit
+from accord.bindings.wellknown import Sign
+from accord.config import BadSettings
+from accord.config.settings import Card, Settings
+from accord.core.interface import A2A
+from accord.core.schemes.ports import Fetch, NotFetched
+from accord.outbound import Outbound, Refused, Unreachable
+
+if TYPE_CHECKING:
+    from accord.bindings.grpc import Tls
+
+MAX_KEYS = 1024 * 1024
+"""Bytes of a document with an issuer's keys."""
+
+
+def fetching(outbound: Outbound) -> Fetch:
+    """Return how documents with keys are read."""
+
+    async def fetch(url: str) -> bytes:
+        try:
+            answer = await outbound.request("GET", url, headers={"Accept": "application/json"}, max_bytes=MAX_KEYS)
+        except (Refused, Unreachable) as error:
+            raise NotFetched(str(error)) from None
+        if answer.status != 200 or not answer.is_whole:
+            raise NotFetched(f"{url} answers {answer.status}")
+        return answer.body
+
+    return fetch
+
+
+def signing(card: Card) -> Sign | None:
+    """Return what signs cards, if there is a key for it: the key itself, or the name of a file that holds it."""
+    if card.signing_key is None:
+        return None
+    from functools import partial
+
+    from accord.protocol.card_signatures import read_signing_key, sign
+
+    given = card.signing_key.strip()
+    try:
+        text = given.encode() if given.startswith("{") else Path(given).read_bytes()
+    except (OSError, ValueError):  # not repeated: it may be the key itself in some other form
+        raise ValueError("It is neither a JSON Web Key nor the name of a file that can be read") from None
+    return partial(sign, key=read_signing_key(text, card.signing_key_url))
+
+
+async def grpc_server(stack: AsyncExitStack, settings: Settings, agents: Mapping[str, A2A], admit: Admit) -> None:
+    """Listen for gRPC until the stack is left."""
+    try:
+        from accord.bindings.grpc import Grpc
+    except ImportError as error:
+        raise BadSettings(f"server.grpc_port: {error}") from None
+
+    server = settings.server
+    first = next(iter(agents.values()))
+    grpc = Grpc(
+        first,
+        agents=agents,
+        enabled=frozenset(server.dialects),
+        admit=admit,
+        extensions=frozenset(one.uri for one in settings.card.extensions),
+        quotas=settings.limits,
+        shares_port=server.workers > 1,
+    )
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    await grpc.start(f"{host}:{server.grpc_port}", tls=_tls(settings))
+    stack.push_async_callback(grpc.stop, server.grace_seconds)
+
+
+def _tls(settings: Settings) -> "Tls | None":
+    from accord.bindings.grpc import Tls
+
+    server = settings.server
+    if not server.tls_cert or not server.tls_key:
+        return None
+    ca = Path(server.tls_client_ca).read_bytes() if server.tls_client_ca else None
+    return Tls(certificate=Path(server.tls_cert).read_bytes(), key=Path(server.tls_key).read_bytes(), client_ca=ca)

@@ -1,0 +1,210 @@
+"""The HTTP server in front of the application: one process or several, with uvicorn or granian.
+
+It takes the port before anything claims to listen on it, ends TLS, and closes connections that do not get on. What is
+answered is the application's.
+"""
+
+import gc
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from accord.app import granian
+from accord.app.application import Application
+from accord.bindings.connections import Connection, connections
+from accord.bindings.http import App
+from accord.config import Settings
+from accord.config.settings import HttpServer, Server
+
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""For TLS 1.2, the oldest that Python accepts: forward secrecy and authenticated encryption, as in all of 1.3's."""
+
+STARTUP_FAILURE = 3
+"""How a process of uvicorn's ends whose application could not start."""
+
+NOT_STARTED = "The server could not be started, for the reason above."
+
+STOPS = "Cancel %s running task(s), timeout graceful shutdown exceeded"
+UNFINISHED = "ASGI callable returned without completing response."
+"""What uvicorn calls errors when it stops and somebody still follows a task, as is usual here."""
+
+
+GARBAGE = 20_000, 20, 50
+"""When Python looks for garbage in cycles. Its own 700, 10 and 10 are for programs that make many: here almost
+everything goes by itself, and half of the processor's time went into looking."""
+
+
+class CannotListen(Exception):
+    """The server cannot be started, and what to do."""
+
+
+def settle_down() -> None:
+    """Let Python look for garbage less often, and never among what has been there since the start."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+
+
+def run(application: Application) -> None:
+    """Serve an application in this process until a signal comes."""
+    settings = application.settings
+    application.on_start.append(settle_down)
+    application.keep_local()
+    check_tls(settings.server)
+    server = uvicorn.Server(_uvicorn(application, settings, http=connections(settings.limits)))
+    _hush()
+    listening = listen(settings.server)
+    with _ending_well():
+        server.run([listening])
+    if not server.started:
+        raise CannotListen(NOT_STARTED)
+
+
+def run_workers(
+    settings: Settings, worker: str, on_listen: Callable[[], None], *, reload_dirs: list[str] | None = None
+) -> None:
+    """Serve what the function `worker` of some module makes, in processes that are replaced when they end.
+
+    With `reload_dirs` they are replaced as well when a file in one of them changes.
+    """
+    check_tls(settings.server)
+    listening = listen(settings.server)
+    if settings.server.server is HttpServer.GRANIAN:
+        address = listening.getsockname()[0]
+        listening.close()
+        granian.run(settings, worker, address, on_listen, reload_dirs)
+        return
+    on_listen()
+    if reload_dirs is not None:
+        from uvicorn.supervisors import ChangeReload
+
+        config = _uvicorn(worker, settings, http=Connection, factory=True, reload=True, reload_dirs=reload_dirs)
+        ChangeReload(config, target=uvicorn.Server(config).run, sockets=[listening]).run()
+    else:
+        config = _uvicorn(worker, settings, http=Connection, factory=True, workers=settings.server.workers)
+        _supervise(config, listening)
+
+
+def _supervise(config: uvicorn.Config, listening: socket.socket) -> None:
+    from uvicorn.supervisors import Multiprocess
+
+    class Supervisor(Multiprocess):
+        def terminate_all(self) -> None:
+            listening.close()  # or the system would still take connections, and nobody answer them
+            super().terminate_all()
+
+    supervisor = Supervisor(config, sockets=[listening])
+    supervisor.run()
+    if any(process.process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
+        raise CannotListen(NOT_STARTED)
+
+
+def listen(server: Server) -> socket.socket:
+    """Take the port; `::` is every address of the machine, of either family."""
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    is_dual = server.host == "::" and socket.has_dualstack_ipv6()
+    try:
+        found = socket.create_server((server.host, server.port), family=family, backlog=2048, dualstack_ipv6=is_dual)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise CannotListen(
+            f"Cannot listen on {server.host}:{server.port}: {reason}. Choose another port with --port."
+        ) from None
+    found.set_inheritable(True)
+    return found
+
+
+def check_tls(server: Server) -> None:
+    """Refuse certificates that cannot be used, before anybody relies on them."""
+    if not server.tls_cert:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(server.tls_cert, server.tls_key, password="")  # or it would ask for one
+    except (OSError, ValueError) as error:
+        raise CannotListen(f"{server.tls_cert} and {server.tls_key} cannot be used for TLS: {error}") from None
+    try:
+        if server.tls_client_ca:
+            context.load_verify_locations(server.tls_client_ca)
+    except (OSError, ValueError) as error:
+        raise CannotListen(f"{server.tls_client_ca} cannot be used for TLS: {error}") from None
+
+
+def be_worker(application: Application) -> None:
+    """Prepare one of several processes: it keeps to the limits, and stops when the one that started it is gone."""
+    settings = application.settings
+    Connection.quotas = settings.limits
+    application.on_start.append(settle_down)
+    application.keep_local()
+    _hush()
+    if settings.server.server is HttpServer.GRANIAN:
+        application.on_start.append(lambda: granian.end_streams(application))
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        signal.raise_signal(signal.SIGTERM)
+
+    threading.Thread(target=watch, name="accord-parent", daemon=True).start()
+
+
+def _hush() -> None:
+    """Do not let it be called an error that streams are ended when the server stops."""
+    is_stopping = False
+
+    def matters(record: logging.LogRecord) -> bool:
+        nonlocal is_stopping
+        is_stopping = is_stopping or record.msg == STOPS
+        return record.msg != STOPS and not (is_stopping and record.msg == UNFINISHED)
+
+    logging.getLogger("uvicorn.error").addFilter(matters)
+
+
+@contextmanager
+def _ending_well() -> Iterator[None]:
+    """Let a signal that was obeyed count as a success: uvicorn sends it to itself once more when all is done."""
+
+    def leave(_number: int, _frame: Any) -> None:
+        raise SystemExit(0)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    except SystemExit as error:
+        if not error.code:
+            raise
+        raise CannotListen(NOT_STARTED) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _uvicorn(app: App | str, settings: Settings, **more: Any) -> uvicorn.Config:
+    server = settings.server
+    return uvicorn.Config(
+        app,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # those of trusted proxies are read by the application
+        timeout_graceful_shutdown=max(1, round(server.grace_seconds)),
+        ssl_certfile=server.tls_cert,
+        ssl_keyfile=server.tls_key,
+        ssl_ca_certs=server.tls_client_ca,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if server.tls_client_ca else ssl.CERT_NONE,
+        ssl_ciphers=CIPHERS,
+        **more,
+    )

@@ -1,0 +1,55 @@
+"""The addresses of one agent: its cards, its documents, and a binding for everything else.
+
+It only decides by the path, which is the part below where the agent is mounted; what is at an address is in `bindings`.
+"""
+
+from msgspec import Struct
+
+from accord.bindings.http import App, Receive, Scope, Send
+from accord.bindings.openapi import Documents
+from accord.bindings.wellknown import CARD_PATHS
+from accord.protocol.negotiate import MOUNTS
+
+RPC_PATHS = frozenset({"", *MOUNTS})
+"""Where JSON-RPC is answered, without a slash at the end."""
+
+
+class Site(Struct, frozen=True, kw_only=True):
+    """One agent over HTTP."""
+
+    card: App
+    documents: App
+    rpc: App
+    rest: App
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        await self.at(below(scope))(scope, receive, send)
+
+    def at(self, path: str) -> App:
+        """Return what answers at a path."""
+        if path in CARD_PATHS:
+            return self.card
+        if path.rstrip("/") in RPC_PATHS:
+            return self.rpc
+        return self.documents if Documents.serves(path) else self.rest
+
+
+def placed(scope: Scope) -> Scope:
+    """Return a request whose path begins with the mount, as ASGI asks for.
+
+    An application that is told where a proxy has it, and is asked without that prefix, passes on paths without it; what
+    Starlette mounts in it is told the prefix as `app_root_path`.
+    """
+    path, root = scope["path"], scope.get("root_path", "")
+    if not root or path == root or path.startswith(root + "/"):
+        return scope
+    prefix = scope.get("app_root_path", root)
+    raw = {"raw_path": prefix.encode() + scope["raw_path"]} if scope.get("raw_path") else {}
+    return {**scope, "path": prefix + path, **raw}
+
+
+def below(scope: Scope) -> str:
+    """Return the path below the mount."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))

@@ -1,0 +1,140 @@
+"""Bodies in gzip or deflate, both ways, around any ASGI application; event streams pass untouched.
+
+An answer is compressed when its caller accepts it and it is long enough to be worth it. A compressed request is
+inflated as it is read, so that the limit on its size counts what comes out and not what was sent.
+"""
+
+import zlib
+from collections.abc import MutableMapping
+from typing import Any
+
+from accord.bindings.http import App, Headers, Receive, Scope, Send, header, respond
+
+SMALLEST = 1_400
+"""Below about one network packet nothing is gained."""
+
+LEVEL = 1
+"""The fastest: answers are made once and read once."""
+
+PIECE = 64 * 1024
+"""How much is inflated at a time."""
+
+_GZIP, _ZLIB = 31, 15  # what zlib calls its formats
+FORMATS = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": _ZLIB}
+
+
+class Compression:
+    """An ASGI application whose bodies may be compressed."""
+
+    def __init__(self, inner: App) -> None:
+        """Wrap `inner`."""
+        self._inner = inner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        stated = (header(scope, b"content-encoding") or "identity").strip().lower()
+        if stated not in ("", "identity"):
+            if stated not in FORMATS:
+                await respond(send, 415, b"", [(b"accept-encoding", b"gzip, deflate")])
+                return
+            receive = _Inflating(receive, FORMATS[stated])
+        wanted = _wanted(header(scope, b"accept-encoding"))
+        await self._inner(scope, receive, _Deflating(send, wanted) if wanted else send)
+
+
+def _wanted(accepted: str | None) -> str | None:
+    """Return the format that a caller would like, of those that there are."""
+    if not accepted or ("gzip" not in accepted and "deflate" not in accepted):
+        return None
+    best, weight = None, 0.0
+    for choice in accepted.lower().split(","):
+        name, _, parameters = choice.partition(";")
+        if name.strip() in ("gzip", "deflate") and (given := _weight(parameters)) > weight:
+            best, weight = name.strip(), given
+    return best
+
+
+def _weight(parameters: str) -> float:
+    name, _, value = parameters.strip().partition("=")
+    if name.strip() != "q":
+        return 1.0
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0
+
+
+class _Deflating:
+    """A `send` that compresses a whole answer, and nothing that comes in pieces."""
+
+    def __init__(self, send: Send, name: str) -> None:
+        self._send = send
+        self._name = name
+        self._start: MutableMapping[str, Any] | None = None
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message  # until its body shows what it is
+            return
+        start, self._start = self._start, None
+        if start is not None:
+            if not message.get("more_body") and len(message.get("body", b"")) >= SMALLEST and _may(start["headers"]):
+                message = {**message, "body": self._compressed(message["body"])}
+                start = {**start, "headers": _headers(start["headers"], self._name, len(message["body"]))}
+            await self._send(start)
+        await self._send(message)
+
+    def _compressed(self, body: bytes) -> bytes:
+        packer = zlib.compressobj(LEVEL, zlib.DEFLATED, FORMATS[self._name])
+        return packer.compress(body) + packer.flush()
+
+
+def _may(headers: Headers) -> bool:
+    return not any(name == b"content-encoding" for name, _ in headers)
+
+
+def _headers(headers: Headers, name: str, length: int) -> Headers:
+    kept = [(key, b"W/" + value if key == b"etag" and not value.startswith(b"W/") else value) for key, value in headers]
+    return [
+        *((key, value) for key, value in kept if key != b"content-length"),
+        (b"content-encoding", name.encode()),
+        (b"vary", b"Accept-Encoding"),
+        (b"content-length", b"%d" % length),
+    ]
+
+
+class _Inflating:
+    """A `receive` whose body is inflated piece by piece; what is not in the stated format arrives as it is."""
+
+    def __init__(self, receive: Receive, form: int) -> None:
+        self._receive = receive
+        self._unpacker = zlib.decompressobj(form)
+        self._waiting = b""
+        self._has_more = True
+        self._is_plain = False
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        if not self._waiting:
+            message = await self._receive()
+            if message["type"] != "http.request" or not self._has_more:  # after the body only an end is waited for
+                return message
+            self._waiting = message.get("body", b"")
+            self._has_more = message.get("more_body", False)
+        body = self._inflated()
+        more = bool(self._waiting) or self._has_more
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    def _inflated(self) -> bytes:
+        if self._is_plain or self._unpacker.eof:  # what follows is counted too, and whoever reads it finds no JSON
+            body, self._waiting = self._waiting, b""
+            return body
+        try:
+            body = self._unpacker.decompress(self._waiting, PIECE)
+        except zlib.error:
+            self._is_plain = True
+            return self._inflated()
+        self._waiting = self._unpacker.unconsumed_tail or self._unpacker.unused_data
+        return body

@@ -1,0 +1,178 @@
+"""One HTTP/1.1 connection of uvicorn that ends: with a head that does not come, is too large, or an unread answer.
+
+It is uvicorn's own, which waits for all of that without end, takes trailers for headers and loses the body of whoever
+wishes to upgrade. Bodies are timed where they are read, in `bindings.http`, which needs no particular server; whoever
+starts uvicorn passes `connections`.
+"""
+
+from asyncio import TimerHandle, Transport
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from httptools import HttpParserUpgrade, HttpRequestParser
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from accord.core.quotas import Quotas
+
+
+class Parser(HttpRequestParser):
+    """A parser for a server that speaks nothing else: a wish to upgrade is passed over (RFC 9110, 7.8).
+
+    Clients that would rather speak HTTP/2 wish for it with their first request, and send its body all the same.
+    """
+
+    def __init__(self, connection: "Connection") -> None:
+        """Tell `connection` what is read."""
+        super().__init__(connection)
+        self._connection = connection
+        self.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it, for pipelines
+
+    def feed_data(self, data: Any) -> None:
+        """Read bytes; a request with such a wish is read again without it, and a tunnel ends the connection."""
+        while True:
+            try:
+                super().feed_data(data)
+            except HttpParserUpgrade as wish:
+                if self.get_method() == b"CONNECT":
+                    self._connection.refuse(HTTPStatus.NOT_IMPLEMENTED)
+                    return
+                data = self._connection.head_without_wish() + data[wish.args[0] :]
+            else:
+                return
+
+
+class Connection(HttpToolsProtocol):
+    """One connection.
+
+    A timer runs while no request is being answered and something is expected: from the start until the first head is
+    complete, and whenever bytes come that complete none. Between two requests uvicorn's own keep-alive has its timer.
+    """
+
+    quotas: ClassVar[Quotas] = Quotas()
+
+    _late: TimerHandle | None = None
+    _unread: TimerHandle | None = None
+    _is_in_head = False
+    _begun = 0
+    _size = 0
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Begin, and note the client's certificate where its requests will be looked for one."""
+        super().connection_made(transport)
+        self.parser = Parser(self)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and (certificate := tls.getpeercert(binary_form=True)):
+            self.app_state = {**self.app_state, "client_certificate": certificate}
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._came()
+        self._was_read()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; those that leave a head, or the trailers of a body, incomplete are counted."""
+        begun = self._begun
+        super().data_received(data)
+        if begun == self._begun:  # where in `data` a new head or the end of a body is is not known, so that is free
+            self._size += len(data)
+            if self._size > self.quotas.head:
+                self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if self._is_in_head or self._is_idle:  # idle: empty lines, or the rest of a body that was refused
+            self._expect()
+
+    def on_message_begin(self) -> None:
+        """Note that a head begins."""
+        super().on_message_begin()
+        self._is_in_head, self._size = True, 0
+        self._begun += 1
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; trailers are none, and must not pass for any that a proxy watches over (RFC 9110, 6.5.1)."""
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Note that a head is complete; its exact size is checked by the bindings."""
+        self._is_in_head = False
+        self._came()
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self._begun += 1
+        self._size = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note that a request is complete, unless it is going to be read again."""
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def head_without_wish(self) -> bytes:
+        """Return the head that was just read, as if it did not wish to upgrade."""
+        version = self.parser.get_http_version().encode()
+        kept = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (self.parser.get_method(), self.url, version, b"".join(kept))
+
+    def pause_writing(self) -> None:
+        """Note that the client reads more slowly than it is written to."""
+        super().pause_writing()
+        if self._unread is None:
+            self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """Note that it has caught up."""
+        super().resume_writing()
+        self._was_read()
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None at first
+
+    def _expect(self) -> None:
+        if self._late is None and not self.transport.is_closing():
+            self._late = self.loop.call_later(self.quotas.head_seconds, self._give_up)
+
+    def _came(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _watch_reader(self) -> None:
+        """Look again after a while: a long answer is written at once, and is read for as long as the line needs."""
+        enough = self.transport.get_write_buffer_size() - self.quotas.unread_seconds * self.quotas.body_rate
+        self._unread = self.loop.call_later(self.quotas.unread_seconds, self._check_reader, enough)
+
+    def _check_reader(self, enough: float) -> None:
+        if self.transport.get_write_buffer_size() > max(0.0, enough):
+            self.transport.abort()
+        else:
+            self._watch_reader()
+
+    def _was_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _give_up(self) -> None:
+        self._late = None
+        if self._is_in_head:
+            self.refuse(HTTPStatus.REQUEST_TIMEOUT)
+        else:
+            self.transport.close()
+
+    def refuse(self, status: HTTPStatus) -> None:
+        """Hang up and say why, unless another answer is being written."""
+        if not self.transport.is_closing():
+            if self._is_idle:
+                line = f"HTTP/1.1 {status.value} {status.phrase}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+                self.transport.write(line.encode())
+            self.transport.close()
+
+
+def connections(quotas: Quotas) -> type[Connection]:
+    """Return the class of connections that keep to `quotas`, for `uvicorn.Config(http=...)`."""
+    return type("Connection", (Connection,), {"quotas": quotas})

@@ -1,0 +1,79 @@
+"""What a trusted proxy says about the request that it passes on: scheme, host, prefix and the caller's address.
+
+From anybody else these headers are lies and are not read. RFC 7239's `Forwarded` is left to proxies that can also write
+the `X-Forwarded-` headers, which all of them can.
+"""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from accord.bindings.http import App, Receive, Scope, Send, header
+
+Network = IPv4Network | IPv6Network
+
+
+def networks(trusted: Sequence[str]) -> tuple[Network, ...]:
+    """Read addresses and networks; `*` is everybody."""
+    everybody = ("0.0.0.0/0", "::/0")
+    return tuple(ip_network(text, strict=False) for one in trusted for text in (everybody if one == "*" else (one,)))
+
+
+def is_trusted(peer: str, trusted: Sequence[Network]) -> bool:
+    """Whether an address is in one of the networks."""
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return False
+    return any(address.version == network.version and address in network for network in trusted)
+
+
+class Forwarded:
+    """An ASGI application that sees requests as they reached the proxy in front of it."""
+
+    def __init__(self, inner: App, trusted: Sequence[Network]) -> None:
+        """Wrap `inner`; believe what comes from `trusted`."""
+        self._inner = inner
+        self._trusted = trusted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        client = scope.get("client")
+        if scope["type"] == "http" and client and is_trusted(client[0], self._trusted):
+            scope = self._restored(scope)
+        await self._inner(scope, receive, send)
+
+    def _restored(self, scope: Scope) -> Scope:
+        found = dict(scope)
+        scheme = _last(header(scope, b"x-forwarded-proto"))
+        if scheme in ("http", "https"):
+            found["scheme"] = scheme
+        host = _last(header(scope, b"x-forwarded-host"))
+        if host:
+            others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+            found["headers"] = [*others, (b"host", host.encode("latin-1"))]
+        prefix = _last(header(scope, b"x-forwarded-prefix")).rstrip("/")
+        if prefix.startswith("/") and not prefix.startswith("//"):
+            root = prefix + scope.get("root_path", "")
+            found |= {"root_path": root, "path": prefix + scope["path"]}
+            if scope.get("raw_path"):
+                found["raw_path"] = prefix.encode("latin-1") + scope["raw_path"]
+        caller = self._caller(header(scope, b"x-forwarded-for"))
+        if caller:
+            found |= {"client": (caller, 0), "accord.proxy": scope["client"][0]}
+        return found
+
+    def _caller(self, chain: str | None) -> str | None:
+        """Return the last address of the chain that is no trusted proxy itself: what came before it may be invented."""
+        for address in reversed([part.strip() for part in (chain or "").split(",")]):
+            try:
+                ip_address(address)
+            except ValueError:
+                return None
+            if not is_trusted(address, self._trusted):
+                return address
+        return None
+
+
+def _last(value: str | None) -> str:
+    """Return what the nearest proxy said, where several did."""
+    return (value or "").rpartition(",")[2].strip()

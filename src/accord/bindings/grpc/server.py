@@ -1,0 +1,132 @@
+"""Listens: the gRPC server, the agents behind it, its limits and its TLS.
+
+What a call means is `calls`; where to listen and which agents there are is the composition root's. gRPC has no paths
+and so no place for many agents: the first is served, others to who names them in the metadata `x-accord-agent`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import grpc
+from msgspec import Struct
+
+from accord.bindings.grpc.calls import Calls, end
+from accord.bindings.grpc.methods import EDITIONS, Edition, Method
+from accord.bindings.http import QUOTAS, Admit
+from accord.core.access import Access
+from accord.core.interface import A2A
+from accord.core.quotas import Quotas
+from accord.errors import InvalidRequest
+from accord.protocol.negotiate import ALL_DIALECTS
+from accord.protocol.operations import DialectName
+
+AGENT_KEY = "x-accord-agent"
+
+MAX_CALLS = 10_000
+"""Calls at a time, most of them streams that wait: as many as the memory of a small machine surely holds."""
+
+OPTIONS: tuple[tuple[str, int], ...] = (
+    # A peer that vanished is found out within a minute; one that asks whether we are there may do so every ten seconds.
+    ("grpc.keepalive_time_ms", 40_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+Handle = Callable[[Calls, Method, bytes, Any], Awaitable[Any]]
+
+
+class Tls(Struct, frozen=True, kw_only=True):
+    """A server's certificate chain and key in PEM; with `client_ca`, clients must show a certificate issued by it."""
+
+    certificate: bytes
+    key: bytes
+    client_ca: bytes | None = None
+
+
+class Grpc:
+    """A gRPC server for A2A 1.0 and 0.3."""
+
+    def __init__(
+        self,
+        service: A2A,
+        *,
+        agents: Mapping[str, A2A] = MappingProxyType({}),
+        enabled: frozenset[DialectName] = ALL_DIALECTS,
+        admit: Admit | None = None,
+        extensions: frozenset[str] = frozenset(),
+        quotas: Quotas = QUOTAS,
+        max_calls: int = MAX_CALLS,
+        shares_port: bool = False,
+    ) -> None:
+        """Serve `service`, and by their names `agents`, to whom `admit` lets in.
+
+        Of the enabled dialects, those are spoken that have a gRPC service; `extensions` are those of the agents' cards.
+        A port that somebody listens on is refused, unless all its processes say that they share it.
+        """
+        self._shares_port = shares_port
+        self._quotas = quotas
+        self._max_calls = max_calls
+        self._editions = [edition for name, edition in EDITIONS.items() if name in enabled]
+        self._agents = {
+            name: Calls(
+                agent,
+                admit=admit or Access().admit,
+                extensions=extensions,
+                unread_seconds=quotas.unread_seconds,
+            )
+            for name, agent in {"": service, **agents}.items()
+        }
+        self._server: Any = None
+
+    async def start(self, address: str, *, tls: Tls | None = None) -> int:
+        """Listen on `host:port` and return the port, which is any free one for 0."""
+        limits = (
+            ("grpc.max_receive_message_length", self._quotas.body),
+            ("grpc.max_metadata_size", self._quotas.head),
+            ("grpc.max_concurrent_streams", self._quotas.streams),
+            ("grpc.so_reuseport", int(self._shares_port)),
+        )
+        server = grpc.aio.server(options=(*OPTIONS, *limits), maximum_concurrent_rpcs=self._max_calls)
+        server.add_generic_rpc_handlers([self._handlers(edition) for edition in self._editions])
+        try:
+            port: int = server.add_secure_port(address, _credentials(tls)) if tls else server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise OSError(f"Cannot listen for gRPC on {address}") from error
+        await server.start()
+        self._server = server
+        return port
+
+    async def stop(self, grace_seconds: float | None = None) -> None:
+        """Take no more calls, let those that run finish for so long, and end the others."""
+        if self._server is not None:
+            await self._server.stop(grace_seconds)
+            self._server = None
+
+    def _handlers(self, edition: Edition) -> grpc.GenericRpcHandler:
+        """Return what gRPC calls for each method of a service; bodies come and go as they are on the wire."""
+        return grpc.method_handlers_generic_handler(
+            edition.service,
+            {
+                method.name: grpc.unary_stream_rpc_method_handler(partial(self._dispatch, Calls.stream, method))
+                if method.streams
+                else grpc.unary_unary_rpc_method_handler(partial(self._dispatch, Calls.answer, method))
+                for method in edition.methods
+            },
+        )
+
+    async def _dispatch(self, handle: Handle, method: Method, body: bytes, context: Any) -> Any:
+        """Bring a call to the agent that it names."""
+        name = next((value for key, value in context.invocation_metadata() or () if key == AGENT_KEY), "")
+        calls = self._agents.get(name)
+        if calls is None:
+            await end(context, method, InvalidRequest(f"There is no agent {name[:60]!r} here"))
+        return await handle(calls, method, body, context)
+
+
+def _credentials(tls: Tls) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials(
+        [(tls.key, tls.certificate)], root_certificates=tls.client_ca, require_client_auth=tls.client_ca is not None
+    )

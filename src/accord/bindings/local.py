@@ -1,0 +1,37 @@
+"""Only for this machine: requests that name another host are refused.
+
+A server that is open to everybody on its own machine is open to its browsers too, and a page from elsewhere may have
+its own name resolve to this machine (DNS rebinding). What it asks then still names its own host.
+"""
+
+from collections.abc import Set
+from ipaddress import ip_address
+
+from accord.bindings.http import App, Receive, Scope, Send, authority, header, respond
+
+
+class Local:
+    """An ASGI application that answers to local names, and to those it is given."""
+
+    def __init__(self, inner: App, names: Set[str] = frozenset()) -> None:
+        """Wrap `inner`."""
+        self._inner = inner
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and header(scope, b"host") is not None and not self._is_known(authority(scope)):
+            text = b"This server answers only to local names: it has no authentication\n"
+            await respond(send, 421, text, [(b"content-type", b"text/plain; charset=utf-8")])
+            return
+        await self._inner(scope, receive, send)
+
+    def _is_known(self, asked: str | None) -> bool:
+        name = (asked or "").rpartition(":")[0] if (asked or "").rpartition(":")[2].isdigit() else asked or ""
+        name = name.strip("[]")
+        if name in self._names or name == "localhost" or name.endswith(".localhost"):
+            return True
+        try:
+            return ip_address(name).is_loopback
+        except ValueError:
+            return False

@@ -1,0 +1,237 @@
+"""The documents beside the HTTP+JSON binding: its OpenAPI description, and JSON Schemas of every structure.
+
+Nothing is described by hand: the operations are rows of `protocol.operations`, the structures those of
+`protocol.structures`, name and authentication the agent's card. It answers no operation; that is `bindings.rest`.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from accord.bindings import origins
+from accord.bindings.http import Document, Receive, Scope, Send, publish, respond
+from accord.model import AgentCard
+from accord.protocol import codec, structures
+from accord.protocol.dialects import DIALECTS, REST_DIALECTS
+from accord.protocol.negotiate import ALL_DIALECTS, SPOKEN
+from accord.protocol.operations import TABLE, DialectName, Operation, RestRoute, Row
+from accord.protocol.structures import NAMES
+
+OPENAPI_PATH, SCHEMAS_PATH = "/openapi.json", "/schemas"
+SCHEMA_TYPE = "application/schema+json"
+V1, V03 = DialectName.V1, DialectName.V03
+
+MAX_VARIANTS = 128
+"""How many written documents are kept: all of them, for a few names of the host, which callers choose."""
+
+_COMPONENTS = "#/components/schemas/{name}"
+_ANSWERS = {
+    Operation.SEND: "SendMessageResponse",
+    Operation.STREAM: "StreamResponse",
+    Operation.GET: "Task",
+    Operation.LIST: "ListTasksResponse",
+    Operation.CANCEL: "Task",
+    Operation.SUBSCRIBE: "StreamResponse",
+    Operation.PUSH_SET: "TaskPushNotificationConfig",
+    Operation.PUSH_GET: "TaskPushNotificationConfig",
+    Operation.PUSH_LIST: "ListTaskPushNotificationConfigsResponse",
+    Operation.EXTENDED_CARD: "AgentCard",
+}
+"""What an operation answers with in A2A 1.0; one that is missing answers with an empty object."""
+
+_OBJECT = {"type": "object"}
+_RESUMING = [
+    {
+        "name": "Last-Event-ID",
+        "in": "header",
+        "description": "The number of the last event seen: the stream goes on after it.",
+        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    },
+    {
+        "name": "after",
+        "in": "query",
+        "description": "The same, for those who cannot set headers.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+]
+
+
+class Documents:
+    """An ASGI application that serves `/openapi.json`, `/schemas` and `/schemas/{Name}.json` below one path."""
+
+    def __init__(
+        self, card: AgentCard, *, enabled: frozenset[DialectName] = ALL_DIALECTS, modified: datetime | None = None
+    ) -> None:
+        """Describe the agent of `card`, as it is since `modified`, or else since now, in the enabled dialects."""
+        self._card = card
+        self._enabled = enabled
+        self._modified = (modified or datetime.now(UTC)).astimezone(UTC)
+        self._base = _base(card)
+        self._document = lru_cache(MAX_VARIANTS)(self._write)
+
+    @staticmethod
+    def serves(path: str) -> bool:
+        """Whether a path, below the mount, is one of these documents."""
+        return path in (OPENAPI_PATH, SCHEMAS_PATH) or path.startswith(SCHEMAS_PATH + "/")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await respond(send, 405, b"", [(b"allow", b"GET, HEAD")])
+            return
+        root = scope.get("root_path", "").rstrip("/")
+        document = self._document(scope["path"].removeprefix(root), root, origins.asked(scope))
+        if document is None:
+            plain = [(b"content-type", b"text/plain; charset=utf-8")]
+            text = b"There is no such document; /schemas lists those that there are\n"
+            await respond(send, 404, text, plain, head=scope["method"] == "HEAD")
+            return
+        await publish(scope, send, document, self._modified, [(b"access-control-allow-origin", b"*")])
+
+    def _write(self, path: str, root: str, origin: str | None) -> Document | None:
+        """Return the document at a path below `root`, for a caller who came to `origin`."""
+        base = origins.at(self._base, origin)
+        if path == OPENAPI_PATH:
+            here = {"servers": [{"url": root or "/"}]}
+            return Document.of(codec.encode(describe(self._card, self._enabled) | here))
+        if path == SCHEMAS_PATH:
+            return _index(base)
+        name = path.removeprefix(SCHEMAS_PATH + "/").removesuffix(".json")
+        if path != _schema_path(name) or name not in NAMES.values():
+            return None
+        return Document.of(codec.encode(structures.document(name, base + path)), SCHEMA_TYPE)
+
+
+def _index(base: str) -> Document:
+    listed = [
+        {"name": name, "description": schema["description"], "url": base + _schema_path(name)}
+        for name, schema in structures.schemas().items()
+    ]
+    return Document.of(codec.encode({"schemas": listed}))
+
+
+def _schema_path(name: str) -> str:
+    return f"{SCHEMAS_PATH}/{name}.json"
+
+
+def _base(card: AgentCard) -> str:
+    """Return where the card says that the binding is, without a slash at its end."""
+    urls = [found.url for found in card.supported_interfaces if found.protocol_binding == "HTTP+JSON"]
+    return urls[0].rstrip("/") if urls else ""
+
+
+# --- OpenAPI --------------------------------------------------------------------------------------------------------
+
+
+class Address(NamedTuple):
+    """One operation at one address of one version."""
+
+    row: Row
+    route: RestRoute
+    prefix: str
+    dialect: DialectName
+    name: str
+
+    @property
+    def path(self) -> str:
+        """The whole path."""
+        return self.prefix + self.route.path
+
+    @property
+    def in_path(self) -> list[str]:
+        """The names of the path's values."""
+        return [piece.partition("}")[0] for piece in self.route.path.split("{")[1:]]
+
+
+def describe(card: AgentCard, enabled: frozenset[DialectName] = ALL_DIALECTS) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of an agent's HTTP+JSON binding; its addresses are relative to the card's."""
+    schemas = structures.schemas(_COMPONENTS)
+    paths: dict[str, dict[str, Any]] = {}
+    for address in _addresses(enabled):
+        paths.setdefault(address.path, {})[address.route.verb.lower()] = _operation(address, schemas)
+    secured = DIALECTS[V03].encode_card(card)  # 0.3 took over OpenAPI's own form of them
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": card.name, "description": card.description, "version": card.version},
+        "servers": [{"url": urlsplit(_base(card)).path or "/"}],
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": _schemes(secured.get("securitySchemes", {}))},
+    }
+    return document | ({"security": secured["security"]} if secured.get("security") else {})
+
+
+def _addresses(enabled: frozenset[DialectName]) -> Iterator[Address]:
+    for row in TABLE:
+        routes = [(V1, "", "", row.rest), (V03, "/v1", "_0_3", row.rest_v03), (V03, "", "_0_2", row.rest_v02)]
+        for dialect, prefix, version, found in routes:
+            for route in found if dialect in enabled else ():
+                verb = f"_{route.verb.lower()}" if len(found) > 1 else ""
+                yield Address(row, route, prefix, dialect, row.operation.value + version + verb)
+
+
+def _operation(address: Address, schemas: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    row = address.row
+    versions = " and ".join(version.value for version in SPOKEN[address.dialect])
+    operation: dict[str, Any] = {
+        "operationId": address.name,
+        "summary": (row.request.__doc__ or "").partition("\n")[0],
+        "tags": [f"A2A {versions}"],
+        "parameters": [*_parameters(address, schemas[NAMES[row.request]])],
+        "responses": {"200": _answer(address), "default": _error(address)},
+    }
+    if address.dialect is not V1:
+        operation["deprecated"] = True
+    if address.route.verb == "POST":
+        operation["requestBody"] = _body(address, schemas[NAMES[row.request]])
+    return operation
+
+
+def _parameters(address: Address, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in address.in_path:
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    if address.route.verb != "POST":
+        for name, schema in request["properties"].items():
+            if name not in address.in_path and (name != "tenant" or address.dialect is V1):
+                yield {"name": name, "in": "query", "schema": schema}
+    if address.row.streams:
+        yield from _RESUMING
+    spoken = [version.value for version in SPOKEN[address.dialect]]
+    yield {"name": "A2A-Version", "in": "header", "schema": {"type": "string", "examples": spoken}}
+
+
+def _body(address: Address, request: dict[str, Any]) -> dict[str, Any]:
+    """Return what a request's body holds: its structure but for what its path says; those of 0.3 are not described."""
+    members = {name: value for name, value in request["properties"].items() if name not in address.in_path}
+    required = [name for name in request.get("required", ()) if name in members]
+    schema: dict[str, Any] = _OBJECT
+    if address.dialect is V1:
+        schema = _OBJECT | {"properties": members} | ({"required": required} if required else {})
+    return {"required": bool(required), "content": _content(address, schema)}
+
+
+def _answer(address: Address) -> dict[str, Any]:
+    name = _ANSWERS.get(address.row.operation) if address.dialect is V1 else None
+    schema = {"$ref": _COMPONENTS.format(name=name)} if name else _OBJECT
+    if address.row.streams:
+        about = "Server-sent events, each numbered by its id; the data of each is such an object."
+        return {"description": about, "content": {"text/event-stream": {"schema": schema}}}
+    return {"description": "What was asked for.", "content": _content(address, schema)}
+
+
+def _error(address: Address) -> dict[str, Any]:
+    schema = {"$ref": _COMPONENTS.format(name="ErrorResponse")} if address.dialect is V1 else _OBJECT
+    return {"description": "Why not.", "content": _content(address, schema)}
+
+
+def _content(address: Address, schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: {"schema": schema} for name in REST_DIALECTS[address.dialect].media_types}
+
+
+def _schemes(schemes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return security schemes as OpenAPI 3.1 has them, which does not know where OAuth's metadata is."""
+    return {
+        name: {key: value for key, value in scheme.items() if key != "oauth2MetadataUrl"}
+        for name, scheme in schemes.items()
+    }

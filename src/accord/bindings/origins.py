@@ -1,0 +1,70 @@
+"""Where callers reach this server: cards and addresses that are known only by a local name are given theirs.
+
+Clients refuse a card that points to another origin than its own, and a server that was not told its address cannot know
+it. What was set as a public address is never touched: a caller's `Host` header says nothing against it.
+"""
+
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit
+
+from msgspec.structs import replace
+
+from accord.bindings.http import Scope, authority
+from accord.model import AgentCard
+
+
+def asked(scope: Scope) -> str | None:
+    """Return the origin that the caller used, if it said one, with the path that the host is mounted at."""
+    host = authority(scope)
+    scheme = "https" if scope.get("scheme") == "https" else "http"
+    return f"{scheme}://{host}{scope.get('accord.mount', '')}" if host else None
+
+
+def is_local(card: AgentCard) -> bool:
+    """Whether a card is at an address that nobody but this machine can use."""
+    return bool(card.supported_interfaces) and _is_local(_split(card.supported_interfaces[0].url))
+
+
+def moved(card: AgentCard, origin: str | None) -> AgentCard:
+    """Return a card that is local with the addresses of its host at an origin, where gRPC has a port of its own.
+
+    Signatures hold only for the card that was signed.
+    """
+    if origin is None or not is_local(card):
+        return card
+    own = _split(card.supported_interfaces[0].url)
+    interfaces = tuple(
+        replace(found, url=at(found.url, origin)) if _is_beside(_split(found.url), own) else found
+        for found in card.supported_interfaces
+    )
+    signatures = card.signatures if interfaces == card.supported_interfaces else ()
+    return replace(card, supported_interfaces=interfaces, signatures=signatures)
+
+
+def at(url: str, origin: str | None) -> str:
+    """Return a URL at an origin if it is local; one of gRPC, which has no scheme, keeps its port."""
+    parts = _split(url)
+    if origin is None or not _is_local(parts):
+        return url
+    if parts.scheme:
+        return origin + url.removeprefix(f"{parts.scheme}://{parts.netloc}")
+    host = urlsplit(origin).hostname or ""
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port}"
+
+
+def _is_beside(url: SplitResult, own: SplitResult) -> bool:
+    """Whether a URL is of the same host as another: of its origin, or of its name and without a scheme."""
+    return url[:2] == own[:2] or (not url.scheme and url.hostname == own.hostname)
+
+
+def _split(url: str) -> SplitResult:
+    return urlsplit(url if "://" in url else f"//{url}")
+
+
+def _is_local(url: SplitResult) -> bool:
+    host = url.hostname or ""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified

@@ -1,0 +1,85 @@
+"""Webhooks over HTTP: one event becomes one POST in the dialect of whoever asked for it.
+
+When to send, in which order and how often to try again is `core.push`; where a request may go is `outbound`. The
+receiver's status decides: any 2xx is a delivery, 410 means never again, and everything else may be otherwise later.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
+
+from accord.core.push import Delivery, NotDelivered
+from accord.errors import InvalidParams
+from accord.model import PushConfig, PushFormat
+from accord.outbound import Answer, Outbound, Refused, Unreachable
+from accord.protocol import push_headers, signing
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects import DIALECTS, Dialect
+from accord.protocol.operations import DialectName
+
+GONE = 410
+"""The one status that asks not to be called again. All others are retried: an ingress says 404, 403 or 302 for minutes
+while what is behind it is replaced, and giving up would also keep back everything that happens to the task later."""
+
+
+class PushSender:
+    """Posts deliveries to their webhooks."""
+
+    def __init__(self, outbound: Outbound, *, keys: Sequence[str] = (), clock: Callable[[], float] = time.time) -> None:
+        """Post through `outbound`, signed with the server's `keys` and with each webhook's own token."""
+        self._outbound = outbound
+        self._keys = tuple(keys)
+        self._clock = clock
+
+    def check(self, config: PushConfig) -> None:
+        """Raise InvalidParams for a webhook that could never be called: for whoever sets it to know at once."""
+        push_headers.check(config)
+        try:
+            self._outbound.check(config.url)
+        except Refused as refused:
+            raise invalid_field("url", str(refused)) from None
+
+    async def send(self, delivery: Delivery) -> None:
+        """Deliver, or raise NotDelivered."""
+        config, dialect = delivery.config, _dialect(delivery.dialect)
+        body = dialect.encode_push(delivery.event, delivery.task, config.payload_format)
+        try:
+            self.check(config)
+            headers = self._headers(delivery, body) | {"Content-Type": _media_type(dialect, config)}
+            answer = await self._outbound.request("POST", config.url, headers=headers, body=body, max_bytes=0)
+        except (InvalidParams, Refused) as refused:
+            raise NotDelivered(str(refused), is_final=True) from None
+        except Unreachable as failure:
+            raise NotDelivered(str(failure)) from None
+        if not 200 <= answer.status < 300:
+            raise NotDelivered(
+                f"The webhook answers {answer.status}",
+                is_final=answer.status == GONE,
+                retry_after=self._retry_after(answer),
+            )
+
+    def _headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
+        config = delivery.config
+        found = push_headers.headers(config, delivery.task.id, delivery.event.seq)
+        if keys := [*self._keys, *([config.token] if config.token else ())]:
+            found[signing.HEADER] = push_headers.sign(body, int(self._clock()), keys)
+        return found
+
+    def _retry_after(self, answer: Answer) -> float | None:
+        """Return how many seconds the receiver asks to wait: a number, or a date (RFC 9110, 10.2.3)."""
+        stated = answer.headers.get("Retry-After", "").strip()
+        if stated.isascii() and stated.isdecimal():
+            return float(stated)
+        try:
+            return parsedate_to_datetime(stated).timestamp() - self._clock()
+        except (ValueError, OverflowError):
+            return None
+
+
+def _dialect(name: str) -> Dialect:
+    """Return the dialect of a webhook; one that was set within the process has none, and gets the model's own."""
+    return DIALECTS[DialectName(name) if name else DialectName.V1]
+
+
+def _media_type(dialect: Dialect, config: PushConfig) -> str:
+    return "application/json" if config.payload_format is PushFormat.SIMPLE else dialect.push_media_type

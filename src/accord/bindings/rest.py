@@ -1,0 +1,262 @@
+"""The HTTP+JSON binding: an address and a verb for each operation, in A2A 1.0 and 0.3 side by side.
+
+It knows framing only: `protocol.operations` finds operation and dialect by the address, the dialect decodes and
+encodes, the service does the work.
+Every refusal is the dialect's error object, under the HTTP status that `errors.TABLE` says.
+"""
+
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.bindings import origins
+from accord.bindings.dispatch import answering, streaming
+from accord.bindings.http import (
+    QUOTAS,
+    Admit,
+    ClientGone,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    activated,
+    check_head,
+    error_headers,
+    extensions,
+    header,
+    presented,
+    query,
+    read_body,
+    respond,
+    unless_gone,
+)
+from accord.bindings.streams import HEADERS, Writer, last_seen
+from accord.core.access import Access
+from accord.core.interface import A2A, Caller
+from accord.core.quotas import Quotas
+from accord.errors import AccordError, InternalError, InvalidRequest, MethodNotFound, UnsupportedMediaType
+from accord.model import AgentCard, Event, Request
+from accord.protocol import sse
+from accord.protocol.dialects import REST_DIALECTS, RestDialect
+from accord.protocol.negotiate import ALL_DIALECTS, DIALECT_HEADER, VERSION_HEADER, check_version
+from accord.protocol.operations import ROWS, DialectName, MethodsAllowed, RestMatch, match_rest
+from accord.protocol.rest_query import from_body, from_query
+from accord.protocol.sse import Frame
+
+log = logging.getLogger("accord.rest")
+
+BODY_TYPES = ("application/json", "application/a2a+json")
+"""What a body may be: A2A 1.0 prefers the second (11.1), 0.3 knows only the first."""
+
+NO_STORE = (b"cache-control", b"no-store")
+"""Answers are their caller's own and soon out of date, and those about webhooks hold its tokens."""
+
+V1, V03 = DialectName.V1, DialectName.V03
+
+
+class Opened(NamedTuple):
+    """A stream that has begun."""
+
+    first: Event
+    rest: AsyncIterator[Event]
+
+
+class Rest:
+    """An ASGI application that answers below one path."""
+
+    def __init__(
+        self,
+        service: A2A,
+        *,
+        enabled: frozenset[DialectName] = ALL_DIALECTS,
+        admit: Admit | None = None,
+        extensions: frozenset[str] = frozenset(),
+        quotas: Quotas = QUOTAS,
+    ) -> None:
+        """Serve `service` to whom `admit` lets in, in those of the enabled dialects that have this binding.
+
+        `extensions` are those of the agent's card.
+        """
+        self._enabled = enabled & REST_DIALECTS.keys()
+        self._extensions = extensions
+        self._quotas = quotas
+        self._admit = admit or Access().admit
+        self._answering = answering(service)
+        self._streaming = streaming(service)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        path, verb = _own_path(scope), scope["method"]
+        found = match_rest("GET" if verb == "HEAD" else verb, path, self._enabled)
+        if isinstance(found, MethodsAllowed):
+            verbs = (*found.verbs, "HEAD") if "GET" in found.verbs else found.verbs
+            await respond(send, 405, b"", [(b"allow", ", ".join(verbs).encode())])
+            return
+        if found is None:
+            dialect = REST_DIALECTS[self._likely(path)]
+            await Reply(scope, send, dialect).fail(_nothing_at(verb, path, dialect.name))
+            return
+        reply = Reply(scope, send, REST_DIALECTS[found.dialect])
+        try:
+            answer = await self._answer(found, scope, receive)
+        except ClientGone:
+            return
+        except AccordError as error:
+            await reply.fail(error)
+        except Exception:  # whatever it is, the caller learns nothing of it and the log everything
+            log.exception("request failed", extra={"operation": found.operation.value})
+            await reply.fail(InternalError())
+        else:
+            used = activated(scope, self._extensions)
+            if isinstance(answer, Opened):
+                await reply.stream(answer, receive, used)
+            else:
+                await reply.write(200, answer, used)
+
+    async def _answer(self, match: RestMatch, scope: Scope, receive: Receive) -> bytes | Opened:
+        dialect, operation = REST_DIALECTS[match.dialect], match.operation
+        request, caller = await self._understand(match, scope, receive)
+        if ROWS[operation].streams:
+            events = self._streaming[operation](request, caller, last_seen(scope))
+            return Opened(await unless_gone(receive, anext(events)), events)
+        result = await unless_gone(receive, self._answering[operation](request, caller))
+        if isinstance(result, AgentCard):
+            result = origins.moved(result, origins.asked(scope))
+        return dialect.encode_result(operation, result)
+
+    async def _understand(self, match: RestMatch, scope: Scope, receive: Receive) -> tuple[Request, Caller]:
+        check_head(scope, self._quotas)
+        body = await read_body(receive, self._quotas)
+        caller = await self._admit(presented(scope, body))
+        check_version(header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version"), match.dialect)
+        request = REST_DIALECTS[match.dialect].decode_request(match.operation, _parameters(match, scope, body))
+        return request, replace(caller, origin=match.dialect.value, extensions=extensions(scope))
+
+    def _likely(self, path: str) -> DialectName:
+        """Return the dialect to say in that there is nothing at a path."""
+        if V03 in self._enabled and (V1 not in self._enabled or path.startswith("/v1/")):
+            return V03
+        return V1
+
+
+class Reply(Struct, frozen=True):
+    """How one request is answered: in a dialect, under the name that the caller likes best."""
+
+    scope: Scope
+    send: Send
+    dialect: RestDialect
+
+    @property
+    def _says_dialect(self) -> tuple[bytes, bytes]:
+        return DIALECT_HEADER.encode(), self.dialect.name.value.encode()
+
+    @property
+    def _is_head(self) -> bool:
+        return bool(self.scope["method"] == "HEAD")
+
+    async def write(self, status: int, body: bytes, headers: Headers) -> None:
+        """Write a whole answer."""
+        accept = header(self.scope, b"accept") or "*/*"
+        named = (b"content-type", _preferred(accept, self.dialect.media_types).encode())
+        stated = [named, self._says_dialect, NO_STORE, *headers]
+        await respond(self.send, status, body, stated, head=self._is_head)
+
+    async def fail(self, error: AccordError) -> None:
+        """Write an error."""
+        await self.write(error.row.http, self.dialect.encode_http_error(error), error_headers(error))
+
+    async def stream(self, opened: Opened, receive: Receive, headers: Headers) -> None:
+        """Write events until they end or the client is gone."""
+        stated = [self._says_dialect, *headers]
+        if self._is_head:
+            async with aclosing(opened.rest):  # type: ignore[type-var]  # every service stream is an async generator
+                await self.send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *stated]})
+                await self.send({"type": "http.response.body", "body": b""})
+            return
+        await Writer(self.send, self._event, self._broke).run(opened.first, opened.rest, receive, stated)
+
+    def _event(self, event: Event) -> bytes | None:
+        frame = self.dialect.encode_event(event)
+        if frame is None:
+            return None
+        return sse.encode(Frame(id=str(event.seq), event=frame.event, data=frame.data))
+
+    def _broke(self, error: AccordError) -> bytes:
+        return sse.encode(self.dialect.encode_stream_error(error))
+
+
+# --- what a request says --------------------------------------------------------------------------------------------
+
+
+def _own_path(scope: Scope) -> str:
+    """Return the path below the mount, as it was sent: an encoded `/` or `:` separates nothing."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "").rstrip("/")
+    raw: bytes = scope.get("raw_path") or quote(path, safe="/:").encode()
+    depth = root.count("/") if path.startswith(root + "/") else 0
+    return "/" + "/".join(raw.decode("latin-1").split("/")[depth + 1 :])
+
+
+def _parameters(match: RestMatch, scope: Scope, body: bytes) -> bytes:
+    """Return everything that a request says, as one object; a body counts only where the verb has one."""
+    try:
+        values = {name: _text(value) for name, value in match.values.items()}
+        if scope["method"] == "POST":
+            _check_type(scope, body)
+            return from_body(body, values)
+        asked: bytes = scope.get("query_string", b"")
+        return from_query(parse_qsl(asked.decode(), keep_blank_values=True, errors="strict"), values)
+    except UnicodeDecodeError:
+        raise InvalidRequest("The address is not UTF-8") from None
+
+
+def _text(value: str) -> str:
+    return unquote(value.encode("latin-1").decode(), errors="strict")
+
+
+def _check_type(scope: Scope, body: bytes) -> None:
+    """Refuse a body that is not JSON by name, as those are that any web page can make a browser send.
+
+    The official client subscribes without a body and then names no type.
+    """
+    stated = header(scope, b"content-type")
+    name = (stated or "").partition(";")[0].strip().lower()
+    if name not in BODY_TYPES and (body or stated):
+        found = f"not {name[:60]}" if name else "and the request has none"
+        raise UnsupportedMediaType(f"Content-Type must be {' or '.join(BODY_TYPES)}, {found}")
+
+
+_WEIGHT = re.compile(r"q=([01](?:\.[0-9]{0,3})?)")
+
+
+@lru_cache(64)  # clients of one kind say the same
+def _preferred(accept: str, media_types: tuple[str, ...]) -> str:
+    """Return the media type that a caller likes best, the first of those that it likes as much."""
+    return max(media_types, key=lambda name: _quality(accept, name))
+
+
+def _quality(accept: str, media_type: str) -> float:
+    """Return how much a caller likes a media type, by the range that fits it most closely (RFC 9110, 12.5.1)."""
+    ranges = ("*/*", media_type.partition("/")[0] + "/*", media_type)
+    found = (-1, 0.0)
+    for item in accept.lower().split(","):
+        name, *parameters = (piece.strip() for piece in item.split(";"))
+        if name in ranges:
+            weights = (_WEIGHT.fullmatch(parameter) for parameter in parameters)
+            found = max(found, (ranges.index(name), next((float(weight[1]) for weight in weights if weight), 1.0)))
+    return found[1]
+
+
+def _nothing_at(verb: str, path: str, name: DialectName) -> MethodNotFound:
+    prefix = "/v1" if name is V03 else ""
+    return MethodNotFound(
+        f"There is nothing at {verb[:20]} {path[:100]}; messages go to POST {prefix}/message:send, tasks are at "
+        f"GET {prefix}/tasks/{{id}}, and /.well-known/agent-card.json describes the agent"
+    )

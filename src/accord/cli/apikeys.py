@@ -1,0 +1,132 @@
+"""`accord apikeys`: making, listing and revoking the keys that callers authenticate with."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from accord.cli.db import StoreOption, address_of, exit_with, opened
+from accord.cli.tables import Output, cell, plain, show, time_of
+
+if TYPE_CHECKING:
+    from accord.storage.commands.apikeys import NewKey, StoredKey
+
+DONE, FAILED = 0, 1
+NAME = "accord apikeys"
+DAY_MS = 24 * 3600 * 1000
+
+app = typer.Typer(no_args_is_help=True, help="Look after the keys of callers.")
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How it is printed.")]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Option(help="What the key is for; shown in lists.")] = "",
+    owner: Annotated[
+        str | None, typer.Option(help="Whose tasks its holder sees and makes; by default nobody else's.")
+    ] = None,
+    tenant: Annotated[str, typer.Option(help="The tenant of its holder, or * for any.")] = "",
+    role: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE", help="A role of its holder; may be repeated.")
+    ] = None,
+    expires_days: Annotated[
+        float | None, typer.Option(min=0.001, help="How long it is good; by default for ever.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+    store: StoreOption = None,
+) -> None:
+    """Make a key and print it, once: only its hash is kept."""
+    from accord.core.schemes.apikeys import new_key
+    from accord.core.schemes.settings import Grant
+    from accord.storage.commands.apikeys import NewKey
+
+    made = new_key()
+    try:
+        holder = Grant(owner=owner or f"key-{made.id}", tenant=tenant, roles=tuple(role or ())).identity()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    new = NewKey(
+        id=made.id,
+        hash=made.hash,
+        name=name,
+        owner=holder.owner,
+        tenant=holder.tenant,
+        roles=sorted(holder.roles),
+        lasts_ms=None if expires_days is None else round(expires_days * DAY_MS),
+    )
+    exit_with(NAME, _create(store, made.key, new, output))
+
+
+@app.command("list")
+def list_(output: OutputOption = Output.TEXT, store: StoreOption = None) -> None:
+    """List keys, the newest first; the keys themselves are not known."""
+    exit_with(NAME, _list(store, output))
+
+
+@app.command()
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The key's id: what is between the underscores.")],
+    store: StoreOption = None,
+) -> None:
+    """End a key for good; running servers refuse it within seconds."""
+    exit_with(NAME, _revoke(store, id))
+
+
+async def _create(url: str | None, key: str, new: "NewKey", output: Output) -> int:
+    from msgspec.json import encode
+
+    from accord.storage import migrate
+    from accord.storage.address import SqliteAddress
+    from accord.storage.commands import apikeys
+    from accord.storage.open import open_store
+
+    address = address_of(url)
+    async with open_store(address) as store:
+        if isinstance(address, SqliteAddress):  # keys may be made before the first server is started
+            await migrate.upgrade(store)
+        else:
+            await migrate.check(store)
+        made = await store.do(apikeys.create, new)
+    shown = {"key": key, **_shown(made)}
+    if output is Output.JSON:
+        typer.echo(encode(shown))
+    else:
+        for label, value in shown.items():
+            typer.echo(f"{label:<8} {cell(value)}")
+        typer.echo("Keep the key: it is not shown again.", err=True)
+    return DONE
+
+
+async def _list(url: str | None, output: Output) -> int:
+    from accord.storage.commands import apikeys
+
+    async with opened(url, read_only=True) as store:
+        found = await store.read(apikeys.listed)
+    show([_shown(key) for key in found], ("id", "state", "name", "owner", "tenant", "roles", "expires", "used"), output)
+    return DONE
+
+
+async def _revoke(url: str | None, id: str) -> int:
+    from accord.storage.commands import apikeys
+
+    async with opened(url) as store:
+        is_known = await store.do(apikeys.revoke, id)
+    if not is_known:
+        typer.echo(f"{NAME}: there is no key {plain(id)}", err=True)
+        return FAILED
+    typer.echo(f"{plain(id)} is revoked")
+    return DONE
+
+
+def _shown(key: "StoredKey") -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "state": "live" if key.is_live else "revoked" if key.revoked_at is not None else "expired",
+        "name": key.name,
+        "owner": key.owner,
+        "tenant": "*" if key.tenant is None else key.tenant,
+        "roles": key.roles,
+        "created": time_of(key.created_at),
+        "expires": time_of(key.expires_at),
+        "used": time_of(key.used_at),
+    }

@@ -1,0 +1,116 @@
+"""What `accord serve` shows when it is there: where everything is, and a first message to send by hand.
+
+It writes to standard error and reads nothing but the settings. The box is drawn here because rich, which could draw it,
+takes a third of the time that the whole server needs to start.
+"""
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from accord import __version__
+from accord.config.settings import Settings
+from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls
+from accord.protocol.operations import DialectName
+
+if TYPE_CHECKING:
+    from accord.app import Application
+
+FIRST = "hello accord"
+
+MESSAGES = {
+    DialectName.V1: (
+        "SendMessage",
+        """{"message":{"messageId":"%(id)s","role":"ROLE_USER","parts":[{"text":"%(text)s"}]}}""",
+    ),
+    DialectName.V03: (
+        "message/send",
+        """{"message":{"kind":"message","messageId":"%(id)s","role":"user","""
+        """"parts":[{"kind":"text","text":"%(text)s"}]}}""",
+    ),
+    DialectName.RELAY: (
+        "message/send",
+        """{"message":{"messageId":"%(id)s","role":"user","parts":[{"type":"text","text":"%(text)s"}]}}""",
+    ),
+    DialectName.GEN: (
+        "message/send",
+        """{"message":{"id":"%(id)s","parts":[{"type":"text","content":"%(text)s"}]}}""",
+    ),
+    DialectName.VAULT: (
+        "tasks/send",
+        """{"message":{"role":"user","parts":[{"type":"text","content":"%(text)s"}]}}""",
+    ),
+}
+"""How a first message is sent in each dialect, the newest first."""
+
+NOW = "'$(date +%s)'"
+"""An id that is another one each time: who sends the same message twice is shown the same task twice."""
+
+
+def welcome(application: "Application") -> None:
+    """Show it."""
+    url, settings = application.url, application.settings
+    rows = [
+        ("", ", ".join(agent.profile.name for agent in application.agents.values())),
+        ("agent", f"{url}/"),
+        ("card", f"{url}/.well-known/agent-card.json"),
+        *((("agents", f"{url}/agents/{name}/") for name in application.agents) if len(application.agents) > 1 else ()),
+        *((("grpc", f"port {settings.server.grpc_port}"),) if settings.server.grpc_port else ()),
+        ("dialects", ", ".join(name.value for name in settings.server.dialects)),
+        ("store", str(application.address)),
+        ("auth", auth(settings)),
+    ]
+    lines = [f"{label:<9}{value}" if label else value for label, value in rows]
+    print(_boxed(lines, f"accord {__version__}"), "Try it:", curl(url, settings), sep="\n", file=sys.stderr, flush=True)
+
+
+def auth(settings: Settings) -> str:
+    """Return who is let in."""
+    schemes: list[Any] = list(settings.auth.schemes)
+    if schemes:
+        return ", ".join(str(scheme.__struct_config__.tag) for scheme in schemes)
+    return "none: whoever gets past the proxy" if settings.server.behind_proxy else "none: loopback only"
+
+
+def curl(url: str, settings: Settings) -> str:
+    """Return a command that sends a first message."""
+    server = settings.server
+    dialect = next(name for name in MESSAGES if name in server.dialects)
+    method, params = MESSAGES[dialect]
+    version = " -H 'A2A-Version: 1.0'" if dialect is DialectName.V1 else ""
+    said = params % {"id": NOW, "text": FIRST}
+    body = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{said}}}'
+    # Whatever issued the certificate, the server's own file vouches for it.
+    trust = f" --cacert {shlex.quote(server.tls_cert)}" if server.tls_cert and not server.url else ""
+    who = _credentials(settings.auth.schemes[0]) if settings.auth.schemes else ""
+    return f"curl -sS {shlex.quote(url)}/{trust}{who} -H 'Content-Type: application/json'{version} -d '{body}'"
+
+
+def _credentials(scheme: AnyScheme) -> str:
+    """Return how curl says who it is, with the secret in a variable."""
+    match scheme:
+        case ApiKeys():
+            return f' -H "{scheme.header}: $KEY"'
+        case Header():
+            return f' -H "{scheme.name}: $SECRET"'
+        case Jwt():
+            return ' -H "Authorization: Bearer $TOKEN"'
+        case Basic():
+            return f" -u {shlex.quote(next(iter(scheme.users), 'NAME'))}"
+        case Mtls():
+            return " --cert $CERTIFICATE --key $KEY" if scheme.header is None else ""
+        case Hmac():
+            return ' -H "X-A2A-Signature: $SIGNATURE"'
+
+
+def _boxed(lines: list[str], title: str) -> str:
+    """Return lines in a box, drawn with what the terminal can show."""
+    try:
+        "╭─│╯".encode(sys.stderr.encoding or "ascii")
+        flat, side, corners = "─", "│", ("╭", "╮", "╰", "╯")
+    except UnicodeEncodeError:
+        flat, side, corners = "-", "|", ("+",) * 4
+    width = max(len(title) + 2, *map(len, lines))
+    top = f" {title} ".center(width + 2, flat)
+    inside = [f"{side} {line:<{width}} {side}" for line in lines]
+    return "\n".join([corners[0] + top + corners[1], *inside, corners[2] + flat * (width + 2) + corners[3]])

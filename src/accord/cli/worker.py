@@ -1,0 +1,58 @@
+"""What each process of `accord serve --workers N` or `--reload` runs: the same command's settings, read again.
+
+The command leaves what it was told in one variable of the environment, which its processes inherit.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from accord.app import Application
+    from accord.config import Loaded
+
+VARIABLE = "ACCORD_SERVED"
+
+WORKER = f"{__name__}:application"
+"""What each process runs."""
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command was told: agents, a file of settings and flags."""
+
+    targets: tuple[str, ...] = ()
+    config: str | None = None
+    flags: dict[str, Any] = {}
+
+    def load(self) -> "Loaded":
+        """Read the settings."""
+        from accord.config import load
+
+        return load(Path(self.config) if self.config else None, os.environ, self.flags)
+
+    def application(self) -> "Application":
+        """Put everything together."""
+        from accord.agents.load import load as load_agent
+        from accord.app import Application
+        from accord.app.cards import named
+
+        settings = self.load().settings
+        agents = [load_agent(target) for target in self.targets]
+        agents += [named(load_agent(target), name) for name, target in settings.agents.items()]
+        return Application(agents or [load_agent("accord.agents.echo:echo")], settings, env=os.environ)
+
+    def leave(self) -> None:
+        """Leave it for the processes that are started from here."""
+        os.environ[VARIABLE] = msgspec.json.encode(self).decode()
+
+
+def application() -> "Application":
+    """Return the application of a process that was started by the command."""
+    from accord.app.server import be_worker
+
+    told = os.environ.pop(VARIABLE)  # processes that agents start need not know it: it may name a store's password
+    made = msgspec.json.decode(told, type=Served).application()
+    be_worker(made)
+    return made

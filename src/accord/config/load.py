@@ -1,0 +1,205 @@
+"""Putting settings together: what a command line says, else the environment, else a file, else the default.
+
+It is the only reader of TOML files and of `ACCORD_*` variables; which settings there are is `config.settings`. Every
+value remembers where it came from, and what no setting is called is an error with the nearest name.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_origin
+
+import msgspec
+
+from accord.config.names import Unknown, check, is_struct, kind_of, names
+from accord.config.settings import Settings
+
+PREFIX = "ACCORD_"
+FILE, CONFIG = "accord.toml", "ACCORD_CONFIG"
+"""The file of settings, and the variable that names another."""
+
+ENV = "env:"
+"""How a text setting refers to a variable of the environment, so that files hold no secrets."""
+
+FLAGS = {"auth.schemes": "--auth"}
+"""The flags that are not called like their setting."""
+
+NEAR = 0.85
+"""How alike a variable must be to a setting's to be a misspelling of it; others may have `ACCORD_*` variables too."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+_VARIABLE = re.compile(r"ACCORD_[A-Z0-9_]+")
+_LINK = re.compile(r"(tcp|udp|sctp)://")
+"""What Kubernetes puts into `ACCORD_SERVER_PORT` where a service is called accord-server."""
+
+Sourced = tuple[str, Mapping[str, Any]]
+"""Where settings come from, and a table of them."""
+
+
+class BadSettings(ValueError):
+    """The settings are wrong: what, where, and what to write instead."""
+
+
+class Loaded(NamedTuple):
+    """Settings, and where each value that is no default came from, by its dotted name."""
+
+    settings: Settings
+    sources: dict[str, str]
+
+
+def load(
+    file: Path | None = None, env: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
+) -> Loaded:
+    """Read settings; without a `file`, the one in the working directory is used if there is one.
+
+    Flags that are None were not given. The names in `flags` are dotted.
+    """
+    env = env or NOTHING
+    return _put_together((*_from_file(file), *_from_env(env), *_from_flags(flags or {})), env)
+
+
+def settings_of(table: Mapping[str, Any], source: str, env: Mapping[str, str] = NOTHING) -> Settings:
+    """Return the settings that a program states; of the environment, only the variables that it refers to."""
+    return _put_together([(source, table)], env).settings
+
+
+def store_of(env: Mapping[str, str]) -> str | None:
+    """Return the store that the file of settings names; what else it says does not matter to who only needs this."""
+    for source, table in _from_file(Path(env[CONFIG]) if env.get(CONFIG) else None):
+        found = _resolved({"store": table.get("store")}, env, {"store": source})["store"]
+        if found is not None and not isinstance(found, str):
+            raise BadSettings(f"{source}: store: Expected `str`")
+        return found
+    return None
+
+
+def _put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
+    merged: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, table in given:
+        try:
+            check(Settings, table)
+        except Unknown as error:
+            raise BadSettings(f"{source}: {error}") from None
+        for name, value in _leaves(table):
+            _put(merged, name, value)
+            sources[name] = source
+    try:
+        settings = msgspec.convert(_resolved(merged, env, sources), Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise _explained(error, sources) from None
+    return Loaded(settings, sources)
+
+
+# --- where values come from -------------------------------------------------------------------------------------------
+
+
+def _from_file(file: Path | None) -> Iterator[Sourced]:
+    path = file or Path(FILE)
+    if file is None and not path.is_file():
+        return
+    try:
+        yield str(path), tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadSettings(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{path} is not TOML: {error}") from None
+
+
+def _from_env(env: Mapping[str, str]) -> Iterator[Sourced]:
+    for variable, text in sorted(env.items()):
+        if not _VARIABLE.fullmatch(variable):
+            continue
+        spelled = variable.removeprefix(PREFIX).lower()
+        path = spelled.split("__")
+        kind = kind_of(Settings, path)
+        if kind is not None:
+            yield variable, _nested(path, _parsed(kind, variable, text))
+            continue
+        near = difflib.get_close_matches(spelled, ["__".join(name) for name in names(Settings)], 1, NEAR)
+        if len(path) > 1 or (near and not _LINK.match(text)):
+            meant = f"; did you mean {PREFIX}{near[0].upper()}?" if near else ""
+            raise BadSettings(f"{variable}: there is no such setting{meant}")
+
+
+def _from_flags(flags: Mapping[str, Any]) -> Iterator[Sourced]:
+    for name, value in flags.items():
+        if value is not None:
+            flag = FLAGS.get(name) or f"--{name.rpartition('.')[2].replace('_', '-')}"
+            yield flag, _nested(name.split("."), value)
+
+
+def _nested(path: list[str], value: Any) -> dict[str, Any]:
+    for part in reversed(path):
+        value = {part: value}
+    return dict(value)
+
+
+def _parsed(kind: Any, variable: str, text: str) -> Any:
+    """Read a variable: JSON where the setting is a list or a table (a list also with commas), else the text itself."""
+    is_list = get_origin(kind) in (tuple, frozenset)
+    if is_list and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if not is_list and not _is_table(kind):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadSettings(f"{variable} is not JSON: {error}") from None
+
+
+def _leaves(table: Mapping[str, Any], *before: str) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a table by their dotted names: tables are added to, everything else is replaced."""
+    for key, value in table.items():
+        path = (*before, key)
+        if _is_table(kind_of(Settings, path)):
+            yield from _leaves(value, *path)
+        else:
+            yield ".".join(path), value
+
+
+def _put(merged: dict[str, Any], name: str, value: Any) -> None:
+    *sections, last = name.split(".")
+    for section in sections:
+        merged = merged.setdefault(section, {})
+    merged[last] = value
+
+
+def _is_table(kind: Any) -> bool:
+    return is_struct(kind) or get_origin(kind) is dict
+
+
+def _resolved(value: Any, env: Mapping[str, str], sources: Mapping[str, str], name: str = "") -> Any:
+    """Put the values of the environment in place of what refers to them."""
+    if isinstance(value, dict):
+        return {key: _resolved(part, env, sources, f"{name}.{key}".lstrip(".")) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_resolved(part, env, sources, name) for part in value]
+    if isinstance(value, str) and value.startswith(ENV):
+        variable = value.removeprefix(ENV)
+        if variable not in env:
+            raise BadSettings(f"{_source(name, sources)}{name} refers to {variable}, which is not set")
+        return env[variable]
+    return value
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def _explained(error: msgspec.ValidationError, sources: Mapping[str, str]) -> BadSettings:
+    text, _, path = str(error).partition(" - at `$")
+    name = path.rstrip("`").removeprefix(".")
+    return BadSettings(f"{_source(name, sources)}{name or 'settings'}: {text}")
+
+
+def _source(name: str, sources: Mapping[str, str]) -> str:
+    """Return where a setting, or the group or the value that it belongs to, came from; or what is in it."""
+    plain = re.sub(r"\[[^\]]*\]", "", name)
+    around = [known for known in sources if f"{plain}.".startswith(f"{known}.")]
+    inside = [known for known in sources if known.startswith(f"{plain}.")]
+    found = max(around, key=len, default=None) or next(iter(inside), None)
+    return f"{sources[found]}: " if found else ""

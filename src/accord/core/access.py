@@ -1,0 +1,139 @@
+"""Who a request comes from: the ways to authenticate that a server enforces, tried in order.
+
+A way is a `Scheme`; the schemes are in `core.schemes`, and what they ask of the network or the store comes to them as
+ports. What an authenticated caller may do is `core.guard`; the card says what is enforced here, never anything else.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from accord.core.interface import Caller
+from accord.errors import AuthenticationFailed
+from accord.model import SecurityScheme
+
+REALM = "accord"
+
+MAX_NAME = 256
+"""Characters of an owner or a tenant: both are keys in the store, whose length is limited."""
+
+
+class Presented(Struct, frozen=True, kw_only=True):
+    """What a request brings to say who sends it: header names are lower-case, `target` is the path with its query.
+
+    `certificate` is the client's own in DER, as the server that ended TLS saw it, and `peer` the address it came from;
+    `proxy` is the address of a trusted proxy that told it. `body` is None where a binding cannot have it yet.
+    """
+
+    headers: Iterable[tuple[bytes, bytes]] = ()
+    method: str = "POST"
+    target: str = "/"
+    body: bytes | None = None
+    peer: str = ""
+    proxy: str = ""
+    certificate: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"Presented(method={self.method!r}, peer={self.peer!r})"  # everything else may be a secret
+
+    def header(self, name: str) -> str | None:
+        """Return the only value of a header; one that is repeated says nothing."""
+        wanted = name.lower().encode("latin-1")
+        found = [value for key, value in self.headers if key == wanted]
+        return found[0].decode("latin-1") if len(found) == 1 else None
+
+    def credentials(self, scheme: str) -> str | None:
+        """Return what `Authorization` holds for an HTTP authentication scheme, whose name has no case."""
+        stated, _, credentials = (self.header("authorization") or "").partition(" ")
+        return credentials.strip() if stated.lower() == scheme.lower() else None
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who somebody turned out to be; without a `tenant` of its own it may name any in its requests."""
+
+    owner: str
+    tenant: str | None = ""
+    roles: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Refuse a nameless owner: that is whom everybody is where nobody has to say who they are."""
+        if not self.owner or max(len(self.owner), len(self.tenant or "")) > MAX_NAME:
+            raise ValueError(f"The names of an owner and a tenant have up to {MAX_NAME} characters")
+
+
+class Scheme(Protocol):
+    """One way to authenticate."""
+
+    @property
+    def name(self) -> str:
+        """What logs and the audit call it."""
+
+    @property
+    def security(self) -> Mapping[str, SecurityScheme]:
+        """How the card describes it: alternatives by name, none where A2A has no word for it."""
+
+    @property
+    def challenge(self) -> str:
+        """The value of `WWW-Authenticate` that asks for it."""
+
+    async def identify(self, presented: Presented) -> Identity | None:
+        """Return who sends the request, or None if it brings nothing for this scheme.
+
+        What it brings and is wrong is `AuthenticationFailed`, in words that tell nothing about what would be right; it
+        may have a challenge of its own.
+        """
+
+
+class Access:
+    """The schemes that a server enforces; with none, everybody is the same nameless caller who may do everything."""
+
+    def __init__(self, schemes: Sequence[Scheme] = ()) -> None:
+        """Enforce `schemes`: whoever satisfies one is let in."""
+        self.schemes = tuple(schemes)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to say who they are."""
+        return not self.schemes
+
+    async def admit(self, presented: Presented) -> Caller:
+        """Return the caller, or raise AuthenticationFailed with what could have been brought."""
+        if not self.schemes:
+            return Caller(roams=True, peer=presented.peer or None)
+        failure: AuthenticationFailed | None = None
+        challenges: dict[str, None] = {}  # in order, each once: RFC 9110 allows several
+        for scheme in self.schemes:
+            try:
+                identity = await scheme.identify(presented)
+            except AuthenticationFailed as error:  # what is wrong for one may be right for the next
+                failure = failure or error
+                challenges |= dict.fromkeys(error.challenges or (scheme.challenge,))
+                continue
+            if identity is not None:
+                return _caller(identity, scheme.name, presented.peer)
+            challenges[scheme.challenge] = None
+        failure = failure or AuthenticationFailed()
+        failure.challenges = tuple(challenges)
+        raise failure
+
+
+def challenge(scheme: str, **parameters: str) -> str:
+    """Return a challenge of an authentication scheme in this server's realm (RFC 9110, 11.6.1)."""
+    stated = {"realm": REALM, **parameters}
+    return f"{scheme} " + ", ".join(f"{name}={_quoted(value)}" for name, value in stated.items())
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _caller(identity: Identity, scheme: str, peer: str) -> Caller:
+    return Caller(
+        owner=identity.owner,
+        tenant=identity.tenant or "",
+        roams=identity.tenant is None,
+        roles=identity.roles,
+        scheme=scheme,
+        peer=peer or None,
+    )

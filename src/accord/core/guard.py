@@ -1,0 +1,245 @@
+"""The A2A interface behind a gate: what each caller may do, in which tenant, how much of it, and a record of that.
+
+It wraps any `A2A` and is one itself, so bindings cannot tell it from the service and cannot go around it. Who the
+caller is has been settled by `core.access`; what the operations mean is the service's.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from accord.core.audit import ABANDONED, OK, Audit, entry
+from accord.core.bounds import Bounds
+from accord.core.interface import A2A, Caller
+from accord.core.quotas import Usage
+from accord.core.roles import Roles, named_skills
+from accord.errors import AccordError, ExtensionSupportRequired, InternalError, PermissionDenied, RateLimited
+from accord.model import (
+    AgentCard,
+    CancelRequest,
+    CardRequest,
+    Event,
+    GetRequest,
+    Message,
+    PushConfig,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    SendRequest,
+    SubscribeRequest,
+    Task,
+    TaskFilter,
+    TaskPage,
+)
+from accord.protocol import lifecycle
+from accord.protocol.operations import Operation
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Any)
+
+Follow = Callable[[R, Caller, int | None], AsyncIterator[Event]]
+
+SENDS = frozenset({Operation.SEND, Operation.STREAM})
+"""What reaches the agent. A required extension shapes what is said to it, so these must declare one (3.3.4); to read or
+cancel a task, which says nothing to the agent, any client will do."""
+
+KEEPS = SENDS | {Operation.PUSH_SET}
+"""What may leave something in the store."""
+
+
+class Guarded:
+    """An `A2A` that lets through what is allowed."""
+
+    def __init__(
+        self,
+        inner: A2A,
+        agent: str,
+        *,
+        roles: Roles | None = None,
+        usage: Usage | None = None,
+        required: frozenset[str] = frozenset(),
+        audit: Audit | None = None,
+    ) -> None:
+        """Guard `inner`, the agent of that name, whose card says that the extensions `required` are.
+
+        `usage` and `audit` are shared by the agents of a server.
+        """
+        self._inner = inner
+        self._agent = agent
+        self._roles = roles or Roles()
+        self._usage = usage or Usage()
+        self._quotas = self._usage.quotas
+        self._bounds = Bounds(self._quotas)
+        self._checks = self._bounds.checks
+        self._required = required
+        self._audit = audit
+
+    # --- the operations -------------------------------------------------------------------------------------------
+
+    async def send(self, request: SendRequest, caller: Caller) -> Task | Message:
+        """Send a message."""
+        answer = await self._ask(Operation.SEND, self._inner.send, request, caller)
+        return self._shown(answer) if isinstance(answer, Task) else answer
+
+    def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Send a message and follow what comes of it."""
+        return self._follow(Operation.STREAM, self._inner.stream, request, caller, after)
+
+    async def get(self, request: GetRequest, caller: Caller) -> Task:
+        """Read one task."""
+        return self._shown(await self._ask(Operation.GET, self._inner.get, request, caller))
+
+    async def list(self, request: TaskFilter, caller: Caller) -> TaskPage:
+        """List tasks."""
+        most = self._quotas.page_with_artifacts
+        if request.include_artifacts and (request.page_size is None or request.page_size > most):
+            request = replace(request, page_size=most)
+        page = await self._ask(Operation.LIST, self._inner.list, request, caller)
+        return replace(page, tasks=tuple(map(self._shown, page.tasks)))
+
+    async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
+        """Cancel one task."""
+        return self._shown(await self._ask(Operation.CANCEL, self._inner.cancel, request, caller))
+
+    def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Follow a task."""
+        return self._follow(Operation.SUBSCRIBE, self._inner.subscribe, request, caller, after)
+
+    async def push_set(self, request: PushConfig, caller: Caller) -> PushConfig:
+        """Create or replace a webhook."""
+        return await self._ask(Operation.PUSH_SET, self._inner.push_set, request, caller)
+
+    async def push_get(self, request: PushGetRequest, caller: Caller) -> PushConfig:
+        """Read a webhook."""
+        return await self._ask(Operation.PUSH_GET, self._inner.push_get, request, caller)
+
+    async def push_list(self, request: PushListRequest, caller: Caller) -> PushPage:
+        """List a task's webhooks."""
+        return await self._ask(Operation.PUSH_LIST, self._inner.push_list, request, caller)
+
+    async def push_delete(self, request: PushDeleteRequest, caller: Caller) -> int:
+        """Remove webhooks."""
+        return await self._ask(Operation.PUSH_DELETE, self._inner.push_delete, request, caller)
+
+    async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
+        """Read the card for authenticated callers."""
+        return await self._ask(Operation.EXTENDED_CARD, self._inner.extended_card, request, caller)
+
+    # --- asking, with a record ------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, operation: Operation, ask: Callable[[R, Caller], Awaitable[T]], request: R, caller: Caller
+    ) -> T:
+        """Ask if that is allowed, and note what came of it."""
+        audit, result, outcome = self._audit, None, ABANDONED
+        at = 0 if audit is None else audit.now_ms()
+        try:
+            caller = self._allow(operation, request, caller)
+            if operation in KEEPS:
+                await self._make_room(request, caller)
+            result = await ask(request, caller)
+            outcome = OK
+        except AccordError as error:
+            outcome = error.row.reason
+            raise
+        except Exception:
+            outcome = InternalError().row.reason
+            raise
+        finally:
+            if audit is not None and audit.wants(operation, outcome):
+                audit.note(entry(operation, caller, self._agent, _task_id(request, result), outcome, at))
+        return result
+
+    async def _follow(
+        self, operation: Operation, follow: Follow[R], request: R, caller: Caller, after: int | None
+    ) -> AsyncIterator[Event]:
+        """Do the same for a stream; what is noted is how it begins."""
+        async with AsyncExitStack() as opened:
+            slot = self._usage.streaming(caller)
+
+            async def begin(request: R, caller: Caller) -> tuple[Event, AsyncIterator[Event]]:
+                opened.enter_context(slot)
+                events = follow(request, caller, after)
+                await opened.enter_async_context(aclosing(events))  # type: ignore[type-var]  # all are generators
+                return await anext(events), events
+
+            first, events = await self._ask(operation, begin, request, caller)
+            yield replace(first, body=self._shown(first.body)) if isinstance(first.body, Task) else first
+            async for event in events:
+                yield event
+
+    def _shown(self, task: Task) -> Task:
+        return lifecycle.limit_history(task, self._quotas.history)
+
+    # --- what is allowed ------------------------------------------------------------------------------------------
+
+    def _allow(self, operation: Operation, request: Any, caller: Caller) -> Caller:
+        """Return the caller as far as it may go: in the tenant that it asks for, with or without others' tasks."""
+        self._usage.take(caller)
+        caller = self._placed(request.tenant, caller)
+        if caller.roles is not None:
+            caller = self._entitled(operation, request, caller, caller.roles)
+        if self._required and operation in SENDS:
+            self._need_extensions(request, caller)
+        check = self._checks.get(operation)
+        if check is not None:
+            check(request)
+        return caller
+
+    def _placed(self, tenant: str | None, caller: Caller) -> Caller:
+        """Return the caller in the tenant that its request names; another's is refused, whether it exists or not."""
+        if not tenant or tenant == caller.tenant:
+            return caller
+        if not caller.roams:
+            raise PermissionDenied("This tenant is not yours")
+        self._bounds.line("tenant", tenant, self._quotas.identifier)
+        return replace(caller, tenant=tenant)
+
+    def _entitled(self, operation: Operation, request: Any, caller: Caller, roles: frozenset[str]) -> Caller:
+        """Return the caller with what its roles allow in this operation, or refuse."""
+        right = self._roles.rights(roles, self._agent).get(operation)
+        if right is None:
+            raise PermissionDenied(f"Your roles do not include {operation.value} of this agent")
+        if operation in SENDS and not right.has_all_skills:
+            skills = named_skills(request)
+            if not skills:
+                raise PermissionDenied("Your roles are limited to some skills; name one as `skill` in the metadata")
+            if not all(map(right.has_skill, skills)):
+                raise PermissionDenied("Your roles do not include this skill")
+        return replace(caller, sees_all=True) if right.sees_all else caller
+
+    def _need_extensions(self, request: SendRequest, caller: Caller) -> None:
+        missing = self._required.difference(caller.extensions, request.message.extensions)
+        if missing:
+            named = ", ".join(sorted(missing))
+            raise ExtensionSupportRequired(f"The agent requires extensions that are not declared: {named}")
+
+    async def _make_room(self, request: SendRequest | PushConfig, caller: Caller) -> None:
+        """Refuse what would be one too many, where only the store knows how many there are."""
+        if isinstance(request, PushConfig):
+            await self._make_room_for(request, request.task_id, caller)
+        elif not request.message.task_id:
+            await self._usage.open_task(caller)
+        elif request.configuration is not None and request.configuration.task_push_notification_config is not None:
+            push = request.configuration.task_push_notification_config
+            await self._make_room_for(push, request.message.task_id, caller)
+
+    async def _make_room_for(self, config: PushConfig, task_id: str | None, caller: Caller) -> None:
+        """Refuse one webhook too many. Two that come at the same moment may both be let in."""
+        page = await self._inner.push_list(PushListRequest(task_id=task_id or ""), caller)
+        most = self._quotas.webhooks
+        if sum(known.id != config.id for known in page.configs) >= most:
+            raise RateLimited(f"The task has {most} webhooks already", metadata={"limit": "webhooks"})
+
+
+def _task_id(request: Any, result: Any) -> str | None:
+    """Return the task that something was about."""
+    made = result[0].body if isinstance(result, tuple) else result
+    if isinstance(made, Task):
+        return made.id
+    if isinstance(request, SendRequest):
+        return request.message.task_id
+    return getattr(request, "task_id", None) or getattr(request, "id", None)

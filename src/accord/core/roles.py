@@ -1,0 +1,114 @@
+"""What callers may do by their roles: which operations, of which agents, with which skills, on whose tasks.
+
+It only answers: refusing is `core.guard`'s, and which roles somebody has was settled by `core.access`. A2A has no
+field for a skill in a message, so what counts is the one that metadata names; what the agent does is the agent's.
+"""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+from accord.model import SendRequest
+from accord.protocol.operations import Operation
+
+SKILL_KEYS = ("skill", "skillId", "skill_id")
+"""Where the metadata of a message or of its request names the skill that is wanted, in the spellings in use."""
+
+ANY = ("*",)
+
+
+class Role(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one role allows; without `operations` all of them. `agents` and `skills` are names, or patterns with `*`.
+
+    `sees_all` extends `CROSSES` to what other owners of the tenant have.
+    """
+
+    name: str
+    operations: frozenset[Operation] | None = None
+    agents: tuple[str, ...] = ANY
+    skills: tuple[str, ...] = ANY
+    sees_all: bool = False
+
+
+_READS = frozenset({Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.EXTENDED_CARD})
+_CALLS = frozenset({Operation.SEND, Operation.STREAM, Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
+
+BUILT_IN = (
+    Role(name="admin", sees_all=True),
+    Role(name="operator", operations=_READS | {Operation.CANCEL}, sees_all=True),
+    Role(name="user"),
+    Role(name="caller", operations=_CALLS | {Operation.EXTENDED_CARD}),
+    Role(name="reader", operations=_READS),
+)
+"""The roles that there are without any setting; one of the same name in the settings replaces it."""
+
+CROSSES = frozenset({Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.CANCEL})
+"""What can be done with other owners' tasks. Not webhooks: they carry their owners' tokens."""
+
+
+class Right(Struct, frozen=True, kw_only=True):
+    """How far an operation is allowed: with which skills, and on other owners' tasks or not."""
+
+    skills: tuple[str, ...] = ANY
+    sees_all: bool = False
+
+    @property
+    def has_all_skills(self) -> bool:
+        """Whether the skill does not matter."""
+        return "*" in self.skills
+
+    def has_skill(self, name: str) -> bool:
+        """Whether a skill may be used."""
+        return any(fnmatchcase(name, pattern) for pattern in self.skills)
+
+
+Rights = Mapping[Operation, Right]
+"""What may be done; an operation that is not in it may not."""
+
+
+class Roles:
+    """The roles of a server."""
+
+    def __init__(self, roles: Iterable[Role] = (), *, default: str | None = "user") -> None:
+        """Know the built-in roles and `roles`; `default` is the role of whoever was given none at all."""
+        self._roles = {role.name: role for role in (*BUILT_IN, *roles)}
+        if default is not None and default not in self._roles:
+            raise ValueError(f"There is no role {default!r} that could be the default")
+        self._default = frozenset({default} if default else ())
+        self._names = frozenset(self._roles)
+        self._known: dict[tuple[frozenset[str], str], Rights] = {}
+
+    def rights(self, names: frozenset[str], agent: str) -> Rights:
+        """Return what somebody with these roles may do with an agent.
+
+        Names that nobody knows here are passed over: tokens carry roles of other systems as well. Whoever has only
+        such names may do nothing, so that a misspelt role grants no more than the right one would.
+        """
+        key = (names & self._names if names else self._default), agent
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._joined(*key)
+        return found
+
+    def _joined(self, names: frozenset[str], agent: str) -> Rights:
+        roles = [role for name in sorted(names) for role in (self._roles[name],) if _is_for(role, agent)]
+        joined = {}
+        for operation in Operation:
+            allowing = [role for role in roles if role.operations is None or operation in role.operations]
+            if allowing:
+                skills = tuple(dict.fromkeys(skill for role in allowing for skill in role.skills))
+                crosses = operation in CROSSES and any(role.sees_all for role in allowing)
+                joined[operation] = Right(skills=skills, sees_all=crosses)
+        return joined
+
+
+def named_skills(request: SendRequest) -> list[str]:
+    """Return the skills that a message asks for."""
+    places = (request.metadata or {}, request.message.metadata or {})
+    found = [place[key] for place in places for key in SKILL_KEYS if key in place]
+    return [name for name in found if isinstance(name, str)]
+
+
+def _is_for(role: Role, agent: str) -> bool:
+    return any(fnmatchcase(agent, pattern) for pattern in role.agents)

@@ -1,0 +1,196 @@
+"""One request, one answer, within bounds: where it may go, how long it may take, how much of the answer is read.
+
+It follows no redirect: whoever wants to asks for the new address, which is checked like the first. It keeps no cookies,
+uses no proxy of the environment, and verifies certificates. What is sent and what an answer means is the caller's.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import version
+from io import BytesIO
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
+
+from accord.outbound.addresses import objection
+from accord.outbound.names import Resolve, SystemNames
+from accord.outbound.policy import Policy, Target
+
+if TYPE_CHECKING:
+    import aiohttp
+
+TOTAL_SECONDS = 30.0
+CONNECT_SECONDS = 10.0
+"""A2A asks for 10 to 30 seconds for a webhook (4.3.3)."""
+
+IDLE_SECONDS = 4.0
+"""How long a connection is kept for the next request: most servers close theirs after five, and nobody can tell
+whether a POST that crosses that end has arrived."""
+
+MAX_BYTES = 64 * 1024
+"""How much of an answer is read unless somebody asks for more."""
+
+AddressInfo = tuple[Any, ...]
+"""Family, type, protocol, name and socket address, as `socket.getaddrinfo` gives them."""
+
+
+class Unreachable(Exception):
+    """There was no answer, and why; there may be one later."""
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a server said; `is_whole` if nothing of its body is missing. The case of header names does not matter."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    is_whole: bool
+
+
+def open_socket(info: AddressInfo) -> socket.socket:
+    """Make a socket for an address."""
+    family, kind, protocol, _, _ = info
+    return socket.socket(family, kind, protocol)
+
+
+class Outbound:
+    """Asks servers that strangers name."""
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        resolve: Resolve | None = None,
+        tls: ssl.SSLContext | None = None,
+        total_seconds: float = TOTAL_SECONDS,
+        opens: Callable[[AddressInfo], socket.socket] = open_socket,
+    ) -> None:
+        """Ask what `policy` allows; nothing is opened before the first request."""
+        self._policy = policy or Policy()
+        self._names = SystemNames()
+        self._resolve = resolve or self._names
+        self._tls = tls
+        self._total_seconds = total_seconds
+        self._opens = opens
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._names.close()
+        for session in self._sessions.values():
+            await session.close()
+
+    def check(self, url: str) -> None:
+        """Raise Refused for a URL that may not be asked, whatever its name turns out to mean."""
+        self._policy.target(url)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        body: bytes | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> Answer:
+        """Send a request and return the answer with so much of its body at most; 0 does not wait for a body.
+
+        Raises Refused for what may not be asked, and Unreachable if there is no answer in time.
+        """
+        if not self._sessions:  # it takes longer to load than all of a server, so who asks nobody does without
+            await asyncio.to_thread(import_module, "accord.outbound.checked")
+        import aiohttp
+
+        target = self._policy.target(url)
+        data = None if body is None else BytesIO(body)  # a stream, so that megabytes do not hold up the loop
+        try:
+            async with (
+                asyncio.timeout(self._total_seconds),
+                self._session(target).request(
+                    method, target.url, headers=headers, data=data, allow_redirects=False
+                ) as response,
+            ):
+                content, is_whole = await _read(response.content, max_bytes)
+                return Answer(status=response.status, headers=response.headers, body=content, is_whole=is_whole)
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(_reason(error)) from error
+
+    def _session(self, target: Target) -> "aiohttp.ClientSession":
+        """Return the connections to trusted hosts or those to all others: neither can lend the other an address."""
+        found = self._sessions.get(target.is_trusted)
+        if found is None:  # it belongs to the loop that runs, which there is only now
+            found = self._sessions[target.is_trusted] = self._open(is_trusted=target.is_trusted)
+        return found
+
+    def _open(self, *, is_trusted: bool) -> "aiohttp.ClientSession":
+        import aiohttp
+
+        from accord.outbound.checked import CheckedNames
+
+        def checked(info: AddressInfo) -> socket.socket:
+            """Open a socket, unless an address came here some other way than through the checks before."""
+            if what := objection(info[4][0], is_trusted=is_trusted):
+                raise PermissionError(f"not a public address: {what}")
+            return self._opens(info)
+
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                resolver=CheckedNames(self._resolve, is_trusted=is_trusted),
+                use_dns_cache=False,
+                ssl=self._tls or True,
+                keepalive_timeout=IDLE_SECONDS,
+                socket_factory=checked,
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # Without compression: a few bytes could become more than memory holds.
+            headers={"User-Agent": f"accord/{version('accord')}", "Accept-Encoding": "identity"},
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=8190,
+            max_field_size=8190,
+        )
+
+
+async def _read(content: "aiohttp.StreamReader", max_bytes: int) -> tuple[bytes, bool]:
+    """Return the first bytes of a body, and whether they are all."""
+    found = bytearray()
+    while max_bytes and len(found) <= max_bytes and (piece := await content.read(max_bytes + 1 - len(found))):
+        found += piece
+    return bytes(found[:max_bytes]), len(found) <= max_bytes and content.at_eof()
+
+
+def _reason(error: Exception) -> str:
+    """Say why there is no answer, without addresses: who asked for the request may be told."""
+    import aiohttp
+
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return f"No connection within {CONNECT_SECONDS:g} seconds"
+        case TimeoutError():
+            return "No answer in time"
+        case aiohttp.ClientConnectorDNSError():
+            return "The host's name has no address"
+        case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as cause):
+            return f"The host's certificate is not accepted: {cause.verify_message}"
+        case aiohttp.ClientSSLError():
+            return "The host does not speak TLS as it should"
+        case aiohttp.ClientConnectorError():
+            return f"No connection: {os.strerror(error.errno) if error.errno else 'none of its addresses takes one'}"
+        case aiohttp.ClientResponseError():
+            return "The answer is not HTTP, or its headers are too large"
+        case _:
+            return "The connection broke off"

@@ -1,0 +1,192 @@
+"""Signatures on agent cards: JWS over the card's canonical JSON (A2A 1.0, 8.4).
+
+A card is signed and verified as the document that is served, because what is signed must be what is read.
+Implementations disagree on what of a card is signed (see `payloads`), so each reading gets a signature of its own and
+any of them is accepted. Keys are pinned: a card's `jku` is written for others and never followed here.
+"""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+from joserfc.errors import JoseError
+from joserfc.jwk import JWKRegistry, Key
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.errors import AccordError
+from accord.model.base import Model
+from accord.protocol import codec, jcs, jose
+from accord.protocol.dialects import DIALECTS
+from accord.protocol.jose import BadSignature
+from accord.protocol.operations import DialectName
+
+MAX_SIGNATURES = 16
+"""Signatures of one card that are looked at; each costs a verification."""
+
+_ALGORITHMS = {kind: alg for alg, kind in reversed(jose.FITTING.items())} | {("OKP", "Ed25519"): "EdDSA"}
+"""Type and curve of a key -> the algorithm to sign with: the one that most verifiers know."""
+
+_EXPLICIT = frozenset({"documentation_url", "icon_url"})
+"""Text that may be there and empty: protobuf's `optional`. Other text that is not required is empty by being absent."""
+
+_document = Decoder(dict[str, Any])
+
+
+class UntrustedCard(Exception):
+    """No signature of the card is by a key that is trusted."""
+
+
+class SigningKey(Struct, frozen=True, kw_only=True):
+    """A private key with its name and algorithm; `jku` tells verifiers where its public half is served."""
+
+    key: Key
+    kid: str
+    alg: str
+    jku: str | None = None
+
+    def __repr__(self) -> str:
+        return f"SigningKey(kid={self.kid!r}, alg={self.alg!r}, jku={self.jku!r})"
+
+    def public(self) -> bytes:
+        """Return the public half as a JWK set, to be served at `jku`."""
+        member = self.key.as_dict(private=False) | {"kid": self.kid, "alg": self.alg, "use": "sig"}
+        return codec.encode({"keys": [member]})
+
+
+def read_signing_key(jwk: bytes, jku: str | None = None) -> SigningKey:
+    """Read a private key in JWK form; without a `kid` it is named by its thumbprint (RFC 7638)."""
+    try:
+        key = JWKRegistry.import_key(msgspec.json.decode(jwk, type=dict[str, Any]))
+    except (MsgspecError, JoseError, ValueError, TypeError, KeyError):
+        raise ValueError("The key to sign cards with is no JSON Web Key") from None
+    curve = key.get("crv")
+    alg = key.alg or _ALGORITHMS.get((key.key_type, curve if isinstance(curve, str) else None))
+    if not key.is_private or alg not in jose.FITTING:
+        raise ValueError("Cards are signed with a private RSA, EC or Ed25519 key")
+    return SigningKey(key=key, kid=key.kid or key.thumbprint(), alg=alg, jku=jku)
+
+
+def sign(document: bytes, key: SigningKey) -> bytes:
+    """Return a card with signatures added to those that it has, one for each way to read it."""
+    header = {"alg": key.alg, "typ": "JOSE", "kid": key.kid} | ({"jku": key.jku} if key.jku else {})
+    added = []
+    for payload in payloads(document):
+        protected, _, signature = jose.signed(payload, header, key.key).split(".")
+        added.append({"protected": protected, "signature": signature})
+    card = codec.decode(document, _document)
+    return codec.encode(card | {"signatures": [*card.get("signatures", ()), *added]})
+
+
+def verify(document: bytes, keys: Iterable[Key], now: float) -> str:
+    """Return the name of the trusted key that signed a card, or raise UntrustedCard.
+
+    Keys are pinned by their `kid`; one with an `exp` that has passed, or with `revoked`, verifies nothing any more.
+    """
+    trusted = [key for key in keys if _is_valid(key, now)]
+    try:
+        card = codec.decode(document, _document)
+        readings = payloads(document)
+    except (AccordError, jcs.NotCanonical) as error:
+        raise UntrustedCard(f"The card cannot be verified: {error}") from None
+    stated = card.get("signatures")
+    for member in stated[:MAX_SIGNATURES] if isinstance(stated, list) else ():
+        kid = _signer(member, readings, trusted)
+        if kid is not None:
+            return kid
+    raise UntrustedCard("The card has no signature by a trusted key" if stated else "The card is not signed")
+
+
+def _signer(member: Any, readings: Iterable[bytes], trusted: list[Key]) -> str | None:
+    match member:
+        case {"protected": str(protected), "signature": str(signature)}:
+            pass
+        case _:
+            return None
+    try:
+        header = jose.read_header(protected)
+        key = jose.find_key(trusted, header.alg, header.kid) if header.kid else None  # 8.4.2: kid is required
+    except BadSignature:
+        return None
+    if key is None:
+        return None
+    return header.kid if any(_is_by(key, header.alg, protected, signature, payload) for payload in readings) else None
+
+
+def _is_by(key: Key, alg: str, protected: str, signature: str, payload: bytes) -> bool:
+    try:
+        jose.verified(f"{protected}..{signature}", key, alg, payload)
+    except BadSignature:
+        return False
+    return True
+
+
+def _is_valid(key: Key, now: float) -> bool:
+    """Whether a pinned key may still be used; `exp` and `revoked` are those of OpenID Federation's key sets."""
+    members: dict[str, Any] = dict(key.dict_value)
+    expires = members.get("exp")
+    return members.get("revoked") is None and (expires is None or (isinstance(expires, int | float) and now < expires))
+
+
+# --- what is signed ---------------------------------------------------------------------------------------------------
+
+
+def payloads(document: bytes) -> tuple[bytes, ...]:
+    """Return the canonical forms of a card that verifiers may compute, each once, the specification's first.
+
+    1. 8.4.1: the members of A2A 1.0, those that are required even if they are empty.
+    2. What the official SDKs sign: the same without anything empty. It does not cover whether an empty member is there,
+       such as an alternative among `securityRequirements` that asks for no scopes.
+    3. The document as it stands, which covers the members of other dialects too.
+    """
+    if codec.is_too_deep(document):
+        raise jcs.NotCanonical("Nested too deeply")
+    whole = codec.decode(document, _document)
+    whole.pop("signatures", None)
+    readings = [whole]
+    if "supportedInterfaces" in whole:
+        stated = _stated(document)
+        readings = [stated, _without_empty(stated) or {}, whole]
+    return tuple(dict.fromkeys(jcs.encode(reading) for reading in readings))
+
+
+def _stated(document: bytes) -> dict[str, Any]:
+    """Return the members of A2A 1.0 with protobuf's rules of presence, which are the model's but for empty text."""
+    dialect = DIALECTS[DialectName.V1]
+    plain = dialect.encode_card(_without_empty_text(dialect.decode_card(document)))
+    plain.pop("signatures", None)
+    return plain
+
+
+def _without_empty_text(value: Any) -> Any:
+    match value:
+        case Model():
+            members = {name: getattr(value, name) for name in value.__struct_fields__}
+            kept = {name: _without_empty_text(member) for name, member in members.items() if member != ""}
+            return replace(value, **dict.fromkeys(_absent(type(value)) - kept.keys()), **kept)
+        case tuple():
+            return tuple(map(_without_empty_text, value))
+        case dict():
+            return {name: _without_empty_text(member) for name, member in value.items()}
+    return value
+
+
+@cache
+def _absent(kind: type[Model]) -> frozenset[str]:
+    """Return the members that are None when they are not there."""
+    return frozenset(field.name for field in msgspec.structs.fields(kind) if field.default is None) - _EXPLICIT
+
+
+def _without_empty(value: Any) -> Any:
+    """Return what is left of a value without its empty members, or None."""
+    match value:
+        case dict():
+            kept = {name: left for name, member in value.items() if (left := _without_empty(member)) is not None}
+            return kept or None
+        case list():
+            return [left for member in value if (left := _without_empty(member)) is not None] or None
+        case "":
+            return None
+    return value

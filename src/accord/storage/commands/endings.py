@@ -1,0 +1,240 @@
+"""How a task ends other than by its own run: cancelled, too late, given up, or left behind by the task that called it.
+
+Each command ends a task for good in one transaction: its log, the fence, its job, its timers and its children, so that
+nothing outlives it whoever dies in between. The end that a run comes to by itself is `runs.settle`; who may end what is
+decided in `core.service`.
+"""
+
+from typing import TypeVar
+
+from msgspec import Struct
+
+from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState, TaskStatus
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.storage.commands import children, jobs, steps
+from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, NewJob
+from accord.storage.commands.tasks import Append, Head, Stored, append, lock_task
+from accord.storage.store import Tx
+
+H = TypeVar("H", bound=Head)
+
+LEFT_BEHIND = "The task that called this one has ended"
+"""What a child says that ends with its parent."""
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """How a task is to end."""
+
+    task_id: str
+    status: TaskStatus
+    at: int
+    owner: str | None = None
+    agent: str | None = None
+
+
+class Timer(Struct, frozen=True, kw_only=True):
+    """What ends a task after a while; `arg` says why."""
+
+    task_id: str
+    kind: str
+    delay_ms: int
+    arg: str | None = None
+
+
+class Limit(Struct, frozen=True, kw_only=True):
+    """A timer that a run sets once: a run that comes again finds the step and leaves the timer as it is."""
+
+    timer: Timer
+    step: steps.Step
+
+
+class NoSuchTask(Exception):
+    """There is no such task, or it is somebody else's."""
+
+
+class HasEnded(Exception):
+    """The task has ended."""
+
+    def __init__(self, state: TaskState) -> None:
+        """Name the state."""
+        super().__init__(f"The task is {state.name}")
+        self.state = state
+
+
+async def end(tx: Tx, tenant: str, ending: Ending) -> Task:
+    """End a task from outside, whoever runs it: the fence is raised, its job and timers go, its node is told.
+
+    Its children end with it, and theirs.
+    """
+    stored = owned(await lock_task(tx, tenant, ending.task_id), ending.task_id, ending.owner, ending.agent)
+    task = stored.task()
+    before, after = task.status.state, ending.status.state
+    if before in lifecycle.TERMINAL or after not in lifecycle.TRANSITIONS[before]:
+        raise HasEnded(before)
+    return await _end(tx, tenant, stored, task, ending.status, ending.at)
+
+
+async def _end(tx: Tx, tenant: str, stored: Stored, task: Task, status: TaskStatus, at: int) -> Task:
+    update = StatusUpdate(task_id=task.id, context_id=stored.context_id, status=status)
+    ended = lifecycle.apply(task, update)
+    last = Append(
+        task_id=task.id,
+        epoch=stored.epoch,
+        after=stored.last_seq,
+        bodies=[update],
+        at=at,
+        state=status.state,
+        snapshot=ended,
+    )
+    await append(tx, tenant, last)
+    await raise_fence(tx, tenant, task.id)
+    await end_rest(tx, tenant, task.id, at)
+    await _drop_run(tx, tenant, task.id)
+    if stored.parent_id is not None:
+        await children.rouse_parent(tx, tenant, stored.parent_id, task.id)
+    return ended
+
+
+async def end_rest(tx: Tx, tenant: str, task_id: str, at: int) -> None:
+    """End what a task that has ended leaves behind: its timers go, its children are cancelled.
+
+    Its job goes after that: a child locks itself, then its parent's job.
+    """
+    await tx.run(
+        "DELETE FROM job WHERE tenant = :tenant AND key = :key AND kind IN (:deadline, :sla) AND node IS NULL",
+        tenant=tenant,
+        key=task_id,
+        deadline=DEADLINE,
+        sla=SLA,
+    )
+    for child_id in await children.living(tx, tenant, task_id):
+        child = await lock_task(tx, tenant, child_id)
+        if child is not None and child.task_state not in lifecycle.ENDED:
+            await _end(tx, tenant, child, child.task(), said(TaskState.CANCELED, LEFT_BEHIND, child, at), at)
+
+
+async def let_go(tx: Tx, job: Claimed) -> None:
+    """Remove work on a task that has ended, with what whoever said so had no time to end."""
+    if await jobs.finish(tx, job) and (stored := await lock_task(tx, job.tenant, job.key)):
+        await end_rest(tx, job.tenant, job.key, stored.updated_at)
+
+
+# --- timers -----------------------------------------------------------------------------------------------------------
+
+
+async def set_timer(tx: Tx, tenant: str, timer: Timer) -> None:
+    """End the task after a while, unless it ends before; setting the timer again moves it."""
+    await tx.run(
+        "DELETE FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key",
+        tenant=tenant,
+        kind=timer.kind,
+        key=timer.task_id,
+    )
+    job = NewJob(kind=timer.kind, key=timer.task_id, queue=TIMERS, arg=timer.arg, delay_ms=timer.delay_ms)
+    await jobs.enqueue(tx, tenant, job)
+
+
+async def limit(tx: Tx, tenant: str, request: Limit) -> None:
+    """Set a timer for the run that holds the task, and note that it did."""
+    await steps.commit(tx, tenant, request.step)
+    await set_timer(tx, tenant, request.timer)
+
+
+async def expire(tx: Tx, job: Claimed, status: TaskStatus, at: int) -> bool:
+    """Do what a timer is for; false if the task ended before or the timer was moved meanwhile."""
+    if not await jobs.finish(tx, job):
+        return False
+    stored = await lock_task(tx, job.tenant, job.key)
+    if stored is None or stored.task_state in lifecycle.ENDED:
+        return False
+    await _end(tx, job.tenant, stored, stored.task(), status, at)
+    return True
+
+
+# --- nodes that are gone ----------------------------------------------------------------------------------------------
+
+
+async def reap(tx: Tx) -> list[str]:
+    """Give back the work of nodes whose lease ran out and return their names; work that was lost too often ends."""
+    dead = [row[0] for row in await tx.all("SELECT id FROM node WHERE expires_at < {now} ORDER BY id {skip_locked}")]
+    dead += await _without_lease(tx)
+    for node in dead:
+        exhausted = await tx.all(  # in the order of age: parents are locked before their children
+            """SELECT tenant, key, attempts FROM job
+               WHERE node = :node AND kind = :kind AND attempts >= max_attempts ORDER BY tenant, key""",
+            node=node,
+            kind=RUN,
+        )
+        for tenant, task_id, attempts in exhausted:
+            await _give_up(tx, tenant, task_id, attempts)
+        await jobs.leave(tx, node, counts=True)
+    return dead
+
+
+async def _without_lease(tx: Tx) -> list[str]:
+    """Return nodes that hold something but have no lease: they took it in the moment in which they were forgotten."""
+    rows = await tx.all(
+        """SELECT node FROM (SELECT node FROM job WHERE node IS NOT NULL
+                             UNION SELECT node FROM push WHERE node IS NOT NULL) AS holder
+           WHERE NOT EXISTS (SELECT 1 FROM node WHERE node.id = holder.node) ORDER BY node"""
+    )
+    return [row[0] for row in rows]
+
+
+async def give_up(tx: Tx, job: Claimed) -> None:
+    """End a task whose work was begun too often, unless somebody else holds it now."""
+    if await jobs.finish(tx, job):
+        await _give_up(tx, job.tenant, job.key, job.attempts - 1)
+
+
+async def _give_up(tx: Tx, tenant: str, task_id: str, attempts: int) -> None:
+    stored = await lock_task(tx, tenant, task_id)
+    if stored is None or stored.task_state in lifecycle.TERMINAL:
+        if stored is not None:
+            await end_rest(tx, tenant, task_id, stored.updated_at)
+        await _drop_run(tx, tenant, task_id)
+        return
+    row = await tx.one("SELECT {now}")
+    at = int(row[0]) if row else stored.updated_at
+    times = "once" if attempts == 1 else f"{attempts} times"
+    text = f"The agent's process was lost {times}; the task was given up"
+    await _end(tx, tenant, stored, stored.task(), said(TaskState.FAILED, text, stored, at), at)
+
+
+# --- small things -----------------------------------------------------------------------------------------------------
+
+
+def said(state: TaskState, text: str, stored: Stored, at: int) -> TaskStatus:
+    """Return a status in which the server explains itself."""
+    message = Message(
+        message_id=f"{stored.id}-{stored.last_seq + 1}",
+        role=Role.AGENT,
+        parts=(Part(text=text),),
+        task_id=stored.id,
+        context_id=stored.context_id,
+    )
+    return TaskStatus(state=state, message=message, timestamp=timestamp_ms(at))
+
+
+def owned(found: H | None, task_id: str, owner: str | None, agent: str | None) -> H:
+    """Return a task if it is there, its owner's and its agent's; None is anybody's."""
+    if found is None or owner not in (None, found.owner) or agent not in (None, found.agent):
+        raise NoSuchTask(task_id)
+    return found
+
+
+async def raise_fence(tx: Tx, tenant: str, task_id: str) -> None:
+    """Let nobody write who holds the task now."""
+    await tx.run("UPDATE task SET epoch = epoch + 1 WHERE tenant = :tenant AND id = :id", tenant=tenant, id=task_id)
+
+
+async def _drop_run(tx: Tx, tenant: str, task_id: str) -> None:
+    """Remove the job that runs a task, and tell the node that holds it."""
+    holders = await tx.all(
+        "DELETE FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key RETURNING node",
+        tenant=tenant,
+        kind=RUN,
+        key=task_id,
+    )
+    tx.signal(*(jobs.node_topic(row[0]) for row in holders if row[0] is not None))

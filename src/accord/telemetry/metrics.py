@@ -1,0 +1,147 @@
+"""What is counted while a server works: a row for each metric, and the hook through which the core tells.
+
+Labels are agents, operations, dialects, states and reasons; never a tenant, an owner or a task, of which there is no
+end. What waits in the store is `telemetry.waiting`, requests are measured by `telemetry.measured`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from accord.core.access import Presented
+from accord.core.audit import OK
+from accord.core.hooks import Delivered, Detail, EventsAppended, NodeReaped, RunEnded, RunStarted, TaskAccepted
+from accord.core.interface import Caller
+from accord.errors import AuthenticationFailed
+from accord.storage.records import state_name
+from accord.telemetry.tally import Durations, Kind, Metric, Tally
+
+FAILED = "failed"
+"""The outcome of a delivery that will be tried again, or was given up."""
+
+COUNTER, GAUGE, HISTOGRAM = Kind
+
+REQUESTS = Metric(
+    "accord_requests_total",
+    COUNTER,
+    ("agent", "operation", "dialect", "outcome"),
+    "Requests to agents; the outcome is ok, ABANDONED or the reason of the error",
+)
+REQUEST_SECONDS = Metric(
+    "accord_request_seconds",
+    HISTOGRAM,
+    ("agent", "operation"),
+    "How long requests took; of a stream, until its first event",
+)
+UNAUTHENTICATED = Metric(
+    "accord_authentication_failures_total", COUNTER, (), "Requests whose credentials were missing or wrong"
+)
+STREAMS_OPEN = Metric("accord_streams_open", GAUGE, ("agent",), "Streams that somebody follows")
+STREAM_EVENTS = Metric("accord_stream_events_total", COUNTER, ("agent",), "Events handed to streams")
+STREAM_FAILURES = Metric(
+    "accord_stream_failures_total", COUNTER, ("agent", "outcome"), "Streams that an error ended after they had begun"
+)
+TASKS_CREATED = Metric("accord_tasks_created_total", COUNTER, ("agent",), "Tasks that messages made")
+RUNS_STARTED = Metric("accord_runs_started_total", COUNTER, ("agent",), "Runs of agents that began")
+RUNS_REPEATED = Metric(
+    "accord_runs_repeated_total", COUNTER, ("agent",), "Those of them that began because the run before was lost"
+)
+RUNS_ENDED = Metric(
+    "accord_runs_ended_total", COUNTER, ("agent", "state"), "Runs that came to an end or a rest, by the task's state"
+)
+RUNS_STOPPED = Metric(
+    "accord_runs_stopped_total",
+    COUNTER,
+    ("agent",),
+    "Runs stopped before that: the task was ended from outside, handed over, or taken over by another node",
+)
+RUN_SECONDS = Metric("accord_run_seconds", HISTOGRAM, ("agent",), "How long runs took, however they ended")
+EVENTS_APPENDED = Metric(
+    "accord_events_appended_total", COUNTER, ("agent",), "Events that runs committed to the logs of their tasks"
+)
+NODES_REAPED = Metric(
+    "accord_nodes_reaped_total", COUNTER, (), "Nodes whose lease ran out, and whose work this one gave to others"
+)
+PUSH_DELIVERIES = Metric(
+    "accord_push_deliveries_total", COUNTER, ("outcome",), "Attempts to deliver an event to a webhook: ok or failed"
+)
+
+
+class Metrics:
+    """The numbers of one process."""
+
+    def __init__(self, agents: Iterable[str] = ()) -> None:
+        """Begin with zeros for `agents`: what appears with its first event has no rate before."""
+        self.requests = Tally(REQUESTS)
+        self.request_seconds = Durations(REQUEST_SECONDS)
+        self.unauthenticated = Tally(UNAUTHENTICATED)
+        self.streams_open = Tally(STREAMS_OPEN)
+        self.stream_events = Tally(STREAM_EVENTS)
+        self.stream_failures = Tally(STREAM_FAILURES)
+        self.tasks_created = Tally(TASKS_CREATED)
+        self.runs_started = Tally(RUNS_STARTED)
+        self.runs_repeated = Tally(RUNS_REPEATED)
+        self.runs_ended = Tally(RUNS_ENDED)
+        self.runs_stopped = Tally(RUNS_STOPPED)
+        self.run_seconds = Durations(RUN_SECONDS)
+        self.events_appended = Tally(EVENTS_APPENDED)
+        self.nodes_reaped = Tally(NODES_REAPED)
+        self.push_deliveries = Tally(PUSH_DELIVERIES)
+        self.all: tuple[Tally | Durations, ...] = tuple(
+            found for found in vars(self).values() if isinstance(found, Tally | Durations)
+        )
+        self.push_deliveries.update({(OK,): 0, (FAILED,): 0})
+        for tally in self.all:
+            if isinstance(tally, Tally) and tally.metric.labels == ("agent",):
+                tally.update({(agent,): 0 for agent in agents})
+        self._notes: dict[type[Detail], Callable[[Any], None]] = {
+            TaskAccepted: self._accepted,
+            RunStarted: self._started,
+            RunEnded: self._ended,
+            EventsAppended: self._appended,
+            Delivered: self._delivered,
+            NodeReaped: self._reaped,
+        }
+
+    def note(self, detail: Detail) -> None:
+        """Count what the core tells; this is the hook."""
+        note = self._notes.get(type(detail))
+        if note is not None:
+            note(detail)
+
+    def watched(self, admit: Callable[[Presented], Awaitable[Caller]]) -> Callable[[Presented], Awaitable[Caller]]:
+        """Return the same way in, with a count of those who are refused."""
+
+        async def admit_or_count(presented: Presented) -> Caller:
+            try:
+                return await admit(presented)
+            except AuthenticationFailed:
+                self.unauthenticated[()] += 1
+                raise
+
+        return admit_or_count
+
+    def _accepted(self, detail: TaskAccepted) -> None:
+        if detail.is_new:
+            self.tasks_created[(detail.agent,)] += 1
+
+    def _started(self, detail: RunStarted) -> None:
+        agent = (detail.agent,)
+        self.runs_started[agent] += 1
+        if detail.attempt > 1:
+            self.runs_repeated[agent] += 1
+
+    def _ended(self, detail: RunEnded) -> None:
+        self.run_seconds.observe((detail.agent,), detail.seconds)
+        if detail.state is None:
+            self.runs_stopped[(detail.agent,)] += 1
+        else:
+            self.runs_ended[(detail.agent, state_name(detail.state))] += 1
+
+    def _appended(self, detail: EventsAppended) -> None:
+        self.events_appended[(detail.agent,)] += detail.count
+
+    def _delivered(self, detail: Delivered) -> None:
+        self.push_deliveries[(OK if detail.error is None else FAILED,)] += 1
+
+    def _reaped(self, detail: NodeReaped) -> None:
+        self.nodes_reaped[()] += 1

@@ -1,0 +1,257 @@
+"""An ASGI application and its client in one process: requests whose answers are read as they come.
+
+    async with lifespan(app):
+        answer = await call(app, {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"})
+        async with stream(app, {"jsonrpc": "2.0", "id": 2, "method": "SubscribeToTask", ...}) as answer:
+            async for event in answer.events():
+                ...
+
+Stock test transports collect the whole answer before they hand it over, which is too late for a stream of events and
+never for one that does not end. It opens no socket and knows nothing of A2A; any ASGI application will do.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import unquote
+
+from accord.bindings.http import App, Scope
+from accord.protocol.sse import Decoder, Frame
+
+BOUND_SECONDS = 10.0
+"""How long to wait for the next piece of an answer: a test that hangs says nothing."""
+
+PIECE = 65_536
+"""Request bodies arrive in pieces of so many bytes, as they do from a network."""
+
+ASGI = {"version": "3.0", "spec_version": "2.4"}
+
+Body = bytes | dict[str, Any] | list[Any]
+
+
+class Response:
+    """An answer, as far as it has come."""
+
+    def __init__(self, bound: float) -> None:
+        """Wait at most `bound` seconds for each piece."""
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self._bound = bound
+        self._pieces: list[bytes] = []
+        self._more = asyncio.Event()
+        self._is_whole = False
+        self._error: Exception | None = None
+
+    @property
+    def body(self) -> bytes:
+        """What has come."""
+        return b"".join(self._pieces)
+
+    def json(self) -> Any:
+        """Decode what has come."""
+        return json.loads(self.body)
+
+    def frames(self) -> list[Frame]:
+        """Return the server-sent events that have come."""
+        return Decoder().feed(self.body)
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body from its start, piece by piece, as it comes."""
+        read = 0
+        while True:
+            while read < len(self._pieces):
+                yield self._pieces[read]
+                read += 1
+            if self._is_whole:
+                return
+            await self._changes()
+
+    async def events(self) -> AsyncGenerator[Frame, None]:
+        """Yield the server-sent events from the first, as they come."""
+        decoder = Decoder()
+        async for piece in self.pieces():
+            for frame in decoder.feed(piece):
+                yield frame
+
+    async def read(self) -> bytes:
+        """Wait for the end and return the body."""
+        while not self._is_whole:
+            await self._changes()
+        return self.body
+
+    # --- what the connection does -----------------------------------------------------------------------------------
+
+    async def _begins(self) -> None:
+        while not self.status:
+            await self._changes()
+
+    async def _changes(self) -> None:
+        """Wait for more; raise what went wrong in the application if there will be none."""
+        if self._error is not None:
+            raise self._error
+        self._more.clear()
+        async with asyncio.timeout(self._bound):
+            await self._more.wait()
+
+    def _take(self, message: Mapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            for name, value in message.get("headers", ()):
+                known = self.headers.get(name.decode())
+                self.headers[name.decode()] = value.decode() if known is None else f"{known}, {value.decode()}"
+        elif message["type"] == "http.response.body":
+            if piece := message.get("body", b""):
+                self._pieces.append(bytes(piece))
+            self._is_whole = not message.get("more_body", False)
+        self._more.set()
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self._more.set()
+
+
+class _Connection:
+    """One request on its way through an application."""
+
+    def __init__(self, app: App, scope: Scope, body: bytes, response: Response) -> None:
+        self._app = app
+        self._scope = scope
+        self._incoming = deque(body[at : at + PIECE] for at in range(0, len(body) or 1, PIECE))
+        self._response = response
+        self._left = asyncio.Event()
+
+    async def run(self) -> None:
+        try:
+            await self._app(self._scope, self._receive, self._send)
+        except Exception as error:  # whoever reads the answer gets it
+            self._response._fail(error)
+        else:
+            if not self._response._is_whole and not self._left.is_set():
+                self._response._fail(RuntimeError("The application returned before its answer was whole"))
+
+    def leave(self) -> None:
+        self._left.set()
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._incoming:
+            piece = self._incoming.popleft()
+            return {"type": "http.request", "body": piece, "more_body": bool(self._incoming)}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        if not self._left.is_set():  # after that nobody reads; a server says nothing about it either
+            self._response._take(message)
+
+
+@asynccontextmanager
+async def stream(
+    app: App,
+    body: Body = b"",
+    *,
+    method: str = "POST",
+    path: str = "/",
+    query: str = "",
+    headers: Mapping[str, str] | None = None,
+    bound: float = BOUND_SECONDS,
+) -> AsyncIterator[Response]:
+    """Send one request and give its answer as soon as that begins; leaving the block closes the connection.
+
+    The path is as on the wire. A body that is no bytes is sent as JSON. The content type is JSON unless stated, and a
+    header without a value is left out.
+    """
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    response = Response(bound)
+    connection = _Connection(app, _scope(method, path, query, headers or {}), sent, response)
+    work = asyncio.create_task(connection.run(), name=f"{method} {path}")
+    try:
+        await response._begins()
+        yield response
+    finally:
+        connection.leave()
+        await _ends(work, bound)
+    if response._error is not None:
+        raise response._error
+
+
+async def call(
+    app: App,
+    body: Body = b"",
+    *,
+    method: str = "POST",
+    path: str = "/",
+    query: str = "",
+    headers: Mapping[str, str] | None = None,
+    bound: float = BOUND_SECONDS,
+) -> Response:
+    """Send one request and return the whole answer; a stream is read to its end."""
+    async with stream(app, body, method=method, path=path, query=query, headers=headers, bound=bound) as response:
+        await response.read()
+    return response
+
+
+@asynccontextmanager
+async def lifespan(app: App, *, bound: float = BOUND_SECONDS) -> AsyncIterator[None]:
+    """Start an application, and stop it at the end of the block."""
+    incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    outgoing: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
+
+    async def live() -> None:
+        await app({"type": "lifespan", "asgi": ASGI}, incoming.get, outgoing.put)
+
+    work = asyncio.create_task(live(), name="lifespan")
+
+    async def passes(phase: str) -> None:
+        incoming.put_nowait({"type": f"lifespan.{phase}"})
+        answer = asyncio.create_task(outgoing.get())
+        await asyncio.wait({answer, work}, timeout=bound, return_when=asyncio.FIRST_COMPLETED)
+        said = answer.result() if answer.done() else {"type": f"lifespan.{phase} was not answered"}
+        if said["type"] != f"lifespan.{phase}.complete":
+            answer.cancel()
+            await _stopped(work)
+            raise RuntimeError(": ".join(filter(None, (said["type"], said.get("message")))))
+
+    await passes("startup")
+    try:
+        yield
+    finally:
+        await passes("shutdown")
+        await _ends(work, bound)
+
+
+def _scope(method: str, path: str, query: str, headers: Mapping[str, str]) -> Scope:
+    stated = {"content-type": "application/json"} | {name.lower(): value for name, value in headers.items()}
+    return {
+        "type": "http",
+        "asgi": ASGI,
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in stated.items() if value],
+        "client": ("127.0.0.1", 50000),
+        "server": ("localhost", 80),
+    }
+
+
+async def _ends(work: asyncio.Task[None], bound: float) -> None:
+    """Wait for the application to return; that one does not is an error."""
+    await asyncio.wait({work}, timeout=bound)
+    if not work.done():
+        await _stopped(work)
+        raise TimeoutError("The application goes on although nobody is there any more")
+    work.result()
+
+
+async def _stopped(work: asyncio.Task[None]) -> None:
+    """Stop the application, and raise what it raised."""
+    work.cancel()
+    await asyncio.wait({work})
+    if not work.cancelled():
+        work.result()

@@ -1,0 +1,159 @@
+"""The agent that public conformance kits talk to: a message names the behaviour that it wants to see.
+
+It keeps no rule of A2A: whatever a kit judges beyond these behaviours is the server's doing. `accord serve
+accord.testing.conformance:agent` serves it to the kits for A2A 1.0, `:agent_slow` to the one for 0.3.
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from accord.agents import function
+from accord.core.context import Context, Failed, Rejected
+from accord.model import Message, Part
+
+Behaviour = Callable[[Context], Awaitable[None]]
+
+
+def saying(text: str) -> Behaviour:
+    """Return what completes the task with a message."""
+
+    async def says(ctx: Context) -> None:
+        await ctx.complete(text)
+
+    return says
+
+
+def making(content: Any) -> Behaviour:
+    """Return what makes one artifact and completes the task."""
+
+    async def makes(ctx: Context) -> None:
+        await ctx.artifact(content)
+
+    return makes
+
+
+async def nothing(ctx: Context) -> None:
+    """Complete the task without a word."""
+
+
+async def chunks(ctx: Context) -> None:
+    """Make an artifact piece by piece."""
+    await ctx.artifact("chunk-1 ", last_chunk=False)
+    await ctx.artifact("chunk-2", append=True)
+
+
+async def take_long(ctx: Context) -> None:
+    """Work longer than a kit waits for an event, and leave something behind."""
+    await ctx.sleep(2 * streaming_timeout())
+    await ctx.artifact("Took long")
+
+
+async def never_end(ctx: Context) -> None:
+    """Work until the task is cancelled; nothing is held meanwhile."""
+    await ctx.wait("the end")
+
+
+async def ask(ctx: Context) -> None:
+    """Ask, and behave as the answer says; the question has no words, so that the history is what the caller sent."""
+    answer = await ctx.ask(None)
+    await behaviour_of(answer.message, otherwise=complete)(ctx)
+
+
+async def ask_until_done(ctx: Context) -> None:
+    """Ask until the answer is `done`."""
+    while not (await ctx.ask(None)).text.strip().lower().startswith("done"):
+        pass
+    await ctx.complete("Done")
+
+
+async def ask_slowly(ctx: Context) -> None:
+    """Work for a moment, so that there is a task to cancel and to follow; then ask, without end."""
+    while True:
+        await ctx.sleep(streaming_timeout())
+        await ctx.ask("What else?")
+
+
+async def require_auth(ctx: Context) -> None:
+    """Ask for credentials, and behave as the answer says."""
+    answer = await ctx.require_auth("Credentials are needed")
+    await behaviour_of(answer.message, otherwise=complete)(ctx)
+
+
+async def reject(ctx: Context) -> None:
+    """Refuse the task."""
+    raise Rejected("rejected")
+
+
+async def fail(ctx: Context) -> None:
+    """Fail the task."""
+    raise Failed("Failed on request")
+
+
+complete = saying("Hello from TCK")
+make_text = making("Generated text content")
+make_file = making(Part(raw=b"Generated file content", filename="output.txt", media_type="text/plain"))
+make_link = making(Part(url="https://example.com/output.txt", filename="output.txt", media_type="text/plain"))
+make_data = making({"key": "value", "count": 42})
+answer_alone = saying("Direct message response")
+
+BEHAVIOURS: dict[str, Behaviour] = {
+    # a2a-tck 1.0: at the start of a message's id
+    "tck-complete-task": complete,
+    "tck-artifact-text": make_text,
+    "tck-artifact-file": make_file,
+    "tck-artifact-file-url": make_link,
+    "tck-artifact-data": make_data,
+    "tck-message-response": answer_alone,
+    "tck-input-required": ask,
+    "tck-reject-task": reject,
+    "tck-stream-001": make_text,
+    "tck-stream-002": nothing,
+    "tck-stream-003": make_text,
+    "tck-stream-ordering-001": make_text,
+    "tck-stream-artifact-text": make_text,
+    "tck-stream-artifact-file": make_file,
+    "tck-stream-artifact-chunked": chunks,
+    # a2a-tck 0.3 as well
+    "test-resubscribe-message-id": take_long,
+    # ACTS, which has most of the above too: at the start of a message's first text
+    "tck-long-running": take_long,
+    "tck-multi-turn": ask_until_done,
+    "tck-cancel": never_end,
+    "tck-task-failure": fail,
+    "tck-auth-required": require_auth,
+    "tck-stream-basic": make_text,
+    "tck-stream-chunked": chunks,
+}
+"""Name -> what the agent does; the longest name wins."""
+
+
+def behaviour_of(message: Message, otherwise: Behaviour) -> Behaviour:
+    """Return the behaviour named at the start of a message's id or else of its first text."""
+    text = next((part.text for part in message.parts if part.text is not None), "")
+    for said in (message.message_id, text.lstrip()):
+        if names := [name for name in BEHAVIOURS if said.startswith(name)]:
+            return BEHAVIOURS[max(names, key=len)]
+    return otherwise
+
+
+def streaming_timeout() -> float:
+    """How long the kits wait for an event, in seconds; they read the same variable."""
+    return float(os.environ.get("TCK_STREAMING_TIMEOUT", "2"))
+
+
+def _agent(name: str, otherwise: Behaviour) -> function.FunctionAgent:
+    async def behave(ctx: Context) -> None:
+        await behaviour_of(ctx.message, otherwise)(ctx)
+
+    return function.agent(
+        name=name,
+        description="Does what a conformance kit asks of it.",
+        skills=["Conformance"],
+        answers_message=lambda message: behaviour_of(message, otherwise) is answer_alone,
+        takes_repeats=True,  # the kits use an id for one behaviour, not for one message
+    )(behave)
+
+
+agent = _agent("Conformance", otherwise=complete)
+agent_slow = _agent("Slow conformance", otherwise=ask_slowly)

@@ -1,0 +1,296 @@
+"""Thousands who connect and say nothing, a little at a time, or never listen: the others are served all the same.
+
+`tests/bindings/test_connections.py` proves of one connection when it ends; here they are many, against a real process.
+Only bounds are waited for: nothing asserts how long something takes.
+"""
+
+import gzip
+import json
+import os
+import resource
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.abuse.launch import KEEP_ALIVE
+from tests.abuse.server import Server, serving
+from tests.abuse.wire import Wire
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at through /proc")
+
+BOUND_SECONDS = 40.0
+CROWD = 10_000
+SPARE = 500
+"""Files that a process needs besides its connections, generously."""
+
+PER_ADDRESS = 4_000
+"""Connections from one address of this machine: each has some 28,000 ports for all its connections of a minute."""
+
+SLACK = 5
+"""Files that come and go by themselves: connections that end, readers of the store."""
+
+WAVE = 1_000
+"""Connections that wait to be accepted."""
+
+PER_CONNECTION = 24 * 1024
+"""Bytes of memory that one silent connection may cost; it is about a quarter of that."""
+
+STREAMS = 500
+HURRIED = {"head_seconds": 1, "body_seconds": 1, "body_rate": 10_000, "unread_seconds": 1}
+
+
+def message(text: str) -> bytes:
+    said = {"messageId": f"{text} {time.monotonic_ns()}", "role": "ROLE_USER", "parts": [{"text": text}]}
+    return json.dumps({"message": said, "configuration": {"returnImmediately": True}}).encode()
+
+
+def until(check: Callable[[], bool]) -> None:
+    """Look until something is so."""
+    end = time.monotonic() + BOUND_SECONDS
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def files(server: Server) -> int:
+    """How many files and sockets the server has open."""
+    return len(os.listdir(f"/proc/{server.pid}/fd"))
+
+
+@contextmanager
+def many_files() -> Iterator[int]:
+    """Let this process and those that it starts have as many files as the system allows; how many connections fit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = hard if hard != resource.RLIM_INFINITY else CROWD + 2 * SPARE
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        yield min(CROWD, most - SPARE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def crowd(server: Server, size: int) -> Iterator[list[socket.socket]]:
+    """So many connections that say nothing."""
+    with ExitStack() as stack:
+        found, before = list[socket.socket](), files(server)
+        for number in range(size):
+            one = stack.enter_context(socket.socket())
+            one.settimeout(BOUND_SECONDS)
+            one.bind((f"127.0.0.{2 + number // PER_ADDRESS}", 0))
+            one.connect(("127.0.0.1", server.port))
+            found.append(one)
+            if number % WAVE == WAVE - 1:  # or the system drops what nobody has accepted yet
+                until(partial(_has, server, before + number - SLACK))
+        yield found
+
+
+def _has(server: Server, count: int) -> bool:
+    return files(server) >= count
+
+
+def check_service(server: Server) -> None:
+    """Raise unless newcomers are served: a document, a message that is stored and answered, and a look at it."""
+    server.check()
+    assert server.ask("GET", "/.well-known/agent-card.json").status == 200
+    sent = server.ask("POST", "/message:send", message("hello").replace(b"true", b"false"))
+    task = sent.json()["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert server.ask("GET", f"/tasks/{task['id']}").json()["id"] == task["id"]
+
+
+def test_ten_thousand_silent_connections_cost_little_and_nobody_else_anything(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with many_files() as size, serving(tmp_path, {"limits": {"head_seconds": 600}}) as server:
+        record_property("connections", size)  # fewer where the system allows fewer files
+        check_service(server)
+        before, memory = files(server), server.status("VmRSS")
+        with crowd(server, size):
+            until(lambda: files(server) >= before + size - SLACK)
+            assert (server.status("VmRSS") - memory) / size < PER_CONNECTION
+            check_service(server)
+        until(lambda: files(server) <= before + SLACK)
+        check_service(server)
+
+
+def test_more_connections_than_files_are_turned_away_and_the_server_lives_on(tmp_path: Path) -> None:
+    with serving(tmp_path, {"limits": {"head_seconds": 600}}) as server:
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (150, 150))
+        with crowd(server, 400) as connections:
+            turned_away = 0
+            end = time.monotonic() + BOUND_SECONDS
+            while turned_away < 200 and time.monotonic() < end:
+                turned_away = sum(_has_ended(one) for one in connections)
+            assert 200 <= turned_away < 400
+        until(lambda: _answers(server))
+        check_service(server)
+
+
+def _has_ended(one: socket.socket) -> bool:
+    one.setblocking(False)
+    try:
+        return one.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def _answers(server: Server) -> bool:
+    try:
+        return server.ask("GET", "/healthz").status == 200
+    except Exception:  # there is no file left for it yet
+        return False
+
+
+# --- whoever does not get on ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that waits for nobody, and whose streams are never silent for long."""
+    folder = tmp_path_factory.mktemp("hurried")
+    with serving(folder, {"limits": HURRIED}, start="tests.abuse.launch", env={KEEP_ALIVE: "0.5"}) as server:
+        yield server
+
+
+def test_silent_connections_are_closed_in_time(hurried: Server) -> None:
+    with crowd(hurried, 1_000) as connections:
+        check_service(hurried)
+        assert {one.recv(1) for one in connections} == {b""}
+    check_service(hurried)
+
+
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+DRIPS = {
+    "a head": (b"GET / HTTP/1.1\r\n", b"x: y\r\n"),
+    "one header": (b"GET / HTTP/1.1\r\nx: ", b"y"),
+    "a request line": (b"GET /", b"y"),
+    "a body": (POST + b"Content-Length: 1000000\r\n\r\n", b" "),
+    "chunks": (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "the extension of a chunk": (POST + b"Transfer-Encoding: chunked\r\n\r\n1;", b"y"),
+    "trailers": (POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n \r\n0\r\n", b"x: y\r\n"),
+    "a compressed body": (POST + b"Content-Encoding: gzip\r\nContent-Length: 1000000\r\n\r\n\x1f\x8b\x08", b"\0"),
+    "a body that nobody reads": (POST.replace(b"/", b"/healthz", 1) + b"Content-Length: 1000000\r\n\r\n", b" "),
+}
+"""What comes drop by drop: how it begins, and a drop."""
+
+
+def test_drops_buy_no_time(hurried: Server) -> None:
+    with crowd(hurried, 20 * len(DRIPS)) as connections:  # few enough for `select`
+        ways = list(DRIPS) * 20
+        answers = _dripping(dict(zip(connections, ways, strict=True)))
+    for way, answer in answers:
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ") or way == "a body that nobody reads", (way, answer)
+        assert b"Traceback" not in answer
+    check_service(hurried)
+
+
+def _dripping(connections: dict[socket.socket, str]) -> list[tuple[str, bytes]]:
+    """Send drops on all connections until all have been closed; what was answered."""
+    said = dict.fromkeys(connections, b"")
+    for one, way in connections.items():
+        one.sendall(DRIPS[way][0])
+    left, end = list(connections), time.monotonic() + BOUND_SECONDS
+    while left:
+        assert time.monotonic() < end, [connections[one] for one in left]
+        for one in left:
+            with suppress(ConnectionError):
+                one.send(DRIPS[connections[one]][1])
+        for one in select.select(left, (), (), 0.02)[0]:
+            more = _more(one)
+            said[one] += more
+            if not more:
+                left.remove(one)
+    return [(way, said[one]) for one, way in connections.items()]
+
+
+def _more(one: socket.socket) -> bytes:
+    try:
+        return one.recv(65536)
+    except ConnectionError:
+        return b""
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+def test_hundreds_of_silent_streams_are_kept_alive_and_let_go(hurried: Server) -> None:
+    task = hurried.ask("POST", "/message:send", message("wait")).json()["task"]
+    before = files(hurried)
+    with ExitStack() as stack:
+        wires = [stack.enter_context(hurried.connect()) for _ in range(STREAMS)]
+        for wire in wires:
+            wire.ask("GET", f"/tasks/{task['id']}:subscribe")
+        for wire in wires:
+            assert wire.head().status == 200
+        check_service(hurried)
+        for wire in wires:
+            assert b'"id":"%b"' % task["id"].encode() in wire.chunk()
+            assert _comments(wire, 3) == [b": keep-alive\n\n"] * 3
+    until(lambda: files(hurried) <= before + SLACK)
+    assert hurried.ask("POST", f"/tasks/{task['id']}:cancel", b"{}").status == 200
+    check_service(hurried)
+
+
+def _comments(wire: Wire, count: int) -> list[bytes]:
+    """The next comments of a stream; a task that begins to wait may say so in between."""
+    found: list[bytes] = []
+    while len(found) < count:
+        piece = wire.chunk()
+        if piece.startswith(b":"):
+            found.append(piece)
+    return found
+
+
+def test_who_never_reads_is_hung_up_on_and_costs_little(hurried: Server) -> None:
+    """A stream of 13 MB, and then the whole task in one answer, to clients whose windows stay shut."""
+    before, memory = files(hurried), hurried.status("VmRSS")
+    whole = hurried.ask("POST", "/message:send", message("pour 200").replace(b"true", b"false")).json()["task"]
+    assert sum(len(part["text"]) for part in whole["artifacts"][0]["parts"]) > 12_000_000
+    with ExitStack() as stack:
+        for _ in range(SLACK):
+            stream, answer = (stack.enter_context(hurried.connect(receive_buffer=4096)) for _ in range(2))
+            stream.ask("POST", "/message:stream", message("pour 200"))
+            answer.ask("GET", f"/tasks/{whole['id']}")
+            assert (stream.head().status, answer.head().status) == (200, 200)
+        until(lambda: files(hurried) <= before + SLACK)
+        check_service(hurried)
+    assert hurried.status("VmRSS") - memory < 400_000_000
+    check_service(hurried)
+
+
+def test_who_reads_slowly_gets_everything(hurried: Server) -> None:
+    """A long answer is written at once: what counts is that it becomes less, not that it is read in a second."""
+    task = hurried.ask("POST", "/message:send", message("pour 300").replace(b"true", b"false")).json()["task"]
+    with hurried.connect(receive_buffer=256 * 1024) as wire:
+        wire.ask("GET", f"/tasks/{task['id']}")
+        length = int(wire.head().header("content-length") or 0)
+        assert length > 19_000_000
+        left = length
+        while left:
+            left -= len(wire.exactly(min(left, 500_000)))
+            time.sleep(0.05)  # which is what makes it slow
+
+
+def test_a_compressed_request_for_a_stream_waits_as_quietly_as_any_other(hurried: Server) -> None:
+    """It once asked for more of its body without end, which took all of a core and outlived its client."""
+    before = files(hurried)
+    with ExitStack() as stack:
+        wires = [stack.enter_context(hurried.connect()) for _ in range(3 * SLACK)]
+        for wire in wires:
+            wire.ask("POST", "/message:stream", gzip.compress(message("wait")), {"Content-Encoding": "gzip"})
+            assert wire.head().status == 200
+            wire.chunk()
+        used = hurried.cpu_seconds()
+        assert len(_comments(wires[0], 4)) == 4
+        assert hurried.cpu_seconds() - used < 1.0, "of the two seconds that this takes"
+    until(lambda: files(hurried) <= before + SLACK)

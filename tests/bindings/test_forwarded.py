@@ -1,0 +1,100 @@
+"""What proxies say about requests, and when it is believed."""
+
+from typing import Any
+
+import pytest
+
+from accord.bindings.forwarded import Forwarded, networks
+from accord.bindings.http import Receive, Scope, Send
+
+TRUSTED = networks(("10.0.0.0/8", "127.0.0.1", "::1"))
+
+
+async def seen(headers: dict[str, str], peer: str = "127.0.0.1", **more: Any) -> Scope:
+    """Return what an application behind a proxy gets to see."""
+    found: list[Scope] = []
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        found.append(scope)
+
+    scope = {
+        "type": "http",
+        "scheme": "http",
+        "path": "/tasks",
+        "raw_path": b"/tasks",
+        "root_path": "",
+        "client": (peer, 5000),
+        "headers": [(b"host", b"inside:8000"), *((k.lower().encode(), v.encode()) for k, v in headers.items())],
+        **more,
+    }
+    await Forwarded(inner, TRUSTED)(scope, None, None)  # type: ignore[arg-type]  # neither is used
+    return found[0]
+
+
+def host(scope: Scope) -> list[bytes]:
+    return [value for name, value in scope["headers"] if name == b"host"]
+
+
+async def test_a_trusted_proxy_is_believed() -> None:
+    scope = await seen(
+        {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "agents.example", "X-Forwarded-For": "203.0.113.9"}
+    )
+    assert (scope["scheme"], host(scope), scope["client"][0]) == ("https", [b"agents.example"], "203.0.113.9")
+
+
+async def test_anybody_else_is_not() -> None:
+    headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example", "X-Forwarded-For": "1.1.1.1"}
+    scope = await seen(headers | {"X-Forwarded-Prefix": "/x"}, peer="203.0.113.5")
+    assert (scope["scheme"], host(scope), scope["client"][0]) == ("http", [b"inside:8000"], "203.0.113.5")
+    assert (scope["path"], scope["root_path"]) == ("/tasks", "")
+
+
+@pytest.mark.parametrize(
+    ("chain", "caller"),
+    [
+        ("1.1.1.1, 203.0.113.9, 10.1.2.3", "203.0.113.9"),  # the first was invented by the caller
+        ("10.9.9.9, 10.1.2.3", "127.0.0.1"),
+        ("203.0.113.9, nonsense", "127.0.0.1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("", "127.0.0.1"),
+    ],
+)
+async def test_the_caller_is_the_last_stranger_in_the_chain(chain: str, caller: str) -> None:
+    assert (await seen({"X-Forwarded-For": chain}))["client"][0] == caller
+
+
+async def test_a_prefix_that_the_proxy_took_off_is_put_back() -> None:
+    scope = await seen({"X-Forwarded-Prefix": "/team/"})
+    assert (scope["root_path"], scope["path"], scope["raw_path"]) == ("/team", "/team/tasks", b"/team/tasks")
+
+
+@pytest.mark.parametrize("prefix", ["//evil.example", "team", ""])
+async def test_a_prefix_that_is_none_is_ignored(prefix: str) -> None:
+    scope = await seen({"X-Forwarded-Prefix": prefix})
+    assert (scope["root_path"], scope["path"]) == ("", "/tasks")
+
+
+async def test_a_scheme_that_is_none_is_ignored() -> None:
+    assert (await seen({"X-Forwarded-Proto": "gopher"}))["scheme"] == "http"
+
+
+async def test_everybody_can_be_trusted() -> None:
+    found: list[Scope] = []
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        found.append(scope)
+
+    scope = {
+        "type": "http",
+        "client": ("203.0.113.5", 1),
+        "scheme": "http",
+        "path": "/",
+        "headers": [(b"x-forwarded-proto", b"https")],
+    }
+    await Forwarded(inner, networks(("*",)))(scope, None, None)  # type: ignore[arg-type]
+    assert found[0]["scheme"] == "https"
+
+
+async def test_a_peer_without_an_address_is_nobody() -> None:
+    scope = await seen({"X-Forwarded-Proto": "https"}, client=None)
+    assert scope["scheme"] == "http"

@@ -1,0 +1,56 @@
+"""A server without authentication answers to local names only."""
+
+import pytest
+
+from accord.agents.echo import echo
+from accord.app import to_a2a
+from accord.testing import call
+
+CARD = "/.well-known/agent-card.json"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8000", 200),
+        ("agents.localhost", 200),
+        ("127.0.0.1:8000", 200),
+        ("127.9.9.9", 200),
+        ("[::1]:8000", 200),
+        ("LOCALHOST", 200),
+        ("", 200),  # none is said: no browser
+        ("evil.example", 421),
+        ("evil.example:8000", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("10.0.0.1", 421),
+        ("[2001:db8::1]", 421),
+        ("not a host", 421),
+    ],
+)
+async def test_a_page_from_elsewhere_cannot_ask(host: str, status: int) -> None:
+    app = to_a2a(echo)
+    app.keep_local()
+    async with app:
+        assert (await call(app, method="GET", path=CARD, headers={"host": host})).status == status
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"auth": {"schemes": [{"type": "api-keys"}]}},
+        {"server": {"behind_proxy": True}},
+        {"server": {"url": "https://evil.example"}},
+    ],
+)
+async def test_a_server_that_is_meant_for_others_answers_to_its_names(settings: dict) -> None:
+    app = to_a2a(echo, **settings)
+    app.keep_local()
+    async with app:
+        assert (await call(app, method="GET", path=CARD, headers={"host": "evil.example"})).status == 200
+
+
+async def test_a_mounted_application_is_called_by_any_name() -> None:
+    async with to_a2a(echo) as app:
+        assert (await call(app, method="GET", path=CARD, headers={"host": "evil.example"})).status == 200

@@ -1,0 +1,384 @@
+"""Where settings come from: a flag before a variable, a variable before the file, the file before the default."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.config import BadSettings, Loaded, Settings, load, settings_of, store_of
+from accord.config.names import fields, is_struct, names
+from accord.config.settings import Capability, HttpServer
+from accord.core.audit import Audited
+from accord.core.schemes.settings import ApiKeys, Header, Jwt
+from accord.protocol.operations import DialectName
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder without a file of settings."""
+    monkeypatch.chdir(tmp_path)
+
+
+def written(text: str, name: str = "accord.toml") -> Path:
+    file = Path(name)
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def refusal(*given: Any, **named: Any) -> str:
+    with pytest.raises(BadSettings) as raised:
+        load(*given, **named)
+    return str(raised.value)
+
+
+# --- precedence -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_said_and_everything_has_a_default() -> None:
+    assert load() == Loaded(Settings(), {})
+
+
+def test_each_source_wins_over_the_next_and_is_named() -> None:
+    file = written('[server]\nhost = "a"\nport = 1\nurl = "http://file"\nworkers = 2')
+    env = {"ACCORD_SERVER__PORT": "2", "ACCORD_SERVER__URL": "http://variable", "ACCORD_KEEP_DAYS": "7.5"}
+    found = load(file, env, {"server.url": "http://flag", "store": None})
+    server = found.settings.server
+    assert (server.host, server.port, server.url, server.workers) == ("a", 2, "http://flag", 2)
+    assert found.settings.keep_days == 7.5
+    assert found.sources == {
+        "server.host": "accord.toml",
+        "server.port": "ACCORD_SERVER__PORT",
+        "server.url": "--url",
+        "server.workers": "accord.toml",
+        "keep_days": "ACCORD_KEEP_DAYS",
+    }
+
+
+def test_the_file_in_the_working_directory_is_used_unless_another_is_named() -> None:
+    written('store = "sqlite:///here.db"')
+    other = written('store = "sqlite:///there.db"', "other.toml")
+    assert load().settings.store == "sqlite:///here.db"
+    assert load(other).settings.store == "sqlite:///there.db"
+    assert load(other).sources == {"store": "other.toml"}
+
+
+def test_a_file_that_was_named_must_be_there() -> None:
+    assert refusal(Path("nowhere.toml")) == "nowhere.toml cannot be read: No such file or directory"
+    Path("folder").mkdir()
+    assert refusal(Path("folder")) == "folder cannot be read: Is a directory"
+
+
+def test_what_is_no_toml_says_where() -> None:
+    assert refusal(written("store = sqlite")).startswith("accord.toml is not TOML: Invalid value (at line 1, column 9)")
+    Path("latin.toml").write_bytes(b'store = "caf\xe9"')
+    assert refusal(Path("latin.toml")).startswith("latin.toml is not TOML: 'utf-8' codec")
+
+
+def test_a_list_is_replaced_and_not_added_to() -> None:
+    file = written('[auth]\nschemes = [{ type = "api-keys", header = "X-Key" }]')
+    found = load(file, {}, {"auth.schemes": [{"type": "api-keys"}]})
+    assert found.settings.auth.schemes == (ApiKeys(),)
+    assert found.sources == {"auth.schemes": "--auth"}
+
+
+def test_a_table_of_agents_is_added_to() -> None:
+    file = written('[agents]\na = "m:a"\nb = "m:b"')
+    found = load(file, {"ACCORD_AGENTS__B": "m:other", "ACCORD_AGENTS__C": "m:c"})
+    assert found.settings.agents == {"a": "m:a", "b": "m:other", "c": "m:c"}
+    assert found.sources == {"agents.a": "accord.toml", "agents.b": "ACCORD_AGENTS__B", "agents.c": "ACCORD_AGENTS__C"}
+
+
+def test_a_table_in_a_variable_changes_only_what_it_names() -> None:
+    file = written('[server]\nhost = "a"\nport = 1\n[agents]\na = "m:a"')
+    found = load(file, {"ACCORD_SERVER": '{"port": 9}', "ACCORD_AGENTS": '{"b": "m:b"}'})
+    assert (found.settings.server.host, found.settings.server.port) == ("a", 9)
+    assert found.settings.agents == {"a": "m:a", "b": "m:b"}
+
+
+# --- variables --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "dialects"),
+    [("v1", ("v1",)), ("v1,gen", ("v1", "gen")), (" v1 , gen ,", ("v1", "gen")), ('["v03"]', ("v03",))],
+)
+def test_a_list_is_written_with_commas_or_as_json(text: str, dialects: tuple[str, ...]) -> None:
+    found = load(None, {"ACCORD_SERVER__DIALECTS": text}).settings.server.dialects
+    assert found == tuple(DialectName(name) for name in dialects)
+
+
+def test_a_variable_has_the_type_of_its_setting() -> None:
+    variables = {
+        "ACCORD_SERVER__BEHIND_PROXY": "true",
+        "ACCORD_SERVER__CAPABILITIES": "",
+        "ACCORD_SERVER__SERVER": "granian",
+        "ACCORD_LIMITS__RATE": "null",
+        "ACCORD_LIMITS__BURST": "17",
+        "ACCORD_ENGINE__LEASE_SECONDS": "2.5",
+        "ACCORD_AUDIT": "none",
+        "ACCORD_PUSH__ALLOW_HOSTS": "a.example, *.b.example",
+        "ACCORD_AUTH__SCHEMES": '[{"type": "api-keys"}]',
+        "ACCORD_CARD__PROVIDER__ORGANIZATION": "Acme",
+        "ACCORD_CARD__PROVIDER__URL": "https://acme.example",
+    }
+    found = load(None, variables).settings
+    assert found.server.behind_proxy is True
+    assert found.server.capabilities == ()
+    assert found.server.server is HttpServer.GRANIAN
+    assert (found.limits.rate, found.limits.burst, found.engine.lease_seconds) == (None, 17, 2.5)
+    assert found.audit is Audited.NONE
+    assert found.push.allow_hosts == ("a.example", "*.b.example")
+    assert found.auth.schemes == (ApiKeys(),)
+    assert found.card.provider is not None
+    assert (found.card.provider.organization, found.card.provider.url) == ("Acme", "https://acme.example")
+
+
+@pytest.mark.parametrize("text", ['{"kty": "OKP"}', "[not a list", "a,b", "{"])
+def test_the_text_of_a_text_setting_is_taken_as_it_is(text: str) -> None:
+    """A key for signing is JSON, and must not be taken apart."""
+    assert load(None, {"ACCORD_CARD__SIGNING_KEY": text}).settings.card.signing_key == text
+
+
+@pytest.mark.parametrize(("variable", "text"), [("SERVER__DIALECTS", "[v1"), ("AGENTS", "m:a"), ("SERVER", "x")])
+def test_what_should_be_json_and_is_not_is_refused(variable: str, text: str) -> None:
+    assert refusal(None, {f"ACCORD_{variable}": text}).startswith(f"ACCORD_{variable} is not JSON: ")
+
+
+@pytest.mark.parametrize(
+    "variable", ["ACCORD_CONFIG", "ACCORD_SERVED", "ACCORD_TOKEN_WEATHER", "ACCORD_HOME", "ACCORD_server__port", "PORT"]
+)
+def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
+    assert load(None, {variable: "x"}) == Loaded(Settings(), {})
+
+
+def test_what_kubernetes_says_of_a_service_of_our_name_is_left_alone() -> None:
+    links = {
+        "ACCORD_SERVICE_HOST": "10.0.0.1",
+        "ACCORD_SERVICE_PORT": "8000",
+        "ACCORD_PORT": "tcp://10.0.0.1:8000",
+        "ACCORD_PORT_8000_TCP": "tcp://10.0.0.1:8000",
+        "ACCORD_PORT_8000_TCP_ADDR": "10.0.0.1",
+        "ACCORD_SERVER_SERVICE_HOST": "10.0.0.1",
+        "ACCORD_SERVER_PORT": "tcp://10.0.0.1:8000",
+        "ACCORD_SERVER_PORT_8000_TCP_PROTO": "tcp",
+    }
+    assert load(None, links) == Loaded(Settings(), {})
+
+
+# --- names that are none ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('stroe = "x"', "there is no setting called stroe; did you mean store?"),
+        ("[server]\nprot = 1", "there is no setting called server.prot; did you mean server.port?"),
+        ("[sever]\nport = 1", "there is no setting called sever; did you mean server?"),
+        ("[engine]\nlease = 1", "there is no setting called engine.lease"),
+        ("[limits]\nstreems = 1", "there is no setting called limits.streems; did you mean limits.streams?"),
+        ("port = 1", "there is no setting called port"),
+        ("server = 1", "server is a table of settings, not one value"),
+        ('agents = "m:a"', "agents is a table of settings, not one value"),
+        ("[card.provider]\norganisation = 1", "card.provider.organisation; did you mean card.provider.organization?"),
+        (
+            '[[auth.schemes]]\ntype = "api-keys"\nhedaer = "X"',
+            "there is no setting called auth.schemes[0].hedaer; did you mean auth.schemes[0].header?",
+        ),
+        (
+            '[[auth.schemes]]\ntype = "basic"\nusers.bob = { pasword = "x" }',
+            "there is no setting called auth.schemes[0].users.bob.pasword; did you mean"
+            " auth.schemes[0].users.bob.password?",
+        ),
+        ('[[auth.roles]]\nname = "x"\nskils = []', "auth.roles[0].skils; did you mean auth.roles[0].skills?"),
+    ],
+)
+def test_an_unknown_name_in_a_file_is_refused_with_the_nearest(text: str, reason: str) -> None:
+    found = refusal(written(text))
+    assert found.startswith("accord.toml: ")
+    assert reason in found
+
+
+@pytest.mark.parametrize(
+    ("variable", "reason"),
+    [
+        ("ACCORD_SERVER__PROT", "there is no such setting; did you mean ACCORD_SERVER__PORT?"),
+        ("ACCORD_SERVR__PORT", "there is no such setting; did you mean ACCORD_SERVER__PORT?"),
+        ("ACCORD_SERVER_PORT", "there is no such setting; did you mean ACCORD_SERVER__PORT?"),
+        ("ACCORD_STOR", "there is no such setting; did you mean ACCORD_STORE?"),
+        ("ACCORD_KEEPDAYS", "there is no such setting; did you mean ACCORD_KEEP_DAYS?"),
+        ("ACCORD_NOTHING__LIKE_IT", "there is no such setting"),
+        ("ACCORD_SERVER__PORT__DEEPER", "there is no such setting"),
+    ],
+)
+def test_an_unknown_variable_is_refused_with_the_nearest(variable: str, reason: str) -> None:
+    assert refusal(None, {variable: "1"}) == f"{variable}: {reason}"
+
+
+@pytest.mark.parametrize("path", list(names(Settings)), ids=".".join)
+def test_every_setting_has_a_variable(path: tuple[str, ...]) -> None:
+    """What a variable says arrives under its name: as a value, or as the reason why it is none."""
+    variable = "ACCORD_" + "__".join(path).upper()
+    try:
+        sources = load(None, {variable: "{}"}).sources
+    except BadSettings as refused:
+        found, name, *_ = str(refused).split(": ")
+        assert (found, f"{'.'.join(path)}.".startswith(f"{name.partition('[')[0]}.")) == (variable, True)
+    else:
+        assert sources in ({".".join(path): variable}, {})
+
+
+# --- values that do not fit -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('[server]\nport = "http"', "server.port: Expected `int`, got `str`"),
+        ("[server]\nport = 65536", "server.port: Expected `int` <= 65535"),
+        ("[server]\nport = 0", "server.port: Expected `int` >= 1"),
+        ("[server]\ngrpc_port = 0", "server.grpc_port: Expected `int` >= 1"),
+        ("[server]\nworkers = 0", "server.workers: Expected `int` >= 1"),
+        ("[server]\ndialects = []", "server.dialects: Expected `array` of length >= 1"),
+        ('[server]\ndialects = ["v1", "v9"]', "server.dialects[1]: Invalid enum value 'v9'"),
+        ("keep_days = -1", "keep_days: Expected `float` >= 0.0"),
+        ("store = 5", "store: Expected `str | null`, got `int`"),
+        ("[agents]\na = 1", "agents[...]: Expected `str`, got `int`"),
+        ('[card.provider]\nurl = "x"', "card.provider: Object missing required field `organization`"),
+        ('[[auth.schemes]]\ntype = "api-kes"', "auth.schemes[0].type: Invalid value 'api-kes'"),
+        ('[[auth.schemes]]\ntype = "jwt"\nissuer = "x"', "auth.schemes[0]: Object missing required field `audience`"),
+        (
+            '[[auth.schemes]]\ntype = "header"\nname = "X"\nsecrets = [{ secret = "short" }]',
+            "auth.schemes[0].secrets[0]: `secret` needs at least 16 characters",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_says_which_and_where(text: str, reason: str) -> None:
+    assert refusal(written(text)) == f"accord.toml: {reason}"
+
+
+def test_the_source_of_a_wrong_value_is_the_one_that_said_it() -> None:
+    file = written('[card]\nsigning_key = "x"\nsigning_key_url = "y"\n[server]\nport = 1')
+    wrong = {"card.signing_key_url": 5}
+    assert refusal(file, {}, wrong) == "--signing-key-url: card.signing_key_url: Expected `str | null`, got `int`"
+    assert refusal(file, {"ACCORD_SERVER__PORT": "x"}).startswith("ACCORD_SERVER__PORT: server.port: ")
+    assert refusal(file, {}, {"auth.schemes": [{"type": "jwt"}]}).startswith("--auth: auth.schemes[0]: ")
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_may_refer_to_a_variable() -> None:
+    file = written("""
+        store = "env:DATABASE"
+        [push]
+        signing_keys = ["env:NEW", "old-key"]
+        [[auth.schemes]]
+        type = "jwt"
+        issuer = "me"
+        audience = ["us"]
+        secret = "env:TOKENS"
+        [[auth.schemes]]
+        type = "header"
+        name = "X-Secret"
+        secrets = [{ owner = "bob", secret = "env:BOB" }]
+    """)
+    env = {"DATABASE": "postgresql://u:p@h/d", "NEW": "new-key", "TOKENS": "t" * 32, "BOB": "b" * 16}
+    found = load(file, env).settings
+    assert found.store == "postgresql://u:p@h/d"
+    assert found.push.signing_keys == ("new-key", "old-key")
+    jwt, header = found.auth.schemes
+    assert isinstance(jwt, Jwt)
+    assert isinstance(header, Header)
+    assert jwt.secret == "t" * 32
+    assert header.secrets[0].secret == "b" * 16
+
+
+def test_a_reference_to_a_variable_that_is_not_set_says_who_refers_to_it() -> None:
+    file = written('[push]\nsigning_keys = ["env:NOWHERE"]')
+    assert refusal(file, {}) == "accord.toml: push.signing_keys refers to NOWHERE, which is not set"
+    file.unlink()
+    assert refusal(None, {"ACCORD_STORE": "env:NO"}) == "ACCORD_STORE: store refers to NO, which is not set"
+
+
+SECRETS = st.text("abcdefghijkLMNOP0123456789-_", min_size=20, max_size=40)
+
+
+@given(st.lists(SECRETS, min_size=6, max_size=6, unique=True))
+def test_settings_are_shown_without_secrets(secrets: list[str]) -> None:
+    database, webhook, signing, token, password, shared = secrets
+    found = settings_of(
+        {
+            "store": f"postgresql://user:{database}@host/db",
+            "push": {"signing_keys": [webhook]},
+            "card": {"signing_key": signing},
+            "auth": {
+                "schemes": [
+                    {"type": "jwt", "issuer": "i", "audience": ["a"], "secret": token},
+                    {"type": "basic", "users": {"bob": {"password": password}}},
+                    {"type": "header", "name": "X", "secrets": [{"owner": "eve", "secret": shared}]},
+                    {"type": "hmac", "keys": {"k": {"owner": "kim", "secret": shared}}},
+                ]
+            },
+        },
+        "test",
+    )
+    shown = repr(found) + str(found) + repr(found.push) + repr(found.card) + repr(found.auth)
+    assert not [secret for secret in secrets if secret in shown]
+    assert "eve" in shown
+
+
+def test_no_setting_with_a_secret_name_is_shown() -> None:
+    """Whoever adds a setting that sounds like a secret has to say whether it is one."""
+    harmless = {"card.signing_key_url", "server.tls_key"}  # an address and the name of a file
+    telling = [
+        path for path in names(Settings) if any(word in path[-1] for word in ("key", "secret", "password", "token"))
+    ]
+    assert {"push.signing_keys", "card.signing_key"} <= {".".join(path) for path in telling}
+    for path in telling:
+        kind: Any = Settings
+        for part in path[:-1]:
+            kind = fields(kind)[part]
+        assert is_struct(kind)
+        assert path[-1] in getattr(kind, "SECRET", ()) or ".".join(path) in harmless
+
+
+# --- settings of a program, and of other commands ---------------------------------------------------------------------
+
+
+def test_a_program_s_settings_are_checked_like_a_file_s() -> None:
+    assert settings_of({"server": {"capabilities": ["push"]}}, "x").server.capabilities == (Capability.PUSH,)
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"servr": {}}, "to_a2a: there is no setting called servr; did you mean server?"),
+        ({"engine": {"lease": 1}}, "to_a2a: there is no setting called engine.lease"),
+        ({"server": {"port": "x"}}, "to_a2a: server.port: Expected `int`, got `str`"),
+    ]
+    for wrong, reason in refused:
+        with pytest.raises(BadSettings) as raised:
+            settings_of(wrong, "to_a2a")
+        assert str(raised.value) == reason
+
+
+def test_a_program_s_settings_refer_to_variables_and_are_not_changed_by_them() -> None:
+    env = {"ACCORD_SERVER__PORT": "9", "KEY": "k"}
+    found = settings_of({"push": {"signing_keys": ["env:KEY"]}}, "to_a2a", env)
+    assert (found.push.signing_keys, found.server.port) == (("k",), 8000)
+
+
+def test_other_commands_find_the_store_whatever_else_is_wrong() -> None:
+    assert store_of({}) is None
+    written('store = "env:DB"\nnonsense = 1')
+    assert store_of({"DB": "sqlite:///x.db"}) == "sqlite:///x.db"
+    other = written('store = "sqlite:///y.db"', "other.toml")
+    assert store_of({"ACCORD_CONFIG": str(other)}) == "sqlite:///y.db"
+    with pytest.raises(BadSettings, match=r"^accord\.toml: store refers to DB, which is not set$"):
+        store_of({})
+    written("store = 5")
+    with pytest.raises(BadSettings, match=r"^accord\.toml: store: Expected"):
+        store_of({})
+
+
+def test_the_environment_itself_will_do() -> None:
+    assert isinstance(load(None, os.environ).settings, Settings)

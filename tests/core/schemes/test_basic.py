@@ -1,0 +1,184 @@
+"""Names and passwords: who is who, how long refusing takes, and that hashing never holds up the server."""
+
+import asyncio
+import base64
+import threading
+from typing import Any
+
+import pytest
+
+from accord.core.access import Identity
+from accord.core.schemes import basic as scheme_module
+from accord.core.schemes import passwords
+from accord.core.schemes.basic import BasicAccess
+from accord.core.schemes.passwords import Scrypt
+from accord.core.schemes.settings import Basic, User
+from accord.errors import AuthenticationFailed, RateLimited
+from tests.core.schemes.conftest import Clock, bringing
+
+PASSWORD = "corréct horse: battery"
+CHEAP = "scrypt$2$8$1$c2FsdHNhbHQ=$" + base64.b64encode(passwords._scrypt(PASSWORD, 2, 8, 1, b"saltsalt", 32)).decode()
+ALICE = Identity(owner="alice", tenant="acme", roles=frozenset({"user"}))
+
+pytestmark = pytest.mark.proves("3-33")
+
+
+def encoded(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+@pytest.fixture
+def access(clock: Clock) -> BasicAccess:
+    alice = User(password=CHEAP, tenant="acme", roles=("user",))
+    bob = User(password=CHEAP, owner="robert", tenant="*")
+    return BasicAccess(Basic(users={"alice": alice, "bob": bob}), clock)
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Every password that was hashed, and the thread that did it."""
+    found: list[tuple[str, str]] = []
+    real = Scrypt.fits
+
+    def fits(self: Scrypt, password: str) -> bool:
+        found.append((password, threading.current_thread().name))
+        return real(self, password)
+
+    monkeypatch.setattr(Scrypt, "fits", fits)
+    return found
+
+
+async def refuse(access: BasicAccess, authorization: str) -> None:
+    with pytest.raises(AuthenticationFailed) as refused:
+        await access.identify(bringing(Authorization=authorization))
+    assert refused.value.message == "The credentials are missing or invalid"
+
+
+async def test_a_user_with_the_password_is_let_in(access: BasicAccess) -> None:
+    assert await access.identify(bringing(Authorization=encoded("alice", PASSWORD))) == ALICE
+    assert await access.identify(
+        bringing(Authorization=encoded("bob", PASSWORD).replace("Basic", "bAsIc"))
+    ) == Identity(owner="robert", tenant=None)
+    assert await access.identify(bringing()) is None
+    assert await access.identify(bringing(Authorization="Bearer abc")) is None
+    assert access.challenge == 'Basic realm="accord", charset="UTF-8"'
+    assert access.security["basic"].http_auth_security_scheme is not None
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        encoded("alice", "wrong"),
+        encoded("alice", ""),
+        encoded("alice", PASSWORD + " "),
+        encoded("Alice", PASSWORD),
+        encoded("carol", PASSWORD),
+        encoded("", PASSWORD),
+        "Basic",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"no colon").decode(),
+        "Basic " + base64.b64encode(b"alice:\xff").decode(),
+        "Basic " + "A" * 10_000_000,
+        encoded("alice", "x" * 2000),
+    ],
+)
+async def test_anything_else_is_refused(authorization: str, access: BasicAccess) -> None:
+    await refuse(access, authorization)
+
+
+async def test_an_unknown_user_costs_as_much_as_a_wrong_password(
+    access: BasicAccess, hashed: list[tuple[str, str]]
+) -> None:
+    await refuse(access, encoded("alice", "wrong"))
+    await refuse(access, encoded("carol", "wrong"))
+    await refuse(access, encoded("carol", PASSWORD))  # whose hash it is compared with does not matter
+    assert [password for password, _ in hashed] == ["wrong", "wrong", PASSWORD]
+
+
+async def test_passwords_are_hashed_in_threads_and_right_ones_once_in_a_while(
+    access: BasicAccess, hashed: list[tuple[str, str]], clock: Clock
+) -> None:
+    for _ in range(10):
+        assert await access.identify(bringing(Authorization=encoded("alice", PASSWORD))) == ALICE
+    await refuse(access, encoded("alice", "wrong"))
+    await refuse(access, encoded("alice", "wrong"))
+    assert len(hashed) == 3
+    clock.at += 300
+    assert await access.identify(bringing(Authorization=encoded("alice", PASSWORD))) == ALICE
+    assert len(hashed) == 4
+    assert threading.main_thread().name not in {thread for _, thread in hashed}
+
+
+async def test_what_is_remembered_holds_no_password(access: BasicAccess) -> None:
+    await access.identify(bringing(Authorization=encoded("alice", PASSWORD)))
+    (kept,) = access._right._kept
+    assert isinstance(kept, bytes)
+    assert len(kept) == 64
+    again = BasicAccess(Basic(users={"alice": User(password=CHEAP)}))
+    await again.identify(bringing(Authorization=encoded("alice", PASSWORD)))
+    assert kept not in again._right._kept  # another process makes another digest
+
+
+async def test_a_flood_of_passwords_is_turned_away(access: BasicAccess, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    at_once = 0
+    most = 0
+
+    def fits(self: Scrypt, password: str) -> bool:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        go.wait(10)
+        at_once -= 1
+        return False
+
+    monkeypatch.setattr(Scrypt, "fits", fits)
+    presented = bringing(Authorization=encoded("alice", "wrong"))
+    trying = [asyncio.create_task(access.identify(presented)) for _ in range(scheme_module.WAITING + 5)]
+    done, _ = await asyncio.wait(trying, return_when=asyncio.FIRST_COMPLETED)
+    assert {type(task.exception()) for task in done} == {RateLimited}
+    go.set()
+    failures = [type(one) for one in await asyncio.gather(*trying, return_exceptions=True)]
+    assert failures.count(RateLimited) == 5
+    assert failures.count(AuthenticationFailed) == scheme_module.WAITING
+    assert most <= scheme_module.AT_ONCE
+
+
+# --- hashes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_hash_is_salted_costly_and_read_back() -> None:
+    first, second = passwords.hash_password("x"), passwords.hash_password("x")
+    assert first != second
+    assert first.startswith("scrypt$32768$8$3$")
+    assert passwords.read(first).fits("x")
+    assert not passwords.read(first).fits("y")
+    assert first.rpartition("$")[2] not in repr(passwords.read(first))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "plain text",
+        "bcrypt$2$8$1$c2FsdHNhbHQ=$" + "A" * 44,
+        CHEAP.replace("$2$", "$3$"),
+        CHEAP.replace("$2$", "$0$"),
+        CHEAP.replace("$2$", "$1073741824$"),
+        CHEAP.replace("$2$", "$٢$"),
+        CHEAP.replace("$8$", "$0$"),
+        CHEAP.replace("$1$", "$0$"),
+        CHEAP.replace("c2FsdHNhbHQ=", "c2Fs"),
+        CHEAP.replace("c2FsdHNhbHQ=", "c2FsdHNhbHQ"),
+        CHEAP[:-20],
+    ],
+)
+def test_what_is_no_hash_is_refused_when_the_server_is_set_up(text: str) -> None:
+    with pytest.raises(ValueError, match="password"):
+        BasicAccess(Basic(users={"alice": User(password=text)}))
+
+
+@pytest.mark.parametrize("users", [{}, {"": User(password=CHEAP)}, {"a:b": User(password=CHEAP)}])
+def test_users_that_could_never_log_in_are_refused(users: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="users"):
+        BasicAccess(Basic(users=users))

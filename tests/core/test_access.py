@@ -1,0 +1,135 @@
+"""Who is let in: several schemes at once, what was wrong, and what could have been brought instead."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from accord.core.access import MAX_NAME, Access, Identity, Presented, challenge
+from accord.core.interface import Caller
+from accord.core.schemes.card import card_security
+from accord.errors import AgentUnavailable, AuthenticationFailed
+from accord.model import ApiKeyScheme, HttpAuthScheme, Scopes, SecurityRequirement, SecurityScheme
+
+KEY = SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name="X-Key"))
+BASIC = SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Basic"))
+
+
+class Fixed:
+    """A scheme that always finds the same: somebody, nothing, or that something is wrong."""
+
+    def __init__(self, name: str, found: Identity | Exception | None, **security: SecurityScheme) -> None:
+        self.name = name
+        self.security: Mapping[str, SecurityScheme] = security
+        self.challenge = challenge(name)
+        self._found = found
+
+    async def identify(self, presented: Presented) -> Identity | None:
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found
+
+
+def wrong(*challenges: str) -> AuthenticationFailed:
+    failure = AuthenticationFailed()
+    failure.challenges = challenges
+    return failure
+
+
+ALICE = Identity(owner="alice", tenant="acme", roles=frozenset({"user"}))
+ANYBODY = Presented(peer="192.0.2.7")
+
+
+async def test_without_schemes_everybody_is_the_same_nameless_caller() -> None:
+    access = Access()
+    assert access.is_open
+    assert await access.admit(ANYBODY) == Caller(roams=True, peer="192.0.2.7")
+
+
+@pytest.mark.proves("4-24")
+async def test_the_first_scheme_that_knows_the_caller_counts() -> None:
+    access = Access([Fixed("one", None), Fixed("two", wrong()), Fixed("three", ALICE), Fixed("four", wrong())])
+    assert not access.is_open
+    assert await access.admit(ANYBODY) == Caller(
+        owner="alice", tenant="acme", roles=frozenset({"user"}), scheme="three", peer="192.0.2.7"
+    )
+
+
+async def test_only_an_identity_without_a_tenant_roams() -> None:
+    for tenant, roams in (("acme", False), ("", False), ("*", False), (None, True)):
+        caller = await Access([Fixed("one", Identity(owner="bob", tenant=tenant))]).admit(ANYBODY)
+        assert (caller.roams, caller.tenant, caller.roles) == (roams, tenant or "", frozenset())
+
+
+@pytest.mark.proves("3-21", "AUTH-SERVER-002")
+async def test_whoever_brings_nothing_is_told_everything_that_could_be_brought() -> None:
+    access = Access([Fixed("Bearer", None), Fixed("Basic", None), Fixed("Bearer", None)])
+    with pytest.raises(AuthenticationFailed) as refused:
+        await access.admit(ANYBODY)
+    assert refused.value.challenges == ('Bearer realm="accord"', 'Basic realm="accord"')
+    assert refused.value.message == "The credentials are missing or invalid"
+
+
+async def test_what_was_wrong_is_told_with_its_own_challenge() -> None:
+    invalid = challenge("Bearer", error="invalid_token")
+    access = Access([Fixed("Basic", None), Fixed("Bearer", wrong(invalid)), Fixed("X", wrong())])
+    with pytest.raises(AuthenticationFailed) as refused:
+        await access.admit(ANYBODY)
+    assert refused.value.challenges == (
+        'Basic realm="accord"',
+        'Bearer realm="accord", error="invalid_token"',
+        'X realm="accord"',
+    )
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), AgentUnavailable("no store")])
+async def test_a_scheme_that_fails_lets_nobody_in(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        await Access([Fixed("broken", error), Fixed("open", ALICE)]).admit(ANYBODY)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"owner": ""}, {"owner": "a" * (MAX_NAME + 1)}, {"owner": "a", "tenant": "t" * (MAX_NAME + 1)}],
+)
+def test_nobody_is_nameless_or_has_a_name_that_cannot_be_kept(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="names"):
+        Identity(**fields)
+    assert len(Identity(owner="a" * MAX_NAME).owner) == MAX_NAME
+
+
+def test_a_header_that_is_repeated_says_nothing() -> None:
+    once = Presented(headers=[(b"x-key", b"a"), (b"x-other", b"b")])
+    twice = Presented(headers=[(b"x-key", b"a"), (b"x-key", b"a")])
+    assert (once.header("X-Key"), twice.header("X-Key"), once.header("X-None")) == ("a", None, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("Bearer abc", "abc"),
+        ("bearer abc", "abc"),
+        ("BEARER   abc ", "abc"),
+        ("Bearer", ""),
+        ("Bearer\tabc", None),
+        ("Basic abc", None),
+        ("BearerX abc", None),
+        ("", None),
+    ],
+)
+def test_credentials_are_those_of_one_scheme(value: str, found: str | None) -> None:
+    assert Presented(headers=[(b"authorization", value.encode())]).credentials("Bearer") == found
+
+
+def test_a_challenge_is_quoted() -> None:
+    assert challenge("X", a='say "hi" \\') == r'X realm="accord", a="say \"hi\" \\"'
+
+
+@pytest.mark.proves("3-13", "2-06")
+def test_the_card_says_what_is_enforced_as_alternatives() -> None:
+    schemes = [Fixed("a", None, key=KEY), Fixed("b", None, basic=BASIC, key=BASIC), Fixed("c", None)]
+    assert card_security(schemes) == (
+        {"key": KEY, "basic": BASIC, "key2": BASIC},
+        tuple(SecurityRequirement(schemes={name: Scopes()}) for name in ("key", "basic", "key2")),
+    )
+    assert card_security([]) == ({}, ())

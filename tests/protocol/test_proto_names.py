@@ -1,0 +1,117 @@
+"""Field names of the protobuf definition, which A2A 1.0 reads besides its JSON names; protobuf itself is the judge."""
+
+import json
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.errors import InvalidParams, ParseError
+from accord.model import GetRequest, PushGetRequest, Request, TaskFilter, TaskState
+from accord.protocol.dialects import DIALECTS, REST_DIALECTS
+from accord.protocol.operations import DialectName, Operation
+from accord.protocol.proto_names import json_names
+from tests import strategies
+from tests.protocol.test_v1 import REQUESTS
+
+V1, REST = DIALECTS[DialectName.V1], REST_DIALECTS[DialectName.V1]
+each_codec = pytest.mark.parametrize("codec", [V1, REST])
+
+
+def renamed(said: Any) -> Any:
+    return json.loads(json_names(json.dumps(said).encode()))
+
+
+@pytest.mark.proves("DM-SERIAL-001")
+@pytest.mark.parametrize("operation", REQUESTS)
+@given(data=st.data())
+def test_a_request_says_the_same_under_both_kinds_of_names(operation: str, data: st.DataObject) -> None:
+    asked = Operation[operation]
+    said = json_format.Parse(V1.encode_request(asked, data.draw(strategies.requests[operation])), REQUESTS[operation]())
+    camel = json_format.MessageToJson(said).encode()
+    snake = json_format.MessageToJson(said, preserving_proto_field_name=True).encode()
+    assert V1.decode_request(asked, snake) == V1.decode_request(asked, camel)
+
+
+@each_codec
+@pytest.mark.parametrize(
+    ("operation", "said", "wanted"),
+    [
+        (Operation.GET, {"id": "t", "history_length": 5}, GetRequest(id="t", history_length=5)),
+        (Operation.GET, {"id": "t", "history_length": 5, "historyLength": 6}, GetRequest(id="t", history_length=6)),
+        (Operation.GET, {"historyLength": 6, "history_length": 5, "id": "t"}, GetRequest(id="t", history_length=6)),
+        (Operation.PUSH_GET, {"task_id": "t", "id": "w"}, PushGetRequest(task_id="t", id="w")),
+        (
+            Operation.LIST,
+            {"context_id": "c", "page_size": 3, "status": "TASK_STATE_WORKING", "include_artifacts": True},
+            TaskFilter(context_id="c", page_size=3, status=TaskState.WORKING, include_artifacts=True),
+        ),
+    ],
+)
+def test_a_json_name_wins_over_the_other(codec: Any, operation: Operation, said: Any, wanted: Request) -> None:
+    assert codec.decode_request(operation, json.dumps(said).encode()) == wanted
+
+
+@pytest.mark.proves("HTTP_JSON-QP-001")
+def test_what_a_query_says_under_such_a_name_is_a_number_or_a_truth_value_too() -> None:
+    said = {"context_id": "c", "page_size": "3", "history_length": "0", "include_artifacts": "true", "page_token": ""}
+    wanted = TaskFilter(context_id="c", page_size=3, history_length=0, include_artifacts=True)
+    assert REST.decode_request(Operation.LIST, json.dumps(said).encode()) == wanted
+    with pytest.raises(InvalidParams, match="`pageSize`"):
+        REST.decode_request(Operation.LIST, b'{"page_size":"many"}')
+
+
+def test_what_callers_keep_for_themselves_is_left_alone() -> None:
+    free = {"my_key": [{"task_id": "x", "taskId": "y"}]}
+    part = {"data": free, "metadata": free, "media_type": "application/json"}
+    message = {"message_id": "m", "role": "ROLE_USER", "parts": [part], "metadata": free}
+    sent = {"message": message, "metadata": free, "configuration": {"return_immediately": True}}
+    read: Any = V1.decode_request(Operation.SEND, json.dumps(sent).encode())
+    (found,) = read.message.parts
+    assert (found.data, found.metadata, read.message.metadata, read.metadata) == (free, free, free, free)
+    assert (found.media_type, read.message.message_id) == ("application/json", "m")
+    assert read.configuration.return_immediately
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        b'{"id" : "t", "historyLength":1e0}',
+        b'{"text":"\\"history_length\\": 5"}',
+        b'{"value":"a_b"}',
+        b'["a_b"]',
+        b'{"a_b"',
+        b"\xff",
+        b"",
+    ],
+)
+def test_where_there_is_no_such_name_not_a_byte_changes(params: bytes) -> None:
+    assert json_names(params) is params
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ({"a_b": {"c_d": [{"e_f1": None}]}}, {"aB": {"cD": [{"eF1": None}]}}),
+        ({"a_b": 2**70, "c": -0.5, "d": True}, {"aB": 2**70, "c": -0.5, "d": True}),
+        ({"task_push_notification_config": {"task_id": "t"}}, {"taskPushNotificationConfig": {"taskId": "t"}}),
+        ({"x_y": "snow \N{SNOWMAN}"}, {"xY": "snow \N{SNOWMAN}"}),
+    ],
+)
+def test_names_change_at_every_depth_and_values_nowhere(said: Any, wanted: Any) -> None:
+    assert renamed(said) == wanted
+
+
+@pytest.mark.parametrize("depth", [101, 600, 5000])
+def test_what_is_nested_too_deeply_is_refused(depth: int) -> None:
+    with pytest.raises(InvalidParams, match="nested too deeply"):
+        json_names(b'{"a_b":' + b"[" * depth + b"]" * depth + b"}")
+
+
+@pytest.mark.parametrize(("params", "error"), [(b'[{"a_b":1}]', InvalidParams), (b'{"a_b":1', ParseError)])
+def test_what_is_no_object_is_refused_as_it_is_under_json_names(params: bytes, error: type[Exception]) -> None:
+    for said in (params, params.replace(b"a_b", b"aB")):
+        with pytest.raises(error):
+            V1.decode_request(Operation.GET, said)

@@ -1,0 +1,254 @@
+"""What is not served: what strangers could use or read, and what could not work; each with the remedy."""
+
+import socket
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from granian import Granian
+from typer.testing import CliRunner
+from uvicorn.supervisors import ChangeReload, Multiprocess
+
+from accord.app.server import listen
+from accord.cli import app, serve
+from accord.cli.serve import _is_loopback
+from accord.config.settings import Server
+from tests.certificates import Authority, Issued
+from tests.serve.running import BOUND_SECONDS, accord, free_port, running
+
+
+@pytest.fixture(scope="module")
+def issued(tmp_path_factory: pytest.TempPathFactory) -> tuple[Authority, Issued]:
+    authority = Authority(tmp_path_factory.mktemp("certificates"))
+    return authority, authority.server()
+
+
+@pytest.fixture
+def refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run `accord serve` in this process, which must end before it serves; return its exit code and what it said."""
+    monkeypatch.chdir(tmp_path)
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("it was served")
+
+    for serving in (uvicorn.Server.run, Multiprocess.run, ChangeReload.run, Granian.serve):
+        monkeypatch.setattr(f"{serving.__module__}.{serving.__qualname__}", never)
+
+    def run(*arguments: str, **env: str) -> tuple[int, str]:
+        home = {"XDG_DATA_HOME": str(tmp_path), "COLUMNS": "400", "NO_COLOR": "1", "TERM": "dumb"}
+        done = CliRunner().invoke(app, ["serve", *arguments], env=home | env)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done.exit_code, done.stderr
+
+    return run
+
+
+def test_an_open_address_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    done = accord(tmp_path, "serve", "--host", "0.0.0.0", "--port", str(free_port()))
+    assert done.returncode == 1
+    assert "0.0.0.0 is not a loopback address" in done.stderr
+    for remedy in ("--auth api-keys", "accord apikeys create", "127.0.0.1"):
+        assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "curl" not in done.stderr
+
+
+@pytest.mark.proves("2-01", "4-22", "AUTH-TLS-001")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "box.example"])
+def test_credentials_in_the_clear_are_refused_with_the_remedy(refuse: Any, host: str) -> None:
+    code, said = refuse("--host", host, "--auth", "api-keys")
+    assert code == 1
+    assert "Credentials would travel in the clear" in said
+    assert "--tls-cert" in said
+    assert "--behind-proxy" in said
+    assert refuse("--host", host)[0] == 1
+
+
+@pytest.mark.proves("C-18", "2-01")
+@pytest.mark.parametrize(
+    ("host", "is_loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("", False),
+        ("10.0.0.1", False),
+        ("localhost.example", False),
+        ("127.0.0.1.example", False),
+    ],
+)
+def test_loopback_is_where_only_this_machine_can_call(host: str, is_loopback: bool) -> None:
+    assert _is_loopback(host) is is_loopback
+
+
+def test_behind_a_proxy_credentials_are_the_proxy_s_to_keep(tmp_path: Path) -> None:
+    forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "agents.example", "X-Forwarded-Prefix": "/team"}
+    with running(tmp_path, "--host", "0.0.0.0", "--auth", "api-keys", "--behind-proxy") as behind:
+        card = httpx.get(f"{behind.url}/.well-known/agent-card.json", headers=forwarded).json()
+        assert card["url"] == "https://agents.example/team/"
+        assert behind.post("ListTasks", headers=forwarded).status_code == 401
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_every_address_is_those_of_both_families() -> None:
+    with closing(listen(Server(host="::", port=free_port()))) as found:
+        for address in ("127.0.0.1", "::1"):
+            socket.create_connection((address, found.getsockname()[1]), timeout=BOUND_SECONDS).close()
+
+
+def test_tls_needs_all_of_it(refuse: Any, issued: tuple[Authority, Issued], tmp_path: Path) -> None:
+    authority, server = issued
+    other = authority.client("other")
+    cert, key, ca = str(server.certificate), str(server.key), str(authority.certificate)
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("no certificate")
+    for arguments, reason in [
+        (["--tls-cert", cert], "give both --tls-cert and --tls-key"),
+        (["--tls-key", key], "give both --tls-cert and --tls-key"),
+        (["--tls-client-ca", ca], "give --tls-cert and --tls-key as well"),
+        (["--tls-cert", "nowhere.pem", "--tls-key", key], "nowhere.pem cannot be read"),
+        (["--tls-cert", cert, "--tls-key", key, "--tls-client-ca", "no.pem"], "no.pem cannot be read"),
+        (["--tls-cert", cert, "--tls-key", str(other.key)], "cannot be used for TLS: [X509: KEY_VALUES_MISMATCH]"),
+        (["--tls-cert", str(garbage), "--tls-key", key], "cannot be used for TLS"),
+        (["--tls-cert", cert, "--tls-key", key, "--tls-client-ca", str(garbage)], f"{garbage} cannot be used for TLS"),
+    ]:
+        code, said = refuse(*arguments, "--port", str(free_port()))
+        assert (code, reason in said) == (1, True), said
+
+
+def test_client_certificates_need_somebody_who_issues_them(
+    refuse: Any, issued: tuple[Authority, Issued], tmp_path: Path
+) -> None:
+    authority, server = issued
+    (tmp_path / "accord.toml").write_text('[[auth.schemes]]\ntype = "mtls"')
+    tls = ["--tls-cert", str(server.certificate), "--tls-key", str(server.key)]
+    assert "--tls-client-ca" in refuse(*tls)[1]
+    assert "--server uvicorn" in refuse(*tls, "--tls-client-ca", str(authority.certificate), "--server", "granian")[1]
+
+
+def test_processes_cannot_share_memory(refuse: Any) -> None:
+    code, said = refuse("--workers", "2", "--store", "sqlite://:memory:")
+    assert (code, "--store" in said) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nowhere.py:agent"], "TARGET: There is no file nowhere.py"),
+        (["nowhere:agent"], "TARGET: There is no module called 'nowhere'"),
+        (["json:nothing"], "TARGET: json has no 'nothing'"),
+        (["json"], "TARGET: 'json' names no agent: write module:name"),
+        (["json:__name__"], "TARGET: json:__name__ is no agent but str"),
+        (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--dialects", "v1,v9"], "--dialects: server.dialects[1]: Invalid enum value 'v9'"),
+        (["--dialects", ""], "--dialects: server.dialects: Expected `array` of length >= 1"),
+        (["--capabilities", "flying"], "--capabilities: server.capabilities[0]: Invalid enum value 'flying'"),
+        (["--auth", "oauth"], "--auth: auth.schemes[0].type: Invalid value 'oauth'"),
+        (["--auth", "jwt"], "--auth: auth.schemes[0]: Object missing required field `issuer`"),
+        (["--server", "apache"], "--server: server.server: Invalid enum value 'apache'"),
+        (["--store", "mysql://x"], "--store: A store cannot be at mysql://"),
+        (["--port", "0"], "'--port': Input should be greater than or equal to 1"),
+        (["--workers", "0"], "'--workers': Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_sentence(refuse: Any, arguments: list[str], reason: str) -> None:
+    code, said = refuse(*arguments)
+    assert (code, reason in " ".join(said.split())) == (2, True), said
+    assert "Traceback" not in said
+
+
+def test_a_mistake_in_an_agent_s_own_module_is_shown_in_full(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("limit = int('many')\n")
+    done = accord(tmp_path, "serve", "mine.py:agent")
+    assert done.returncode == 1
+    assert "limit = int('many')" in done.stderr
+    assert "ValueError: invalid literal" in done.stderr
+
+
+def test_a_mistake_in_the_settings_is_one_sentence(refuse: Any, tmp_path: Path) -> None:
+    file = tmp_path / "accord.toml"
+    for text, reason in [
+        ("[server]\nprot = 1", "accord.toml: there is no setting called server.prot; did you mean server.port?"),
+        ("store = ", "accord.toml is not TOML"),
+        ('store = "env:NOWHERE"', "accord.toml: store refers to NOWHERE, which is not set"),
+        ('[server]\ntrusted_proxies = ["x"]\nbehind_proxy = true', "server.trusted_proxies: 'x' does not appear to be"),
+    ]:
+        file.write_text(text)
+        code, said = refuse()
+        assert (code, reason in " ".join(said.split())) == (2, True), said
+    file.unlink()
+    assert "did you mean ACCORD_SERVER__PORT?" in refuse(ACCORD_SERVER_PORT="9")[1]
+
+
+STORE = 'store = "sqlite:////proc/nowhere/a.db"', "/proc/nowhere/a.db"
+ROLE = '[auth]\ndefault_role = "boss"', "auth: There is no role 'boss' that could be the default"
+
+several = pytest.mark.parametrize("more", [["--workers", "2"], ["--reload"], ["--server", "granian"]], ids=str)
+
+
+@several
+@pytest.mark.parametrize(("settings", "reason"), [STORE, ROLE])
+def test_what_cannot_start_says_so_before_any_process_is_made(
+    refuse: Any, tmp_path: Path, settings: str, reason: str, more: list[str]
+) -> None:
+    (tmp_path / "accord.toml").write_text(settings)
+    code, said = refuse(*more)
+    assert (code, reason in said) == (1, True)
+
+
+@pytest.mark.parametrize(("settings", "reason"), [STORE, ROLE])
+def test_what_cannot_start_says_why_and_ends(tmp_path: Path, settings: str, reason: str) -> None:
+    (tmp_path / "accord.toml").write_text(settings)
+    done = accord(tmp_path, "serve", "--port", str(free_port()))
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "curl" not in done.stderr, "nothing claims to listen"
+
+
+@several
+def test_a_port_that_is_taken_is_reported_before_any_process_is_made(refuse: Any, more: list[str]) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        code, said = refuse("--port", str(taken.getsockname()[1]), *more)
+    assert (code, "Address already in use. Choose another port with --port." in said) == (1, True)
+    assert "curl" not in said
+
+
+def test_a_port_that_is_taken_is_reported_and_nothing_claims_to_listen(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        done = accord(tmp_path, "serve", "--port", str(port))
+    assert done.returncode == 1
+    assert f"Cannot listen on 127.0.0.1:{port}: Address already in use" in done.stderr
+    assert "--port" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "curl" not in done.stderr
+
+
+def test_a_grpc_port_that_is_taken_is_reported(tmp_path: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        done = accord(tmp_path, "serve", "--port", str(free_port()), "--grpc-port", str(port))
+    assert done.returncode == 1
+    assert f"Cannot listen for gRPC on 127.0.0.1:{port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_extra_that_is_missing_is_named(refuse: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "granian", None)
+    code, said = refuse("--server", "granian", "--port", str(free_port()))
+    assert (code, "pip install 'accord[granian]'" in said) == (1, True)
+
+
+def test_capabilities_are_all_none_or_some() -> None:
+    assert serve._capabilities("all") == ["streaming", "push", "extended-card"]
+    assert serve._capabilities("none") == []
+    assert serve._capabilities("push, streaming") == ["push", "streaming"]
+    assert serve._capabilities(None) is None

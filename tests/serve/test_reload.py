@@ -1,0 +1,56 @@
+"""`--reload`: a changed file is served anew, a broken one until it is mended, and tasks are there all the while."""
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.serve.running import AGENTS, BOUND_SECONDS, Server, running, text_of
+
+AGENT = "def reply(text: str) -> str:\n    return {word!r}\n"
+
+
+def said_at_last(server: Server, word: str) -> str:
+    """Ask until it says a word, and return the task in which it does."""
+    end = time.monotonic() + BOUND_SECONDS
+    while time.monotonic() < end:
+        try:
+            task = server.send("x", f"{time.monotonic_ns()}")
+        except httpx.TransportError:
+            continue  # between two processes
+        if text_of(task) == word:
+            return str(task["id"])
+    raise AssertionError(f"it never said {word}: {server.all_shown}")
+
+
+@pytest.mark.parametrize("more", [[], ["--server", "granian"]], ids=["uvicorn", "granian"])
+def test_a_changed_file_is_served_anew(tmp_path: Path, more: list[str]) -> None:
+    folder = tmp_path / "agents"  # not where the command is typed
+    folder.mkdir()
+    file = folder / "mine.py"
+    file.write_text(AGENT.format(word="one"))
+    here = tmp_path / "here"
+    here.mkdir()
+    targets = [f"{file}:reply", f"{AGENTS}:who"]
+    with running(here, *targets, "--reload", *more, ACCORD_SERVER__GRACE_SECONDS="0.2") as server:
+        first = said_at_last(server, "one")
+        same = {text_of(server.send("x", f"{number}", path="/agents/who/")) for number in range(5)}
+        assert len(same) == 1, "the store lies among what is watched, and changes with every task"
+        file.write_text(AGENT.format(word="two"))
+        said_at_last(server, "two")
+        file.write_text("def reply(")
+        server.says("SyntaxError")
+        file.write_text(AGENT.format(word="three"))
+        said_at_last(server, "three")
+        assert text_of(server.get(first)) == "one"
+        assert server.stop() == 0
+
+
+def test_reloaded_processes_do_not_outlive_the_one_that_watches(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(AGENT.format(word="one"))
+    with running(tmp_path, "mine.py:reply", "--reload") as server:
+        said_at_last(server, "one")
+        server.process.kill()
+        server.ended()
+        assert not server._reader.is_alive()

@@ -1,0 +1,131 @@
+"""Keys of callers: kept by id, expired and revoked by the database's clock."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from accord.storage.commands import apikeys
+from accord.storage.commands.apikeys import NewKey, StoredKey
+from accord.storage.store import Tx
+from tests.storage.conftest import MINUTE, AnyStore
+
+NEW = NewKey(id="k-1", hash="h", name="ci", owner="alice", tenant="acme", roles=("user", "ünïcode"), lasts_ms=MINUTE)
+
+
+async def pass_time(tx: Tx, milliseconds: int) -> None:
+    """Make every key as old as if so much time had passed."""
+    for column in ("created_at", "expires_at", "used_at", "revoked_at"):
+        await tx.run(f"UPDATE api_key SET {column} = {column} - :ms", ms=milliseconds)
+
+
+async def test_a_key_is_found_by_its_id_as_it_was_made(ready: AnyStore) -> None:
+    made = await ready.do(apikeys.create, NEW)
+    assert await ready.read(apikeys.find, "k-1") == made
+    assert made == StoredKey(
+        id="k-1",
+        hash="h",
+        name="ci",
+        owner="alice",
+        tenant="acme",
+        roles=("user", "ünïcode"),
+        created_at=made.created_at,
+        expires_at=made.created_at + MINUTE,
+        used_at=None,
+        revoked_at=None,
+        is_live=True,
+    )
+    assert await ready.read(apikeys.find, "k-2") is None
+    assert await ready.read(apikeys.find, "K-1") is None
+    assert "'h'" not in repr(made)
+
+
+async def test_without_a_tenant_it_is_for_any_and_without_an_end_for_ever(ready: AnyStore) -> None:
+    await ready.do(apikeys.create, replace(NEW, tenant=None, roles=(), lasts_ms=None))
+    await ready.do(pass_time, 10 * 365 * 24 * 60 * MINUTE)
+    found = await ready.read(apikeys.find, "k-1")
+    assert found is not None
+    assert (found.tenant, found.roles, found.expires_at, found.is_live) == (None, (), None, True)
+    await ready.do(apikeys.create, replace(NEW, id="k-2", tenant=""))
+    second = await ready.read(apikeys.find, "k-2")
+    assert second is not None
+    assert second.tenant == ""
+
+
+async def test_no_key_replaces_another(ready: AnyStore) -> None:
+    await ready.do(apikeys.create, NEW)
+    with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
+        await ready.do(apikeys.create, replace(NEW, hash="other", tenant="globex"))
+    found = await ready.read(apikeys.find, "k-1")
+    assert found is not None
+    assert found.hash == "h"
+
+
+async def test_a_key_expires(ready: AnyStore) -> None:
+    await ready.do(apikeys.create, NEW)
+    await ready.do(pass_time, MINUTE)
+    found = await ready.read(apikeys.find, "k-1")
+    assert found is not None
+    assert not found.is_live
+    assert found.revoked_at is None
+
+
+async def test_a_key_is_revoked_for_good(ready: AnyStore) -> None:
+    for id in ("k-1", "k-2"):
+        await ready.do(apikeys.create, replace(NEW, id=id))
+    assert await ready.do(apikeys.revoke, "k-1") is True
+    first = await ready.read(apikeys.find, "k-1")
+    assert first is not None
+    assert (first.is_live, first.revoked_at is not None) == (False, True)
+    await ready.do(pass_time, 1000)
+    assert await ready.do(apikeys.revoke, "k-1") is True
+    again = await ready.read(apikeys.find, "k-1")
+    assert again is not None
+    assert again.revoked_at == (first.revoked_at or 0) - 1000
+    assert await ready.do(apikeys.revoke, "nobody's") is False
+    other = await ready.read(apikeys.find, "k-2")
+    assert other is not None
+    assert other.is_live
+
+
+async def test_use_is_noted_but_not_all_the_time(ready: AnyStore) -> None:
+    await ready.do(apikeys.create, NEW)
+
+    async def used_at() -> int | None:
+        found = await ready.read(apikeys.find, "k-1")
+        assert found is not None
+        return found.used_at
+
+    assert await used_at() is None
+    await ready.do(apikeys.touch, "k-1", MINUTE)
+    first = await used_at()
+    assert first is not None
+    await ready.do(apikeys.touch, "k-1", MINUTE)
+    assert await used_at() == first
+    await ready.do(pass_time, MINUTE + 1000)
+    await ready.do(apikeys.touch, "k-1", MINUTE)
+    assert (await used_at() or 0) >= first
+    await ready.do(apikeys.touch, "nobody's", MINUTE)
+
+
+async def test_keys_are_listed_the_newest_first(ready: AnyStore) -> None:
+    for id in ("k-1", "k-2", "k-3"):
+        await ready.do(pass_time, 1000)
+        await ready.do(apikeys.create, replace(NEW, id=id))
+    await ready.do(apikeys.revoke, "k-2")
+    assert [(key.id, key.is_live) for key in await ready.read(apikeys.listed)] == [
+        ("k-3", True),
+        ("k-2", False),
+        ("k-1", True),
+    ]
+
+
+async def test_many_revoke_and_use_a_key_at_once(ready: AnyStore) -> None:
+    await ready.do(apikeys.create, NEW)
+    work: list[Any] = [ready.do(apikeys.revoke, "k-1") for _ in range(5)]
+    work += [ready.do(apikeys.touch, "k-1", 0) for _ in range(5)]
+    assert (await asyncio.gather(*work))[:5] == [True] * 5
+    found = await ready.read(apikeys.find, "k-1")
+    assert found is not None
+    assert not found.is_live

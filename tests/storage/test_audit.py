@@ -1,0 +1,123 @@
+"""The audit log on every engine: what is kept, found, in which order, and how it goes; and counting open tasks."""
+
+from typing import Any, cast
+
+import pytest
+
+from accord.model import TaskState
+from accord.storage.commands import audit, tasks
+from accord.storage.commands.audit import Entry, Query
+from accord.storage.sqlite import SqliteStore
+from accord.storage.store import Tx
+from tests.storage.conftest import AT, MINUTE, OTHER, TENANT, AnyStore, new, table
+
+
+def entry(number: int = 1, **fields: Any) -> Entry:
+    given: dict[str, Any] = {
+        "tenant": TENANT,
+        "at": AT + number,
+        "owner": "alice",
+        "agent": "echo",
+        "operation": "GetTask",
+    }
+    return Entry(**(given | {"task_id": f"t-{number}", "outcome": "ok"} | fields))
+
+
+async def test_entries_are_kept_whole_and_found_newest_first(ready: AnyStore) -> None:
+    full = entry(1, scheme="bearer", peer="192.0.2.1", dialect="v1", outcome="TASK_NOT_FOUND")
+    bare = entry(2, task_id=None)
+    await ready.do(audit.append, [full, bare])
+    newest, oldest = await ready.read(audit.find, TENANT, Query())
+    for kept, given in ((newest, bare), (oldest, full)):
+        assert {name: getattr(kept, name) for name in Entry.__struct_fields__} == {
+            name: getattr(given, name) for name in Entry.__struct_fields__
+        }
+    assert newest.id > oldest.id
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (Query(owner="bob"), [2]),
+        (Query(operation="CancelTask"), [3, 2]),
+        (Query(task_id="t-1"), [1]),
+        (Query(outcome="PERMISSION_DENIED"), [3]),
+        (Query(since=AT + 2), [3, 2]),
+        (Query(owner="alice", operation="CancelTask", since=AT + 2), [3]),
+        (Query(owner="nobody"), []),
+    ],
+)
+async def test_every_filter_narrows_it_down(ready: AnyStore, query: Query, found: list[int]) -> None:
+    entries = [
+        entry(1),
+        entry(2, owner="bob", operation="CancelTask"),
+        entry(3, operation="CancelTask", outcome="PERMISSION_DENIED"),
+    ]
+    await ready.do(audit.append, entries)
+    assert [one.at - AT for one in await ready.read(audit.find, TENANT, query)] == found
+
+
+async def test_pages_follow_each_other_without_gap_or_repetition(ready: AnyStore) -> None:
+    await ready.do(audit.append, [entry(number // 3, task_id=f"t-{number}") for number in range(10)])
+    seen: list[str | None] = []
+    before = None
+    while page := await ready.read(audit.find, TENANT, Query(before=before, limit=4)):
+        seen += [one.task_id for one in page]
+        before = page[-1].at, page[-1].id
+    assert seen == [f"t-{number}" for number in reversed(range(10))]
+
+
+async def test_a_tenant_finds_nothing_of_another(ready: AnyStore) -> None:
+    await ready.do(audit.append, [entry(1), entry(2, tenant=OTHER)])
+    assert [one.at - AT for one in await ready.read(audit.find, OTHER, Query())] == [2]
+    assert await ready.read(audit.find, "", Query()) == []
+
+
+async def test_old_entries_go_in_batches_and_young_ones_stay(ready: AnyStore) -> None:
+    await ready.do(audit.append, [entry(number) for number in range(5)])
+    now = await ready.read(_now)
+    await ready.do(audit.append, [entry(9, at=now, task_id="young")])
+    assert [await ready.do(audit.purge, MINUTE, 2) for _ in range(4)] == [2, 2, 1, 0]
+    assert [one.task_id for one in await ready.read(audit.find, TENANT, Query())] == ["young"]
+
+
+async def _now(tx: Tx) -> int:
+    row = await tx.one("SELECT {now}")
+    assert row is not None
+    return int(row[0])
+
+
+async def test_appending_nothing_is_nothing(ready: AnyStore) -> None:
+    await ready.do(audit.append, [])
+    assert await ready.read(table, "audit") == []
+
+
+# --- open tasks -----------------------------------------------------------------------------------------------------
+
+
+async def test_open_tasks_are_counted_by_owner_and_tenant_up_to_a_limit(ready: AnyStore) -> None:
+    for state in TaskState:
+        await ready.do(tasks.create_task, TENANT, new(f"t-{state.name}", state=state))
+    await ready.do(tasks.create_task, TENANT, new("bobs", owner="bob"))
+    await ready.do(tasks.create_task, OTHER, new("theirs"))
+    still_open = [S for S in TaskState if S.name in ("SUBMITTED", "WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED")]
+    assert await ready.read(tasks.count_open, TENANT, "alice", 100) == len(still_open)
+    assert await ready.read(tasks.count_open, TENANT, "alice", 3) == 3
+    assert await ready.read(tasks.count_open, TENANT, "bob", 100) == 1
+    assert await ready.read(tasks.count_open, TENANT, "carol", 100) == 0
+
+
+async def test_open_tasks_are_counted_through_their_index(ready: AnyStore) -> None:
+    explain = "EXPLAIN QUERY PLAN" if isinstance(ready, SqliteStore) else "EXPLAIN"
+
+    async def explained(tx: Tx) -> str:
+        plans: list[Any] = []
+
+        class Explaining:
+            async def one(self, sql: str, /, **values: Any) -> None:
+                plans.append(await tx.all(f"{explain} {sql}", **values))
+
+        await tasks.count_open(cast(Tx, Explaining()), TENANT, "alice", 9)
+        return str(plans)
+
+    assert "task_open" in await ready.read(explained)

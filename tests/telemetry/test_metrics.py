@@ -1,0 +1,139 @@
+"""What the core tells is counted: tasks, runs, events, deliveries, nodes."""
+
+import asyncio
+
+import pytest
+
+from accord import Context, agent
+from accord.core.access import Presented
+from accord.core.hooks import Detail, Hooks, NodeReaped, RunEnded, RunStarted
+from accord.core.interface import Caller
+from accord.core.push import Delivery, NotDelivered
+from accord.errors import AuthenticationFailed
+from accord.model import CancelRequest, PushConfig, SendConfiguration
+from accord.telemetry.metrics import Metrics
+from accord.telemetry.tally import BUCKETS, Durations, Tally
+from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying
+from tests.core.doubles import Watch, change, sent, until
+from tests.telemetry.conftest import parrot
+
+
+@agent
+async def asks(ctx: Context) -> str:
+    return f"{await ctx.ask('Well?')}"
+
+
+@agent
+async def endless(ctx: Context) -> None:
+    await asyncio.Event().wait()
+
+
+def moved(metrics: Metrics) -> dict[str, dict[tuple[str, ...], float]]:
+    """Every counter and gauge that is not 0."""
+    found = {
+        tally.metric.name: {labels: number for labels, number in tally.items() if number}
+        for tally in metrics.all
+        if isinstance(tally, Tally)
+    }
+    return {name: numbers for name, numbers in found.items() if numbers}
+
+
+async def test_the_life_of_a_task_is_counted(hosting: Hosting, metrics: Metrics) -> None:
+    watch = Watch()
+    host = await hosting(asks, hooks=Hooks((metrics.note, watch)))
+    task = await sent(host.default, saying("x"), ALICE)
+    await host.default.send(saying("good", task_id=task.id), ALICE)
+    await watch.until(RunEnded, 2)
+    assert moved(metrics) == {
+        "accord_tasks_created_total": {("asks",): 1},
+        "accord_runs_started_total": {("asks",): 2},
+        "accord_runs_ended_total": {("asks", "input_required"): 1, ("asks", "completed"): 1},
+        "accord_events_appended_total": {("asks",): 3},
+    }
+    assert sum(metrics.run_seconds["asks",].counts) == 2
+
+
+async def test_a_run_that_is_stopped_has_no_state(hosting: Hosting, metrics: Metrics) -> None:
+    watch = Watch()
+    host = await hosting(endless, hooks=Hooks((metrics.note, watch)))
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    await watch.until(RunStarted)
+    await host.default.cancel(CancelRequest(id=task.id), ALICE)
+    await watch.until(RunEnded)
+    assert metrics.runs_stopped == {("endless",): 1}
+    assert metrics.runs_ended == {}
+
+
+async def test_a_node_that_is_gone_and_the_run_that_is_repeated_are_counted(hosting: Hosting, metrics: Metrics) -> None:
+    watch = Watch()
+    host = await hosting(endless, hooks=Hooks((metrics.note, watch)))
+    await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
+    await watch.until(RunStarted)
+    assert metrics.runs_repeated == {}
+    await change(host.engine.store, "UPDATE job SET node = 'gone'")  # which has no lease
+    await watch.until(NodeReaped)
+    await watch.until(RunStarted, 2)
+    assert metrics.nodes_reaped == {(): 1}
+    assert metrics.runs_started == {("endless",): 2}
+    assert metrics.runs_repeated == {("endless",): 1}
+
+
+class Sender:
+    """Refuses one webhook for good."""
+
+    def check(self, config: PushConfig) -> None: ...
+
+    async def send(self, delivery: Delivery) -> None:
+        if delivery.config.id == "refused":
+            raise NotDelivered("Gone", is_final=True)
+
+
+@pytest.mark.parametrize(("id", "outcome"), [("taken", "ok"), ("refused", "failed")])
+async def test_deliveries_are_counted(hosting: Hosting, metrics: Metrics, id: str, outcome: str) -> None:
+    host = await hosting(parrot, hooks=Hooks((metrics.note,)), sender=Sender())
+    hook = PushConfig(id=id, url="https://example.com/hook")
+    await host.default.send(saying("x", configuration=SendConfiguration(task_push_notification_config=hook)), ALICE)
+
+    async def is_counted() -> bool:
+        return metrics.push_deliveries[(outcome,)] > 0
+
+    await until(is_counted)
+    assert {found for found, number in metrics.push_deliveries.items() if number} == {(outcome,)}
+
+
+async def test_whoever_is_not_let_in_is_counted(metrics: Metrics) -> None:
+    async def admit(presented: Presented) -> Caller:
+        if presented.header("x-secret") != "right":
+            raise AuthenticationFailed
+        return ALICE
+
+    watched = metrics.watched(admit)
+    assert await watched(Presented(headers=[(b"x-secret", b"right")])) is ALICE
+    assert metrics.unauthenticated == {(): 0}
+    with pytest.raises(AuthenticationFailed):
+        await watched(Presented(headers=[(b"x-secret", b"wrong")]))
+    assert metrics.unauthenticated == {(): 1}
+
+
+def test_what_nobody_counts_is_passed_over(metrics: Metrics) -> None:
+    class Unknown(Detail, frozen=True, kw_only=True):
+        pass
+
+    metrics.note(Unknown(tenant="", task_id="", agent="a"))
+    assert moved(metrics) == {}
+
+
+def test_agents_begin_with_zeros() -> None:
+    metrics = Metrics(["a", "b"])
+    assert metrics.runs_started == {("a",): 0, ("b",): 0}
+    assert metrics.push_deliveries == {("ok",): 0, ("failed",): 0}
+    assert metrics.runs_ended == {}
+
+
+def test_a_duration_belongs_to_the_first_bucket_that_holds_it(metrics: Metrics) -> None:
+    durations = Durations(metrics.run_seconds.metric)
+    for seconds in (0.0, BUCKETS[0], BUCKETS[0] * 1.01, BUCKETS[-1], BUCKETS[-1] + 1):
+        durations.observe(("a",), seconds)
+    counts = durations["a",].counts
+    assert (counts[0], counts[1], counts[-2], counts[-1], sum(counts)) == (2, 1, 1, 1, 5)
+    assert durations["a",].total == pytest.approx(601.00201)
