@@ -169,7 +169,7 @@ def test_silent_connections_are_closed_in_time(hurried: Server) -> None:
     check_service(hurried)
 
 
-POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 DRIPS = {
     "a head": (b"GET / HTTP/1.1\r\n", b"x: y\r\n"),
     "one header": (b"GET / HTTP/1.1\r\nx: ", b"y"),

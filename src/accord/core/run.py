@@ -315,7 +315,7 @@ class Run:
             self._soon = asyncio.get_running_loop().call_soon(self._begin_flush)
         if len(self._buffer) >= MAX_BUFFER:
             await self.flush()
-        elif self._said % BREATH == 0 or self._said == 1:  # the first word is what somebody waits for
+        elif self._said % BREATH == 0 or self._said == 2:  # whoever follows it waits for the first word
             await asyncio.sleep(0)
 
     def _begin_flush(self) -> None:
