@@ -14,7 +14,7 @@ from a2a.server.request_handlers import RequestHandler
 
 from accord.core.host import Host
 from bench import hosting, official
-from bench.append import TEXT, TIMES
+from bench.append import TEXT
 from bench.chunks import chunks, our_stream, their_stream
 from bench.report import Table, Target, side_by_side
 from bench.setting import POSTGRES, SQLITE, Setting
@@ -22,6 +22,7 @@ from bench.timing import RATE, Measured, interleaved
 
 STREAMS = 64
 LENGTH = 128
+TIMES = 50
 
 NOTES = (
     f"{STREAMS} tasks at once, each of which streams {LENGTH} chunks of {len(TEXT)} bytes to a follower as fast as it"

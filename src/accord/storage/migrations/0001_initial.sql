@@ -31,7 +31,7 @@ CREATE TABLE task (
     deadline_at {int},
     updated_at {int} NOT NULL,
     PRIMARY KEY (tenant, id)
-) {hot};
+) {keyed};
 CREATE INDEX task_by_time ON task (tenant, updated_at, id);
 CREATE INDEX task_by_owner ON task (tenant, owner, updated_at, id);
 CREATE INDEX task_by_context ON task (tenant, context_id, updated_at, id);
