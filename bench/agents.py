@@ -4,7 +4,7 @@ from typing import Any
 
 from accord.agents.function import agent
 from accord.core.context import Context
-from bench.append import TEXT
+from bench.words import TEXT
 
 
 @agent(name="Bench")

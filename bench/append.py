@@ -22,10 +22,11 @@ from bench import hosting, official
 from bench.report import Table, side_by_side
 from bench.setting import POSTGRES, SQLITE, Setting
 from bench.timing import CPU, RATE, Measured, interleaved, paced
+from bench.words import TEXT
 
 NODE = "node"
 CHUNKS = 128
-TEXT = "fifty bytes of text, as a model streams its tokens"
+
 TOGETHER = (64, 1)
 
 NOTES = (

@@ -17,10 +17,10 @@ from accord.core.context import Context
 from accord.core.host import Host
 from accord.model import Task, TaskState
 from bench import hosting, official
-from bench.append import TEXT
 from bench.report import Table, Target
 from bench.setting import POSTGRES, SQLITE, Setting
 from bench.timing import TRIES, Measured, best, interleaved, spent
+from bench.words import TEXT
 
 LENGTHS = (1000, 2000, 4000)
 THEIR_LENGTHS = (50, 100, 200)

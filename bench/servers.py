@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from bench.append import TEXT
+from bench.words import TEXT
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

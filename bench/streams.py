@@ -14,11 +14,11 @@ from a2a.server.request_handlers import RequestHandler
 
 from accord.core.host import Host
 from bench import hosting, official
-from bench.append import TEXT
 from bench.chunks import chunks, our_stream, their_stream
 from bench.report import Table, Target, side_by_side
 from bench.setting import POSTGRES, SQLITE, Setting
 from bench.timing import RATE, Measured, interleaved
+from bench.words import TEXT
 
 STREAMS = 64
 LENGTH = 128

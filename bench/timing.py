@@ -11,8 +11,6 @@ from resource import RUSAGE_SELF, getrusage
 from time import perf_counter
 from typing import NamedTuple
 
-from accord.app.server import settle_down
-
 TRIES = 3
 SECONDS = 0.05
 
@@ -86,6 +84,8 @@ async def interleaved(rounds: int, contenders: Mapping[str, Measure]) -> dict[st
 
     Python looks for garbage as it does in a server of ours, for everybody alike.
     """
+    from accord.app.server import settle_down  # which the environments of other SDKs do not have
+
     settle_down()
     taken: dict[str, list[Measured]] = {name: [] for name in contenders}
     for _ in range(rounds):

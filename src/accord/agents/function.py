@@ -30,11 +30,12 @@ class FunctionAgent:
         self.profile = profile
         self._do = do
         self._takes = _taken(do)
+        self._is_async = inspect.isasyncgenfunction(do) or inspect.iscoroutinefunction(do)
 
     async def run(self, ctx: Context) -> None:
         """Do the work of one turn."""
         arguments = self._arguments(ctx)
-        if inspect.isasyncgenfunction(self._do) or inspect.iscoroutinefunction(self._do):
+        if self._is_async:
             value: Any = self._do(*arguments)
         else:
             value = await asyncio.to_thread(self._do, *arguments)

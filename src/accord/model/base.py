@@ -60,11 +60,15 @@ def named_timestamp(field: str, text: str) -> str:
         raise ValueError(f"`{field}`: {error}") from None
 
 
-@lru_cache(8)
 def timestamp_ms(milliseconds: int) -> str:
     """Return the A2A form of a Unix time in milliseconds."""
     seconds, millis = divmod(milliseconds, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+    return f"{_second(seconds)}.{millis:03d}Z"
+
+
+@lru_cache(8)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 _EXACT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
