@@ -50,9 +50,11 @@ async def adopt(tx: Tx, tenant: str, parent: Parent, child_id: str, at: int) -> 
 
 async def living(tx: Tx, tenant: str, parent_id: str) -> list[str]:
     """Return the children of a task that have not ended; one that was given up as unknown has."""
+    counted = await tx.one("SELECT children FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=parent_id)
+    if counted is None or not counted[0]:
+        return []
     rows = await tx.all(
-        f"""SELECT id FROM task WHERE tenant = :tenant AND parent_id = :id AND state NOT IN ({_ENDED})
-            AND (SELECT children FROM task WHERE tenant = :tenant AND id = :id) > 0""",
+        f"SELECT id FROM task WHERE tenant = :tenant AND parent_id = :id AND state NOT IN ({_ENDED})",
         tenant=tenant,
         id=parent_id,
     )
