@@ -421,3 +421,32 @@ async def test_a_limit_is_set_and_noted_by_whoever_holds_the_task(ready: AnyStor
     with pytest.raises(Fenced):
         await ready.do(endings.limit, TENANT, replace(limit, step=replace(step, key="m-1/sla:2")))
     assert sorted(await waiting(ready)) == [(RUN, "t-1"), (SLA, "t-1")]
+
+
+@pytest.mark.parametrize("store", ["sqlite-file"], indirect=True)
+async def test_a_task_without_children_is_ended_without_looking_at_others(ready: AnyStore) -> None:
+    looks: list[str] = []
+
+    class Explaining:
+        def __init__(self, tx: Tx) -> None:
+            self._tx = tx
+
+        async def one(self, sql: str, /, **values: Any) -> Any:
+            looks.extend(str(row[-1]) for row in await self._tx.all(f"EXPLAIN QUERY PLAN {sql}", **values))
+            return await self._tx.one(sql, **values)
+
+        async def all(self, sql: str, /, **values: Any) -> Any:
+            looks.extend(str(row[-1]) for row in await self._tx.all(f"EXPLAIN QUERY PLAN {sql}", **values))
+            return await self._tx.all(sql, **values)
+
+    async def explained(tx: Tx, children_count: int) -> None:
+        await tx.run("UPDATE task SET children = :count", count=children_count)
+        explaining: Any = Explaining(tx)
+        await children.living(explaining, TENANT, "t-1")
+
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(explained, 0)
+    assert len(looks) == 1
+    assert looks[0].endswith("(tenant=? AND id=?)")
+    await ready.do(explained, 1)
+    assert "task_by_parent (tenant=? AND parent_id=?)" in looks[-1]

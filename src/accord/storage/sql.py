@@ -19,8 +19,6 @@ class Engine(Enum):
     POSTGRES = "postgresql"
 
 
-_HOT = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02)"
-
 MACROS: Mapping[str, tuple[str, str]] = {
     "now": (
         "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
@@ -32,8 +30,7 @@ MACROS: Mapping[str, tuple[str, str]] = {
     "identity": ("INTEGER PRIMARY KEY AUTOINCREMENT", "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
     "strict": ("STRICT", ""),
     "clustered": ("STRICT, WITHOUT ROWID", ""),
-    "hot": ("STRICT", _HOT),
-    "keyed": ("STRICT, WITHOUT ROWID", _HOT),
+    "hot": ("STRICT", "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02)"),
     "each": ("SELECT value FROM json_each(", "SELECT value::bigint FROM json_array_elements_text(("),
     "end": (")", ")::json)"),
     "engine": ("'SQLite ' || sqlite_version()", "'PostgreSQL ' || current_setting('server_version')"),
@@ -49,9 +46,9 @@ MACROS: Mapping[str, tuple[str, str]] = {
 
 `now` is the database's clock in epoch milliseconds: nodes' clocks differ, leases must not. `text` is compared byte by
 byte in both engines, which keeps order equal and survives upgrades of the system's collations. `hot` is for tables
-whose rows change often, `keyed` for those of them that are short and found by their key, `clustered` for those that
-are read in key order. `{each} :list {end}` are the integers of a JSON array. `engine` is the database and its version,
-`tables` the tables there are. A line after `on_postgres` is a comment to SQLite.
+whose rows change often, `clustered` for those that are read in key order. `{each} :list {end}` are the integers of a
+JSON array. `engine` is the database and its version, `tables` the tables there are. A line after
+`on_postgres` is a comment to SQLite.
 """
 
 _TOKEN = re.compile(r"\{(?P<macro>\w+)\}|(?<![:\w]):(?P<name>[a-z_]\w*)|'(?:[^']|'')*'")

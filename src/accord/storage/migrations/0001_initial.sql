@@ -31,11 +31,11 @@ CREATE TABLE task (
     deadline_at {int},
     updated_at {int} NOT NULL,
     PRIMARY KEY (tenant, id)
-) {keyed};
+) {hot};
 CREATE INDEX task_by_time ON task (tenant, updated_at, id);
 CREATE INDEX task_by_owner ON task (tenant, owner, updated_at, id);
 CREATE INDEX task_by_context ON task (tenant, context_id, updated_at, id);
-CREATE INDEX task_by_parent ON task (tenant, parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX task_by_parent ON task (tenant, parent_id, state) WHERE parent_id IS NOT NULL;
 CREATE INDEX task_ended ON task (updated_at)
     WHERE state IN ('completed', 'failed', 'canceled', 'rejected', 'unknown');
 CREATE INDEX task_with_log ON task (updated_at)
