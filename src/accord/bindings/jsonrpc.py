@@ -75,7 +75,7 @@ class Answer(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """What one HTTP request says besides its entries; `caller` is known once somebody asked for it."""
+    """What one HTTP request says besides its entries."""
 
     scope: Scope
     body: bytes

@@ -6,6 +6,7 @@ its own name resolve to this machine (DNS rebinding). What it asks then still na
 
 from collections.abc import Set
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from accord.bindings.http import App, Receive, Scope, Send, authority, header, respond
 
@@ -27,8 +28,7 @@ class Local:
         await self._inner(scope, receive, send)
 
     def _is_known(self, asked: str | None) -> bool:
-        name = (asked or "").rpartition(":")[0] if (asked or "").rpartition(":")[2].isdigit() else asked or ""
-        name = name.strip("[]")
+        name = urlsplit(f"//{asked or ''}").hostname or ""
         if name in self._names or name == "localhost" or name.endswith(".localhost"):
             return True
         try:

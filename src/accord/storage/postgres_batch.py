@@ -98,6 +98,7 @@ class Batcher:
             raise StoreUnavailable("The store is closed")
         waiting = Waiting(item, alone, asyncio.get_running_loop().create_future())
         self._gathered.append(waiting)
+        # A second transaction begins once it is worth one: with half as much as the first, both stay of like size.
         if len(self._workers) < TOGETHER and len(self._gathered) >= len(self._held) // 2:
             worker = asyncio.create_task(self._work(), name="accord-batch")
             self._workers.add(worker)
