@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from accord.bindings import alarms
 from accord.bindings.http import App, read_body
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.rest import Rest
@@ -214,21 +215,17 @@ async def test_somebody_else_s_cancellation_is_not_taken_for_lateness() -> None:
         await reading
 
 
-async def test_what_comes_after_the_body_has_all_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
-    for name in ("call_later", "call_at"):
-        monkeypatch.setattr(loop, name, _noting(getattr(loop, name), timers))
-    assert await read_body(Slow([b"{", b"}"], ends=True).receive, Quotas()) == b"{}"
-    assert len(timers) >= 2
-    assert all(timer.cancelled() for timer in timers)
+async def test_what_comes_after_the_body_has_all_the_time_it_needs() -> None:
+    waiting, seen = alarms.of(asyncio.get_running_loop()), list[int]()
+    client = Slow([b"{", b"}"], ends=True)
 
+    async def receive() -> dict[str, Any]:
+        seen.append(len(waiting))
+        return await client.receive()
 
-def _noting(arm: Any, timers: list[asyncio.TimerHandle]) -> Any:
-    def noted(*args: Any, **kwargs: Any) -> asyncio.TimerHandle:
-        timers.append(arm(*args, **kwargs))
-        return timers[-1]
-
-    return noted
+    assert await read_body(receive, Quotas()) == b"{}"
+    assert seen == [1, 1]
+    assert len(waiting) == 0
 
 
 async def test_a_body_of_exactly_the_limit_passes_in_pieces() -> None:

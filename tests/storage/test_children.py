@@ -92,6 +92,14 @@ async def test_a_child_is_noted_by_whoever_calls(ready: AnyStore) -> None:
     assert await ready.do(children.adopt, TENANT, Parent(task_id="t-1", epoch=run.epoch, step="new"), "t-4", AT) is None
 
 
+async def test_whoever_adds_to_a_task_learns_how_many_it_has_started(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting("t-1"))
+    run = await claimed(ready)
+    assert await ready.do(tasks.extend, TENANT, appending("t-1", epoch=run.epoch)) == 0
+    await ready.do(runs.accept, TENANT, calling(run, "t-2"))
+    assert await ready.do(tasks.extend, TENANT, appending("t-1", epoch=run.epoch)) == 1
+
+
 async def test_only_who_holds_a_task_has_children(ready: AnyStore) -> None:
     await ready.do(runs.accept, TENANT, accepting("t-1"))
     run = await claimed(ready)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from accord.storage.commands import jobs, pushes, tasks
-from accord.storage.commands.jobs import MAX_TENANTS, RUN, Claimed, NewJob
+from accord.storage.commands.jobs import DEADLINE, MAX_TENANTS, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
 from tests.storage.conftest import (
@@ -216,6 +216,29 @@ async def test_work_is_done_or_given_back_by_whoever_holds_it(ready: AnyStore, h
     assert await ready.do(jobs.finish, second) is True
     assert await ready.do(jobs.finish, second) is False
     assert await ready.read(table, "job") == []
+
+
+async def test_work_that_ends_its_task_takes_the_waiting_timers_along_and_nothing_else(ready: AnyStore) -> None:
+    run = await ready.do(jobs.enqueue, TENANT, work(node="n-1"))
+    assert run is not None
+    for kind in (DEADLINE, SLA, "mail"):
+        await ready.do(jobs.enqueue, TENANT, NewJob(kind=kind, key="t-1", queue=TIMERS))
+    await ready.do(jobs.enqueue, TENANT, NewJob(kind=DEADLINE, key="t-2", queue=TIMERS))
+    await ready.do(jobs.enqueue, OTHER, NewJob(kind=DEADLINE, key="t-1", queue=TIMERS))
+    await ready.do(jobs.finish_last, run)
+    left = await ready.read(table, "job", "tenant, kind, key")
+    assert sorted(left) == sorted([(TENANT, "mail", "t-1"), (TENANT, DEADLINE, "t-2"), (OTHER, DEADLINE, "t-1")])
+
+
+async def test_a_timer_that_fires_and_work_that_was_lost_are_left_to_those_who_hold_them(ready: AnyStore) -> None:
+    run = await ready.do(jobs.enqueue, TENANT, work(node="n-1"))
+    timer = await ready.do(jobs.enqueue, TENANT, NewJob(kind=DEADLINE, key="t-1", queue=TIMERS, node="n-2"))
+    assert run is not None
+    assert timer is not None
+    (now,) = await ready.do(jobs.take, "n-3", [run.id])
+    await ready.do(jobs.finish_last, run)
+    assert await ready.read(jobs.held, "n-2") == {timer.id: timer.epoch}
+    assert await ready.read(jobs.held, "n-3") == {now.id: now.epoch}
 
 
 async def test_whoever_is_late_does_not_touch_work_that_got_the_number_of_its_own(ready: AnyStore) -> None:

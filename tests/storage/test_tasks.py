@@ -8,10 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from accord.model import EventBody, TaskState
-from accord.storage import postgres
 from accord.storage.commands import pushes, tasks
 from accord.storage.commands.tasks import Behind, Fenced, NewTask, Query
-from accord.storage.postgres import PostgresStore
 from accord.storage.records import decode_event
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import Tx
@@ -374,25 +372,6 @@ async def test_a_log_that_is_cut_between_two_looks_is_noticed(ready: AnyStore) -
 
     with pytest.raises(tasks.Torn):
         await ready.do(torn)
-
-
-@postgres_only
-async def test_what_was_torn_is_read_again_on_one_snapshot(
-    ready: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = []
-
-    async def look(tx: Tx) -> str:
-        row = await tx.one("SELECT current_setting('transaction_isolation')")
-        assert row is not None
-        looks.append(row[0])
-        if len(looks) == 1:
-            raise tasks.Torn
-        return "whole"
-
-    monkeypatch.setattr(postgres, "LOOSE", frozenset({look}))
-    assert await ready.read(look) == "whole"
-    assert looks == ["read committed", "repeatable read"]
 
 
 @pytest.mark.parametrize(

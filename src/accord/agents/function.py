@@ -30,11 +30,15 @@ class FunctionAgent:
         self.profile = profile
         self._do = do
         self._takes = _taken(do)
-        self._is_async = inspect.isasyncgenfunction(do) or inspect.iscoroutinefunction(do)
+        self._is_stream = inspect.isasyncgenfunction(do)
+        self._is_async = inspect.iscoroutinefunction(do)
 
     async def run(self, ctx: Context) -> None:
         """Do the work of one turn."""
         arguments = self._arguments(ctx)
+        if self._is_stream:
+            await self._stream(ctx, self._do(*arguments))
+            return
         if self._is_async:
             value: Any = self._do(*arguments)
         else:
@@ -59,7 +63,14 @@ class FunctionAgent:
         await ctx.finish(artifact)
 
     def _arguments(self, ctx: Context) -> tuple[Any, ...]:
-        return {"nothing": (), "text": (ctx.text,), "message": (ctx.message,), "context": (ctx,)}[self._takes]
+        match self._takes:
+            case "nothing":
+                return ()
+            case "text":
+                return (ctx.text,)
+            case "message":
+                return (ctx.message,)
+        return (ctx,)
 
 
 @overload

@@ -6,7 +6,7 @@ nothing that a layer below could decide. Servers and other applications are abov
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context
 from types import MappingProxyType, TracebackType
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from accord.app import cards
 from accord.app.composition import Composition, Running
+from accord.app.registry import API
 from accord.app.site import below, placed
 from accord.bindings.compression import Compression
 from accord.bindings.forwarded import Forwarded, networks
@@ -173,18 +174,18 @@ class Application:
         finally:
             self._requests.discard(request)
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         running, scope = self._running, placed(scope)
         path, mount = below(scope), scope.get("root_path", "")
         scope["accord.mount"] = mount
         if running is None:
-            await (_HEALTH if path == HEALTH else _unavailable)(scope, receive, send)
-        elif path.startswith(cards.AGENTS):
+            return (_HEALTH if path == HEALTH else _unavailable)(scope, receive, send)
+        if path.startswith(cards.AGENTS):
             name = path.removeprefix(cards.AGENTS).partition("/")[0]
             site = running.sites.get(name, _no_such_agent)
-            await site({**scope, "root_path": f"{mount}{cards.AGENTS}{name}"}, receive, send)
-        else:
-            await running.pages.get(path, running.default)(scope, receive, send)
+            return site({**scope, "root_path": f"{mount}{cards.AGENTS}{name}"}, receive, send)
+        page = running.pages.get(API if path.startswith(API) else path, running.default)
+        return page(scope, receive, send)
 
     def keep_local(self) -> None:
         """Answer only to local names, unless callers have to say who they are or a proxy is in front.

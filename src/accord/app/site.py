@@ -3,6 +3,8 @@
 It only decides by the path, which is the part below where the agent is mounted; what is at an address is in `bindings`.
 """
 
+from collections.abc import Awaitable
+
 from msgspec import Struct
 
 from accord.bindings.http import App, Receive, Scope, Send
@@ -22,9 +24,9 @@ class Site(Struct, frozen=True, kw_only=True):
     rpc: App
     rest: App
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
-        await self.at(below(scope))(scope, receive, send)
+        return self.at(below(scope))(scope, receive, send)
 
     def at(self, path: str) -> App:
         """Return what answers at a path."""

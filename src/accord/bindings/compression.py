@@ -5,7 +5,7 @@ inflated as it is read, so that the limit on its size counts what comes out and 
 """
 
 import zlib
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, MutableMapping
 from typing import Any
 
 from accord.bindings.http import App, Headers, Receive, Scope, Send, header, respond
@@ -30,19 +30,17 @@ class Compression:
         """Wrap `inner`."""
         self._inner = inner
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
         if scope["type"] != "http":
-            await self._inner(scope, receive, send)
-            return
+            return self._inner(scope, receive, send)
         stated = (header(scope, b"content-encoding") or "identity").strip().lower()
         if stated not in ("", "identity"):
             if stated not in FORMATS:
-                await respond(send, 415, b"", [(b"accept-encoding", b"gzip, deflate")])
-                return
+                return respond(send, 415, b"", [(b"accept-encoding", b"gzip, deflate")])
             receive = _Inflating(receive, FORMATS[stated])
         wanted = _wanted(header(scope, b"accept-encoding"))
-        await self._inner(scope, receive, _Deflating(send, wanted) if wanted else send)
+        return self._inner(scope, receive, _Deflating(send, wanted) if wanted else send)
 
 
 def _wanted(accepted: str | None) -> str | None:

@@ -5,7 +5,7 @@ wishes to upgrade. Bodies are timed where they are read, in `bindings.http`, whi
 starts uvicorn passes `connections`.
 """
 
-from asyncio import TimerHandle, Transport
+from asyncio import AbstractEventLoop, TimerHandle, Transport
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -13,6 +13,9 @@ from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from accord.core.quotas import Quotas
+
+ENOUGH = 64 * 1024
+"""Bytes that are written without waiting for more."""
 
 
 class Parser(HttpRequestParser):
@@ -41,6 +44,52 @@ class Parser(HttpRequestParser):
                 return
 
 
+class Joined:
+    """A transport that writes at once what is said in one turn of the loop: a head and its body, or several events.
+
+    Each write is a call of the system that wakes the client up, and costs as much as all the rest of a short answer.
+    """
+
+    def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
+        """Write to `transport`."""
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._size = 0
+        self.is_closing = transport.is_closing
+        self.get_extra_info = transport.get_extra_info
+
+    def write(self, data: bytes) -> None:
+        """Write, a little later."""
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+        self._size += len(data)
+        if self._size > ENOUGH:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left, and close."""
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close without writing."""
+        self._held.clear()
+        self._transport.abort()
+
+    def get_write_buffer_size(self) -> int:
+        """Return how much has not been written."""
+        return self._size + self._transport.get_write_buffer_size()
+
+    def _flush(self) -> None:
+        if self._held:
+            data = b"".join(self._held)
+            self._held.clear()
+            self._size = 0
+            self._transport.write(data)
+
+
 class Connection(HttpToolsProtocol):
     """One connection.
 
@@ -59,6 +108,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin, and note the client's certificate where its requests will be looked for one."""
         super().connection_made(transport)
+        self.transport = Joined(transport, self.loop)  # type: ignore[assignment]  # all of it that uvicorn uses
         self.parser = Parser(self)
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and (certificate := tls.getpeercert(binary_form=True)):

@@ -14,6 +14,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
+from accord.bindings import alarms
 from accord.core.access import Presented
 from accord.core.interface import Caller
 from accord.core.quotas import Quotas
@@ -49,12 +50,9 @@ class ClientGone(Exception):
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Return a request header; names are lower-case."""
-    for key, value in scope["headers"]:
-        if key == name:
-            text: str = value.decode("latin-1")
-            return text
-    return None
+    """Return a request header, the first of that name; names are lower-case."""
+    value = _first(scope).get(name)
+    return None if value is None else value.decode("latin-1")
 
 
 def query(scope: Scope, name: str) -> str | None:
@@ -134,8 +132,8 @@ async def read_body(receive: Receive, quotas: Quotas = QUOTAS) -> bytes:
         if task is not None:
             task.cancel()
 
-    # What `asyncio.timeout` does, for a third of what that costs: every request pays for it.
-    timer = loop.call_later(quotas.body_seconds, give_up)
+    alarm = alarms.of(loop)
+    late = alarm.set(quotas.body_seconds, give_up)
     chunks: list[bytes] = []
     size = 0
     try:
@@ -150,14 +148,14 @@ async def read_body(receive: Receive, quotas: Quotas = QUOTAS) -> bytes:
             if not message.get("more_body"):
                 return b"".join([*chunks, chunk]) if chunks else chunk
             chunks.append(chunk)
-            timer.cancel()
-            timer = loop.call_at(begun + quotas.body_seconds + size / quotas.body_rate, give_up)
+            alarm.clear(late)
+            late = alarm.set(begun + quotas.body_seconds + size / quotas.body_rate - loop.time(), give_up)
     except asyncio.CancelledError:
         if is_late and task is not None and not task.uncancel():
             raise RequestTimeout(f"The body did not arrive in time; {size} bytes came") from None
         raise
     finally:
-        timer.cancel()
+        alarm.clear(late)
 
 
 async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
@@ -172,7 +170,8 @@ async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
         nonlocal looking
         looking = loop.create_task(_until_gone(receive, task))
 
-    timer = loop.call_later(LOOK_SECONDS, look)
+    alarm = alarms.of(loop)
+    long = alarm.set(LOOK_SECONDS, look)
     try:
         return await answer
     except asyncio.CancelledError:
@@ -180,7 +179,7 @@ async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
             raise ClientGone from None
         raise
     finally:
-        timer.cancel()
+        alarm.clear(long)
         if looking is not None:
             looking.cancel()
 
@@ -281,7 +280,18 @@ def _authority(stated: str) -> str | None:
     return found[0].lower()
 
 
+def _first(scope: Scope) -> dict[bytes, bytes]:
+    """Return the first header of each name; a request is asked for a dozen, most of which it does not have."""
+    headers = scope["headers"]
+    known: tuple[object, dict[bytes, bytes]] = scope.get("accord.headers", (None, {}))
+    if known[0] is not headers:
+        scope["accord.headers"] = known = headers, dict(reversed(headers))
+    return known[1]
+
+
 def _all(scope: Scope, name: bytes) -> list[str]:
+    if name not in _first(scope):
+        return []
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 

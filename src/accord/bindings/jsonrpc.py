@@ -56,10 +56,15 @@ from accord.protocol.negotiate import (
     answer_dialect,
     negotiate,
 )
-from accord.protocol.operations import ROWS, DialectName
+from accord.protocol.operations import ROWS, DialectName, Operation
 from accord.protocol.sse import Frame
 
 log = logging.getLogger("accord.jsonrpc")
+
+_DIALECT, _VERSION = DIALECT_HEADER.encode(), VERSION_HEADER.encode()
+
+LONG = frozenset({Operation.SEND})
+"""What may take as long as an agent works, so that it matters whether its caller is still there."""
 
 Origin = Callable[[str, Caller], Awaitable[str | None]]
 """Looks up the dialect that a caller's task was created in."""
@@ -139,12 +144,14 @@ class JsonRpc:
                 await _write(send, understood)
             elif ROWS[understood.route.operation].streams:
                 await self._stream(understood, scope, receive, send)
-            else:
+            elif understood.route.operation in LONG:
                 await _write(send, await unless_gone(receive, self._answer(understood)))
+            else:
+                await _write(send, await self._answer(understood))
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Asked, Entry | Batch]:
-        version = header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version")
-        wished = header(scope, DIALECT_HEADER.encode()) or query(scope, "dialect")
+        version = header(scope, _VERSION) or query(scope, "A2A-Version")
+        wished = header(scope, _DIALECT) or query(scope, "dialect")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         media_type = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
         body = b""
@@ -220,7 +227,7 @@ class JsonRpc:
             await respond(send, 204, b"")
             return
         spoken = {answer.dialect for answer in answers}
-        said = [(DIALECT_HEADER.encode(), name.value.encode()) for name in spoken] if len(spoken) == 1 else []
+        said = [(_DIALECT, name.value.encode()) for name in spoken] if len(spoken) == 1 else []
         used = activated(asked.scope, self._extensions)
         await respond(send, 200, jsonrpc.batch([answer.body for answer in answers]), [*JSON, *said, *used])
 
@@ -249,7 +256,7 @@ class JsonRpc:
                 await _write(send, Answer(b"", name))
             return
         writer = Writer(send, partial(_event, understood), partial(_stream_error, understood))
-        said = (DIALECT_HEADER.encode(), name.value.encode())
+        said = (_DIALECT, name.value.encode())
         await writer.run(first, events, receive, [said, *understood.headers])
 
 
@@ -272,7 +279,7 @@ async def _write_refusal(send: Send, understood: Understood, error: AccordError,
     """Refuse a stream; by an event, where the dialect does so for who asks for events, as long as the status is 200."""
     answer = _failure(understood.call.id, error, understood.route.dialect)
     if understood.dialect.refuses_by_event and _wants_events(scope) and answer.status == 200 and answer.body:
-        said = (DIALECT_HEADER.encode(), answer.dialect.value.encode())
+        said = (_DIALECT, answer.dialect.value.encode())
         await respond(send, 200, sse.encode(Frame(data=answer.body)), [*EVENT_STREAM, said])
     else:
         await _write(send, answer)
@@ -299,7 +306,7 @@ def _failure(identifier: bytes, error: AccordError, name: DialectName) -> Answer
 
 
 async def _write(send: Send, answer: Answer) -> None:
-    headers = [(DIALECT_HEADER.encode(), answer.dialect.value.encode()), *answer.headers]
+    headers = [(_DIALECT, answer.dialect.value.encode()), *answer.headers]
     if not answer.body:
         await respond(send, 204, b"", headers)
         return

@@ -4,11 +4,12 @@ A server that is open to everybody on its own machine is open to its browsers to
 its own name resolve to this machine (DNS rebinding). What it asks then still names its own host.
 """
 
-from collections.abc import Set
+from collections.abc import Awaitable, Set
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from accord.bindings.http import App, Receive, Scope, Send, authority, header, respond
+from accord.bindings.http import MAX_REMEMBERED, App, Receive, Scope, Send, authority, header, respond
 
 
 class Local:
@@ -18,16 +19,16 @@ class Local:
         """Wrap `inner`."""
         self._inner = inner
         self._names = names
+        self._is_known = lru_cache(MAX_REMEMBERED)(self._is_local)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
         if scope["type"] == "http" and header(scope, b"host") is not None and not self._is_known(authority(scope)):
             text = b"This server answers only to local names: it has no authentication\n"
-            await respond(send, 421, text, [(b"content-type", b"text/plain; charset=utf-8")])
-            return
-        await self._inner(scope, receive, send)
+            return respond(send, 421, text, [(b"content-type", b"text/plain; charset=utf-8")])
+        return self._inner(scope, receive, send)
 
-    def _is_known(self, asked: str | None) -> bool:
+    def _is_local(self, asked: str | None) -> bool:
         name = urlsplit(f"//{asked or ''}").hostname or ""
         if name in self._names or name == "localhost" or name.endswith(".localhost"):
             return True

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
+from accord.bindings import alarms
 from accord.bindings.http import Headers, Receive, Scope, Send, header, query
 from accord.errors import AccordError, InternalError, InvalidParams, Violation
 from accord.model import Event
@@ -51,20 +52,27 @@ class Writer:
         self._send = send
         self._encode = encode
         self._broke = broke
-        self._sent = 0
-        self._is_sending = False
+        self._sent = self._seen = self._looks = 0
+        self._is_sending = self._is_over = False
+        self._alive: asyncio.Task[None] | None = None
 
     async def run(self, first: Event, rest: AsyncIterator[Event], receive: Receive, headers: Headers) -> None:
         """Write everything, until the events end or the client is gone."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # ASGI is called by nothing else
         await self._send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
-        writer = asyncio.ensure_future(self._write_all(first, rest))
-        reader = asyncio.ensure_future(self._attend(receive))
+        reader = loop.create_task(self._until_gone(receive, task))
+        quiet = _Quiet(alarms.of(loop), lambda: self._look(task))
         try:
-            await asyncio.wait({writer, reader}, return_when=asyncio.FIRST_COMPLETED)
+            await self._write_all(first, rest)
+        except asyncio.CancelledError:
+            if not self._is_over or task.uncancel():
+                raise
         finally:
-            reader.cancel()
-            writer.cancel()
-            await asyncio.gather(writer, reader, return_exceptions=True)  # what went wrong has been logged
+            quiet.clear()
+            for helper in (reader, self._alive):
+                if helper is not None:
+                    helper.cancel()
 
     async def _write_all(self, first: Event, rest: AsyncIterator[Event]) -> None:
         async with aclosing(rest) as events:  # type: ignore[type-var]  # every service stream is an async generator
@@ -86,24 +94,43 @@ class Writer:
             self._is_sending = False
             self._sent += 1
 
-    async def _attend(self, receive: Receive) -> None:
-        """Return when the client is gone, or has not read for long; keep the connection alive until then."""
-        message = asyncio.ensure_future(receive())
-        seen, looks = -1, 0
-        try:
-            while True:
-                done, _ = await asyncio.wait({message}, timeout=KEEP_ALIVE_SECONDS)
-                if not done:
-                    looks = looks + 1 if self._is_sending and seen == self._sent else 0
-                    if looks >= STUCK_LOOKS:
-                        log.info("stream ended: the client does not read")
-                        return
-                    if not self._is_sending:
-                        await self._send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
-                    seen = self._sent
-                elif message.result()["type"] == "http.disconnect":
-                    return
-                else:
-                    message = asyncio.ensure_future(receive())
-        finally:
-            message.cancel()
+    # --- the client -----------------------------------------------------------------------------------------------
+
+    async def _until_gone(self, receive: Receive, task: "asyncio.Task[object]") -> None:
+        """End the stream when its client is gone."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._end(task)
+
+    def _end(self, task: "asyncio.Task[object]") -> None:
+        self._is_over = True
+        task.cancel()
+
+    def _look(self, task: "asyncio.Task[object]") -> None:
+        """See whether the client reads, and keep the connection alive."""
+        self._looks = self._looks + 1 if self._is_sending and self._seen == self._sent else 0
+        self._seen = self._sent
+        if self._looks >= STUCK_LOOKS:
+            log.info("stream ended: the client does not read")
+            self._end(task)
+        elif not self._is_sending:
+            self._alive = asyncio.get_running_loop().create_task(self._keep_alive())
+
+    async def _keep_alive(self) -> None:
+        await self._send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
+
+
+class _Quiet:
+    """Calls something after every so many seconds, until it is cleared."""
+
+    def __init__(self, waiting: alarms.Alarms, look: Callable[[], None]) -> None:
+        self._waiting = waiting
+        self._look = look
+        self._number = waiting.set(KEEP_ALIVE_SECONDS, self._ring)
+
+    def clear(self) -> None:
+        self._waiting.clear(self._number)
+
+    def _ring(self) -> None:
+        self._number = self._waiting.set(KEEP_ALIVE_SECONDS, self._ring)
+        self._look()

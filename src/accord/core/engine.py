@@ -22,7 +22,8 @@ from accord.core.follow import Hub, at_rest
 from accord.core.hooks import Hooks, NodeReaped, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
-from accord.core.run import Run, Start, Tools
+from accord.core.run import Run, Tools
+from accord.core.start import Start
 from accord.errors import TaskNotFound
 from accord.model import Message, Task, TaskState
 from accord.protocol import lifecycle
@@ -64,6 +65,25 @@ class Limits(Struct, frozen=True, kw_only=True):
     def heartbeat_seconds(self) -> float:
         """How often a node says that it lives."""
         return self.lease_seconds / 3
+
+
+class Promise:
+    """Runs that are about to begin, on the node that is given if there is one; every message passes here."""
+
+    __slots__ = ("_agent", "_count", "_node", "_promised")
+
+    def __init__(self, promised: Counter[str], agent: str, count: int, node: str | None) -> None:
+        self._promised = promised
+        self._agent = agent
+        self._count = count
+        self._node = node
+
+    def __enter__(self) -> str | None:
+        self._promised[self._agent] += self._count
+        return self._node
+
+    def __exit__(self, *_raised: object) -> None:
+        self._promised[self._agent] -= self._count
 
 
 class Engine:
@@ -213,27 +233,15 @@ class Engine:
 
     # --- claiming -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def place(self, agent: str) -> Iterator[str | None]:
-        """Keep a place for a run while its task is kept, and yield this node; None if others should take it.
+    def place(self, agent: str) -> "Promise":
+        """Keep a place for a run while its task is kept, and give this node; None if others should take it.
 
         That is so if there is no room, or if somebody has waited longer for it.
         """
         if self.limits.tenant_runs is not None or self._has_backlog or not self.room(agent):
             self._has_backlog = True
-            yield None
-            return
-        with self._promise(agent, 1):
-            yield self.node
-
-    @contextmanager
-    def _promise(self, agent: str, count: int) -> Iterator[None]:
-        """Count runs that are about to begin."""
-        self._promised[agent] += count
-        try:
-            yield
-        finally:
-            self._promised[agent] -= count
+            return Promise(self._promised, agent, 0, None)
+        return Promise(self._promised, agent, 1, self.node)
 
     def room(self, agent: str) -> int:
         """How many more runs of an agent this node takes; those that wait for others do not count."""
@@ -254,7 +262,7 @@ class Engine:
         self._turn = (self._turn + 1) % len(names)
         for name in names[self._turn :] + names[: self._turn]:
             while count := min(self.room(name), CLAIM):
-                with self._promise(name, count):
+                with Promise(self._promised, name, count, self.node):
                     found = await self.store.do(jobs.claim, self.node, name, count, self.limits.tenant_runs)
                     for job in found:
                         await self._take_up(job)

@@ -190,6 +190,10 @@ class Hub:
         channel.followers += 1
         return Follower(self, channel, after)
 
+    def is_followed(self, tenant: str, task_id: str) -> bool:
+        """Whether anybody of this process follows a task."""
+        return tasks.topic(tenant, task_id) in self._channels
+
     def feed(self, tenant: str, task_id: str, events: Sequence[Event]) -> None:
         """Hand over events that a run of this process has committed."""
         if channel := self._channels.get(tasks.topic(tenant, task_id)):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from accord.core.engine import Engine
 from accord.core.hooks import TaskAccepted
 from accord.core.interface import Caller
-from accord.core.run import Start
+from accord.core.start import Start
 from accord.errors import ContentTypeNotSupported, TaskNotFound, UnsupportedOperation
 from accord.model import Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
@@ -88,7 +88,7 @@ class Intake:
     async def _packed(self, new: NewTask, tenant: str) -> NewTask:
         """Take large parts out of what is to be stored."""
         archive = self._engine.archive
-        if not archive.has_large(new.task):
+        if not archive.has_large(new.task.history[0]):
             return new
         packed = await archive.pack(tenant, (), new.task)
         return replace(new, task=packed.snapshot or new.task, blobs=packed.blobs)

@@ -25,8 +25,8 @@ from accord.storage.commands.pushes import Due
 from accord.storage.commands.tasks import Fenced, Stored
 from accord.storage.store import StoreUnavailable
 
-CLAIM = 32
-"""Webhooks taken at once; each is delivered by itself, so one that hangs delays no other."""
+CLAIM = 256
+"""Webhooks under way at once; each is delivered by itself, so those that hang delay no other until so many do."""
 
 MAX_ATTEMPTS = 12
 """With doubling from one second up to five minutes this is about half an hour of trying."""

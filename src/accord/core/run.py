@@ -8,6 +8,7 @@ Every write carries the claim's epoch: a run that lost its claim finds out by wr
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from accord.core.calls import Calls
 from accord.core.context import Context, Failed, Parked, Rejected
 from accord.core.follow import Hub
 from accord.core.hooks import EventsAppended, Hooks
-from accord.core.interface import Caller
+from accord.core.start import Start
 from accord.core.tasklog import TaskLog, Unread, last_state
 from accord.errors import AccordError
 from accord.model import (
@@ -38,16 +39,20 @@ from accord.model import (
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.storage.commands import endings, runs, steps, tasks
-from accord.storage.commands.jobs import SLA, Claimed
+from accord.storage.commands.jobs import SLA
 from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.records import encode_body
 from accord.storage.store import BadValue, Command, StoreUnavailable
 
-MAX_BUFFER = 1024
-"""Events that an agent may be ahead of the disk before it has to wait."""
+MAX_BUFFER = 256
+"""Events that an agent may be ahead of the disk before it has to wait: what others ask for waits for them as well."""
 
 BREATH = 64
 """Events after which an agent that never waits lets others have a turn."""
+
+EARLY = frozenset({2, 4, 8, 16, 32})
+"""Events after which it does so as well: whoever follows waits for the first words. One that says one thing and is done
+is committed at once."""
 
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 2.0
 """How long to wait before writing again to a database that cannot be used."""
@@ -56,22 +61,6 @@ log = logging.getLogger("accord.run")
 
 Q = TypeVar("Q")
 T = TypeVar("T")
-
-
-class Start(Struct, frozen=True, kw_only=True):
-    """Everything a run begins with: the task after event `seq`, of which the store has a snapshot after `kept`."""
-
-    job: Claimed
-    task: Task
-    seq: int
-    kept: int
-    message: Message
-    caller: Caller
-    steps: dict[str, str]
-    deadline_at: int | None = None
-    parent_id: str | None = None
-    resumes: bool = False
-    has_large: bool = False
 
 
 class Tools(Struct, frozen=True, kw_only=True):
@@ -108,7 +97,6 @@ class Run:
         self._tools = tools
         self.now_ms, self.message_id = tools.now_ms, tools.make_id
         self._store = tools.archive.store
-        self.calls = tools.calls(self)
         self._steps = start.steps
         self._log = TaskLog(start.task, start.seq, start.kept)
         self._context_id = start.task.context_id or ""
@@ -121,6 +109,11 @@ class Run:
         self._flushing: asyncio.Task[None] | None = None
         self._begun = {artifact.artifact_id for artifact in start.task.artifacts} if start.resumes else set()
         self._said = 0
+
+    @cached_property
+    def calls(self) -> Calls:
+        """How it calls other agents; most call none."""
+        return self._tools.calls(self)
 
     # --- startup, work, end ---------------------------------------------------------------------------------------
 
@@ -181,7 +174,7 @@ class Run:
     async def end(self, state: TaskState, text: str | None = None) -> Task:
         """Say how it ended, and let go of the job; an agent that said so itself is not repeated."""
         await self._quiesce()
-        is_said = self.task.status.state in lifecycle.TERMINAL
+        is_said = self._state in lifecycle.TERMINAL
         bodies = self._take()
         if not is_said:
             bodies.append(self._update(state, self._own(text) if text else None, None))
@@ -315,7 +308,7 @@ class Run:
             self._soon = asyncio.get_running_loop().call_soon(self._begin_flush)
         if len(self._buffer) >= MAX_BUFFER:
             await self.flush()
-        elif self._said % BREATH == 0 or self._said == 2:  # whoever follows it waits for the first word
+        elif self._said % BREATH == 0 or self._said in EARLY:
             await asyncio.sleep(0)
 
     def _begin_flush(self) -> None:
@@ -385,6 +378,7 @@ class Run:
             raise
         except (BadValue, UnicodeEncodeError) as error:
             self._buffer.clear()  # what follows on something that is missing makes no sense
+            self._state = self.task.status.state
             raise Failed(f"The agent said something that cannot be kept: {error}") from error
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
@@ -440,12 +434,13 @@ class Run:
         )
 
     def _committed(self, request: Append, bodies: Sequence[EventBody]) -> None:
-        at = timestamp_ms(request.at)
-        events = [Event(seq=seq, body=body, at=at) for seq, body in enumerate(bodies, request.after + 1)]
         self._log.committed(bodies)
-        if events:
-            self._tools.hub.feed(self.tenant, self.job.key, events)
-            agent, count = self.agent.profile.name, len(events)
+        if bodies:
+            if self._tools.hub.is_followed(self.tenant, self.job.key):
+                at = timestamp_ms(request.at)
+                events = [Event(seq=seq, body=body, at=at) for seq, body in enumerate(bodies, request.after + 1)]
+                self._tools.hub.feed(self.tenant, self.job.key, events)
+            agent, count = self.agent.profile.name, len(bodies)
             self._tools.hooks.tell(
                 EventsAppended(tenant=self.tenant, task_id=self.job.key, agent=agent, seq=self._log.seq, count=count)
             )

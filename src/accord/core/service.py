@@ -4,8 +4,8 @@ It knows no dialect and no binding: model in, model out, `AccordError` for every
 keeping the store's; a task that is not there and one that is somebody else's look the same.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -99,7 +99,7 @@ class Service:
         configuration = request.configuration or SendConfiguration()
         answers_alone = self._profile.answers_alone(request.message)
         self._check_inline(request)
-        with _retryable():
+        with _retryable:
             task, _ = await self._intake.accept(request, caller)
             if answers_alone or not configuration.return_immediately:  # which has no effect on a message alone (3.2.2)
                 task = await self._engine.settled(caller.tenant, task.id)
@@ -121,7 +121,7 @@ class Service:
             return
         configuration = request.configuration or SendConfiguration()
         self._check_inline(request)
-        with _retryable():
+        with _retryable:
             task, seq = await self._intake.accept(request, caller)
             if after is not None and after < seq:
                 stored, task = await self._intake.find(task.id, caller)
@@ -139,7 +139,7 @@ class Service:
         what came later follows; that works for a task that has ended as well.
         """
         self._need_streaming()
-        with _retryable():
+        with _retryable:
             stored, first = await self._intake.find(request.id, caller)
             if stored.task_state in lifecycle.ENDED and after is None:
                 raise UnsupportedOperation("The task has ended; there is nothing left to follow")
@@ -168,21 +168,21 @@ class Service:
 
     async def get(self, request: GetRequest, caller: Caller) -> Task:
         """Read one task."""
-        with _retryable():
+        with _retryable:
             _, task = await self._intake.find(request.id, caller)
         return lifecycle.limit_history(task, request.history_length)
 
     async def list(self, request: TaskFilter, caller: Caller) -> TaskPage:
         """List tasks, newest status first."""
         query = listing.query(request, owner=caller.reach, agent=self._agent)
-        with _retryable():
+        with _retryable:
             found, total = await self._engine.store.read(tasks.list_tasks, caller.tenant, query)
             whole = [await self._engine.archive.unpack(caller.tenant, stored) for stored in found]
         return listing.page(found, whole, total, request)
 
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
         """Cancel one task, and those it has started."""
-        with _retryable():
+        with _retryable:
             return await self._cancel(request, caller)
 
     async def _cancel(self, request: CancelRequest, caller: Caller) -> Task:
@@ -203,12 +203,12 @@ class Service:
         """Hand a task what it waits for under `key`; false if it has that already or has ended."""
         output = msgspec.json.encode(value).decode()
         news = runs.News(task_id=task_id, key=wait_key(key), output=output, at=self._engine.now_ms())
-        with _retryable():
+        with _retryable:
             return await self._engine.store.do(runs.wake, tenant, news)
 
     async def origin(self, task_id: str, caller: Caller) -> str | None:
         """Return the edge's note of how the caller that created a task came in."""
-        with _retryable():
+        with _retryable:
             stored = await self._engine.store.read(tasks.read_task, caller.tenant, task_id)
         return None if stored is None or stored.owner != caller.owner else stored.origin
 
@@ -218,7 +218,7 @@ class Service:
         """Create or replace a webhook."""
         self._need_pushes(request)
         task_id = request.task_id or ""
-        with _retryable():
+        with _retryable:
             stored, _ = await self._intake.find(task_id, caller)
             config = replace(request, id=request.id or self._engine.make_id(), task_id=task_id)
             await self._engine.store.do(
@@ -245,12 +245,12 @@ class Service:
     async def push_delete(self, request: PushDeleteRequest, caller: Caller) -> int:
         """Remove webhooks and say how many there were."""
         self._need_pushes()
-        with _retryable():
+        with _retryable:
             await self._intake.find(request.task_id, caller)
             return await self._engine.store.do(pushes.delete, caller.tenant, request.task_id, request.id, request.url)
 
     async def _configs(self, task_id: str, caller: Caller) -> tuple[PushConfig, ...]:
-        with _retryable():
+        with _retryable:
             await self._intake.find(task_id, caller)
             found = await self._engine.store.read(pushes.listed, caller.tenant, task_id)
         return tuple(hook.config for hook in found)
@@ -314,14 +314,21 @@ def _is_late(task: Task) -> bool:
     return task.status.state is TaskState.FAILED and message is not None and message.parts == (Part(text=LATE),)
 
 
-@contextmanager
-def _retryable() -> Iterator[None]:
-    """Say that the database cannot be used at the moment, and when to try again; or that it cannot keep a value."""
-    try:
-        yield
-    except BadValue as error:
-        raise InvalidParams(f"Invalid parameters: {error}") from None
-    except StoreUnavailable as error:
-        raise AgentUnavailable(
-            "The task store is not available at the moment; try again", retry_after=RETRY_SECONDS
-        ) from error
+class _Retryable:
+    """Says that the database cannot be used at the moment, and when to try again; or that it cannot keep a value."""
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, BadValue):
+            raise InvalidParams(f"Invalid parameters: {error}") from None
+        if isinstance(error, StoreUnavailable):
+            raise AgentUnavailable(
+                "The task store is not available at the moment; try again", retry_after=RETRY_SECONDS
+            ) from error
+
+
+_retryable = _Retryable()

@@ -36,6 +36,7 @@ class Model(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel
     """Base of every model type: frozen, keyword-only to type checkers, and encoded as A2A 1.0 JSON without defaults."""
 
 
+@lru_cache(256)  # a time is in a status, its event and its task, and many tasks have the same
 def timestamp(text: str) -> str:
     """Return an ISO 8601 time in the one form that A2A 1.0 allows: `YYYY-MM-DDTHH:mm:ss.sssZ`.
 

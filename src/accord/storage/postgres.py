@@ -6,7 +6,7 @@ replaced with the next command. Hints travel on a connection of their own (`noti
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +15,7 @@ import asyncpg
 from accord.storage.commands import tasks
 from accord.storage.notify import PostgresSignals
 from accord.storage.postgres_overrides import Overrides
+from accord.storage.postgres_reads import Reads
 from accord.storage.sql import Engine, compile
 from accord.storage.store import BadValue, Command, Row, StoreFull, StoreRefused, StoreUnavailable, Value
 
@@ -37,9 +38,6 @@ LOCKED_SECONDS = 3_600.0
 """The same for whoever took an advisory lock: migrations wait for each other and may rewrite large tables."""
 
 CLOSE_SECONDS = 15.0
-LOOSE: frozenset[Callable[..., Any]] = frozenset({tasks.read_task})
-"""Reads that notice by themselves when the second look does not fit the first: they need no transaction around them,
-which would be two more round trips."""
 
 RETRIES = 5
 """How often a command is tried again that lost a deadlock or a serialization race."""
@@ -104,6 +102,8 @@ class PostgresStore:
         self._publish = self._signals.publish if self._signals else publish
         self._pool: asyncpg.Pool[Any] | None = None
         self._overrides = Overrides(self._transaction, self._publish)
+        self._reads = Reads(self._connection, Tx)
+        self._looking: dict[Callable[..., Any], Callable[..., Awaitable[Any]]] = {tasks.read_task: self._reads.task}
         self.commits = 0
 
     async def open(self) -> None:
@@ -161,10 +161,11 @@ class PostgresStore:
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command that only reads, on one consistent snapshot."""
-        if command in LOOSE:
+        looking = self._looking.get(command)  # which needs no transaction around it: that would be two more round trips
+        if looking is not None:
             with suppress(tasks.Torn):
-                async with self._connection() as connection:
-                    return await command(Tx(connection), *args, **kwargs)
+                found: T = await looking(*args, **kwargs)
+                return found
         snapshot = {"isolation": "repeatable_read", "readonly": True}
         async with self._connection() as connection, connection.transaction(**snapshot):
             return await command(Tx(connection), *args, **kwargs)
@@ -172,6 +173,7 @@ class PostgresStore:
     async def close(self) -> None:
         """Finish what was accepted and let go of everything."""
         await self._overrides.close()
+        await self._reads.close()
         if self._signals is not None:
             await self._signals.close()
         if self._pool is not None:

@@ -70,10 +70,9 @@ Write = Callable[[Any, Sequence[Item]], Awaitable[Mapping[int, Written]]]
 
 
 class Waiting(NamedTuple):
-    """An item, how it runs alone, and who waits for it: None tells them to run it alone themselves."""
+    """An item, and who waits for it: None tells them to run it alone."""
 
     item: Item
-    alone: Callable[[], Awaitable[Any]]
     done: "asyncio.Future[Written | None]"
 
 
@@ -96,7 +95,7 @@ class Batcher:
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
-        waiting = Waiting(item, alone, asyncio.get_running_loop().create_future())
+        waiting = Waiting(item, asyncio.get_running_loop().create_future())
         self._gathered.append(waiting)
         # A second transaction begins once it is worth one: with half as much as the first, both stay of like size.
         if len(self._workers) < TOGETHER and len(self._gathered) >= len(self._held) // 2:
@@ -134,14 +133,12 @@ class Batcher:
             await asyncio.sleep(0)  # whoever got an answer can come back with what is next
 
     async def _commit(self, batch: list[Waiting]) -> Mapping[int, Written]:
-        if len(batch) == 1:  # for which the portable command is cheaper
-            return {0: Written(await batch[0].alone())}
         async with self._begin() as connection:
             return await self._write(connection, [waiting.item for waiting in batch])
 
     def _refuse(self, batch: list[Waiting], error: Exception) -> None:
         """Let each run alone if what the server refused may be the fault of one."""
-        if len(batch) > 1 and isinstance(error, asyncpg.PostgresError | BadValue):
+        if isinstance(error, asyncpg.PostgresError | BadValue):
             log.warning("a batch was refused, its commands run alone", extra={"reason": str(error)})
             self._deliver(batch, {})
         else:

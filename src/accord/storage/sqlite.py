@@ -67,6 +67,7 @@ class Tx:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
+        self._cursor = connection.cursor()
         self.topics: list[str] = []
 
     async def one(self, sql: str, /, **values: Value) -> Row | None:
@@ -86,11 +87,7 @@ class Tx:
     async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
         """Run a statement once for each row of values."""
         for row in rows:
-            refuse_nul(row.values())
-        try:
-            self._connection.executemany(compile(sql, Engine.SQLITE).text, rows)
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise BadValue(f"SQLite: {error}") from error
+            self._execute(sql, row)
 
     async def lock(self, number: int) -> None:
         """Do nothing: whoever writes to SQLite holds the whole file."""
@@ -99,10 +96,12 @@ class Tx:
         """Publish hints once the transaction is committed."""
         self.topics.extend(topics)
 
-    def _execute(self, sql: str, values: dict[str, Value]) -> apsw.Cursor:
+    def _execute(self, sql: str, values: Mapping[str, Value]) -> apsw.Cursor:
         refuse_nul(values.values())
+        text, names = compile(sql, Engine.SQLITE)
         try:
-            return self._connection.execute(compile(sql, Engine.SQLITE).text, values)
+            # By place: SQLite numbers names as `compile` does, and would look each up by itself for twice the time.
+            return self._cursor.execute(text, [values[name] for name in names])
         except (UnicodeEncodeError, OverflowError) as error:
             raise BadValue(f"SQLite: {error}") from error
 
@@ -144,7 +143,8 @@ class SqliteStore:
         self._may_read = threading.Event()
         self._may_read.set()
         self._too_long = LONG_LOG_PAGES
-        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._said: dict[asyncio.AbstractEventLoop, list[Waiting]] = {}
+        self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
         self._writer = self._open(writes=not read_only)
         self._writer.set_wal_hook(self._grown)
         self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
@@ -161,8 +161,17 @@ class SqliteStore:
         done: asyncio.Future[T] = loop.create_future()
         with self._gate:
             self._refuse_when_closed()
-            self._queue.put(Waiting(lambda tx: command(tx, *args, **kwargs), done, loop))
+            said = self._said.get(loop)
+            if said is None:
+                said = self._said[loop] = []
+                loop.call_soon(self._hand_over, loop)
+            said.append(Waiting(lambda tx: command(tx, *args, **kwargs), done, loop))
         return await done
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give the writer what was asked for in one turn of the loop, so that it is committed together."""
+        if said := self._said.pop(loop, None):
+            self._queue.put(said)
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command that only reads, on one consistent snapshot."""
@@ -182,6 +191,8 @@ class SqliteStore:
         """Finish what was accepted and let go of everything."""
         with self._gate:
             self._closed = True
+            for loop in list(self._said):
+                self._hand_over(loop)
         await asyncio.to_thread(self._finish)
 
     def _refuse_when_closed(self) -> None:
@@ -211,49 +222,64 @@ class SqliteStore:
         first = self._queue.get()
         if first is None:
             return None
-        batch = [first]
+        batch = [*first]
         while len(batch) < MAX_BATCH and not self._queue.empty():
             following = self._queue.get()
             if following is None:
                 self._queue.put(None)
                 break
-            batch.append(following)
+            batch += following
         return batch
 
     def _commit(self, batch: list[Waiting]) -> list[Outcome]:
-        """Run every command under a savepoint of its own, then commit them together; one alone needs none."""
-        outcomes: list[Outcome] = []
+        """Run every command and commit them together; if one fails, all are run again, each to fail by itself."""
         try:
-            self._writer.execute("BEGIN IMMEDIATE")
-            outcomes = [self._attempt(waiting, is_alone=len(batch) == 1) for waiting in batch]
-            self._writer.execute("COMMIT")
-            self.commits += 1
+            return self._transact(self._run, batch)
         except BaseException as error:  # all of it belongs to those who wait: this thread must go on
-            if self._writer.in_transaction:
-                with suppress(apsw.Error):
-                    self._writer.execute("ROLLBACK")
-            return [Outcome(waiting, None, translated(error), []) for waiting in batch]
+            if not self._roll_back() or len(batch) == 1:
+                return _failed(batch, error)
+        try:
+            return self._transact(self._attempt, batch)
+        except BaseException as error:  # likewise
+            self._roll_back()
+            return _failed(batch, error)
+
+    def _transact(self, run: Callable[[Waiting], Outcome], batch: list[Waiting]) -> list[Outcome]:
+        self._writer.execute("BEGIN IMMEDIATE")
+        outcomes = [run(waiting) for waiting in batch]
+        self._writer.execute("COMMIT")
+        self.commits += 1
         return outcomes
 
-    def _attempt(self, waiting: Waiting, *, is_alone: bool) -> Outcome:
+    def _run(self, waiting: Waiting) -> Outcome:
         tx = Tx(self._writer)
-        if not is_alone:
-            self._writer.execute("SAVEPOINT command")
         try:
-            result = drive(waiting.start(tx))
+            return Outcome(waiting, drive(waiting.start(tx)), None, tx.topics)
+        except BaseException as error:
+            if self._writer.in_transaction or isinstance(error, apsw.Error):
+                raise
+            raise StoreUnavailable("SQLite rolled the transaction back") from error  # disk full, I/O error
+
+    def _attempt(self, waiting: Waiting) -> Outcome:
+        """Run a command whose failure others survive: that costs two more statements, and few commands fail."""
+        self._writer.execute("SAVEPOINT command")
+        try:
+            outcome = self._run(waiting)
         except BaseException as error:  # it belongs to whoever awaits the command
-            if not self._writer.in_transaction:  # all is rolled back (disk full, I/O error): the whole batch fails
-                if isinstance(error, apsw.Error):
-                    raise
-                raise StoreUnavailable("SQLite rolled the transaction back") from error
-            if is_alone:
+            if not self._writer.in_transaction:
                 raise
             self._writer.execute("ROLLBACK TO command")
-            self._writer.execute("RELEASE command")
-            return Outcome(waiting, None, translated(error), [])
-        if not is_alone:
-            self._writer.execute("RELEASE command")
-        return Outcome(waiting, result, None, tx.topics)
+            outcome = Outcome(waiting, None, translated(error), [])
+        self._writer.execute("RELEASE command")
+        return outcome
+
+    def _roll_back(self) -> bool:
+        """Undo what has not been committed; false if there is nothing, because it could not begin or is undone."""
+        if not self._writer.in_transaction:
+            return False
+        with suppress(apsw.Error):
+            self._writer.execute("ROLLBACK")
+        return True
 
     def _resolve(self, outcomes: list[Outcome]) -> None:
         """Hand every outcome to the loop that waits for it, in one call per loop."""
@@ -333,6 +359,10 @@ class SqliteStore:
         except apsw.Error as error:
             raise translated(error) from error
         return connection
+
+
+def _failed(batch: list[Waiting], error: BaseException) -> list[Outcome]:
+    return [Outcome(waiting, None, translated(error), []) for waiting in batch]
 
 
 def _looked(connection: apsw.Connection, start: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:

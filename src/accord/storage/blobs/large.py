@@ -8,7 +8,8 @@ the reader's own tenant's bytes in any case.
 import asyncio
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -47,7 +48,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     ArtifactUpdate: ("artifact",),
     MessageUpdate: ("message",),
 }
-"""Type -> the fields below which parts are."""
+"""Type -> the fields below which parts are changed."""
 
 
 class LargeParts:
@@ -108,23 +109,33 @@ class LargeParts:
         return {hash for part in _parts(body) if (hash := self._reference(part)) is not None}
 
 
-def _parts(value: Any) -> list[Part]:
-    """Return every part below a value."""
-    found: list[Part] = []
-    _gather(value, found)
+def _parts(value: Any) -> Sequence[Part]:
+    """Return every part below a value; every event that is stored passes here."""
+    return _PARTS[type(value)](value)
+
+
+def _parts_of_task(task: Task) -> list[Part]:
+    found = list(_parts_of_status(task))
+    for message in task.history:
+        found += message.parts
+    for artifact in task.artifacts:
+        found += artifact.parts
     return found
 
 
-def _gather(value: Any, found: list[Part]) -> None:
-    """Do the work of `_parts`: every event that is stored passes here, and a list costs half of what generators do."""
-    if isinstance(value, Part):
-        found.append(value)
-    elif isinstance(value, tuple):
-        for item in value:
-            _gather(item, found)
-    elif value is not None:
-        for field in _FIELDS[type(value)]:
-            _gather(getattr(value, field), found)
+def _parts_of_status(value: Task | StatusUpdate) -> Sequence[Part]:
+    return () if value.status.message is None else value.status.message.parts
+
+
+_PARTS: dict[type, Callable[[Any], Sequence[Part]]] = {
+    Task: _parts_of_task,
+    Message: attrgetter("parts"),
+    Artifact: attrgetter("parts"),
+    StatusUpdate: _parts_of_status,
+    ArtifactUpdate: attrgetter("artifact.parts"),
+    MessageUpdate: attrgetter("message.parts"),
+}
+"""Type -> how its parts are found."""
 
 
 def _mapped(value: Any, change: Callable[[Part], Part]) -> Any:
