@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from bench import append, chunks, claims, codec, latency, memory, send, server, streams
+from bench import append, chunks, claims, client, codec, latency, memory, remote, send, server, streams
 from bench.report import Table, markdown
 from bench.setting import Setting
 
@@ -23,6 +23,8 @@ BENCHMARKS = {
     "latency": latency.run,
     "memory": memory.run,
     "server": server.run,
+    "client": client.run,
+    "remote": remote.run,
 }
 
 

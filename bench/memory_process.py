@@ -63,4 +63,5 @@ async def main() -> None:
         print(json.dumps({"samples": samples, "left": left(host, idle)}))
 
 
-uvloop.run(main())
+if __name__ == "__main__":
+    uvloop.run(main())

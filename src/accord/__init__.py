@@ -2,21 +2,43 @@
 
 from typing import TYPE_CHECKING, Any
 
+from accord.client.names import DEFAULT
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from accord.agents.function import agent
+    from accord.agents.remote.agent import RemoteAgent
     from accord.app import to_a2a
+    from accord.client import BlockingClient, Client, RemoteTask, Said
     from accord.core.context import Context, Failed, Rejected
+    from accord.model import AgentCard
 
-__all__ = ["Context", "Failed", "Rejected", "__version__", "agent", "to_a2a"]
+__all__ = [
+    "BlockingClient",
+    "Client",
+    "Context",
+    "Failed",
+    "Rejected",
+    "RemoteAgent",
+    "RemoteTask",
+    "Said",
+    "__version__",
+    "agent",
+    "to_a2a",
+]
 
 _HOMES = {
     "agent": "accord.agents.function",
+    "RemoteAgent": "accord.agents.remote.agent",
     "Context": "accord.core.context",
     "Failed": "accord.core.context",
     "Rejected": "accord.core.context",
     "to_a2a": "accord.app",
+    "Client": "accord.client",
+    "BlockingClient": "accord.client",
+    "RemoteTask": "accord.client",
+    "Said": "accord.client",
 }
 
 
@@ -27,3 +49,14 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+async def _resolved(name: str) -> "AgentCard":
+    """Look a name up; settings and a registry, and all that they stand on, are only loaded for one."""
+    from accord.app.names import resolved
+
+    return await resolved(name)
+
+
+# Here, because this is always imported first: it does not matter which module a client is imported from.
+DEFAULT.resolve = _resolved

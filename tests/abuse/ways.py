@@ -13,12 +13,13 @@ from google.protobuf import json_format
 from google.rpc import error_details_pb2, status_pb2
 from msgspec.structs import replace
 
-from accord.bindings.grpc.messages import from_json, to_json
-from accord.bindings.grpc.methods import EDITIONS
+from accord.bindings.grpc.messages import from_json
 from accord.model import Request
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, Dialect
 from accord.protocol.operations import ROWS, DialectName, Operation, method_name
+from accord.protocol.protobuf.messages import to_json
+from accord.protocol.protobuf.methods import EDITIONS
 from accord.protocol.sse import Decoder, Frame
 from tests.abuse.server import Server
 from tests.abuse.wire import Answer

@@ -6,6 +6,7 @@ import grpc
 import pytest
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 
+from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.testing import call
 from tests.app.conftest import V1, card_at, get, rpc, said, send, serving, text_of
 from tests.serve.running import free_port
@@ -22,10 +23,12 @@ BODY = {"message": said("x")}
 
 async def test_they_are_on_the_card() -> None:
     async with serving(card=CARD) as app:
-        assert (await card_at(app))["capabilities"]["extensions"] == [
-            {"uri": NEEDED, "description": "Say why", "required": True, "params": {"level": 2}},
-            {"uri": OPTIONAL},
-        ]
+        *stated, idempotent, numbered = (await card_at(app))["capabilities"]["extensions"]
+    assert stated == [
+        {"uri": NEEDED, "description": "Say why", "required": True, "params": {"level": 2}},
+        {"uri": OPTIONAL},
+    ]
+    assert (idempotent["uri"], numbered["uri"]) == (IDEMPOTENT_SEND, NUMBERED_EVENTS), "what every agent here promises"
 
 
 @pytest.mark.proves("CORE-CAP-004", "BIND-EQUIV-003")

@@ -11,11 +11,11 @@ import grpc
 from google.protobuf import json_format
 from google.rpc import error_details_pb2, status_pb2
 
-from accord.bindings.grpc.methods import EDITIONS, Method
 from accord.errors import AccordError
 from accord.model import Request
 from accord.protocol.dialects.v1 import read_error
 from accord.protocol.operations import DialectName, Operation
+from accord.protocol.protobuf.methods import EDITIONS, Method
 from accord.protocol.sse import Frame
 from tests.conformance.wire import Binding, Events, Headers, Refusal, Seen, Wire
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conformance.scene import Receiver
 from tests.environments import interpreter
+from tests.peers.running import running as running_peer
 from tests.serve.running import Server, accord, free_port, running
 
 AGENT = "accord.testing.conformance:agent"
@@ -20,7 +21,7 @@ BOUND_SECONDS = 60
 
 
 class Peer(NamedTuple):
-    """A client: its script, and the environment that has what it needs, where that is not ours."""
+    """A client or a server: its script, and the environment that has what it needs, where that is not ours."""
 
     script: str
     environment: str | None = None
@@ -67,6 +68,21 @@ def _key(folder: Path) -> str:
     assert made.returncode == 0, made.stderr
     key: str = json.loads(made.stdout)["key"]
     return key
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Peer], str]]:
+    """A function that starts another implementation's server, once for all tests, and says where it is."""
+    known: dict[Peer, str] = {}
+    with ExitStack() as stack:
+
+        def start(peer: Peer) -> str:
+            if peer not in known:
+                log = tmp_path_factory.mktemp(peer.script) / "log"
+                known[peer] = stack.enter_context(running_peer(peer.python, peer.script, log))
+            return known[peer]
+
+        yield start
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from accord import errors
 from accord.errors import TABLE, AccordError, InvalidAgentResponse, InvalidParams, RateLimited, Violation
 from accord.model import (
+    AgentCard,
     ClientCredentialsFlow,
     Event,
     Message,
@@ -251,6 +252,35 @@ def test_a_card_with_several_oauth_flows_keeps_one() -> None:
         assert V1_.decode_card(json.dumps(case.wire | strange).encode()).profile is None
     skills = [skill | {"inputSchema": True} for skill in case.wire["skills"]]
     assert V1_.decode_card(json.dumps(case.wire | {"skills": skills}).encode()).skills[0].input_schema is None
+
+
+@given(strategies.cards)
+def test_a_card_is_read_as_protobuf_writes_it(card: AgentCard) -> None:
+    """It leaves out whatever is empty: skills, scopes, tags, a description."""
+    stated = codec.encode(V1_.encode_card(card))
+    written = json_format.MessageToJson(json_format.Parse(stated, a2a_pb2.AgentCard())).encode()
+    numbers = msgspec.json.decode  # 1 and 1.0 are the same
+    assert numbers(codec.encode(V1_.decode_card(written))) == numbers(codec.encode(V1_.decode_card(stated)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"skills": 7}, "skills"),
+        ({"skills": [7]}, "skills[0]"),
+        ({"provider": 7}, "provider"),
+        ({"securitySchemes": 7}, "securitySchemes"),
+        ({"securitySchemes": {"a": {"oauth2SecurityScheme": {"flows": 7}}}}, "flows"),
+        ({"securitySchemes": {"a": {"oauth2SecurityScheme": {"flows": {"clientCredentials": {}}}}}}, "tokenUrl"),
+        ({"name": ""}, "name"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_card_is_still_named(wrong: dict[str, Any], field: str) -> None:
+    card = {"name": "a", "supportedInterfaces": []} | wrong
+    with pytest.raises(InvalidParams) as refused:
+        V1_.decode_card(json.dumps(card).encode())
+    assert field in refused.value.violations[0].field
 
 
 def test_what_1_0_has_no_field_for_is_not_sent() -> None:

@@ -129,3 +129,27 @@ async def test_many_revoke_and_use_a_key_at_once(ready: AnyStore) -> None:
     found = await ready.read(apikeys.find, "k-1")
     assert found is not None
     assert not found.is_live
+
+
+async def test_owners_have_their_own_keys(ready: AnyStore) -> None:
+    async def make(id: str, owner: str, tenant: str | None, lasts_ms: int | None = None) -> None:
+        await ready.do(apikeys.create, NewKey(id=id, hash="h", name="", owner=owner, tenant=tenant, lasts_ms=lasts_ms))
+
+    async def held(owner: str, tenant: str | None) -> list[str]:
+        return sorted(key.id for key in await ready.read(apikeys.held, owner, tenant))
+
+    await make("a1", "alice", "acme")
+    await make("a2", "alice", "acme")
+    await make("a3", "alice", "acme", lasts_ms=-1)
+    await make("a4", "alice", "globex")
+    await make("a5", "alice", None)
+    await make("b1", "bob", "acme")
+    assert await held("alice", "acme") == ["a1", "a2"]
+    assert await held("alice", None) == ["a5"]
+    assert await held("alice", "") == []
+    for id in ("a3", "a4", "a5", "b1", "nobody's"):
+        assert not await ready.do(apikeys.revoke_held, id, "alice", "acme")
+    assert await ready.do(apikeys.revoke_held, "a1", "alice", "acme")
+    assert not await ready.do(apikeys.revoke_held, "a1", "alice", "acme")
+    assert await held("alice", "acme") == ["a2"]
+    assert await held("bob", "acme") == ["b1"]

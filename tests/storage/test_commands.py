@@ -9,9 +9,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accord.storage import commands
-from accord.storage.commands import apikeys, audit, children, endings, jobs, metrics, pushes, runs, steps, tasks
+from accord.storage.commands import (
+    apikeys,
+    audit,
+    checks,
+    children,
+    endings,
+    jobs,
+    metrics,
+    pushes,
+    registry,
+    remotes,
+    reports,
+    runs,
+    steps,
+    tasks,
+)
 
 HERE = Path(__file__).parent
+MODULES = (
+    apikeys,
+    audit,
+    checks,
+    children,
+    endings,
+    jobs,
+    metrics,
+    pushes,
+    registry,
+    remotes,
+    reports,
+    runs,
+    steps,
+    tasks,
+)
 EVERY_ENGINE = {"store", "ready", "queued", "with_task", "with_tasks", "with_hook"}
 """Fixtures that are a store of each kind in turn."""
 
@@ -20,7 +51,7 @@ def public() -> set[str]:
     """Every command of these modules, as module.name."""
     return {
         f"{module.__name__.rpartition('.')[2]}.{name}"
-        for module in (apikeys, audit, children, endings, jobs, metrics, pushes, runs, steps, tasks)
+        for module in MODULES
         for name, function in inspect.getmembers(module, inspect.iscoroutinefunction)
         if function.__module__ == module.__name__ and not name.startswith("_")
     }

@@ -291,6 +291,8 @@ async def many_tasks(tx: Tx) -> None:
         ("blob_ref", "tenant, task_id, hash) SELECT 'other', id, 'h'"),
         ("step", "tenant, task_id, key, output, at) SELECT tenant, id, 'k', '{}', 1"),
         ("job", "tenant, queue, kind, key, run_at) SELECT tenant, 'q', 'run', id, 1"),
+        ("remote", "tenant, task_id, agent, heard_at) SELECT tenant, id, 'a', 1"),
+        ("remote_token", "hash, tenant, task_id) SELECT 'h' || id, tenant, id"),
     ):
         await tx.run(f"INSERT INTO {name} ({columns} FROM task")
     await tx.run("ANALYZE")

@@ -21,6 +21,11 @@ class NotAnAgent(ValueError):
 
 def load(spec: str) -> Agent:
     """Return the agent that `module:name` or `file.py:name` names."""
+    return as_agent(named(spec), spec)
+
+
+def named(spec: str) -> Any:
+    """Return whatever `module:name` or `file.py:name` names."""
     where, separator, name = spec.rpartition(":")
     if not separator or not where or not name:
         raise NotAnAgent(f"{spec!r} names no agent: write module:name or path/to/file.py:name")
@@ -30,7 +35,7 @@ def load(spec: str) -> Agent:
         if not hasattr(found, part):
             raise NotAnAgent(f"{where} has no {name!r}")
         found = getattr(found, part)
-    return as_agent(found, spec)
+    return found
 
 
 def as_agent(found: Any, name: str) -> Agent:

@@ -23,6 +23,7 @@ from accord.model import (
     SecurityRequirement,
     SecurityScheme,
 )
+from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName
 
 AGENTS = "/agents/"
@@ -30,6 +31,12 @@ AGENTS = "/agents/"
 
 VERSIONS = {DialectName.V1: "1.0", DialectName.V03: "0.3"}
 """The protocol versions that a card can name, in order of preference."""
+
+PROMISES = (
+    AgentExtension(uri=IDEMPOTENT_SEND, description="The same message sent again is the same task"),
+    AgentExtension(uri=NUMBERED_EVENTS, description="Streams go on after the event that Last-Event-ID names"),
+)
+"""What every agent served here keeps, for clients that lost a connection."""
 
 
 class Endpoints(NamedTuple):
@@ -63,9 +70,12 @@ def facts(settings: Settings, security: CardSecurity) -> Facts:
         provider=AgentProvider(organization=provider.organization, url=provider.url) if provider else None,
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
-        extensions=tuple(
-            AgentExtension(uri=one.uri, description=one.description, required=one.required, params=one.params)
-            for one in card.extensions
+        extensions=(
+            *(
+                AgentExtension(uri=one.uri, description=one.description, required=one.required, params=one.params)
+                for one in card.extensions
+            ),
+            *PROMISES,
         ),
     )
 

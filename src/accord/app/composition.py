@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord import __version__
-from accord.app import cards
+from accord.app import cards, remotes
 from accord.app.outside import fetching, grpc_server, signing
+from accord.app.registry import API, Gates, Published
 from accord.app.site import Site
 from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import Admit, App
@@ -24,6 +25,7 @@ from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.metrics import METRICS, MetricsPage
 from accord.bindings.openapi import Documents
 from accord.bindings.push import PushSender
+from accord.bindings.receiver import WEBHOOK
 from accord.bindings.rest import Rest
 from accord.bindings.wellknown import CATALOG_PATH, Catalog, Sign, WellKnown
 from accord.config import BadSettings, Settings
@@ -93,7 +95,8 @@ class Composition:
     async def check(self) -> None:
         """Do what may fail because of the settings, and let go of it again."""
         async with AsyncExitStack() as stack:
-            self._rules(await self._store(stack, Hub()), stack)
+            store = await self._store(stack, Hub())
+            self._published(store, self._rules(store, stack))
 
     async def run(self, stack: AsyncExitStack) -> Running:
         """Start everything; leaving `stack` stops it."""
@@ -104,7 +107,9 @@ class Composition:
         audit.start()
         stack.push_async_callback(audit.stop)
         metrics = Metrics([agent.profile.name for agent in self._agents.values()])
+        elsewhere = await remotes.prepared(self._agents.values())
         host = await self._hosted(store, hub, Hooks((metrics.note,)), stack)
+        receiver = await remotes.joined(elsewhere, host.engine.archive, self._settings, self._url, stack)
         await host.start()
         stack.push_async_callback(host.stop, self._settings.server.grace_seconds)
         usage = Usage(self._settings.limits, count=counting(store))
@@ -115,8 +120,13 @@ class Composition:
             gate = Guarded(service, name, roles=rules.roles, usage=usage, required=required, audit=audit)
             guarded[name] = Measured(gate, agent.profile.name, metrics)
         admit = metrics.watched(watched(rules.access.admit, audit))
-        running = self._addressed(host, store, guarded, rules, admit)
+        published = self._published(store, rules)
+        running = self._addressed(host, store, guarded, rules, admit, published)
+        if receiver is not None:
+            running.pages[WEBHOOK] = receiver
         running.pages[METRICS] = self._metrics_page(metrics, store, rules.access, admit)
+        if published is not None:
+            running.pages[API] = published.served(Gates(rules.access, admit, usage, audit), stack)
         if self._settings.server.grpc_port is not None:
             await grpc_server(stack, self._settings, guarded, admit)
         return running
@@ -180,7 +190,19 @@ class Composition:
 
     # --- at the paths ---------------------------------------------------------------------------------------------
 
-    def _addressed(self, host: Host, store: Store, guarded: Mapping[str, A2A], rules: Rules, admit: Admit) -> Running:
+    def _published(self, store: Store, rules: Rules) -> Published | None:
+        settings = self._settings.registry
+        return Published(settings, store, rules.roles, self._url) if settings.enabled else None
+
+    def _addressed(
+        self,
+        host: Host,
+        store: Store,
+        guarded: Mapping[str, A2A],
+        rules: Rules,
+        admit: Admit,
+        published: Published | None,
+    ) -> Running:
         facts = cards.facts(self._settings, card_security(rules.access.schemes))
         sites: dict[str, App] = {}
         listed: dict[str, AgentCard] = {}
@@ -198,7 +220,7 @@ class Composition:
         pages: dict[str, App] = {
             HEALTH: Health({}),
             READY: Health({"store": _reachable(store)}),
-            CATALOG_PATH: Catalog(listed),
+            CATALOG_PATH: Catalog(listed, published=published.catalog(rules.access) if published else None),
         }
         return Running(host, sites, default, pages)
 

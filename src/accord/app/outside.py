@@ -6,13 +6,16 @@ Each is imported when it is used, so that a server without it starts as fast as 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from accord.bindings.http import Admit
 from accord.bindings.wellknown import Sign
 from accord.config import BadSettings
-from accord.config.settings import Card, Settings
+from accord.config.settings import Card, Registry, Settings
 from accord.core.interface import A2A
+from accord.core.registry.ports import Answer, Ask, NotAllowed, NotReached
+from accord.core.registry.trust import Trust
 from accord.core.schemes.ports import Fetch, NotFetched
 from accord.outbound import Outbound, Refused, Unreachable
 
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
 
 MAX_KEYS = 1024 * 1024
 """Bytes of a document with an issuer's keys."""
+
+MAX_CARDS = 4 * 1024 * 1024
+"""Bytes of a card, or of a page of them."""
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def fetching(outbound: Outbound) -> Fetch:
@@ -36,6 +44,38 @@ def fetching(outbound: Outbound) -> Fetch:
         return answer.body
 
     return fetch
+
+
+def asking(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> Ask:
+    """Return how registries and published agents are asked, always with these headers."""
+    always = {"Accept": "application/json", **headers}
+
+    async def ask(method: str, url: str, body: bytes | None = None) -> Answer:
+        sent = always if body is None else always | {"Content-Type": "application/json"}
+        try:
+            answer = await outbound.request(method, url, headers=sent, body=body, max_bytes=MAX_CARDS)
+        except Refused as error:
+            raise NotAllowed(str(error)) from None
+        except Unreachable as error:
+            raise NotReached(str(error)) from None
+        if not answer.is_whole:
+            raise NotReached(f"The answer is larger than {MAX_CARDS} bytes")
+        return Answer(status=answer.status, body=answer.body)
+
+    return ask
+
+
+def trusting(settings: Registry) -> Trust:
+    """Return whose signatures on cards count: the keys themselves, or the name of a file that holds them."""
+    if settings.signers is None:
+        if settings.signed_only:
+            raise BadSettings("registry.signed_only: There are no registry.signers that a card could be signed by")
+        return Trust()
+    given = settings.signers.strip()
+    try:
+        return Trust.reading(given.encode() if given.startswith("{") else Path(given).read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadSettings(f"registry.signers: {error}") from None
 
 
 def signing(card: Card) -> Sign | None:

@@ -4,7 +4,8 @@ What they say is made elsewhere, but for one thing: a server that is known only 
 that its caller used (`bindings.origins`).
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -22,8 +23,14 @@ CATALOG_PATH = "/.well-known/ai-catalog.json"
 MAX_VARIANTS = 64
 """How many written documents are kept: the dialects times a few names of the host, which callers choose."""
 
+REMEMBER_SECONDS = 5.0
+"""How long the catalog goes without asking which agents were published: anybody may read it, so that costs little."""
+
 Sign = Callable[[bytes], bytes]
 """Adds signatures to a written card."""
+
+Published = Callable[[], Awaitable[Mapping[str, AgentCard]]]
+"""Returns the cards of agents that are elsewhere, by the URLs at which their cards can be read here."""
 
 
 class WellKnown:
@@ -79,10 +86,23 @@ class WellKnown:
 class Catalog:
     """An ASGI application that lists the agents of a host, for those who look for one among many."""
 
-    def __init__(self, cards: Mapping[str, AgentCard], *, modified: datetime | None = None) -> None:
-        """List the agents whose cards are served at these URLs, as they are since `modified`, or else since now."""
-        self._cards = cards
+    def __init__(
+        self,
+        cards: Mapping[str, AgentCard],
+        *,
+        modified: datetime | None = None,
+        published: Published | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """List the agents whose cards are served at these URLs, as they are since `modified`, or else since now.
+
+        `published` finds others that come and go; they are asked for again after `REMEMBER_SECONDS`.
+        """
+        self._own = self._cards = cards
         self._modified = (modified or datetime.now(UTC)).astimezone(UTC)
+        self._published = published
+        self._clock = clock
+        self._asked_at = float("-inf")
         self._variant = lru_cache(MAX_VARIANTS)(self._write)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,9 +110,18 @@ class Catalog:
         if scope["method"] not in ("GET", "HEAD"):
             await respond(send, 405, b"", [(b"allow", b"GET, HEAD")])
             return
+        if self._published is not None and self._clock() - self._asked_at >= REMEMBER_SECONDS:
+            await self._renew(self._published)
         # Crawlers and pages of any origin may read it: it holds nothing that is not public.
         anyone = [(b"access-control-allow-origin", b"*")]
         await publish(scope, send, self._variant(origins.asked(scope)), self._modified, anyone)
+
+    async def _renew(self, published: Published) -> None:
+        self._asked_at = self._clock()
+        cards = {**self._own, **await published()}
+        if cards != self._cards:
+            self._cards, self._modified = cards, datetime.now(UTC)
+            self._variant.cache_clear()
 
     def _write(self, origin: str | None) -> Document:
         cards = {origins.at(url, origin): card for url, card in self._cards.items()}

@@ -1,23 +1,40 @@
 """The `accord` command, a module per family of commands.
 
-It parses arguments and prints; everything else is below. What only one command needs is imported when that runs, so
-that `--help` and `--version` answer at once.
+It parses arguments and prints; everything else is below. A command is loaded when it is named, and what only its work
+needs is imported when that begins, so that `--help` and `--version` answer at once.
 """
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from accord import __version__
-from accord.cli import apikeys, audit, db, passwords, push, serve
+from accord.cli.loading import Loading
 
-app = typer.Typer(name="accord", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
-app.command()(serve.serve)
-app.add_typer(audit.app, name="audit")
-app.add_typer(db.app, name="db")
-app.add_typer(push.app, name="push")
-app.add_typer(apikeys.app, name="apikeys")
-app.command("hash-password")(passwords.hash_password)
+
+class Commands(Loading):
+    """What `accord` can do; a function is one command, an `app` a family of them."""
+
+    table: ClassVar = {
+        "serve": "accord.cli.serve:serve",
+        "send": "accord.cli.send:send",
+        "chat": "accord.cli.chat:chat",
+        "card": "accord.cli.card:app",
+        "task": "accord.cli.task:app",
+        "agents": "accord.cli.agents:app",
+        "creds": "accord.cli.creds:app",
+        "apikeys": "accord.cli.apikeys:app",
+        "audit": "accord.cli.audit:app",
+        "db": "accord.cli.db:app",
+        "push": "accord.cli.push:app",
+        "remotes": "accord.cli.remotes:app",
+        "hash-password": "accord.cli.passwords:hash_password",
+    }
+
+
+app = typer.Typer(
+    name="accord", cls=Commands, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
+)
 
 
 @app.callback(invoke_without_command=True)

@@ -89,10 +89,10 @@ def _shown(entry: "Found") -> dict[str, Any]:
 
 
 def _operation(text: str) -> str:
-    from accord.core.audit import AUTHENTICATE
+    from accord.core.audit import AUTHENTICATE, REGISTRY
     from accord.protocol.operations import Operation
 
-    known = [operation.value for operation in Operation] + [AUTHENTICATE]
+    known = [*(operation.value for operation in Operation), AUTHENTICATE, *REGISTRY]
     for name in known:
         if name.lower() == text.lower():
             return name

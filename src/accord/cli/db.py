@@ -1,6 +1,5 @@
 """`accord db`: what is in the database, and bringing it to the schema that this version needs."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -113,6 +112,8 @@ def _show(label: str, value: object) -> None:
 
 def exit_with(command: str, work: Coroutine[Any, Any, int]) -> None:
     """Do the work and exit with its code; what an operator can mend is one line, not a traceback."""
+    import asyncio
+
     from accord.config import BadSettings
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable
@@ -121,6 +122,8 @@ def exit_with(command: str, work: Coroutine[Any, Any, int]) -> None:
         code = asyncio.run(work)
     except (BadAddress, BadSettings) as error:
         code = _fail(command, error, MISUSED)
+    except BrokenPipeError:
+        raise  # nobody reads any more; typer ends it quietly
     except (StoreRefused, StoreUnavailable, OSError) as error:
         code = _fail(command, error, NOT_UP_TO_DATE)
     raise typer.Exit(code)

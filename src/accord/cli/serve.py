@@ -4,7 +4,6 @@ It reads settings, refuses what would leave a server open to strangers, and has 
 `app`, showing where everything is `cli.welcome`.
 """
 
-import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -64,6 +63,14 @@ def serve(  # size: one parameter for each flag
     behind_proxy: Annotated[
         bool | None, typer.Option("--behind-proxy", help="A proxy ends TLS and says who called.")
     ] = None,
+    remote: Annotated[
+        list[str] | None,
+        typer.Option("--remote", metavar="NAME=URL", help="Serve the A2A agent at URL, under a name; repeatable."),
+    ] = None,
+    webhook_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where remote agents reach this server's /api/webhook/tasks."),
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes.", show_default="1")] = None,
     server: Annotated[
         str | None, typer.Option(help="uvicorn, or granian, which is an extra.", show_default="uvicorn")
@@ -88,6 +95,8 @@ def serve(  # size: one parameter for each flag
         "server.behind_proxy": behind_proxy,
         "server.workers": workers,
         "server.server": server,
+        "remotes": _remotes(remote),
+        "receiver.url": webhook_url,
     }
     given = {name: value for name, value in flags.items() if value is not None}
     served = Served(targets=tuple(targets or ()), config=str(config) if config else None, flags=given)
@@ -113,6 +122,8 @@ def _application(served: Served) -> "Application":
 
 
 def _run(application: "Application", served: Served, *, reload: bool) -> None:
+    import asyncio
+
     from accord.app import server
     from accord.app.application import NOT_STARTED
     from accord.cli.welcome import welcome
@@ -193,6 +204,16 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _remotes(given: list[str] | None) -> dict[str, dict[str, str]] | None:
+    found: dict[str, dict[str, str]] = {}
+    for pair in given or ():
+        name, separator, url = pair.partition("=")
+        if not separator or not name.strip() or not url.strip() or "." in name:
+            raise typer.BadParameter(f"{pair!r} is not NAME=URL; a name has no dots", param_hint="--remote")
+        found[name.strip()] = {"url": url.strip()}
+    return found or None
 
 
 def _listed(text: str | None) -> list[str] | None:

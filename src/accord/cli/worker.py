@@ -41,6 +41,10 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         settings = self.load().settings
         agents = [load_agent(target) for target in self.targets]
         agents += [named(load_agent(target), name) for name, target in settings.agents.items()]
+        if settings.remotes:
+            from accord.app.remotes import remote_agents
+
+            agents += remote_agents(settings, os.environ)
         return Application(agents or [load_agent("accord.agents.echo:echo")], settings, env=os.environ)
 
     def leave(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, get_origin
 import msgspec
 
 from accord.config.names import Unknown, check, is_struct, kind_of, names
-from accord.config.settings import Settings
+from accord.config.settings import Credentials, Registry, Settings
 
 PREFIX = "ACCORD_"
 FILE, CONFIG = "accord.toml", "ACCORD_CONFIG"
@@ -24,8 +24,20 @@ FILE, CONFIG = "accord.toml", "ACCORD_CONFIG"
 ENV = "env:"
 """How a text setting refers to a variable of the environment, so that files hold no secrets."""
 
-FLAGS = {"auth.schemes": "--auth"}
+FLAGS = {"auth.schemes": "--auth", "remotes": "--remote", "receiver.url": "--webhook-url"}
 """The flags that are not called like their setting."""
+
+ALIASES = {
+    "AGENTVAULT_REGISTRY_URL": "registry.url",
+    "ACCORD_REGISTRY_URL": "registry.url",
+    "A2A_AGENT_URL": "remotes.agent.url",
+    "A2A_WEBHOOK_URL": "receiver.url",
+    "A2A_WEBHOOK_TOKEN_TTL": "receiver.token_seconds",
+}
+"""Variables of other systems, and shorter ones of ours, that mean a setting; the one of its own name counts more."""
+
+CREDENTIALS = tuple(f"{PREFIX}{kind}_" for kind in ("KEY", "TOKEN", "OAUTH", "BASIC", "HMAC", "HOSTS"))
+"""How variables begin that are credentials for agents elsewhere (`client.keys.variables`): any id follows."""
 
 NEAR = 0.85
 """How alike a variable must be to a setting's to be a misspelling of it; others may have `ACCORD_*` variables too."""
@@ -77,6 +89,22 @@ def store_of(env: Mapping[str, str]) -> str | None:
     return None
 
 
+def registry_of(env: Mapping[str, str]) -> Registry:
+    """Return the settings of the registry, for commands that need only these; what else is set does not matter."""
+    return _only("registry", env).registry
+
+
+def credentials_of(env: Mapping[str, str]) -> Credentials:
+    """Return how credentials are sealed, for commands that need only this."""
+    return _only("credentials", env).credentials
+
+
+def _only(section: str, env: Mapping[str, str]) -> Settings:
+    given = [*_from_file(Path(env[CONFIG]) if env.get(CONFIG) else None), *_from_env(env)]
+    only = [(source, {section: table[section]}) for source, table in given if section in table]
+    return _put_together(only, env).settings
+
+
 def _put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -111,8 +139,14 @@ def _from_file(file: Path | None) -> Iterator[Sourced]:
 
 
 def _from_env(env: Mapping[str, str]) -> Iterator[Sourced]:
+    for variable, name in ALIASES.items():
+        if env.get(variable):
+            yield (
+                variable,
+                _nested(name.split("."), _parsed(kind_of(Settings, name.split(".")), variable, env[variable])),
+            )
     for variable, text in sorted(env.items()):
-        if not _VARIABLE.fullmatch(variable):
+        if not _VARIABLE.fullmatch(variable) or variable in ALIASES or variable.startswith(CREDENTIALS):
             continue
         spelled = variable.removeprefix(PREFIX).lower()
         path = spelled.split("__")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
+from accord.agents.remote.terms import Mode, Terms
 from accord.core.audit import Audited
 from accord.core.engine import Limits
 from accord.core.quotas import Quotas
@@ -121,9 +122,77 @@ class Card(Section, frozen=True, kw_only=True):
     signing_key_url: str | None = None
 
 
+class Registry(Section, frozen=True, kw_only=True):
+    """Where agents are found by their names, and how this server keeps those that are published here.
+
+    `url` is a registry elsewhere, which clients and commands ask instead of this one. `signers`, a JSON Web Key set or
+    the name of its file, are the keys whose signatures on cards count; with `signed_only` no other cards are taken.
+    Published agents are looked for every `check_seconds`, at public addresses unless the others are allowed.
+    """
+
+    enabled: bool = True
+    url: str | None = None
+    signers: str | None = None
+    signed_only: bool = False
+    check_seconds: Annotated[float, Meta(ge=1)] = 300.0
+    allow_private: bool = False
+    allow_hosts: tuple[str, ...] = ()
+
+
+class Credentials(Section, frozen=True, kw_only=True):
+    """The keys that seal what the store has of credentials for agents elsewhere: the first seals, all open.
+
+    A key is 32 random bytes in base64 (`openssl rand -base64 32`). Those of `key_file`, one in each line, come first.
+    """
+
+    SECRET = frozenset({"keys"})
+
+    keys: tuple[str, ...] = ()
+    key_file: str | None = None
+
+
+class Remote(Section, frozen=True, kw_only=True):
+    """An agent elsewhere that is served here: at its `url`, or by the name that it has in a registry.
+
+    It authenticates us by the credentials called `key`, or by a bearer `token`; without either, by what its card asks
+    for. Its webhooks may be signed with one of `signing_keys` instead of bringing their token. `redact`, the
+    `module:function` of a function from report to report, takes out what must not be kept. With a `p2p_address` the url
+    is that of an ISEK bridge, which passes everything on to this peer.
+    """
+
+    SECRET = frozenset({"token", "signing_keys", "headers"})
+
+    url: str
+    mode: Mode = Mode.AUTO
+    key: str | None = None
+    token: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    dialect: DialectName | None = None
+    binding: str | None = None
+    allow_hosts: tuple[str, ...] = ()
+    sla_seconds: Annotated[float, Meta(gt=0)] = Terms().sla_seconds
+    answer_seconds: Annotated[float, Meta(gt=0)] = Terms().answer_seconds
+    streams: Annotated[int, Meta(ge=0)] = Terms().streams
+    signing_keys: tuple[str, ...] = ()
+    redact: str | None = None
+    p2p_address: str | None = None
+
+
+class Receiver(Section, frozen=True, kw_only=True):
+    """Where agents elsewhere report: `url` is the public address of `/api/webhook/tasks`, where that is not our own.
+
+    Their tokens are good for `token_seconds`, or as long as the task is kept. One address may report `rate` times a
+    second.
+    """
+
+    url: str | None = None
+    token_seconds: Annotated[float, Meta(gt=0)] | None = None
+    rate: Annotated[float, Meta(gt=0)] | None = None
+
+
 class Settings(Section, frozen=True, kw_only=True):
-    """All settings. Without a `store` it is a file in the user's data directory; `agents` are served besides those
-    that a command names, by the name that their path has.
+    """All settings. Without a `store` it is a file in the user's data directory; `agents` and `remotes` are served
+    besides those that a command names, by the name that their path has.
     """
 
     SECRET = frozenset({"store"})  # its address may have a password in it
@@ -133,6 +202,8 @@ class Settings(Section, frozen=True, kw_only=True):
     keep_days: Span = 30.0
     keep_audit_days: Span = 90.0
     agents: dict[str, str] = field(default_factory=dict)
+    remotes: dict[str, Remote] = field(default_factory=dict)
+    receiver: Receiver = Receiver()
     server: Server = Server()
     auth: Auth = Auth()
     limits: Quotas = Quotas()
@@ -140,6 +211,8 @@ class Settings(Section, frozen=True, kw_only=True):
     push: Push = Push()
     audit: Audited = Audited.WRITES
     card: Card = Card()
+    registry: Registry = Registry()
+    credentials: Credentials = Credentials()
 
     @property
     def retention(self) -> Retention:

@@ -99,6 +99,15 @@ class Access:
 
     async def admit(self, presented: Presented) -> Caller:
         """Return the caller, or raise AuthenticationFailed with what could have been brought."""
+        caller = await self.visit(presented)
+        if caller is None:
+            failure = AuthenticationFailed()
+            failure.challenges = tuple(dict.fromkeys(scheme.challenge for scheme in self.schemes))
+            raise failure
+        return caller
+
+    async def visit(self, presented: Presented) -> Caller | None:
+        """Do the same where strangers may look at something: None is somebody who brings nothing at all."""
         if not self.schemes:
             return Caller(roams=True, peer=presented.peer or None)
         failure: AuthenticationFailed | None = None
@@ -113,7 +122,8 @@ class Access:
             if identity is not None:
                 return _caller(identity, scheme.name, presented.peer)
             challenges[scheme.challenge] = None
-        failure = failure or AuthenticationFailed()
+        if failure is None:
+            return None
         failure.challenges = tuple(challenges)
         raise failure
 

@@ -28,6 +28,9 @@ OK, ABANDONED = "ok", "ABANDONED"
 AUTHENTICATE = "Authenticate"
 """The operation of whoever was not let in."""
 
+REGISTRY = ("PublishAgent", "ChangeAgent", "RemoveAgent", "MakeKey", "EndKey")
+"""The operations of the registry, which A2A does not have."""
+
 MAX_WAITING = 10_000
 """Entries that wait to be written: some megabytes, and more than a second of full load."""
 
@@ -86,7 +89,7 @@ class Audit:
         self.lost = 0
         """Entries that were not written, since the start."""
         self._store = store
-        self._is_on = audited is not Audited.NONE
+        self.is_on = audited is not Audited.NONE
         self._wanted = _WANTED[audited]
         self._waiting: deque[Entry] = deque()
         self._noise = Bucket(NOISE_RATE, NOISE_BURST, clock)
@@ -98,7 +101,7 @@ class Audit:
 
     def wants(self, operation: Operation, outcome: str) -> bool:
         """Whether something is worth an entry; what is refused always is."""
-        return operation in self._wanted or (self._is_on and outcome != OK)
+        return operation in self._wanted or (self.is_on and outcome != OK)
 
     def note(self, entry: Entry) -> None:
         """Take an entry; it is written soon."""
@@ -112,7 +115,7 @@ class Audit:
 
     def refused(self, presented: Presented) -> None:
         """Take note of somebody who was not let in."""
-        if self._is_on:
+        if self.is_on:
             outcome = AuthenticationFailed().row.reason
             at, peer = self.now_ms(), presented.peer or None
             self.note(Entry(tenant="", at=at, owner="", peer=peer, agent="", operation=AUTHENTICATE, outcome=outcome))
@@ -180,8 +183,8 @@ class Audit:
             self._said_lost = self.lost
 
 
-def entry(operation: Operation, caller: Caller, agent: str, task_id: str | None, outcome: str, at: int) -> Entry:
-    """Return the entry of what a caller asked of an agent."""
+def entry(operation: Operation | str, caller: Caller, agent: str, task_id: str | None, outcome: str, at: int) -> Entry:
+    """Return the entry of what a caller asked of an agent, or of the registry about one."""
     return Entry(
         tenant=_plain(caller.tenant),
         at=at,
@@ -190,7 +193,7 @@ def entry(operation: Operation, caller: Caller, agent: str, task_id: str | None,
         peer=caller.peer,
         dialect=caller.origin,
         agent=agent,
-        operation=operation.value,
+        operation=operation if isinstance(operation, str) else operation.value,
         task_id=None if task_id is None else _plain(task_id),
         outcome=outcome,
     )

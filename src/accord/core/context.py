@@ -104,7 +104,10 @@ class Writer(Protocol):
     attempt: int
     deadline_at: int | None
     is_cancelled: bool
-    calls: Calls
+
+    @property
+    def calls(self) -> Calls:
+        """How it calls other agents."""
 
     @property
     def task(self) -> Task:
@@ -319,6 +322,32 @@ class Context:
             await self._run.park(None, None, delay_ms=left, awaited=name)
         return msgspec.json.decode(found)
 
+    async def pause(self, seconds: float | None = None, *, key: str | None = None) -> None:
+        """End this run; the agent is run again from its start after a while, or when anything happens to the task.
+
+        Unlike `wait` it remembers nothing, so it suits an agent that keeps its own account of what it waits for. With a
+        `key`, what is handed in under it counts as well. Returns if something has happened already.
+        """
+        delay_ms = None if seconds is None else max(0, round(seconds * 1000))
+        await self._run.park(None, None, delay_ms=delay_ms, awaited=None if key is None else wait_key(key))
+
+    def handed_in(self, key: str) -> Any:
+        """Return what was handed in under `key`, or None."""
+        found = self._run.recall(wait_key(key))
+        return None if found is None else msgspec.json.decode(found)
+
+    async def keep(self, key: str, value: str) -> str:
+        """Keep a value under `key` for the whole task, whatever its turn, and return the first that was kept."""
+        if (found := self.kept(key)) is not None:
+            return found
+        await self._run.remember(f"kept:{key}", msgspec.json.encode(value).decode())
+        return value
+
+    def kept(self, key: str) -> str | None:
+        """Return what is kept under `key`."""
+        found = self._run.recall(f"kept:{key}")
+        return None if found is None else msgspec.json.decode(found, type=str)
+
     async def sla(self, seconds: float, reason: str, *, key: str | None = None) -> None:
         """Let the task become `unknown`, with this reason, if it has not ended after a while.
 
@@ -390,12 +419,12 @@ class Context:
         awaited = None if key is None else wait_key(key)
         while (answer := self._run.answered(name)) is None:
             if awaited is not None and (value := self._run.recall(awaited)) is not None:
-                return await self._handed_in(msgspec.json.decode(value), state)
+                return await self._from_elsewhere(msgspec.json.decode(value), state)
             if not await self._run.take(name):
                 await self._run.park(state, self._message(question, metadata), awaited=awaited)
         return Said(answer)
 
-    async def _handed_in(self, value: Any, asked: TaskState) -> Said:
+    async def _from_elsewhere(self, value: Any, asked: TaskState) -> Said:
         """Return what somebody else than the caller answered; the task works again."""
         if self.task.status.state is asked:
             await self._run.status(TaskState.WORKING, None, None)

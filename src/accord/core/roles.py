@@ -46,6 +46,9 @@ BUILT_IN = (
 CROSSES = frozenset({Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.CANCEL})
 """What can be done with other owners' tasks. Not webhooks: they carry their owners' tokens."""
 
+MAX_KNOWN = 10_000
+"""Answers that are remembered: a server has few agents, but the names of published ones are chosen by callers."""
+
 
 class Right(Struct, frozen=True, kw_only=True):
     """How far an operation is allowed: with which skills, and on other owners' tasks or not."""
@@ -85,11 +88,20 @@ class Roles:
         Names that nobody knows here are passed over: tokens carry roles of other systems as well. Whoever has only
         such names may do nothing, so that a misspelt role grants no more than the right one would.
         """
-        key = (names & self._names if names else self._default), agent
+        key = self._meant(names), agent
         found = self._known.get(key)
         if found is None:
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
             found = self._known[key] = self._joined(*key)
         return found
+
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Whether somebody with these roles may do anything at all."""
+        return bool(self._meant(names))
+
+    def _meant(self, names: frozenset[str]) -> frozenset[str]:
+        return names & self._names if names else self._default
 
     def _joined(self, names: frozenset[str], agent: str) -> Rights:
         roles = [role for name in sorted(names) for role in (self._roles[name],) if _is_for(role, agent)]

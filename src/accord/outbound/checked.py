@@ -1,7 +1,7 @@
 """The addresses of a name, asked for once and checked before anybody connects to one.
 
 The checked addresses are what the connection is made to: there is no second look at the name, whose answer could be
-another (DNS rebinding). It knows no URLs; `session` connects, and loads this with aiohttp when it does.
+another (DNS rebinding). It knows no URLs; `connector` connects.
 """
 
 import socket

@@ -8,9 +8,13 @@ import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 Resolve = Callable[[str], Awaitable[list[str]]]
 """Returns the addresses of a name, or raises OSError."""
+
+AddressInfo = tuple[Any, ...]
+"""Family, type, protocol, name and socket address, as `socket.getaddrinfo` gives them."""
 
 THREADS = 16
 """Names looked up at once. They are threads of their own: names of strangers can take long on purpose, and agents and

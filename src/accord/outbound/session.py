@@ -13,12 +13,11 @@ from importlib import import_module
 from importlib.metadata import version
 from io import BytesIO
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
-from accord.outbound.addresses import objection
-from accord.outbound.names import Resolve, SystemNames
+from accord.outbound.names import AddressInfo, Resolve, SystemNames
 from accord.outbound.policy import Policy, Target
 
 if TYPE_CHECKING:
@@ -28,15 +27,8 @@ TOTAL_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 """A2A asks for 10 to 30 seconds for a webhook (4.3.3)."""
 
-IDLE_SECONDS = 4.0
-"""How long a connection is kept for the next request: most servers close theirs after five, and nobody can tell
-whether a POST that crosses that end has arrived."""
-
 MAX_BYTES = 64 * 1024
 """How much of an answer is read unless somebody asks for more."""
-
-AddressInfo = tuple[Any, ...]
-"""Family, type, protocol, name and socket address, as `socket.getaddrinfo` gives them."""
 
 
 class Unreachable(Exception):
@@ -52,12 +44,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     is_whole: bool
 
 
-def open_socket(info: AddressInfo) -> socket.socket:
-    """Make a socket for an address."""
-    family, kind, protocol, _, _ = info
-    return socket.socket(family, kind, protocol)
-
-
 class Outbound:
     """Asks servers that strangers name."""
 
@@ -68,7 +54,7 @@ class Outbound:
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
         total_seconds: float = TOTAL_SECONDS,
-        opens: Callable[[AddressInfo], socket.socket] = open_socket,
+        opens: Callable[[AddressInfo], socket.socket] | None = None,
     ) -> None:
         """Ask what `policy` allows; nothing is opened before the first request."""
         self._policy = policy or Policy()
@@ -111,7 +97,7 @@ class Outbound:
         Raises Refused for what may not be asked, and Unreachable if there is no answer in time.
         """
         if not self._sessions:  # it takes longer to load than all of a server, so who asks nobody does without
-            await asyncio.to_thread(import_module, "accord.outbound.checked")
+            await asyncio.to_thread(import_module, "accord.outbound.connector")
         import aiohttp
 
         target = self._policy.target(url)
@@ -138,22 +124,10 @@ class Outbound:
     def _open(self, *, is_trusted: bool) -> "aiohttp.ClientSession":
         import aiohttp
 
-        from accord.outbound.checked import CheckedNames
-
-        def checked(info: AddressInfo) -> socket.socket:
-            """Open a socket, unless an address came here some other way than through the checks before."""
-            if what := objection(info[4][0], is_trusted=is_trusted):
-                raise PermissionError(f"not a public address: {what}")
-            return self._opens(info)
+        from accord.outbound.connector import checked_connector
 
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                resolver=CheckedNames(self._resolve, is_trusted=is_trusted),
-                use_dns_cache=False,
-                ssl=self._tls or True,
-                keepalive_timeout=IDLE_SECONDS,
-                socket_factory=checked,
-            ),
+            connector=checked_connector(self._resolve, is_trusted=is_trusted, tls=self._tls, opens=self._opens),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Without compression: a few bytes could become more than memory holds.

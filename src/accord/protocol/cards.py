@@ -111,7 +111,8 @@ def encode_catalog(cards: Mapping[str, AgentCard]) -> bytes:
     Names and descriptions repeat the cards', so that a directory need not fetch each to show them.
     """
     hosts = [urlsplit(url).hostname or "" for url in cards]
-    providers = [card.provider.organization for card in cards.values() if card.provider is not None]
+    own = [card for card in cards.values() if _name(card) == card.name]  # others have the names of a registry
+    providers = [card.provider.organization for card in own if card.provider is not None]
     document: dict[str, Any] = {
         "specVersion": "1.0",
         "entries": [_entry(url, host, card) for (url, card), host in zip(cards.items(), hosts, strict=True)],
@@ -122,9 +123,10 @@ def encode_catalog(cards: Mapping[str, AgentCard]) -> bytes:
 
 
 def _entry(url: str, host: str, card: AgentCard) -> dict[str, Any]:
-    tags = list(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
+    stated = card.profile.tags if card.profile else ()
+    tags = list(dict.fromkeys((*stated, *(tag for skill in card.skills for tag in skill.tags))))
     entry: dict[str, Any] = {
-        "identifier": f"urn:air:{quote(host, safe='')}:a2a:{quote(card.name, safe='')}",
+        "identifier": f"urn:air:{quote(host, safe='')}:a2a:{quote(_name(card), safe='')}",
         "displayName": card.name,
         "type": CARD_TYPE,
         "url": url,
@@ -133,3 +135,8 @@ def _entry(url: str, host: str, card: AgentCard) -> dict[str, Any]:
     if card.description:
         entry["description"] = card.description
     return entry | {"tags": tags} if tags else entry
+
+
+def _name(card: AgentCard) -> str:
+    """Return what an agent is called where many are: by the name that it has in a registry, if it is in one."""
+    return (card.profile and card.profile.human_readable_id) or card.name

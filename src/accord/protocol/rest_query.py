@@ -1,4 +1,4 @@
-"""The parameters of REST requests: what body, query and path say, put together as one object.
+"""The parameters of REST requests: what body, query and path say, put together as one object and taken apart again.
 
 A query and a path hold nothing but text; here it becomes the numbers and booleans that the dialects' ordinary readers
 expect, in every version alike. What the parameters mean is theirs; splitting a URL is the binding's work.
@@ -7,14 +7,16 @@ expect, in every version alike. What the parameters mean is theirs; splitting a 
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Raw
 from msgspec.json import Decoder
 
 from accord.errors import InvalidRequest
+from accord.model import Request
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.operations import TABLE, Operation
+from accord.protocol.operations import TABLE, Operation, RestRoute
 
 WITHOUT_BODY = frozenset(
     row.operation for row in TABLE if any(route.verb in ("GET", "DELETE") for route in row.rest + row.rest_v03)
@@ -84,3 +86,33 @@ def _read(name: str, value: Any) -> Any:
             raise invalid_field(name, f"Expected true or false, got {value[:40]!r}")
         return _TRUTH[value.lower()]
     return value
+
+
+# --- the other way: parameters to addresses -----------------------------------------------------------------------
+
+_VALUE = re.compile(r"\{(\w+)\}")
+_ATTRIBUTES = {"id": "id", "taskId": "task_id"}
+
+
+def path_of(route: RestRoute, request: Request) -> str:
+    """Return the path of a route with a request's values in it."""
+
+    def value(found: re.Match[str]) -> str:
+        stated = getattr(request, _ATTRIBUTES[found[1]])
+        if not stated:
+            raise invalid_field(found[1], "Required field is missing")
+        return quote(stated, safe="")
+
+    return _VALUE.sub(value, route.path)
+
+
+def to_query(route: RestRoute, params: bytes) -> list[tuple[str, str]]:
+    """Return the query for what the path of a route does not say; the tenant is a prefix of the path."""
+    named = _VALUE.findall(route.path)
+    said = {"tenant", *named, *(alias for name in named for alias in _NAMED_IN_PATH[name])}
+    stated = codec.decode(params, _OBJECT)
+    return [(name, _written(value)) for name, value in stated.items() if name not in said and value is not None]
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -105,7 +105,8 @@ class Decoder:
         self._after_cr = False
         self._failed = False
         self._line = bytearray()
-        self._data = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
         self._id: str | None = None
         self._event = ""
         self._frame_retry: int | None = None
@@ -121,13 +122,17 @@ class Decoder:
         lines = self._split(chunk)
         rest = lines.pop()
         for line in lines:
-            self._hold(len(line), frames)
-            if line:
-                self._field(line)
-            else:
+            if len(line) + self._size > self._max_bytes:
+                raise self._too_large(frames)
+            if not line:
                 self._dispatch(frames)
+            elif line.startswith(b"data: "):  # as all but a few lines of nearly every stream do
+                self._add(line[6:])
+            else:
+                self._field(line)
         self._line += rest
-        self._hold(len(self._line), frames)
+        if len(self._line) + self._size > self._max_bytes:
+            raise self._too_large(frames)
         return frames
 
     def _split(self, chunk: bytes) -> list[bytes]:
@@ -158,20 +163,21 @@ class Decoder:
         self._after_cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _hold(self, line_bytes: int, frames: list[Frame]) -> None:
-        if line_bytes + len(self._data) > self._max_bytes:
-            self._failed = True
-            self._line.clear()
-            self._data.clear()
-            raise FrameTooLarge(self._max_bytes, frames)
+    def _too_large(self, frames: list[Frame]) -> FrameTooLarge:
+        self._failed = True
+        self._line.clear()
+        self._data.clear()
+        return FrameTooLarge(self._max_bytes, frames)
+
+    def _add(self, data: bytes) -> None:
+        self._data.append(data)
+        self._size += len(data) + 1  # with the LF that joins it to the next
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            # The LF after each line is what tells an empty data line from none at all.
-            self._data += value
-            self._data += b"\n"
+            self._add(value)
         elif name == b"id":
             if b"\0" not in value:
                 self._id = value.decode(errors="replace")
@@ -183,20 +189,11 @@ class Decoder:
     def _dispatch(self, frames: list[Frame]) -> None:
         self.last_event_id = self._id
         if self._data:
-            self._data.pop()
-            frame = Frame(
-                data=_as_utf8(bytes(self._data)),
-                event=self._event or None,
-                id=self._id,
-                retry=self._frame_retry,
-            )
-            frames.append(frame)
+            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            if not data.isascii():
+                data = data.decode(errors="replace").encode()
+            frames.append(Frame(data=data, event=self._event or None, id=self._id, retry=self._frame_retry))
             self._data.clear()
+            self._size = 0
         self._event = ""
         self._frame_retry = None
-
-
-def _as_utf8(data: bytes) -> bytes:
-    if data.isascii():
-        return data
-    return data.decode(errors="replace").encode()

@@ -196,11 +196,12 @@ async def test_a_server_that_never_listened_can_be_stopped_and_one_that_stopped_
 @pytest.fixture
 def without_the_binding() -> Iterator[None]:
     """Forget the binding's modules, and put them back afterwards."""
-    ours = {name: module for name, module in sys.modules.items() if name.startswith("accord.bindings.grpc")}
+    places = ("accord.bindings.grpc", "accord.protocol.protobuf")
+    ours = {name: module for name, module in sys.modules.items() if name.startswith(places)}
     for name in ours:
         del sys.modules[name]
     yield
-    for name in [name for name in sys.modules if name.startswith("accord.bindings.grpc")]:
+    for name in [name for name in sys.modules if name.startswith(places)]:
         del sys.modules[name]
     sys.modules.update(ours)
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from accord.bindings.grpc.messages import from_json, to_json
-from accord.bindings.grpc.methods import EDITIONS
+from accord.bindings.grpc.messages import from_json
 from accord.errors import InvalidAgentResponse, InvalidParams, ParseError
 from accord.model import (
     Event,
@@ -26,6 +25,8 @@ from accord.model import (
     TaskState,
 )
 from accord.protocol.operations import DialectName, Operation
+from accord.protocol.protobuf.messages import to_json
+from accord.protocol.protobuf.methods import EDITIONS
 from accord.protocol.sse import Frame
 from tests import strategies
 
@@ -85,10 +86,19 @@ def test_every_answer_can_be_read_as_it_would_be_over_json(path: str, data: st.D
     json = method.dialect.encode_result(method.operation, data.draw(RESULTS[method.operation]))
     sent = from_json(method.response, json)
     assert method.response.FromString(sent) == json_format.Parse(json, method.response(), ignore_unknown_fields=False)
-    if method.operation in (Operation.LIST, Operation.EXTENDED_CARD):
-        return  # protobuf's own JSON leaves out zeros that our reader wants; the official clients' tests read these
+    if method.operation is Operation.LIST:
+        return  # protobuf leaves out zeros, and for a page they mean that nobody counted
     over_grpc = method.dialect.decode_result(method.operation, to_json(method.response, sent), request)
-    assert plain(over_grpc) == plain(method.dialect.decode_result(method.operation, json, request))
+    over_json = method.dialect.decode_result(method.operation, json, request)
+    assert without_false(plain(over_grpc)) == without_false(plain(over_json))
+
+
+def without_false(result: Any) -> Any:
+    """An answer without what protobuf cannot tell from nothing said: 0.3's card has no extended one either way."""
+    if isinstance(result, dict) and "capabilities" in result:
+        said = {name: value for name, value in result["capabilities"].items() if value is not False}
+        return result | {"capabilities": said}
+    return result
 
 
 @pytest.mark.parametrize("path", [path for path, method in METHODS.items() if method.streams])

@@ -7,7 +7,6 @@ import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
 from a2a.types import a2a_pb2 as new
 
-from accord.bindings.grpc.methods import EDITIONS
 from accord.errors import TABLE, AccordError, InvalidParams, RateLimited, TaskNotFound, Violation
 from accord.model import (
     AgentCapabilities,
@@ -40,6 +39,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
+from accord.protocol.protobuf.methods import EDITIONS
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, all_of, failing
 
 AT = "2026-01-02T03:04:05.678Z"

@@ -1,7 +1,7 @@
 """The gRPC binding, for those who have the extra `grpc`: A2A 1.0 and 0.3 side by side on one port.
 
-`server` listens, `calls` answers, `methods` has the table of what can be called, `messages` and `status` turn the
-dialects' JSON and our errors into protobuf.
+`server` listens, `calls` answers, `messages` and `status` turn the dialects' JSON and our errors into protobuf;
+`protocol.protobuf` has the table of what can be called.
 """
 
 try:

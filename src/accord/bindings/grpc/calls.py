@@ -17,8 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.bindings.dispatch import answering, streaming
-from accord.bindings.grpc.messages import from_json, to_json
-from accord.bindings.grpc.methods import Method
+from accord.bindings.grpc.messages import from_json
 from accord.bindings.grpc.status import Metadata, as_metadata, status_of
 from accord.bindings.http import Admit, Scope, activated, extensions, header, presented
 from accord.bindings.streams import last_seen
@@ -26,6 +25,8 @@ from accord.core.interface import A2A, Caller
 from accord.errors import AccordError, AgentUnavailable, InternalError
 from accord.model import Event, Request
 from accord.protocol.negotiate import VERSION_HEADER, check_version
+from accord.protocol.protobuf.messages import to_json
+from accord.protocol.protobuf.methods import Method
 
 log = logging.getLogger("accord.grpc")
 

@@ -1,52 +1,22 @@
-"""Protobuf messages as the JSON that the dialects read and write, and back.
+"""An answer as protobuf, or the refusal of one that no client could read.
 
-It goes through JSON so that every rule about what is valid stands once, in the dialects; that costs some 30
-microseconds for a request and 70 for an answer, which is less than gRPC itself takes. Which message belongs to which
-call is `methods`.
+The conversion itself is `protocol.protobuf`, which has no log.
 """
 
 import logging
-from typing import Any
 
-import msgspec
-from google.protobuf import json_format
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from accord.errors import InvalidAgentResponse, InvalidParams, ParseError
-from accord.protocol import codec
+from accord.errors import InvalidAgentResponse
+from accord.protocol.protobuf import messages
 
 log = logging.getLogger("accord.grpc")
-
-EXACT = 2**53
-"""Below this, a whole number that protobuf carries as a float is still the one that was sent."""
-
-
-def to_json(kind: type[Message], body: bytes) -> bytes:
-    """Return a request as JSON."""
-    try:
-        plain = json_format.MessageToDict(kind.FromString(body))
-    except DecodeError:
-        raise ParseError("The request is not a valid protobuf message") from None
-    except (json_format.Error, ValueError):
-        raise InvalidParams("The request has a number or a time in it that JSON cannot express") from None
-    return codec.encode(_whole(plain))
 
 
 def from_json(kind: type[Message], json: bytes) -> bytes:
     """Return an answer as protobuf."""
     try:
-        body: bytes = json_format.ParseDict(msgspec.json.decode(json), kind()).SerializeToString()
-        kind.FromString(body)  # protobuf writes more levels than it reads: the caller must not be who finds out
-    except (json_format.ParseError, DecodeError) as error:
+        return messages.from_json(kind, json)
+    except messages.NoProtobuf as error:
         log.warning("an answer has no protobuf form", extra={"reason": str(error)[:500]})
         raise InvalidAgentResponse("The answer is nested too deeply for gRPC; JSON-RPC and HTTP+JSON have it") from None
-    return body
-
-
-def _whole(value: Any) -> Any:
-    """Return JSON whose whole numbers are integers: protobuf's free data knows floats only."""
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < EXACT else value
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    return [_whole(item) for item in value] if isinstance(value, list) else value

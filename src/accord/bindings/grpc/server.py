@@ -13,7 +13,6 @@ import grpc
 from msgspec import Struct
 
 from accord.bindings.grpc.calls import Calls, end
-from accord.bindings.grpc.methods import EDITIONS, Edition, Method
 from accord.bindings.http import QUOTAS, Admit
 from accord.core.access import Access
 from accord.core.interface import A2A
@@ -21,6 +20,7 @@ from accord.core.quotas import Quotas
 from accord.errors import InvalidRequest
 from accord.protocol.negotiate import ALL_DIALECTS
 from accord.protocol.operations import DialectName
+from accord.protocol.protobuf.methods import EDITIONS, Edition, Method
 
 AGENT_KEY = "x-accord-agent"
 

@@ -5,20 +5,24 @@ by definition a variant of another (`relay` of `v03`).
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from accord.errors import AccordError
-from accord.model import Request
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from accord.errors import AccordError, InvalidParams, ParseError
+from accord.model import EventBody, Request
 from accord.protocol import codec
 from accord.protocol.dialects.base import Dialect, RestDialect
 from accord.protocol.dialects.gen import Gen
 from accord.protocol.dialects.relay import Relay
 from accord.protocol.dialects.v03 import V03, V03Rest
-from accord.protocol.dialects.v1 import V1, details
+from accord.protocol.dialects.v1 import V1, details, read_error
 from accord.protocol.dialects.vault import Vault
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.proto_names import json_names
 from accord.protocol.rest_query import typed
+from accord.protocol.sse import Frame
 
 DIALECTS: Mapping[DialectName, Dialect] = {dialect.name: dialect for dialect in (V1(), V03(), Vault(), Gen(), Relay())}
 """The dialect of each name, as JSON-RPC speaks it."""
@@ -39,6 +43,30 @@ class V1Rest(V1, RestDialect):
         status = {"code": row.http, "status": row.grpc, "message": error.message, "details": details(error)}
         return codec.encode({"error": status})
 
+    def decode_streamed(self, frame: Frame) -> EventBody:
+        """Read one event of a stream: it is bare, as in every HTTP+JSON binding."""
+        return RestDialect.decode_streamed(self, frame)
+
+    def decode_http_error(self, body: bytes) -> AccordError | None:
+        """Read a `google.rpc.Status`."""
+        try:
+            stated = codec.decode(body, _ERROR).error
+        except (InvalidParams, ParseError):
+            return None
+        return read_error(stated.code, stated.message, stated.details)
+
+
+class _Status(Struct):
+    message: str
+    code: int = 0
+    details: Any = None
+
+
+class _Error(Struct):
+    error: _Status
+
+
+_ERROR = Decoder(_Error)
 
 REST_DIALECTS: Mapping[DialectName, RestDialect] = {DialectName.V1: V1Rest(), DialectName.V03: V03Rest()}
 """The dialects that have an HTTP+JSON binding, as that binding speaks them."""

@@ -7,7 +7,7 @@ the halves that decode requests and encode answers, the client the other two, so
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, ParseError, Row, for_code
+from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, ParseError, RemoteError, Row, for_code
 from accord.model import (
     AgentCard,
     Event,
@@ -19,7 +19,7 @@ from accord.model import (
     TaskPage,
 )
 from accord.protocol import codec
-from accord.protocol.jsonrpc import ErrorObject
+from accord.protocol.jsonrpc import ErrorObject, read_answer
 from accord.protocol.operations import DialectName, Operation
 from accord.protocol.simple_push import is_simple, read_simple, simple_payload
 from accord.protocol.sse import Frame
@@ -99,6 +99,18 @@ class Dialect(ABC):
     def read_event(self, frame: Frame) -> EventBody:
         """Read one stream event; what is wrong with it is named like a wrong parameter."""
 
+    def decode_streamed(self, frame: Frame) -> EventBody:
+        """Read one event of a JSON-RPC stream as it came; an error that ends the stream is raised."""
+        if not self.wraps_events:
+            return self.decode_event(frame)
+        try:
+            answer = read_answer(frame.data)
+        except (InvalidParams, ParseError) as error:
+            raise _invalid_answer(error) from None
+        if isinstance(answer, ErrorObject):
+            raise self.decode_error(answer)
+        return self.decode_event(Frame(data=answer, event=frame.event))
+
     def encode_stream_error(self, error: AccordError) -> Frame:
         """Write an error that ends a stream, for dialects whose events are bare."""
         return Frame(data=codec.encode(self.encode_error(error)))
@@ -170,6 +182,16 @@ class RestDialect(Dialect):
     @abstractmethod
     def encode_http_error(self, error: AccordError) -> bytes:
         """Write an error as the body of an answer."""
+
+    @abstractmethod
+    def decode_http_error(self, body: bytes) -> AccordError | None:
+        """Read the body of an answer that is an error, or return None if it is not the dialect's."""
+
+    def decode_streamed(self, frame: Frame) -> EventBody:
+        """Read one event of a stream as it came; an error that ends the stream is raised."""
+        if frame.event == "error":
+            raise self.decode_http_error(frame.data) or RemoteError()
+        return self.decode_event(frame)
 
     def encode_stream_error(self, error: AccordError) -> Frame:
         """Write an error that ends a stream, under the event name that the official clients look for."""

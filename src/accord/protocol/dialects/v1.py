@@ -53,6 +53,12 @@ class StreamResponse(Model):
     artifact_update: ArtifactUpdate | None = None
 
 
+class Streamed(Model):
+    """A JSON-RPC answer that carries an event."""
+
+    result: StreamResponse | None = None
+
+
 class PageIn(Model):
     """A page of tasks as others may send it: over gRPC, and where protobuf writes the JSON, zeros are left out."""
 
@@ -71,9 +77,9 @@ _RESULTS: dict[Operation, Decoder[Any]] = {
     Operation.PUSH_SET: Decoder(PushConfig),
     Operation.PUSH_GET: Decoder(PushConfig),
     Operation.PUSH_LIST: Decoder(PushPage),
-    Operation.EXTENDED_CARD: Decoder(AgentCard),
 }
 _EVENT = Decoder(StreamResponse)
+_STREAMED = Decoder(Streamed)
 _CARD = Decoder(AgentCard)
 _ANYTHING: Decoder[Any] = Decoder(Any)
 _NEEDS = {
@@ -121,6 +127,8 @@ class V1(Dialect):
         elif isinstance(request, PushConfig):
             request = _plain_push(request)
         elif isinstance(request, PushDeleteRequest):
+            if not request.id:
+                raise codec.invalid_field("id", "A2A 1.0 removes a webhook by its id")
             request = replace(request, url=None)
         return codec.encode(request)
 
@@ -146,6 +154,8 @@ class V1(Dialect):
         """Read the answer of an operation."""
         if operation is Operation.PUSH_DELETE:
             return 1
+        if operation is Operation.EXTENDED_CARD:
+            return self.decode_card(result)
         value = _read(result, _RESULTS[operation])
         if isinstance(value, StreamResponse):
             body = _body(value)
@@ -166,6 +176,16 @@ class V1(Dialect):
     def read_event(self, frame: Frame) -> EventBody:
         """Read one stream event."""
         return _body(_read(frame.data, _EVENT))
+
+    def decode_streamed(self, frame: Frame) -> EventBody:
+        """Read one event in its JSON-RPC answer, both at once; whatever is unusual is read with care."""
+        try:
+            result = _STREAMED.decode(frame.data).result
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            result = None
+        if result is None:
+            return super().decode_streamed(frame)
+        return _body(result)
 
     def error_data(self, error: AccordError) -> Any:
         """Return the typed details that A2A 1.0 asks for (9.5, 11.6)."""
@@ -191,7 +211,7 @@ class V1(Dialect):
     def decode_card(self, card: bytes) -> AgentCard:
         """Read a card."""
         plain = codec.decode(card, _ANYTHING)
-        found: AgentCard = _read(codec.encode(_without_ours(plain)), _CARD)
+        found: AgentCard = _read(codec.encode(_with_empties(_without_ours(plain))), _CARD)
         return found
 
 
@@ -293,6 +313,45 @@ def _without_ours(card: Any) -> Any:
             for skill in skills
         ]
     return {key: value for key, value in card.items() if key != "profile"}
+
+
+_EMPTIES: dict[str, dict[str, Any]] = {
+    "card": {
+        "description": "",
+        "version": "",
+        "capabilities": {},
+        "defaultInputModes": [],
+        "defaultOutputModes": [],
+        "skills": [],
+    },
+    "skill": {"description": "", "tags": []},
+    "provider": {"url": ""},
+    "flow": {"scopes": {}},
+}
+"""What a card must have, and protobuf leaves out where it is empty."""
+
+
+def _with_empties(card: Any) -> Any:
+    """Add to a card what is missing because it is empty; what is wrong is left for its reader to name."""
+    if not isinstance(card, dict):
+        return card
+    full = _EMPTIES["card"] | card
+    if isinstance(full["skills"], list):
+        full["skills"] = [_filled("skill", skill) for skill in full["skills"]]
+    if "provider" in full:
+        full["provider"] = _filled("provider", full["provider"])
+    for scheme in _object(full.get("securitySchemes")).values():
+        flows = _object(_object(_object(scheme).get("oauth2SecurityScheme")).get("flows"))
+        flows.update({name: _filled("flow", flow) for name, flow in flows.items()})
+    return full
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _filled(kind: str, value: Any) -> Any:
+    return _EMPTIES[kind] | value if isinstance(value, dict) else value
 
 
 # --- what ProtoJSON allows beyond plain JSON ----------------------------------------------------------------------

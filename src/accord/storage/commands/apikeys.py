@@ -81,6 +81,22 @@ async def listed(tx: Tx) -> list[StoredKey]:
     return [_stored(row) for row in rows]
 
 
+async def held(tx: Tx, owner: str, tenant: str | None) -> list[StoredKey]:
+    """Return the live keys of an owner in a tenant, the newest first."""
+    rows = await tx.all(
+        "SELECT " + _COLUMNS + " FROM api_key WHERE owner = :owner ORDER BY created_at DESC, id", owner=owner
+    )
+    return [key for key in map(_stored, rows) if key.is_live and key.tenant == tenant]
+
+
+async def revoke_held(tx: Tx, id: str, owner: str, tenant: str | None) -> bool:
+    """End a key for good if it is this owner's; false if there is no such live key."""
+    key = await find(tx, id)
+    if key is None or not key.is_live or (key.owner, key.tenant) != (owner, tenant):
+        return False
+    return await revoke(tx, id)
+
+
 async def revoke(tx: Tx, id: str) -> bool:
     """End a key for good; false if there is no such key. One that is revoked already stays as it is."""
     await tx.run("UPDATE api_key SET revoked_at = {now} WHERE id = :id AND revoked_at IS NULL", id=id)

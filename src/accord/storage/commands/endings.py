@@ -12,7 +12,7 @@ from msgspec import Struct
 from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
-from accord.storage.commands import children, jobs, steps
+from accord.storage.commands import children, jobs, remotes, steps
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Append, Head, Stored, append, lock_task
 from accord.storage.store import Tx
@@ -87,13 +87,20 @@ async def _end(tx: Tx, tenant: str, stored: Stored, task: Task, status: TaskStat
         state=status.state,
         snapshot=ended,
     )
-    await append(tx, tenant, last)
-    await raise_fence(tx, tenant, task.id)
-    await end_rest(tx, tenant, task.id, at)
-    await _drop_run(tx, tenant, task.id)
-    if stored.parent_id is not None:
-        await children.rouse_parent(tx, tenant, stored.parent_id, task.id)
+    await end_with(tx, tenant, stored, last)
+    if status.state in lifecycle.TERMINAL:
+        await remotes.pass_on_cancel(tx, tenant, task.id)
     return ended
+
+
+async def end_with(tx: Tx, tenant: str, head: Head, last: Append) -> None:
+    """End a task with its last events, whoever runs it and whoever has them."""
+    await append(tx, tenant, last)
+    await raise_fence(tx, tenant, head.id)
+    await end_rest(tx, tenant, head.id, last.at)
+    await _drop_run(tx, tenant, head.id)
+    if head.parent_id is not None:
+        await children.rouse_parent(tx, tenant, head.parent_id, head.id)
 
 
 async def end_rest(tx: Tx, tenant: str, task_id: str, at: int) -> None:

@@ -209,6 +209,17 @@ async def finish(tx: Tx, job: Claimed) -> bool:
     return removed == 1
 
 
+async def finish_last(tx: Tx, job: Claimed) -> None:
+    """Remove work that is done, with the timers of its task, which has ended."""
+    await tx.run(
+        """DELETE FROM job WHERE tenant = :tenant AND key = :key AND (
+               (id = :id AND epoch = :epoch AND kind = :kind) OR (kind IN (:deadline, :sla) AND node IS NULL))""",
+        **_held(job),
+        deadline=DEADLINE,
+        sla=SLA,
+    )
+
+
 async def release(tx: Tx, job: Claimed, delay_ms: int = 0, *, counts: bool = True) -> bool:
     """Give work back, to be done again after a while; false if somebody else holds it now.
 

@@ -29,6 +29,7 @@ from accord.storage.commands.tasks import (
     Stored,
     append,
     create_task,
+    extend,
     lock_head,
     read_task,
 )
@@ -161,7 +162,7 @@ async def say(tx: Tx, tenant: str, request: Say) -> Continued:
         await pushes.put(tx, tenant, head.id, request.push, dialect, after=head.last_seq)
     if head.parent_id is not None and head.task_state in lifecycle.INTERRUPTED:
         await children.rouse_parent(tx, tenant, head.parent_id, head.id)
-    job = await _rouse(tx, tenant, head, request.work, request.message.message_id)
+    job = await rouse(tx, tenant, head, request.work, request.message.message_id)
     known = {} if job is None else await steps.load(tx, tenant, head.id)
     return Continued(task_id=head.id, job=job, stored=await _reread(tx, tenant, head), steps=known)
 
@@ -203,18 +204,21 @@ async def settle(tx: Tx, tenant: str, request: Settle) -> int:
         )
         if await steps.find(tx, tenant, request.job.key, request.awaited) is not None:
             raise AlreadyWoken(request.awaited)
-    last = await append(tx, tenant, request.last)
+    children_started = await extend(tx, tenant, request.last)
     if request.child is not None and not await children.asks(tx, tenant, request.child):
         raise AlreadyWoken(request.child)
-    if request.last.state in lifecycle.ENDED and not request.parks:
-        await end_rest(tx, tenant, request.job.key, request.last.at)
     if request.parks:
         await jobs.park(tx, request.job, request.delay_ms, request.child)
-    else:
+    elif request.last.state not in lifecycle.ENDED:
         await jobs.finish(tx, request.job)
+    elif children_started:
+        await end_rest(tx, tenant, request.job.key, request.last.at)
+        await jobs.finish(tx, request.job)
+    else:
+        await jobs.finish_last(tx, request.job)
     if request.parent_id is not None:
         await children.rouse_parent(tx, tenant, request.parent_id, request.job.key)
-    return last
+    return request.last.after + len(request.last.bodies)
 
 
 async def wake(tx: Tx, tenant: str, news: News) -> bool:
@@ -227,7 +231,7 @@ async def wake(tx: Tx, tenant: str, news: News) -> bool:
         return False
     if not await steps.put(tx, tenant, news.task_id, news.key, news.output, news.at):
         return False
-    await _rouse(tx, tenant, head, None, None)
+    await rouse(tx, tenant, head)
     return True
 
 
@@ -277,7 +281,9 @@ async def _known(tx: Tx, tenant: str, key: str, task_id: str) -> str | None:
     return None
 
 
-async def _rouse(tx: Tx, tenant: str, head: Head, work: Work | None, message_id: str | None) -> Claimed | None:
+async def rouse(
+    tx: Tx, tenant: str, head: Head, work: Work | None = None, message_id: str | None = None
+) -> Claimed | None:
     """See to it that a task is run: its waiting job becomes due, or is taken by `work.node`; without one it gets one.
 
     Work that a node holds goes on; it finds what is new when it next writes.

@@ -185,3 +185,117 @@ CREATE TABLE api_key (
 {on_postgres} ALTER TABLE task DROP CONSTRAINT task_pkey, ADD PRIMARY KEY (tenant, id);
 {on_postgres} ALTER TABLE idempotency DROP CONSTRAINT idempotency_pkey, ADD PRIMARY KEY (tenant, key);
 {on_postgres} ALTER TABLE blob_ref DROP CONSTRAINT blob_ref_pkey, ADD PRIMARY KEY (tenant, task_id, hash);
+
+-- An agent that was published: its card as it was given, under a name like org/agent in lower case. words is what a search
+-- looks through. A name stays with whoever took it, also while it is not active; one that is public is so for all tenants.
+CREATE TABLE listing (
+    tenant {text} NOT NULL,
+    id {text} NOT NULL,
+    owner {text} NOT NULL,
+    handle {text} NOT NULL,
+    visibility {text} NOT NULL,
+    active {int} NOT NULL DEFAULT 1,
+    revision {int} NOT NULL DEFAULT 1,
+    name TEXT NOT NULL,
+    description TEXT NOT NULL,
+    words TEXT NOT NULL,
+    tee {text},
+    card TEXT NOT NULL,
+    created_at {int} NOT NULL,
+    updated_at {int} NOT NULL,
+    PRIMARY KEY (tenant, id)
+) {strict};
+CREATE UNIQUE INDEX listing_by_id ON listing (id);
+CREATE UNIQUE INDEX listing_by_handle ON listing (tenant, handle);
+CREATE UNIQUE INDEX listing_public ON listing (handle) WHERE visibility = 'public';
+{on_postgres} ALTER TABLE listing DROP CONSTRAINT listing_pkey, ADD PRIMARY KEY (tenant, id);
+
+-- The tags of a published agent, in lower case.
+CREATE TABLE listing_tag (
+    tenant {text} NOT NULL,
+    id {text} NOT NULL,
+    tag {text} NOT NULL,
+    PRIMARY KEY (tenant, id, tag)
+) {clustered};
+
+-- Whether a published agent was there when it was last looked for, and when to look again; whoever looks first moves
+-- due_at on, so that nobody else looks meanwhile. It has a row of its own because it changes often and cards do not.
+CREATE TABLE listing_check (
+    tenant {text} NOT NULL,
+    id {text} NOT NULL,
+    due_at {int} NOT NULL,
+    failures {int} NOT NULL DEFAULT 0,
+    state TEXT,
+    detail TEXT,
+    checked_at {int},
+    up_at {int},
+    PRIMARY KEY (tenant, id)
+) {hot};
+CREATE INDEX listing_check_due ON listing_check (due_at);
+{on_postgres} ALTER TABLE listing_check DROP CONSTRAINT listing_check_pkey, ADD PRIMARY KEY (tenant, id);
+
+-- A task that is done by an agent elsewhere, and what that agent has last said of it. remote_id is the task's id there
+-- and context_id its conversation; mode is how its reports get here. sent counts the caller's messages that it has accepted, tries the times that the next
+-- one could not be sent, polls how often it was asked in vain. stamp and seq order what it reports, mark is the digest of
+-- its last status. asks is how often it had to be asked for what a report left out, and looked how often that was done.
+-- version moves with every change; cancel_at is when to tell it that the task was cancelled.
+CREATE TABLE remote (
+    tenant {text} NOT NULL,
+    task_id {text} NOT NULL,
+    agent {text} NOT NULL,
+    remote_id {text},
+    context_id TEXT,
+    mode TEXT,
+    state {text},
+    stamp {int},
+    seq {int},
+    mark TEXT,
+    sent {int} NOT NULL DEFAULT 0,
+    tries {int} NOT NULL DEFAULT 0,
+    polls {int} NOT NULL DEFAULT 0,
+    asks {int} NOT NULL DEFAULT 0,
+    looked {int} NOT NULL DEFAULT 0,
+    heard_at {int} NOT NULL,
+    asked_at {int} NOT NULL DEFAULT 0,
+    version {int} NOT NULL DEFAULT 0,
+    cancel_at {int},
+    cancels {int} NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant, task_id)
+) {hot};
+CREATE INDEX remote_by_id ON remote (agent, remote_id) WHERE remote_id IS NOT NULL;
+CREATE INDEX remote_cancelled ON remote (cancel_at) WHERE cancel_at IS NOT NULL;
+
+-- What an agent elsewhere shows when it reports on a task: hash is the SHA-256 of the token that it was given. The tenant
+-- does not come first, because a token is looked up to find out which task it belongs to.
+CREATE TABLE remote_token (
+    hash {text} PRIMARY KEY,
+    tenant {text} NOT NULL,
+    task_id {text} NOT NULL,
+    expires_at {int}
+) {clustered};
+CREATE INDEX remote_token_of ON remote_token (tenant, task_id);
+
+-- What an agent elsewhere calls a conversation, where it does not take our name for it.
+CREATE TABLE remote_context (
+    tenant {text} NOT NULL,
+    agent {text} NOT NULL,
+    owner {text} NOT NULL,
+    context_id {text} NOT NULL,
+    remote_id TEXT NOT NULL,
+    PRIMARY KEY (tenant, agent, owner, context_id)
+) {clustered};
+
+-- What this server authenticates with to agents elsewhere, by the id of a service. sealed can be opened with the key that
+-- key_id names and with nothing that is in the database; kinds says in clear what is in it.
+CREATE TABLE credential (
+    tenant {text} NOT NULL,
+    id {text} NOT NULL,
+    key_id {text} NOT NULL,
+    kinds TEXT NOT NULL,
+    sealed {bytes} NOT NULL,
+    created_at {int} NOT NULL,
+    updated_at {int} NOT NULL,
+    PRIMARY KEY (tenant, id)
+) {strict};
+CREATE INDEX credential_by_key ON credential (key_id, tenant, id);
+{on_postgres} ALTER TABLE credential DROP CONSTRAINT credential_pkey, ADD PRIMARY KEY (tenant, id);

@@ -316,9 +316,19 @@ def _read_scheme(stated: Plain, where: str) -> SecurityScheme:
             raise invalid_field(f"{where}.type", f"Unknown security scheme {kind[:40]!r}")
         stated = {_MEMBERS[kind]: {"location": stated.get("in"), **stated} if kind == "apiKey" else stated}
     try:
-        return msgspec.convert(stated, SecurityScheme)
+        return msgspec.convert(_with_scopes(stated), SecurityScheme)
     except msgspec.ValidationError as error:
         raise invalid_field(where, str(error).partition(" - at ")[0]) from None
+
+
+def _with_scopes(stated: Plain) -> Plain:
+    """Return a scheme whose flows all have scopes: protobuf leaves them out where there are none."""
+    oauth = stated.get("oauth2SecurityScheme")
+    flows = oauth.get("flows") if isinstance(oauth, dict) else None
+    if not isinstance(oauth, dict) or not isinstance(flows, dict):
+        return stated
+    full = {name: {"scopes": {}} | flow if isinstance(flow, dict) else flow for name, flow in flows.items()}
+    return stated | {"oauth2SecurityScheme": oauth | {"flows": full}}
 
 
 _MEMBERS = {kind: member for member, kind in _TYPES.items()}

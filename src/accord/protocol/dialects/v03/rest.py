@@ -7,10 +7,10 @@ same on both bindings of 0.3. Real clients mix the spellings of both, so both ar
 import re
 from typing import Any, ClassVar, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
-from accord.errors import APPLICATION, AccordError, InvalidParams, ParseError
+from accord.errors import APPLICATION, TABLE, AccordError, InvalidParams, ParseError, RemoteError
 from accord.model import (
     CancelRequest,
     Event,
@@ -59,6 +59,7 @@ from accord.protocol.dialects.v03.writer import (
     present,
     push_out,
 )
+from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import Operation
 from accord.protocol.rest_query import typed
 from accord.protocol.sse import Frame
@@ -222,6 +223,8 @@ class ProtoWriter(Writer):
                 return present(
                     parent=f"tasks/{request.task_id or ''}", configId=request.id, config=self.task_push(request)
                 )
+            case PushDeleteRequest() if not request.id:
+                return super().params(request)
             case PushGetRequest() | PushDeleteRequest():
                 return {"name": f"tasks/{request.task_id}/pushNotificationConfigs/{request.id or ''}"}
             case PushListRequest():
@@ -296,6 +299,19 @@ class V03Rest(V03, RestDialect):
         plain = super().encode_error(error)
         return codec.encode(present(type=error_name(error), code=plain.code, message=plain.message, data=plain.data))
 
+    def decode_http_error(self, body: bytes) -> AccordError | None:
+        """Read an error by its `type`, and by its code where that says nothing."""
+        try:
+            stated = codec.decode(body, _ERROR)
+        except (InvalidParams, ParseError):
+            return None
+        error = ErrorObject(stated.code, stated.message, stated.data)
+        found = self.decode_error(error) if stated.code else RemoteError(stated.message)
+        kind = _BY_NAME.get(stated.type)
+        if kind is None or isinstance(found, kind):
+            return found
+        return kind(stated.message, violations=found.violations, retry_after=found.retry_after)
+
     def encode_push(self, event: Event, task: Task, form: PushFormat | None = None) -> bytes:
         """Write a webhook body: 0.3 has one form for all bindings."""
         return _JSON.encode_push(event, task, form)
@@ -303,6 +319,15 @@ class V03Rest(V03, RestDialect):
     def read_push(self, body: bytes) -> EventBody:
         """Read a webhook body."""
         return _JSON.read_push(body)
+
+
+class ErrorIn(Struct):
+    """An error as servers of 0.3 answer it, each with some of these."""
+
+    message: str
+    code: int = 0
+    type: str | None = None
+    data: Any = None
 
 
 def error_name(error: AccordError) -> str | None:
@@ -313,6 +338,17 @@ def error_name(error: AccordError) -> str | None:
         return "JSONParseError"
     return error.row.reason.removesuffix("_ERROR").title().replace("_", "") + "Error"
 
+
+def named_error(sentence: str) -> tuple[type[AccordError] | None, str]:
+    """Return the error whose name a sentence begins with, as 0.3's do over gRPC, and the rest of the sentence."""
+    name, _, rest = sentence.partition(": ")
+    kind = _BY_NAME.get(name)
+    return (None, sentence) if kind is None else (kind, rest)
+
+
+_ERROR = Decoder(ErrorIn)
+_BY_NAME: dict[str | None, type[AccordError]] = {error_name(kind()): kind for kind in reversed(TABLE)}
+_BY_NAME.pop(None)  # what 0.3 has no name for
 
 Named = TypeVar("Named", bound=ByTask)
 

@@ -33,6 +33,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
+from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.v03.reader import WRAPPED
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
@@ -316,6 +317,8 @@ class Writer:
                 return present(id=request.id, historyLength=request.history_length)
             case CancelRequest():
                 return present(id=request.id, metadata=request.metadata)
+            case PushDeleteRequest() if not request.id:
+                raise invalid_field("pushNotificationConfigId", "A2A 0.3 removes a webhook by its id")
             case PushGetRequest() | PushDeleteRequest():
                 return present(id=request.task_id, pushNotificationConfigId=request.id)
             case SubscribeRequest() | PushListRequest():

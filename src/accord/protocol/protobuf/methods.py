@@ -1,7 +1,7 @@
 """What can be called over gRPC: one row per operation of each of the two services, from the table of operations.
 
 It only joins tables: names come from `protocol.operations`, messages from the published protobuf definitions, codecs
-from the dialects. Calls are answered in `calls`.
+from the dialects. Calls are answered by the binding and made by the client's link.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,144 @@
+"""An A2A agent elsewhere, as an agent here.
+
+It is hosted like any other: its tasks are kept, listed, streamed, cancelled and resumed here, in every dialect, while
+it does the work. This is who it is and how it is reached; what one run does is `talk`, how cancels get to it
+`cancels`.
+"""
+
+import asyncio
+import logging
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from accord.agents.remote.cancels import Cancels
+from accord.agents.remote.means import NO_ANSWER, Means, Peer
+from accord.agents.remote.reach import Connect, Reach
+from accord.agents.remote.talk import Talk
+from accord.agents.remote.terms import Terms, is_loopback
+from accord.core.agent import Crash, Profile
+from accord.core.context import Context
+from accord.core.remotes import Remotes, Trust
+from accord.model import AgentCard
+
+PREPARE_SECONDS = 5.0
+"""How long a server that starts waits for an agent's card; without it the agent is served with a plain one."""
+
+LEAVE_SECONDS = 3.0
+"""How long answers to what was sent are waited for when the server stops."""
+
+ATTEMPTS = 20
+"""How often a run may be lost: it says nothing twice, so that beginning again does no harm."""
+
+ANY = ("*/*",)
+"""What is taken in for an agent of which nothing is known yet: it will say itself what it does not take."""
+
+log = logging.getLogger("accord.remote")
+
+
+class RemoteAgent:
+    """An agent elsewhere."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str | None = None,
+        terms: Terms | None = None,
+        trust: Trust | None = None,
+        connect: Connect | None = None,
+        **client: Any,
+    ) -> None:
+        """Serve the agent at `url`, or with that name in a registry; `client` is passed on to `Client.connect`."""
+        self.url = url
+        self.terms = terms or Terms()
+        self.trust = trust or Trust()
+        self.profile = Profile(
+            name=name or "remote",
+            description=f"The agent at {url}",
+            input_modes=ANY,
+            crash=Crash.RESUME,
+            attempts=ATTEMPTS,
+        )
+        self._client = client
+        self._reach = Reach(
+            self.profile.name,
+            connect or self._by_card,
+            found=self._is_found,
+            linger_seconds=max(self.terms.answer_seconds, self.terms.sla_seconds),
+        )
+        self._means: Means | None = None
+        self._cancels: Cancels | None = None
+
+    # --- startup, work, shutdown ----------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Read the agent's card, so that it is described here as it describes itself; it need not be there yet."""
+        try:
+            async with asyncio.timeout(PREPARE_SECONDS):
+                await self._reach.peer()
+        except (*NO_ANSWER, TimeoutError) as error:
+            reason = str(error) or f"It did not answer within {PREPARE_SECONDS:g} seconds"
+            about = {"agent": self.profile.name, "reason": reason}
+            log.warning("remote agent is not there yet: %s: %s", self.profile.name, reason, extra=about)
+
+    async def join(self, remotes: Remotes, webhook: str | None = None) -> None:
+        """Begin to work, with the links of a node's store; the agent reports to `webhook`, if it can get there."""
+        terms = self.terms
+        if terms.webhook is None and webhook is not None and (is_loopback(self.url) or not is_loopback(webhook)):
+            terms = replace(terms, webhook=webhook)
+        self._means = Means(
+            name=self.profile.name,
+            terms=terms,
+            remotes=remotes,
+            peer=self._reach.peer,
+            fault=self._reach.fault,
+            streams=asyncio.Semaphore(self.terms.streams),
+        )
+        self._cancels = Cancels(self.profile.name, remotes, self._reach.peer)
+        self._cancels.start()
+
+    async def leave(self) -> None:
+        """Stop, and let go of connections; whoever goes on finds out what became of messages that are on their way."""
+        if self._cancels is not None:
+            await self._cancels.stop()
+        if self._means is not None and self._means.sending:
+            _, unfinished = await asyncio.wait(self._means.sending, timeout=LEAVE_SECONDS)
+            for exchange in unfinished:
+                exchange.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
+        self._means = self._cancels = None
+        await self._reach.close()
+
+    async def run(self, ctx: Context) -> None:
+        """Do the work of one turn, which is to let it be done."""
+        if self._means is None:
+            raise RuntimeError("A remote agent is run by a host that it has joined")
+        await Talk(ctx, self._means, uuid4().hex).go_on()
+
+    # --- the way there --------------------------------------------------------------------------------------------
+
+    def _is_found(self, peer: Peer) -> None:
+        """Be described as the agent describes itself now; whether it takes webhooks is to be seen again."""
+        self.profile = described(self.profile, peer.card)
+        if self._means is not None:
+            self._means.may_push = True
+
+    def _by_card(self) -> AbstractAsyncContextManager[Peer]:
+        from accord.client.client import Client
+
+        return Client.connect(self.url, timeout=self.terms.answer_seconds, **self._client)
+
+
+def described(profile: Profile, card: AgentCard) -> Profile:
+    """Return how an agent elsewhere is described here: as its own card does, under the name that it has here."""
+    return replace(
+        profile,
+        description=card.description or profile.description,
+        version=card.version or profile.version,
+        skills=card.skills,
+        input_modes=card.default_input_modes or ANY,
+        output_modes=card.default_output_modes or profile.output_modes,
+    )

@@ -1,0 +1,124 @@
+"""The way to an agent elsewhere: found by its card, and found again when the card is old or leads nowhere.
+
+It knows nothing of tasks. Whatever stands in the way is one of a few exceptions with a reason for a person; who waits,
+tries again or fails is decided above, in `talk`.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+
+from msgspec import Struct
+
+from accord.agents.remote.means import NO_ANSWER, NotReachable, Peer
+from accord.client.auth.choice import NoCredentials
+from accord.client.keys import KeyManagementError
+from accord.client.selection import NoWay
+from accord.client.wire import Unreachable
+from accord.core.registry.names import UnknownName
+from accord.errors import MethodNotFound
+from accord.storage.store import StoreRefused, StoreUnavailable
+
+CARD_SECONDS = 24 * 60 * 60.0
+"""How long a card is good if nothing speaks against it."""
+
+DOUBT_SECONDS = 60.0
+"""How old a card is at least that is read again because something went wrong: an agent that restarts is often back
+sooner, and one that stays away need not be asked for its card all the time."""
+
+IN_THE_WAY = (NoWay, NoCredentials, KeyManagementError, UnknownName, StoreRefused)
+"""What only a person can mend."""
+
+log = logging.getLogger("accord.remote")
+
+Connect = Callable[[], AbstractAsyncContextManager[Peer]]
+"""Finds an agent by its card and opens the way to it."""
+
+
+class _Left(Struct):
+    """A way that is used no more, but may still have answers on it."""
+
+    at: float
+    opened: AsyncExitStack
+
+
+class Reach:
+    """The way to one agent."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Connect,
+        *,
+        found: Callable[[Peer], None],
+        linger_seconds: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Open it with `connect` when it is needed; `found` is told each time, and old ways linger for answers."""
+        self._name = name
+        self._connect = connect
+        self._found = found
+        self._linger = linger_seconds
+        self._now = now
+        self._lock = asyncio.Lock()
+        self._opened = AsyncExitStack()
+        self._left: list[_Left] = []
+        self._peer: Peer | None = None
+        self._read_at = 0.0
+        self._is_doubtful = False
+
+    async def peer(self) -> Peer:
+        """Return the agent, or raise why there is no way to it."""
+        async with self._lock:
+            if self._peer is not None and not self._is_due():
+                return self._peer
+            try:
+                return await self._open()
+            except NO_ANSWER as error:
+                if self._peer is None:
+                    raise
+                log.warning("remote card not read again", extra={"agent": self._name, "reason": str(error)})
+                self._read_at, self._is_doubtful = self._now(), False
+                return self._peer
+
+    def fault(self, error: Exception) -> None:
+        """Hear what went wrong: an agent that is not there, or does not know what it offered, may have moved."""
+        is_gone = isinstance(error, Unreachable) and not error.was_sent
+        self._is_doubtful = self._is_doubtful or is_gone or isinstance(error, MethodNotFound)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        self._peer = None
+        for left in self._left:
+            await left.opened.aclose()
+        self._left.clear()
+        await self._opened.aclose()
+
+    def _is_due(self) -> bool:
+        return self._now() - self._read_at >= (DOUBT_SECONDS if self._is_doubtful else CARD_SECONDS)
+
+    async def _open(self) -> Peer:
+        opened = AsyncExitStack()
+        try:
+            peer = await opened.enter_async_context(self._connect())
+        except IN_THE_WAY as error:
+            raise NotReachable(str(error)) from error
+        except StoreUnavailable as error:  # its name or its credentials are in there
+            raise Unreachable(f"The store is not available: {error}", was_sent=False) from error
+        await self._leave()
+        self._peer, self._opened = peer, opened
+        self._read_at, self._is_doubtful = self._now(), False
+        self._found(peer)
+        return peer
+
+    async def _leave(self) -> None:
+        """Use the old way no more; what is on its way there comes to its end."""
+        now = self._now()
+        gone = [left for left in self._left if now - left.at >= self._linger]
+        self._left = [left for left in self._left if now - left.at < self._linger]
+        for left in gone:
+            await left.opened.aclose()
+        if self._peer is not None:
+            self._left.append(_Left(now, self._opened))

@@ -1,0 +1,66 @@
+"""What a server authenticates with to agents elsewhere: its key file, its variables, and what its store keeps sealed.
+
+It reads the files that settings and variables name; looking up, sealing and opening is `client.keys`. It is imported
+where there are agents elsewhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from accord.client.keys import Credential, KeyManager, Keys
+from accord.client.keys.sealed import SealedKeys
+from accord.client.keys.sealing import Seals
+from accord.client.keys.variables import KEY_FILE
+from accord.config import BadSettings
+from accord.config.settings import Credentials, Settings
+from accord.storage.address import PostgresAddress, SqliteAddress, default, parse
+from accord.storage.open import open_store
+from accord.storage.store import Store
+
+TENANT = ""
+"""Whose credentials a server's own are: the agents elsewhere that its settings name are every tenant's."""
+
+
+class Either:
+    """What the first place that knows an id has."""
+
+    def __init__(self, *places: Keys) -> None:
+        """Ask `places` in this order."""
+        self._places = places
+
+    def find(self, id: str) -> Credential | None:
+        """Return what is known under an id."""
+        return next((found for one in self._places if (found := one.find(id)) is not None), None)
+
+
+async def own_keys(settings: Settings, env: Mapping[str, str]) -> Keys:
+    """Return what a server has now; what it may not read, or cannot open, is a KeyManagementError."""
+    own = KeyManager(env.get(KEY_FILE) or None, env=env)
+    address = parse(settings.store) if settings.store else default(env)
+    is_kept = not isinstance(address, SqliteAddress) or address.path is not None  # memory has nothing from before
+    if not is_kept or not (settings.credentials.keys or settings.credentials.key_file):
+        return own
+    if isinstance(address, PostgresAddress):
+        address = replace(address, listen=False, signals=())
+    async with open_store(address, read_only=True) as store:
+        return Either(own, await sealed_keys(store, settings.credentials).every(TENANT))
+
+
+def sealed_keys(store: Store, settings: Credentials) -> SealedKeys:
+    """Return the credentials of a store.
+
+    Keys that are none, or missing, are a KeyManagementError; a file that cannot be read is BadSettings.
+    """
+    return SealedKeys(store, Seals([*_in_file(settings.key_file), *settings.keys]))
+
+
+def _in_file(name: str | None) -> list[str]:
+    if name is None:
+        return []
+    try:
+        lines = Path(name).read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not base64"
+        raise BadSettings(f"credentials.key_file: {name} cannot be read: {reason}") from None
+    return [line for line in lines if line.strip()]

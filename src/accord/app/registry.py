@@ -1,0 +1,101 @@
+"""The registry of a server: its agents, its API, and who looks whether they are there.
+
+It only puts the pieces together; what the registry does is `core.registry`, its API is `console.registry`.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+from accord.app.outside import asking, trusting
+from accord.bindings import wellknown
+from accord.bindings.http import Admit, App
+from accord.config.settings import Registry as Settings
+from accord.console.registry import CARDS, REFUSALS, RegistryApi
+from accord.console.routing import Api
+from accord.core.access import Access, Presented
+from accord.core.audit import Audit
+from accord.core.interface import Caller
+from accord.core.quotas import Quotas, Usage
+from accord.core.registry.checks import Checks
+from accord.core.registry.developers import Developers
+from accord.core.registry.registry import Registry
+from accord.core.roles import Roles
+from accord.core.schemes.apikeys import ApiKeyAccess
+from accord.model import AgentCard
+from accord.outbound import Outbound, Policy
+from accord.storage.store import Store, StoreUnavailable
+
+API = "/api/v1/"
+"""Below this path the registry answers."""
+
+log = logging.getLogger("accord.registry")
+
+
+class Gates(NamedTuple):
+    """Who is let in, how much they may ask for, and the record of it: those of the whole server."""
+
+    access: Access
+    admit: Admit
+    usage: Usage
+    audit: Audit
+
+
+class Published:
+    """The agents that are published in a store."""
+
+    def __init__(self, settings: Settings, store: Store, roles: Roles, url: str) -> None:
+        """Keep them in `store`, for callers who use `url`."""
+        self._store = store
+        self._url = url
+        self._registry = Registry(store, roles=roles, trust=trusting(settings), signed_only=settings.signed_only)
+        policy = Policy(allow_private=settings.allow_private, allow_hosts=frozenset(settings.allow_hosts))
+        self._outbound = Outbound(policy)
+        self._checks = Checks(store, asking(self._outbound), every=settings.check_seconds)
+
+    def served(self, gates: Gates, stack: AsyncExitStack) -> App:
+        """Return the API of a server, and look for agents until the stack is left."""
+        stack.push_async_callback(self._outbound.close)
+        self._checks.start()
+        stack.push_async_callback(self._checks.stop)
+        self._registry.on_news = self._checks.wake
+        accepts_keys = any(isinstance(scheme, ApiKeyAccess) for scheme in gates.access.schemes)
+        api = RegistryApi(self._registry, Developers(self._store, accepts_keys=accepts_keys), self._checks)
+        return Api(
+            api.routes(),
+            admit=gates.admit,
+            visit=gates.access.visit,
+            usage=gates.usage,
+            refusals=REFUSALS,
+            audit=gates.audit,
+        )
+
+    @asynccontextmanager
+    async def offline(self, caller: Caller) -> AsyncIterator[App]:
+        """Give the API without a server, to one caller; agents are looked for only if it asks for that."""
+
+        async def admit(_presented: Presented) -> Caller:
+            return caller
+
+        async with self._outbound:
+            api = RegistryApi(self._registry, Developers(self._store, accepts_keys=False), self._checks)
+            usage = Usage(Quotas(rate=None))
+            yield Api(api.routes(), admit=admit, visit=admit, usage=usage, refusals=REFUSALS)
+
+    def catalog(self, access: Access) -> wellknown.Published:
+        """Return what finds the agents that anybody may see."""
+        anybody = Caller() if access.is_open else None
+        known: dict[str, AgentCard] = {}
+
+        async def published() -> dict[str, AgentCard]:
+            nonlocal known
+            try:
+                found = await self._registry.catalog(anybody)
+            except StoreUnavailable as error:  # the server's own agents are listed all the same
+                log.warning("published agents are not known at the moment", extra={"reason": str(error)})
+            else:
+                known = {f"{self._url}{CARDS}/{id}/card": card for id, card in found.items()}
+            return known
+
+        return published

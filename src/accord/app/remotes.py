@@ -1,0 +1,130 @@
+"""Agents elsewhere: from settings to agents, and from agents to a node that they have joined.
+
+It only puts together what `agents.remote` and `core.remotes` do; a server without such agents loads neither.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from accord.bindings.receiver import WEBHOOK, Receiver
+from accord.config import BadSettings
+from accord.config.settings import Remote, Settings
+from accord.core.agent import Agent
+from accord.core.archive import Archive
+from accord.core.remotes import Reaching, Redact, Remotes, Trust
+
+if TYPE_CHECKING:
+    from accord.agents.remote.agent import RemoteAgent
+    from accord.agents.remote.means import Peer
+
+
+def remote_agents(settings: Settings, env: Mapping[str, str]) -> list["RemoteAgent"]:
+    """Return the agents elsewhere that the settings name; nobody is asked anything yet."""
+    from accord.agents.remote.agent import RemoteAgent
+    from accord.agents.remote.terms import Terms
+
+    found = []
+    for name, remote in settings.remotes.items():
+        terms = Terms(
+            mode=remote.mode,
+            sla_seconds=remote.sla_seconds,
+            answer_seconds=remote.answer_seconds,
+            streams=remote.streams,
+        )
+        trust = Trust(keys=remote.signing_keys, redact=_redact(name, remote))
+        connect = _connecting(name, remote, settings, env)
+        found.append(RemoteAgent(remote.url, name=name, terms=terms, trust=trust, connect=connect))
+    return found
+
+
+def _connecting(name: str, remote: Remote, settings: Settings, env: Mapping[str, str]) -> Callable[[], Any]:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator["Peer"]:
+        from accord.app.credentials import own_keys
+        from accord.app.names import resolving
+        from accord.client.auth import Bearer
+        from accord.client.client import Client
+
+        options: dict[str, Any] = {
+            "auth": Bearer(remote.token) if remote.token else None,
+            "keys": await own_keys(settings, env),
+            "service": remote.key,
+            "headers": remote.headers,
+            "timeout": remote.answer_seconds,
+            "dialect": remote.dialect,
+            "binding": remote.binding,
+            "allow_hosts": remote.allow_hosts,
+        }
+        target: Any = remote.url
+        if remote.p2p_address:
+            target, options["transport"] = await _bridged(name, remote, remote.p2p_address)
+        async with (
+            resolving(env, store=settings.store) as resolve,
+            Client.connect(target, resolve=resolve, **options) as client,
+        ):
+            yield client
+
+    return connect
+
+
+async def _bridged(name: str, remote: Remote, peer: str) -> tuple[Any, Any]:
+    from accord.agents.remote.isek import Bridged, bridged_card, check
+    from accord.client import transports
+
+    transport = transports.choose("aiohttp")
+    try:
+        await check(transport, remote.url)
+    except BaseException:
+        await transport.close()
+        raise
+    return bridged_card(name, remote.url), Bridged(transport, remote.url, peer)
+
+
+def _redact(name: str, remote: Remote) -> Redact | None:
+    if remote.redact is None:
+        return None
+    from accord.agents.load import NotAnAgent, named
+
+    try:
+        found: Redact = named(remote.redact)
+    except NotAnAgent as error:
+        raise BadSettings(f"remotes.{name}.redact: {error}") from None
+    return found
+
+
+# --- in a node --------------------------------------------------------------------------------------------------------
+
+
+async def prepared(agents: Iterable[Agent]) -> list[Reaching]:
+    """Return the agents elsewhere, once each has said who it is or was not there to say so."""
+    found: list[Reaching] = [agent for agent in agents if isinstance(agent, Reaching)]
+    await asyncio.gather(*(agent.prepare() for agent in found))
+    return found
+
+
+async def joined(
+    agents: Iterable[Reaching], archive: Archive, settings: Settings, url: str, stack: AsyncExitStack
+) -> Receiver | None:
+    """Let agents elsewhere work until the stack is left; return what takes their reports in, if there are any."""
+    names = {agent.profile.name: agent for agent in agents}
+    if not names:
+        return None
+    trust = {name: agent.trust for name, agent in names.items()}
+    remotes = Remotes(archive, trust=trust, ttl_seconds=settings.receiver.token_seconds)
+    webhook = webhook_of(settings, url)
+    for agent in names.values():
+        await agent.join(remotes, webhook)
+        stack.push_async_callback(agent.leave)
+    return Receiver(remotes, quotas=settings.limits, rate=settings.receiver.rate)
+
+
+def webhook_of(settings: Settings, url: str) -> str | None:
+    """Return where agents elsewhere report; None if their tokens would travel there in the clear."""
+    from accord.agents.remote.terms import is_safe
+
+    stated = settings.receiver.url
+    if stated is not None and not is_safe(stated):
+        raise BadSettings("receiver.url: It must be an https address; http is only for this machine itself")
+    return stated or (url + WEBHOOK if is_safe(url + WEBHOOK) else None)

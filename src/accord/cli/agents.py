@@ -1,0 +1,306 @@
+"""`accord agents`: publishing agents under names, finding them, and looking whether they are there.
+
+It works on the registry that is set (`--registry`, `ACCORD_REGISTRY_URL`), and without one on that of the store.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from accord.cli.db import StoreOption
+from accord.cli.exits import Exit
+from accord.cli.tables import Output, cell, plain, show
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from accord.core.registry.remote import RemoteRegistry
+
+NAME = "accord agents"
+COLUMNS = ("name", "title", "health", "visibility", "description")
+MAX_SHOWN = 60
+"""Characters of a description in a table."""
+
+CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+
+app = typer.Typer(no_args_is_help=True, help="Publish agents, and find them by their names.")
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How it is printed.")]
+RegistryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="A registry elsewhere, or `store` for the store's own.",
+        show_default="$ACCORD_REGISTRY_URL, else the store's own",
+    ),
+]
+
+
+@app.command()
+def publish(
+    card: Annotated[str, typer.Argument(metavar="CARD", help="The card's file, - for standard input, or an address.")],
+    name: Annotated[
+        str | None, typer.Option(metavar="ORG/AGENT", help="Its name, if it is not the one that the card states.")
+    ] = None,
+    visibility: Annotated[
+        str | None, typer.Option(help="private, tenant or public: who gets to see it.", show_default="tenant")
+    ] = None,
+    owner: Annotated[str, typer.Option(help="Whose it is, in the store's own registry.")] = "",
+    tenant: Annotated[str, typer.Option(help="In which tenant, in the store's own registry.")] = "",
+    output: OutputOption = Output.TEXT,
+    registry: RegistryOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Publish an agent, or its new card if it is published already."""
+
+    async def work() -> int:
+        from msgspec.json import decode
+
+        body: dict[str, Any] = {"card_data": decode(await _card(card))}
+        body |= {"human_readable_id": name} if name else {}
+        body |= {"visibility": visibility} if visibility else {}
+        async with _opened(store, registry, owner, tenant, writes=True) as found:
+            _show(await found.publish(body), output)
+        return Exit.DONE
+
+    _exit_with(work)
+
+
+@app.command()
+def search(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[WORDS]", help="All of them must occur.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; all that are given must match.")] = None,
+    tee: Annotated[
+        bool | None, typer.Option("--tee/--no-tee", help="Only with, or without, a trusted execution environment.")
+    ] = None,
+    tee_type: Annotated[str | None, typer.Option(help="Only with this one, such as 'Intel SGX'.")] = None,
+    owned: Annotated[bool, typer.Option("--owned", help="Only your own.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also those that were removed.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=250, help="How many are listed at most.")] = 25,
+    skip: Annotated[int, typer.Option("--skip", "--offset", min=0, help="How many are left out before them.")] = 0,
+    tenant: Annotated[str, typer.Option(help="Whose, in the store's own registry.")] = "",
+    output: OutputOption = Output.TEXT,
+    registry: RegistryOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Find agents, the latest change first."""
+    query = [("limit", str(limit)), ("skip", str(skip)), ("active_only", str(not all_).lower())]
+    query += [("search", " ".join(words))] if words else []
+    query += [("tags", one) for one in tag or ()]
+    query += [("has_tee", str(tee).lower())] if tee is not None else []
+    query += [("tee_type", tee_type)] if tee_type else []
+    query += [("owned_only", "true")] if owned else []
+
+    async def work() -> int:
+        async with _opened(store, registry, tenant=tenant) as found:
+            page = await found.search(query)
+        items = page.get("items", [])
+        show(items if output is Output.JSON else [_row(item) for item in items], COLUMNS, output)
+        more = page.get("pagination", {}).get("total_items", 0) - skip - len(items)
+        if more > 0:
+            typer.echo(f"{more} more: --skip {skip + len(items)} shows the next", err=True)
+        return Exit.DONE
+
+    _exit_with(work)
+
+
+@app.command("show")
+def show_(
+    name: Annotated[str, typer.Argument(metavar="ORG/AGENT", help="The agent's name.")],
+    card: Annotated[bool, typer.Option("--card", help="Print the card and nothing else.")] = False,
+    tenant: Annotated[str, typer.Option(help="Whose, in the store's own registry.")] = "",
+    output: OutputOption = Output.TEXT,
+    registry: RegistryOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Show an agent: its card, whose signature it has, and whether it is there."""
+
+    async def work() -> int:
+        from msgspec.json import encode, format
+
+        async with _opened(store, registry, tenant=tenant) as found:
+            known = await found.named(name)
+        if card:
+            typer.echo(format(encode(known.get("card_data")), indent=2))
+        else:
+            _show(known, output)
+        return Exit.DONE
+
+    _exit_with(work)
+
+
+@app.command()
+def check(
+    target: Annotated[
+        str, typer.Argument(metavar="AGENT", help="A name to look for, or a card to judge: its file, - or an address.")
+    ],
+    owner: Annotated[str, typer.Option(help="Whose it is, in the store's own registry.")] = "",
+    tenant: Annotated[str, typer.Option(help="In which tenant, in the store's own registry.")] = "",
+    output: OutputOption = Output.TEXT,
+    registry: RegistryOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Look now whether an agent of yours is there, or say whether a card could be published; exit with 0 if so."""
+    from accord.core.registry.names import is_name
+
+    async def look() -> int:
+        async with _opened(store, registry, owner, tenant, writes=True) as found:
+            known = await found.check(target)
+        _show(known, output)
+        return Exit.DONE if known.get("health", {}).get("state") == "up" else Exit.FAILED
+
+    async def judge() -> int:
+        return _judged(await _card(target), output)
+
+    _exit_with(look if is_name(target) and not Path(target).exists() else judge)
+
+
+# --- what they share --------------------------------------------------------------------------------------------------
+
+
+def _opened(
+    store: str | None, registry: str | None, owner: str = "", tenant: str = "", *, writes: bool = False
+) -> "AbstractAsyncContextManager[RemoteRegistry]":
+    from accord.app.names import opened
+    from accord.core.interface import Caller
+
+    return opened(os.environ, store=store, registry=registry, caller=Caller(owner=owner, tenant=tenant), writes=writes)
+
+
+async def _card(target: str) -> bytes:
+    """Read a card as it is written: signatures hold for all of it."""
+    from asyncio import to_thread
+
+    from accord.core.registry.cards import BadCard, Finding
+
+    if target == "-":
+        return await to_thread(sys.stdin.buffer.read)
+    if "://" in target:
+        return await _fetched(target)
+    try:
+        return await to_thread(Path(target).read_bytes)
+    except OSError as error:
+        raise BadCard((Finding("", f"{target} cannot be read: {error.strerror}"),)) from None
+
+
+async def _fetched(url: str) -> bytes:
+    """Read a card from its own address, or from the usual places below an agent's."""
+    from accord.app.outside import asking
+    from accord.core.registry.ports import NotReached
+    from accord.outbound import Outbound, Policy
+
+    base = url.rstrip("/")
+    places = [url] if base.endswith(".json") else [base + path for path in CARD_PATHS]
+    async with Outbound(Policy(allow_private=True)) as outbound:
+        ask = asking(outbound)
+        for place in places:
+            answer = await ask("GET", place)
+            if answer.status == 200:
+                return answer.body
+    raise NotReached(f"There is no card at {' or '.join(places)}")
+
+
+def _judged(document: bytes, output: Output) -> int:
+    from msgspec.json import encode
+
+    from accord.app.outside import trusting
+    from accord.config import registry_of
+    from accord.core.registry import cards
+
+    try:
+        name = cards.read(document).facts.handle
+    except cards.BadCard as error:
+        found = [finding._asdict() for finding in error.findings]
+        if output is Output.JSON:
+            typer.echo(encode({"is_valid": False, "findings": found}))
+        for field, problem in error.findings if output is Output.TEXT else ():
+            typer.echo(f"{plain(field)}: {plain(problem)}")
+        return Exit.FAILED
+    verdict = trusting(registry_of(os.environ)).judge(document)
+    if output is Output.JSON:
+        typer.echo(encode({"is_valid": True, "human_readable_id": name, "signature": verdict, "findings": []}))
+    else:
+        typer.echo(f"It can be published as {plain(name)}. {plain(verdict.detail)}.")
+    return Exit.DONE
+
+
+def _show(known: dict[str, Any], output: Output) -> None:
+    from msgspec.json import encode
+
+    if output is Output.JSON:
+        typer.echo(encode(known))
+        return
+    health, signature, card = (known.get(part) or {} for part in ("health", "signature", "card_data"))
+    places = [one.get("url") for one in card.get("supportedInterfaces") or [card]]
+    fields = {
+        "Name": known.get("human_readable_id") or card.get("humanReadableId"),
+        "Title": known.get("name"),
+        "Description": known.get("description"),
+        "Id": known.get("id"),
+        "Visibility": known.get("visibility"),
+        "Active": "yes" if known.get("is_active") else "no",
+        "Address": tuple(dict.fromkeys(place for place in places if place)),
+        "Signature": _stated(signature),
+        "Health": _stated(health) or "not looked for yet",
+        "Checked": health.get("checked_at"),
+        "Updated": known.get("updated_at"),
+    }
+    for label, value in fields.items():
+        if value:
+            typer.echo(f"{label}: {cell(value)}")
+
+
+def _stated(part: dict[str, Any]) -> str | None:
+    state = part.get("state")
+    return f"{state} ({part['detail']})" if state and part.get("detail") else state
+
+
+def _row(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an agent as a row of a table; other registries say less about one."""
+    line = " ".join((item.get("description") or "").split())
+    return {
+        "name": item.get("human_readable_id") or item.get("id"),
+        "title": item.get("name"),
+        "health": item.get("health"),
+        "visibility": item.get("visibility"),
+        "description": line if len(line) <= MAX_SHOWN else line[: MAX_SHOWN - 3] + "...",
+    }
+
+
+def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
+    """Do the work and exit with its code; what a user can mend is one line, not a traceback."""
+    import asyncio
+
+    from msgspec import MsgspecError
+
+    from accord.config import BadSettings
+    from accord.core.registry.cards import BadCard
+    from accord.core.registry.ports import NotReached
+    from accord.core.registry.remote import RegistryRefused
+    from accord.storage.address import BadAddress
+    from accord.storage.store import StoreRefused, StoreUnavailable
+
+    try:
+        code = asyncio.run(work())
+    except (BadAddress, BadSettings) as error:
+        code = _failed(error, Exit.MISUSED)
+    except NotReached as error:
+        code = _failed(error, Exit.UNREACHABLE)
+    except RegistryRefused as error:
+        code = _failed(error, Exit.UNAUTHENTICATED if error.status in (401, 403) else Exit.FAILED)
+    except MsgspecError as error:
+        code = _failed(ValueError(f"That is no card: {error}"), Exit.FAILED)
+    except BrokenPipeError:
+        raise  # nobody reads any more; typer ends it quietly
+    except (BadCard, StoreRefused, StoreUnavailable, OSError) as error:
+        code = _failed(error, Exit.FAILED)
+    raise typer.Exit(code)
+
+
+def _failed(error: Exception, code: Exit) -> Exit:
+    typer.echo(f"{NAME}: {plain(' '.join(str(error).split()))}", err=True)
+    return code

@@ -1,0 +1,44 @@
+"""`accord card`: what an agent says about itself."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accord.cli.asking import ask
+from accord.cli.reaching import Reach, reaching
+
+if TYPE_CHECKING:
+    from accord.cli.progress import Progress
+    from accord.client import Client
+
+app = typer.Typer(no_args_is_help=True, help="Look at an agent's card.")
+
+
+@app.callback()
+def _family() -> None:
+    """Keep the name of the only command."""
+
+
+@app.command()
+@reaching()
+def get(
+    reach: Reach,
+    extended: Annotated[bool, typer.Option("--extended", help="The card that only authenticated callers see.")] = False,
+) -> None:
+    """Show the card of an agent: who it is, where it listens, what it can do and what it asks for."""
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import output
+        from accord.model import CardRequest
+        from accord.protocol.operations import Operation
+
+        card = await client.extended_card(CardRequest()) if extended else client.card
+        progress.stop()
+        if reach.is_json:
+            output.document(Operation.EXTENDED_CARD, card)
+        else:
+            output.lines(output.of_card(card))
+        for finding in client.discovered.findings:
+            output.tell(f"accord: {output.line(finding)}")
+
+    ask(reach, work, is_anonymous=not extended)

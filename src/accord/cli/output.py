@@ -1,0 +1,229 @@
+"""What agents answer, as text: labelled fields, one to a line, and blocks for what is longer.
+
+The labels are always the same and nothing a terminal would obey is in it, so that it may be read by eye, piped and
+parsed; a block is its label alone on a line, the content and an empty line. As JSON an answer is A2A 1.0's own form,
+which is `protocol.dialects.v1`; events as they come are `cli.streaming`.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import UNSET
+from msgspec import json as msgspec_json
+
+from accord.model import AgentCard, Artifact, Message, Part, PushConfig, Result, Role, Task, TaskPage
+from accord.protocol.dialects import DIALECTS
+from accord.protocol.operations import DialectName, Operation
+from accord.protocol.states import LOWER
+
+V1 = DIALECTS[DialectName.V1]
+
+_KEPT = "\n\t"
+_OBEYED = {code: "?" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in _KEPT}
+_TURNED = {code: "" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+"""Characters that turn the direction of what follows, so that it reads as something else."""
+
+_ODD = _OBEYED | _TURNED | {0x2028: "\n", 0x2029: "\n"}
+
+
+def write(text: str) -> None:
+    """Print data, at once: whoever reads a pipe sees it as it comes."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.flush()
+
+
+def tell(text: str) -> None:
+    """Say something that is no data."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def document(operation: Operation, result: Result) -> None:
+    """Print an answer as one JSON document, in A2A 1.0's form."""
+    write(V1.encode_result(operation, result).decode() + "\n")
+
+
+def lines(found: Iterable[str]) -> None:
+    """Print lines."""
+    write("".join(f"{line}\n" for line in found))
+
+
+def safe(text: str) -> str:
+    """Return what a stranger wrote without what a terminal would obey."""
+    return text.replace("\r\n", "\n").translate(_ODD)
+
+
+def line(value: object) -> str:
+    """Return a value in one line."""
+    return " ".join(safe(str(value)).split())
+
+
+def field(label: str, value: object) -> str:
+    """Return one field."""
+    return f"{label}: {line(value)}"
+
+
+def block(label: str, content: str) -> list[str]:
+    """Return a block."""
+    return [f"{label}:", *safe(content).removesuffix("\n").split("\n"), ""]
+
+
+# --- tasks and messages -----------------------------------------------------------------------------------------------
+
+
+def state_of(task: Task) -> str:
+    """Return the name of a task's state."""
+    return LOWER[task.status.state]
+
+
+def heading(task: Task) -> list[str]:
+    """Return what names a task: whoever goes on with it needs no more."""
+    return [
+        field("Task", task.id),
+        *([field("Context", task.context_id)] if task.context_id else []),
+        field("State", state_of(task)),
+    ]
+
+
+def of_task(task: Task, *, with_history: bool = False) -> Iterator[str]:
+    """Return a task: what names it, what is said about its state, its history if it is wanted, and what it made."""
+    yield from heading(task)
+    if task.status.timestamp:
+        yield field("Updated", task.status.timestamp)
+    if task.status.message is not None:
+        yield from of_parts(task.status.message.parts, "Status")
+    for message in task.history if with_history else ():
+        yield from of_parts(message.parts, "User" if message.role is Role.USER else "Agent")
+    if not with_history and _is_silent(task) and task.history and task.history[-1].role is Role.AGENT:
+        yield from of_parts(task.history[-1].parts, "Message")  # some agents say it nowhere else
+    for artifact in task.artifacts:
+        yield from of_artifact(artifact)
+
+
+def _is_silent(task: Task) -> bool:
+    return task.status.message is None and not task.artifacts
+
+
+def of_message(message: Message) -> Iterator[str]:
+    """Return a message that answers without a task."""
+    if message.context_id:
+        yield field("Context", message.context_id)
+    yield from of_parts(message.parts, "Message")
+
+
+def of_artifact(artifact: Artifact) -> Iterator[str]:
+    """Return something that a task made."""
+    yield field("Artifact", artifact.name or artifact.artifact_id)
+    if artifact.description:
+        yield field("Description", artifact.description)
+    yield from of_parts(artifact.parts, "Text")
+
+
+def of_parts(parts: Iterable[Part], label: str) -> Iterator[str]:
+    """Return parts: texts that follow each other are one block, and of a file it is said what it is."""
+    text = ""
+    for part in parts:
+        if part.text is not None:
+            text += part.text
+            continue
+        if text:
+            yield from block(label, text)
+            text = ""
+        yield from block("Data", json(part.data)) if part.data is not UNSET else [field("File", of_file(part))]
+    if text:
+        yield from block(label, text)
+
+
+def of_file(part: Part) -> str:
+    """Return what a file is, in a line."""
+    where = part.url if part.url is not None else f"{len(part.raw or b'')} bytes"
+    about = ", ".join(filter(None, (part.media_type, where)))
+    return f"{part.filename} ({about})" if part.filename else about
+
+
+def json(value: Any) -> str:
+    """Return a value as JSON that people can read."""
+    return msgspec_json.format(msgspec_json.encode(value), indent=2).decode()
+
+
+def compact(value: Any) -> str:
+    """Return a value as JSON in one line."""
+    return msgspec_json.encode(value).decode()
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """Return the text of parts."""
+    return "".join(part.text for part in parts if part.text is not None)
+
+
+def of_page(page: TaskPage, *, with_history: bool = False) -> Iterator[str]:
+    """Return a page of tasks, one after the other; an empty line is between them."""
+    for task in page.tasks:
+        found = list(of_task(task, with_history=with_history))
+        yield from found
+        if found[-1]:  # a block ends with one
+            yield ""
+
+
+# --- cards and webhooks -----------------------------------------------------------------------------------------------
+
+
+def of_card(card: AgentCard) -> Iterator[str]:
+    """Return what an agent says about itself."""
+    yield field("Name", card.name)
+    yield field("Description", card.description)
+    yield field("Version", card.version)
+    if card.provider is not None:
+        yield field("Provider", f"{card.provider.organization} ({card.provider.url})")
+    for label, value in (("Documentation", card.documentation_url), ("Icon", card.icon_url)):
+        if value:
+            yield field(label, value)
+    for interface in card.supported_interfaces:
+        tenant = f" tenant {interface.tenant}" if interface.tenant else ""
+        yield field("Interface", f"{interface.protocol_binding} {interface.protocol_version} {interface.url}{tenant}")
+    offered = card.capabilities
+    yield field("Streaming", _yes(offered.streaming))
+    yield field("Push notifications", _yes(offered.push_notifications))
+    yield field("Extended card", _yes(offered.extended_agent_card))
+    for extension in offered.extensions:
+        yield field("Extension", f"{extension.uri}{' (required)' if extension.required else ''}")
+    yield field("Input", _listed(card.default_input_modes))
+    yield field("Output", _listed(card.default_output_modes))
+    yield from _security(card)
+    for skill in card.skills:
+        tags = f" [{_listed(skill.tags)}]" if skill.tags else ""
+        yield field("Skill", f"{skill.id}: {skill.name}{tags}")
+        if skill.description:
+            yield field("Skill description", skill.description)
+
+
+def _security(card: AgentCard) -> Iterator[str]:
+    for name, scheme in card.security_schemes.items():
+        (kind,) = [key for key in scheme.__struct_fields__ if getattr(scheme, key) is not None]
+        stated = getattr(scheme, kind)
+        about = " ".join(str(getattr(stated, key)) for key in ("scheme", "location", "name") if hasattr(stated, key))
+        yield field("Security scheme", f"{name}: {kind.removesuffix('_security_scheme').replace('_', ' ')} {about}")
+    for requirement in card.security_requirements:
+        yield field("Security", " and ".join(requirement.schemes) or "none")
+
+
+def of_push(config: PushConfig) -> Iterator[str]:
+    """Return a webhook; what it authenticates with is not shown, and the query of an address may be a secret."""
+    url = urlsplit(config.url)
+    yield field("Webhook", config.id or "-")
+    if config.task_id:
+        yield field("Task", config.task_id)
+    yield field("URL", url._replace(query="..." if url.query else "").geturl())
+    yield field("Token", _yes(config.token is not None))
+    if config.authentication is not None:
+        yield field("Authentication", config.authentication.scheme)
+
+
+def _yes(value: bool | None) -> str:
+    return "yes" if value else "no"
+
+
+def _listed(values: Sequence[str]) -> str:
+    return ", ".join(values) or "-"

@@ -1,0 +1,107 @@
+"""What a user attaches to a message: texts, files and data, in the order in which they were given.
+
+It reads local files and standard input and fetches nothing: an address is passed on for the agent to fetch.
+"""
+
+import mimetypes
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import typer
+
+from accord.model import Part
+
+STDIN = "-"
+
+
+class Given(NamedTuple):
+    """One part as it was given: which flag, its value, and the media type that was said after it."""
+
+    flag: str
+    value: str
+    media_type: str | None = None
+
+
+def given_in(order: Iterable[str], values: dict[str, list[str]]) -> list[Given]:
+    """Put flags back in the order in which they were given; a media type belongs to the part before it."""
+    left = {flag: iter(found) for flag, found in values.items()}
+    found: list[Given] = []
+    for flag in order:
+        if flag not in left:
+            continue
+        value = next(left[flag])
+        if flag != "media_type":
+            found.append(Given(flag, value))
+        elif not found or found[-1].media_type is not None:
+            raise typer.BadParameter("It belongs to the part before it, and there is none", param_hint="--media-type")
+        else:
+            found[-1] = found[-1]._replace(media_type=value)
+    return found
+
+
+def parts_of(text: str | None, given: Iterable[Given]) -> tuple[Part, ...]:
+    """Return the parts of a message: its text first."""
+    parts = [] if text is None else [Part(text=_said(text, "TEXT"))]
+    parts += [_READ[one.flag](one) for one in given]
+    if not parts:
+        raise typer.BadParameter("There is nothing to send: give a text, --file or --data", param_hint="TEXT")
+    return tuple(parts)
+
+
+def object_of(text: str) -> dict[str, Any]:
+    """Read what is sent along with a message."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise typer.BadParameter(f"It is not a JSON object: {error}", param_hint="--metadata") from None
+
+
+def _text(given: Given) -> Part:
+    return Part(text=_said(given.value, "--text"), media_type=given.media_type)
+
+
+def _file(given: Given) -> Part:
+    is_address = given.value.startswith(("https://", "http://"))
+    name = (given.value.partition("?")[0] if is_address else given.value).rpartition("/")[2]
+    kind = given.media_type or mimetypes.guess_type(name)[0]
+    if is_address:
+        return Part(url=given.value, filename=name or None, media_type=kind)
+    return Part(raw=_read(given.value, "--file"), filename=Path(given.value).name, media_type=kind or _ANY)
+
+
+def _data(given: Given) -> Part:
+    """Read JSON: what looks like it, a file of it, or standard input."""
+    text = given.value.strip()
+    stated = _stdin() if text == STDIN else text if text[:1] in ("{", "[", '"') else _read(given.value, "--data")
+    try:
+        return Part(data=msgspec.json.decode(stated), media_type=given.media_type)
+    except msgspec.DecodeError as error:
+        raise typer.BadParameter(f"It is not JSON: {error}", param_hint="--data") from None
+
+
+_ANY = "application/octet-stream"
+_READ = {"texts": _text, "file": _file, "data": _data}
+
+
+def _read(path: str, flag: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint=flag) from None
+
+
+def _said(text: str, flag: str) -> str:
+    """Return a text that can be sent: bytes that are no UTF-8 come in as halves of characters, which cannot."""
+    said = _stdin() if text == STDIN else text
+    try:
+        said.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter("It is no text in UTF-8; --file sends anything", param_hint=flag) from None
+    return said
+
+
+def _stdin() -> str:
+    return sys.stdin.read()

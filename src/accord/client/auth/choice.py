@@ -1,0 +1,215 @@
+"""From what a card asks for and what credentials there are to a way to authenticate.
+
+Alternatives are tried in AgentVault's order (a key, OAuth, nothing; the rest between), since the order of a card's
+requirements means nothing to A2A; the first that there are credentials for is taken. How each is made is `ways`, where
+credentials are kept `client.keys`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from accord.client.auth.flow import Auth
+from accord.client.auth.signed import Hmac
+from accord.client.auth.stated import Anonymous, ApiKey, Basic, Bearer, CustomHeader
+from accord.client.auth.together import Together
+from accord.client.auth.ways import Way, way_of
+from accord.client.keys import Credential, Keys
+from accord.client.keys.variables import spelled
+from accord.model import AgentCard, Scopes, SecurityRequirement
+
+LAST = 9
+"""The rank of what cannot be had: a scheme that a card requires and does not describe."""
+
+
+class NoCredentials(Exception):
+    """A card asks for something that there are no credentials for; the message says what would do."""
+
+
+class Chosen(NamedTuple):
+    """A way to authenticate, the names that the card has for it, and the ids whose credentials it uses."""
+
+    auth: Auth
+    schemes: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+
+
+def choose(card: AgentCard, keys: Keys | None = None, *, service: str | None = None) -> Auth:
+    """Return how to authenticate to a card's agent, or raise NoCredentials.
+
+    Credentials are looked up by `service`; without it by the scheme's `service_identifier`, the card's
+    `humanReadableId`, and the agent's host with and without its port. It may have to ask the operating system.
+    """
+    return chosen(card, keys, service=service).auth
+
+
+def chosen(card: AgentCard, keys: Keys | None = None, *, service: str | None = None) -> Chosen:
+    """Return what `choose` does, and what it was made of."""
+    question = _Question(card, keys or _Nothing(), service)
+    missing: list[str] = []
+    for requirement in question.alternatives():
+        found = question.satisfied(requirement)
+        if isinstance(found, Chosen):
+            return found
+        missing.append(found)
+    unspoken = question.unspoken()
+    if unspoken is not None:
+        return unspoken
+    if question.is_optional:
+        return Chosen(Anonymous())
+    raise NoCredentials(f"{card.name} asks for {'; or for '.join(missing)}")
+
+
+def ids_of(card: AgentCard, service: str | None = None) -> tuple[str, ...]:
+    """Return every id under which credentials for a card's agent may be, the likeliest first."""
+    if service:
+        return (service,)
+    named = card.profile.service_identifiers.values() if card.profile else ()
+    return tuple(dict.fromkeys([*named, *_own_ids(card)]))
+
+
+class _Nothing:
+    def find(self, id: str) -> Credential | None:
+        return None
+
+
+class _Question:
+    """One card, and who is asked for credentials."""
+
+    def __init__(self, card: AgentCard, keys: Keys, service: str | None) -> None:
+        self._card = card
+        self._keys = keys
+        self._service = service
+        stated = card.security_requirements
+        # A card that describes ways in and requires none lets everybody in, and further maybe those who use one.
+        alone = [SecurityRequirement(schemes={name: Scopes()}) for name in card.security_schemes]
+        self._requirements = stated or tuple(alone)
+        self.is_optional = not stated or any(not requirement.schemes for requirement in stated)
+
+    def alternatives(self) -> list[SecurityRequirement]:
+        """Return what would do, the preferred first."""
+
+        def rank(requirement: SecurityRequirement) -> int:
+            ways = [self._way(name) for name in requirement.schemes]
+            return max(LAST if way is None else way.rank for way in ways)
+
+        return sorted((one for one in self._requirements if one.schemes), key=rank)
+
+    def satisfied(self, requirement: SecurityRequirement) -> Chosen | str:
+        """Return all that a requirement asks for together, or what is missing."""
+        found = [self._one(name, scopes.list) for name, scopes in requirement.schemes.items()]
+        missing = [one for one in found if isinstance(one, str)]
+        if missing:
+            return " and ".join(missing)
+        parts = [one for one in found if isinstance(one, Chosen)]
+        auths = [one.auth for one in parts]
+        ids = tuple(dict.fromkeys(id for one in parts for id in one.ids))
+        return Chosen(auths[0] if len(auths) == 1 else Together(auths), tuple(requirement.schemes), ids)
+
+    def unspoken(self) -> Chosen | None:
+        """Return a way that the card does not mention: A2A has no word for signatures, and some cards say nothing."""
+        for id in ids_of(self._card, self._service):
+            credential = self._keys.find(id)
+            if credential is None or _stray(credential, _urls(self._card)):
+                continue
+            try:
+                auth = _unasked(credential, is_named=self._service is not None)
+            except ValueError as error:
+                raise NoCredentials(f"What is kept under `{id}` cannot be used: {error}") from None
+            if auth is not None:
+                return Chosen(auth, (), (id,))
+        return None
+
+    def _way(self, name: str) -> Way | None:
+        scheme = self._card.security_schemes.get(name)
+        return None if scheme is None else way_of(scheme)
+
+    def _one(self, name: str, scopes: Sequence[str]) -> Chosen | str:
+        """Return how to satisfy one scheme, or what is missing for it."""
+        way = self._way(name)
+        if way is None:
+            return f"`{name}`, which its card does not describe"
+        ids = self._ids(name)
+        reasons = []
+        for id in ids:
+            credential = self._keys.find(id)
+            try:
+                auth = None if credential is None else way.make(credential, scopes)
+            except ValueError as error:
+                reasons.append(f"what is kept under `{id}` cannot be used: {error}")
+                continue
+            if credential is None or auth is None:
+                continue
+            stray = _stray(credential, [*_urls(self._card), *way.sent_to])
+            if not stray and not _is_downgraded(self._card, way):
+                return Chosen(auth, (name,), (id,))
+            reasons.append(f"what is kept under `{id}` is not for {stray or f'{way.sent_to[0]}, which is not https'}")
+        return _wanted(way, ids, reasons)
+
+    def _ids(self, scheme: str) -> list[str]:
+        """Return the ids for one scheme: those that the card has for other schemes are not meant."""
+        if self._service:
+            return [self._service]
+        named = self._card.profile.service_identifiers.get(scheme) if self._card.profile else None
+        return list(dict.fromkeys([*([named] if named else []), *_own_ids(self._card)]))
+
+
+def _unasked(credential: Credential, *, is_named: bool) -> Auth | None:
+    """Return what to send where the card asks for nothing: a secret that is sent as it is only if somebody says so."""
+    if credential.hmac is not None:
+        return Hmac(credential.hmac.secret, key_id=credential.hmac.key_id)
+    if credential.headers:
+        return CustomHeader(credential.headers)
+    if not is_named:
+        return None
+    if credential.bearer is not None:
+        return Bearer(credential.bearer)
+    if credential.api_key is not None:
+        return ApiKey(credential.api_key)
+    return None if credential.basic is None else Basic(credential.basic.username, credential.basic.password)
+
+
+def _wanted(way: Way, ids: Sequence[str], reasons: Sequence[str]) -> str:
+    """Say what is missing and what to do about it."""
+    id = ids[0] if ids else "<id>"
+    nothing = f"nothing of the kind is kept under {' or '.join(f'`{one}`' for one in ids)}"
+    variables = way.variables.format(id=spelled(id).upper())
+    return (
+        f"{way.wants} ({'; '.join(reasons) or nothing};"
+        f" set {variables}, or run `accord creds set {id} --kind {way.kind}`)"
+    )
+
+
+def _own_ids(card: AgentCard) -> list[str]:
+    """Return what an agent is known by: its own name in AgentVault's registry, else where it is."""
+    own = [card.profile.human_readable_id] if card.profile and card.profile.human_readable_id else []
+    return own + [id for url in _urls(card)[:1] for id in _hosts(url)]
+
+
+def _urls(card: AgentCard) -> list[str]:
+    return [interface.url for interface in card.supported_interfaces]
+
+
+def _stray(credential: Credential, urls: Iterable[str]) -> str | None:
+    """Return the first place that a credential would be sent to and is not for."""
+    allowed = {host.lower() for host in credential.hosts}
+    places = [_hosts(url) for url in urls] if allowed else []
+    return next(
+        (", ".join(hosts[:1]) or "an address without a host" for hosts in places if not allowed & {*hosts}), None
+    )
+
+
+def _is_downgraded(card: AgentCard, way: Way) -> bool:
+    """Whether an agent that is reached safely would have a secret sent elsewhere in the clear."""
+    is_safe = all(url.startswith("https:") for url in _urls(card))
+    return is_safe and any(not url.startswith("https:") for url in way.sent_to)
+
+
+def _hosts(url: str) -> list[str]:
+    """Return the host of an address with its port and without it."""
+    try:
+        parts = urlsplit(url if "://" in url else f"//{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return []
+    return [] if not host else [host] if port is None else [f"{host}:{port}", host]

@@ -1,0 +1,302 @@
+"""The client of one agent, wherever and in whichever version of A2A it is.
+
+    async with Client.connect("https://agents.example/trips") as client:
+        said = await client.send_text("a weekend in Lisbon")
+
+It is the same interface as the service of a local agent (`core.interface.A2A`), with texts and handles added. How an
+agent is found is `connecting`, how a message is sent `sending`, how a task is followed `resume`.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from accord.client import connecting, sending
+from accord.client.auth import Auth
+from accord.client.connecting import Wishes, header_pairs
+from accord.client.discovery import Discovered
+from accord.client.handle import RemoteTask, message_of
+from accord.client.names import Resolve
+from accord.client.peer import Peer
+from accord.client.resume import AT_ANSWER, AT_REST, Follower
+from accord.client.retries import Retries
+from accord.client.speech import Speech
+from accord.client.text import Said
+from accord.client.wire import SECONDS, TimedOut, Transport
+from accord.core.interface import Caller
+from accord.errors import PushNotSupported
+from accord.model import (
+    AgentCard,
+    CancelRequest,
+    CardRequest,
+    Event,
+    GetRequest,
+    Message,
+    PushConfig,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    SendConfiguration,
+    SendRequest,
+    SubscribeRequest,
+    Task,
+    TaskFilter,
+    TaskPage,
+)
+from accord.model.base import Metadata
+from accord.outbound import Policy
+from accord.protocol.operations import DialectName, Operation
+
+if TYPE_CHECKING:
+    from accord.client.keys import Keys
+
+
+class Client:
+    """One agent. Whoever asks is known to it by credentials, so the `caller` of the interface says nothing here."""
+
+    def __init__(self, peer: Peer, discovered: Discovered, *, timeout: float | None = SECONDS) -> None:
+        """Talk to a peer; `Client.connect` makes one of an address."""
+        self.card: AgentCard = peer.card
+        self.discovered = discovered
+        self.timeout = timeout
+        self.peer = peer
+        self._opened = AsyncExitStack()
+
+    @classmethod
+    def connect(  # noqa: PLR0913  # one for each thing that a caller may want otherwise
+        cls,
+        target: str | AgentCard,
+        *,
+        auth: Auth | None = None,
+        keys: "Keys | None" = None,
+        service: str | None = None,
+        transport: str | Transport = "aiohttp",
+        tls: ssl.SSLContext | None = None,
+        policy: Policy | None = None,
+        headers: Mapping[str, str] | None = None,
+        extensions: Iterable[str] = (),
+        timeout: float | None = SECONDS,
+        dialect: str | DialectName | None = None,
+        binding: str | None = None,
+        allow_hosts: Iterable[str] = (),
+        verify: Any = None,
+        resolve: Resolve | None = None,
+        retries: Retries | None = None,
+        is_idempotent: bool | None = None,
+    ) -> "Connecting":
+        """Find an agent by its address, its card's address, its card, or its name.
+
+        Names are looked up in the registry that the settings name, or by `resolve`.
+        `auth` is how to authenticate; without it, one of the card's ways is chosen that `keys` have credentials for,
+        under the id `service` if it is given. `timeout` is for each answer, in seconds. `allow_hosts` may be named by
+        the card besides its own host; with `verify`, a JWK set, the card must be signed by one of its keys.
+        `binding` and `dialect` narrow what is spoken. `is_idempotent` says, where the card does not, that the agent
+        takes the same message twice for the same. With a `policy`, only addresses that it allows are connected to.
+        """
+        wishes = Wishes(
+            auth=auth,
+            keys=keys,
+            service=service,
+            transport=transport,
+            tls=tls,
+            policy=policy,
+            headers=header_pairs(headers),
+            extensions=tuple(extensions),
+            timeout=timeout,
+            dialect=DialectName(dialect) if isinstance(dialect, str) else dialect,
+            binding=binding,
+            allow_hosts=frozenset(allow_hosts),
+            verify=verify,
+            resolve=resolve,
+            retries=retries or Retries(),
+            is_idempotent=is_idempotent,
+        )
+
+        async def make() -> Client:
+            async with AsyncExitStack() as stack:
+                peer, found = await connecting.connect(target, wishes, stack)
+                client = cls(peer, found, timeout=timeout)
+                client._opened = stack.pop_all()
+            return client
+
+        return Connecting(make)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether the agent is known to take the same message twice for the same."""
+        return self.peer.is_idempotent
+
+    async def close(self) -> None:
+        """Close all connections; what was begun goes on at the agent."""
+        await self._opened.aclose()
+
+    # --- texts and handles ----------------------------------------------------------------------------------------
+
+    async def send_text(
+        self,
+        text: str,
+        *,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        metadata: Metadata | None = None,
+        seconds: float | None = None,
+    ) -> Said:
+        """Say something and wait for the answer; `seconds` replaces the client's timeout.
+
+        Raises `Unconfirmed` when the answer does not come in time; where it is known, with the task that goes on.
+        """
+        message = message_of(text, context_id=context_id, task_id=task_id)
+        return Said.of(await self.send(SendRequest(message=message, metadata=metadata), seconds=seconds))
+
+    def stream_text(
+        self,
+        text: str,
+        *,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> Speech:
+        """Say something and yield the answer as it comes; an agent that does not stream is asked all the same."""
+        message = message_of(text, context_id=context_id, task_id=task_id)
+        return Speech(self.peer, SendRequest(message=message, metadata=metadata))
+
+    async def start(
+        self,
+        content: Any,
+        *,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        push: PushConfig | None = None,
+        metadata: Metadata | None = None,
+        modes: Iterable[str] = (),
+    ) -> RemoteTask:
+        """Say something, do not wait, and return a handle for what comes of it.
+
+        With `push` the agent is told of a webhook if it calls any; the handle's `is_pushed` says whether it does.
+        `modes` are the media types that are wanted back.
+        """
+        offered = push if self.card.capabilities.push_notifications else None
+        message = message_of(content, context_id=context_id, task_id=task_id)
+        configuration = SendConfiguration(
+            return_immediately=True, task_push_notification_config=offered, accepted_output_modes=tuple(modes)
+        )
+        request = SendRequest(message=message, configuration=configuration, metadata=metadata)
+        try:
+            answer = await sending.send(self.peer, request, seconds=self.timeout)
+        except PushNotSupported:
+            if offered is None:
+                raise
+            offered, plain = None, replace(configuration, task_push_notification_config=None)
+            answer = await sending.send(self.peer, replace(request, configuration=plain), seconds=self.timeout)
+        return RemoteTask(self.peer, answer, is_pushed=offered is not None and isinstance(answer, Task))
+
+    def task(self, task_id: str, *, context_id: str | None = None, after: int | None = None) -> RemoteTask:
+        """Return a handle for a task by its id; `after` is the number of the last event that was seen of it."""
+        return RemoteTask(self.peer, task_id, context_id=context_id, after=after)
+
+    # --- the interface --------------------------------------------------------------------------------------------
+
+    async def send(
+        self, request: SendRequest, caller: Caller | None = None, *, seconds: float | None = None
+    ) -> Task | Message:
+        """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
+        seconds = self.timeout if seconds is None else seconds
+        answer = await sending.send(self.peer, request, seconds=seconds)
+        configuration = request.configuration
+        if isinstance(answer, Message) or answer.status.state in AT_REST:
+            return answer
+        if configuration is not None and configuration.return_immediately:
+            return answer
+        try:
+            async with asyncio.timeout(seconds):  # not every agent waits with its answer
+                return await self._settled(answer, configuration)
+        except TimeoutError:
+            late = TimedOut(f"Nothing within {seconds:g} seconds", was_sent=True)
+            raise sending.unconfirmed(request.message.message_id, late, answer.id) from None
+
+    async def _settled(self, task: Task, configuration: SendConfiguration | None) -> Task:
+        async with aclosing(Follower(self.peer, task_id=task.id, stops=AT_REST).go_on()) as events:
+            async for _ in events:
+                pass
+        length = None if configuration is None else configuration.history_length
+        return await self.get(GetRequest(id=task.id, history_length=length))
+
+    def stream(
+        self, request: SendRequest, caller: Caller | None = None, after: int | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Send a message and follow what comes of it, through whatever breaks; the first event is the task."""
+        return Follower(self.peer, after=after, stops=AT_ANSWER).send(request)
+
+    async def get(self, request: GetRequest, caller: Caller | None = None) -> Task:
+        """Read one task."""
+        found: Task = await self.peer.ask(Operation.GET, request)
+        return found
+
+    async def list(self, request: TaskFilter, caller: Caller | None = None) -> TaskPage:
+        """List tasks, newest status first."""
+        found: TaskPage = await self.peer.ask(Operation.LIST, request)
+        return found
+
+    async def cancel(self, request: CancelRequest, caller: Caller | None = None) -> Task:
+        """Cancel one task."""
+        found: Task = await self.peer.ask(Operation.CANCEL, request)
+        return found
+
+    def subscribe(
+        self, request: SubscribeRequest, caller: Caller | None = None, after: int | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Follow a task, through whatever breaks, until it has ended."""
+        return Follower(self.peer, task_id=request.id, after=after).go_on()
+
+    async def push_set(self, request: PushConfig, caller: Caller | None = None) -> PushConfig:
+        """Create or replace a webhook."""
+        found: PushConfig = await self.peer.ask(Operation.PUSH_SET, request)
+        return found
+
+    async def push_get(self, request: PushGetRequest, caller: Caller | None = None) -> PushConfig:
+        """Read a webhook."""
+        found: PushConfig = await self.peer.ask(Operation.PUSH_GET, request)
+        return found
+
+    async def push_list(self, request: PushListRequest, caller: Caller | None = None) -> PushPage:
+        """List a task's webhooks."""
+        found: PushPage = await self.peer.ask(Operation.PUSH_LIST, request)
+        return found
+
+    async def push_delete(self, request: PushDeleteRequest, caller: Caller | None = None) -> int:
+        """Remove webhooks and say how many there were."""
+        found: int = await self.peer.ask(Operation.PUSH_DELETE, request)
+        return found
+
+    async def extended_card(self, request: CardRequest, caller: Caller | None = None) -> AgentCard:
+        """Read the card for authenticated callers."""
+        found: AgentCard = await self.peer.ask(Operation.EXTENDED_CARD, request)
+        return found
+
+
+class Connecting:
+    """A client that is to be: `async with` it, or await it and close the client yourself."""
+
+    def __init__(self, make: Callable[[], Awaitable[Client]]) -> None:
+        """Make the client when it is entered or awaited."""
+        self._make = make
+        self._made: Client | None = None
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._made = await self._make()
+        return self._made
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._made is not None:
+            await self._made.close()

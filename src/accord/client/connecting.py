@@ -1,0 +1,162 @@
+"""From the name of an agent to a peer: its card found and checked, credentials chosen, a way to it picked.
+
+It sends nothing to the agent itself. `client` stands above and hands over what its caller wants; everything else in
+this package is below.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from accord.client import transports
+from accord.client.auth import Auth, Driver, choose, tls_of
+from accord.client.card_cache import CardCache
+from accord.client.discovery import CardNotFound, Discovered, Discovery, given, pinned
+from accord.client.exchange import Exchange
+from accord.client.links import Link
+from accord.client.names import DEFAULT, Resolve
+from accord.client.peer import Peer
+from accord.client.retries import Retries
+from accord.client.selection import GRPC, JSONRPC, Way, ways
+from accord.client.wire import SECONDS, Transport
+from accord.core.registry.names import UnknownName, is_name
+from accord.model import AgentCard
+from accord.outbound import Policy
+from accord.protocol.operations import DialectName
+
+if TYPE_CHECKING:
+    from accord.client.keys import Keys
+
+CARDS = CardCache()
+"""The cards that anybody may read, for all clients of this process; those read with credentials are not shared."""
+
+_HOST = re.compile(r"(localhost|\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d+)?(/.*)?", re.IGNORECASE)
+_LOCAL = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/.*)?", re.IGNORECASE)
+
+
+class Wishes(Struct, frozen=True, kw_only=True):
+    """How a caller wants to talk to an agent; see `Client.connect`."""
+
+    auth: Auth | None = None
+    keys: "Keys | None" = None
+    service: str | None = None
+    transport: str | Transport = "aiohttp"
+    tls: ssl.SSLContext | None = None
+    policy: Policy | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[str, ...] = ()
+    timeout: float | None = SECONDS
+    dialect: DialectName | None = None
+    binding: str | None = None
+    allow_hosts: frozenset[str] = frozenset()
+    verify: Any = None
+    resolve: Resolve | None = None
+    retries: Retries = Retries()
+    is_idempotent: bool | None = None
+
+
+async def connect(target: str | AgentCard, wishes: Wishes, stack: AsyncExitStack) -> tuple[Peer, Discovered]:
+    """Return a peer and the card that it was made of; leaving `stack` closes what was opened for it."""
+    tls = wishes.tls if wishes.auth is None else tls_of(wishes.auth, wishes.tls)
+    transport = _transport(wishes, tls, stack)
+    found = await _found(target, wishes, transport)
+    auth = await _auth(found.card, wishes)
+    if auth is not None and wishes.auth is None and (chosen := tls_of(auth, wishes.tls)) is not tls:
+        tls, transport = chosen, _transport(wishes, chosen, stack)  # with a certificate that was only chosen now
+    driver = None if auth is None else Driver(auth, transport)
+    links = _Links(wishes, transport, driver, tls)
+    possible = ways(found.card, binding=wishes.binding, dialect=wishes.dialect)
+    peer = Peer(found.card, possible, links.open, retries=wishes.retries, is_idempotent=wishes.is_idempotent)
+    stack.push_async_callback(peer.close)
+    return peer, found
+
+
+def _transport(wishes: Wishes, tls: ssl.SSLContext | None, stack: AsyncExitStack) -> Transport:
+    if not isinstance(wishes.transport, str):
+        return wishes.transport  # whoever made it closes it
+    policy = {} if wishes.policy is None else {"policy": wishes.policy}
+    made = transports.choose(wishes.transport, tls=tls, **policy)
+    stack.push_async_callback(made.close)
+    return made
+
+
+async def _found(target: str | AgentCard, wishes: Wishes, transport: Transport) -> Discovered:
+    if isinstance(target, str):
+        target = await _addressed(target, wishes.resolve or DEFAULT.resolve)
+    keys = None if wishes.verify is None else pinned(wishes.verify)
+    if isinstance(target, AgentCard):
+        return given(target, keys)
+    discovery = Discovery(
+        Exchange(transport, wishes.auth),
+        cache=CARDS if wishes.auth is None and not wishes.headers else CardCache(),
+        headers=wishes.headers,
+        allow_hosts=wishes.allow_hosts,
+        keys=keys,
+        seconds=wishes.timeout,
+    )
+    return await discovery.find(target)
+
+
+async def _addressed(target: str, resolve: Resolve | None) -> str | AgentCard:
+    """Return the address that a text means: a URL as it is, a host with a scheme, `org/agent` as it is resolved."""
+    if "://" in target:
+        return target
+    if _LOCAL.fullmatch(target):
+        return f"http://{target}"
+    host = _HOST.fullmatch(target)
+    if host is not None and (host[2] or "." in host[1]):
+        return f"https://{target}"
+    if resolve is None or not is_name(target):
+        raise CardNotFound(target, {target: "neither a URL nor a host, nor a name that there is a registry for"})
+    try:
+        return await resolve(target)
+    except UnknownName as error:
+        raise CardNotFound(target, {target: str(error).removeprefix(f"{target}: ")}) from None
+
+
+async def _auth(card: AgentCard, wishes: Wishes) -> Auth | None:
+    """Return how to authenticate; without keys nobody is asked for any, and the agent says what it wants."""
+    if wishes.auth is not None or wishes.keys is None:
+        return wishes.auth
+    return await asyncio.to_thread(choose, card, wishes.keys, service=wishes.service)  # a keyring may take its time
+
+
+class _Links:
+    """Opens links; each binding's module is loaded when it is needed."""
+
+    def __init__(self, wishes: Wishes, transport: Transport, driver: Driver | None, tls: ssl.SSLContext | None) -> None:
+        self._transport = transport
+        self._tls = tls
+        self._policy = wishes.policy
+        self._more: Mapping[str, Any] = {
+            "auth": driver,
+            "headers": wishes.headers,
+            "extensions": wishes.extensions,
+            "seconds": wishes.timeout,
+        }
+
+    def open(self, way: Way) -> Link:
+        """Return a link for a way."""
+        if way.binding == GRPC:
+            from accord.client.links.grpc import GrpcLink
+
+            return GrpcLink(self._transport, way.url, way.dialect, tls=self._tls, policy=self._policy, **self._more)
+        if way.binding == JSONRPC:
+            from accord.client.links.jsonrpc import JsonRpcLink
+
+            return JsonRpcLink(self._transport, way.url, way.dialect, **self._more)
+        from accord.client.links.rest import RestLink
+
+        return RestLink(self._transport, way.url, way.dialect, **self._more)
+
+
+def header_pairs(stated: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> tuple[tuple[str, str], ...]:
+    """Return headers as pairs."""
+    if stated is None:
+        return ()
+    return tuple(stated.items() if isinstance(stated, Mapping) else stated)

@@ -1,0 +1,296 @@
+"""Finding an agent's card: where it is, whether it is one, and whether it may be believed.
+
+`agent-card.json` is tried first, then `agent.json`, then the host's catalog; what is found is read in any dialect, kept
+as HTTP says (`card_cache`), checked against pinned keys and for addresses that are not its host's to name (`findings`).
+It talks to no agent: the client above makes links of what is returned, `wire.Transport` below fetches.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.client.card_cache import CardCache
+from accord.client.exchange import Exchange
+from accord.client.findings import Finding, Trust, at_home, usable
+from accord.client.retries import Retries
+from accord.client.wire import SECONDS, Outgoing, Reply, Unreachable
+from accord.errors import AccordError, AgentUnavailable, AuthenticationFailed, PermissionDenied, RateLimited
+from accord.model import AgentCard
+from accord.protocol.cards import CARD_TYPE, CATALOG_TYPE, decode_card, encode_card
+from accord.protocol.operations import DialectName
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+"""Where cards are: since A2A 0.3, and before."""
+
+CATALOG = "/.well-known/ai-catalog.json"
+MAX_CARD_BYTES = 1024 * 1024
+MAX_REDIRECTS = 3
+
+_ACCEPT = ("Accept", f"application/json, {CARD_TYPE}, {CATALOG_TYPE}")
+
+RETRIES = Retries(attempts=2)
+"""Somebody waits for the agent's name to be understood: what is wrong with it should be said within a second."""
+
+
+class CardNotFound(Exception):
+    """There is no card, and where it was looked for; `tried` has what each address answered."""
+
+    def __init__(self, target: str, tried: Mapping[str, str]) -> None:
+        """Say all of it, for a person."""
+        answers = "; ".join(f"{url}: {answer}" for url, answer in tried.items())
+        super().__init__(f"No agent card at {target} ({answers})")
+        self.tried = dict(tried)
+
+
+class BadCard(Exception):
+    """There is a card, but none that can be used; `findings` say why."""
+
+    def __init__(self, url: str, findings: Iterable[Finding]) -> None:
+        """Say all of it, for a person."""
+        self.url = url
+        self.findings = tuple(findings)
+        super().__init__(f"The agent card at {url} cannot be used: {'; '.join(map(str, self.findings))}")
+
+
+class Discovered(Struct, frozen=True, kw_only=True):
+    """A card, where it was served, what is remarkable about it and the name of the pinned key that signed it."""
+
+    card: AgentCard
+    url: str
+    document: bytes
+    findings: tuple[Finding, ...] = ()
+    signed_by: str | None = None
+
+
+class Discovery:
+    """Fetches cards."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        *,
+        cache: CardCache,
+        headers: Iterable[tuple[str, str]] = (),
+        allow_hosts: Iterable[str] = (),
+        keys: Iterable["Key"] | None = None,
+        seconds: float | None = SECONDS,
+    ) -> None:
+        """Fetch with these headers; with `keys`, only a card that one of them has signed is believed."""
+        self._exchange = exchange
+        self._elsewhere = Exchange(exchange.transport)
+        self._cache = cache
+        self._headers = tuple(headers)
+        self._trust = Trust(allow_hosts=frozenset(allow_hosts))
+        self._keys = None if keys is None else tuple(keys)
+        self._seconds = seconds
+
+    async def find(self, target: str) -> Discovered:
+        """Return the card of the agent at an address: its base, its endpoint, or the card's own.
+
+        A card that the host has elsewhere counts only if it names the address that was asked for.
+        """
+        target = target.partition("#")[0]
+        try:
+            parts = urlsplit(target)
+        except ValueError as error:
+            raise CardNotFound(target, {target: f"no address: {error}"}) from None
+        if parts.path.endswith(".json"):
+            return self._read(target, *await self._get(target))
+        tried: dict[str, str] = {}
+        base, origin = target.partition("?")[0].rstrip("/"), f"{parts.scheme}://{parts.netloc}"
+        for place in dict.fromkeys((base, origin)):
+            for path in WELL_KNOWN:
+                if (found := await self._look(place + path, tried)) is not None:
+                    discovered = self._read(*found)
+                    if place == base or _names(discovered.card, base):
+                        return discovered
+                    tried[place + path] = "a card of another agent"
+        if (listed := await self._listed(origin, base, tried)) is not None:
+            return self._read(listed, *await self._get(listed))
+        raise CardNotFound(target, tried)
+
+    async def _look(self, url: str, tried: dict[str, str]) -> tuple[str, str, bytes] | None:
+        """Return a JSON document and where it was at last, or note why there is none."""
+        try:
+            served, body = await self._get(url)
+        except CardNotFound as error:
+            tried.update(error.tried)
+            return None
+        if not body.lstrip().startswith(b"{"):
+            tried[url] = "no JSON object"  # a page for every address, as web applications serve
+            return None
+        return url, served, body
+
+    async def _listed(self, origin: str, base: str, tried: dict[str, str]) -> str | None:
+        """Return the address of a card that the host's catalog lists, if it can only be that one."""
+        found = await self._look(origin + CATALOG, tried)
+        if found is None:
+            return None
+        try:
+            entries = [entry for entry in _catalog.decode(found[2]).entries if entry.type == CARD_TYPE and entry.url]
+            cards = [urljoin(found[1], entry.url or "") for entry in entries]
+        except (msgspec.MsgspecError, ValueError):  # no such document, or an address in it that is none
+            tried[origin + CATALOG] = "no catalog"
+            return None
+        below = [url for url in cards if base != origin and url.startswith(f"{base}/")]
+        if len(chosen := below or (cards if base == origin else [])) == 1:
+            return chosen[0]
+        names = ", ".join(f"{entry.display_name} ({url})" for entry, url in zip(entries, cards, strict=True))
+        tried[origin + CATALOG] = f"a catalog of {len(cards)} agents, ask for one of them: {names}"
+        return None
+
+    # --- fetching -------------------------------------------------------------------------------------------------
+
+    async def _get(self, url: str) -> tuple[str, bytes]:
+        """Return where a document is at last, and the document; `CardNotFound` if there is none."""
+        at = url
+        for _ in range(MAX_REDIRECTS + 1):
+            kept, now = self._cache.get(at), time.monotonic()
+            if kept is not None and now < kept.fresh_until:
+                return at, kept.body
+            is_home = urlsplit(at)[:2] == urlsplit(url)[:2]
+            reply = await self._fetch(at, () if kept is None else kept.conditions, is_home=is_home)
+            if reply.status == 304 and kept is not None:
+                self._cache.put(at, kept.body, _confirmed(reply.headers, kept.etag, kept.modified), now)
+                return at, kept.body
+            if reply.status == 200:
+                self._cache.put(at, reply.body, reply.headers, now)
+                return at, reply.body
+            if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
+                _refuse(url, reply)
+            at = _redirected(url, at, reply.headers["Location"])
+        raise CardNotFound(url, {url: "too many redirects"})
+
+    async def _fetch(self, url: str, conditions: tuple[tuple[str, str], ...], *, is_home: bool) -> Reply:
+        attempt = 0
+        while True:
+            error: Exception
+            try:
+                reply = await self._ask(url, conditions, is_home)
+                if reply.status not in (429, 500, 502, 503, 504):
+                    return reply
+                error = _passing(reply)
+            except Unreachable as unreachable:
+                error = unreachable
+            delay = RETRIES.delay(attempt, error) if attempt < RETRIES.attempts else None
+            if delay is None:
+                raise error
+            attempt += 1
+            await asyncio.sleep(delay)
+
+    async def _ask(self, url: str, conditions: tuple[tuple[str, str], ...], is_home: bool) -> Reply:
+        """Ask once; what is added to every request is for the host that was asked, not for one that it redirects to."""
+        own = self._headers if is_home else ()
+        request = Outgoing(method="GET", url=url, headers=(_ACCEPT, *own, *conditions), seconds=self._seconds)
+        return await (self._exchange if is_home else self._elsewhere).fetch(request)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def _read(self, url: str, served: str, document: bytes) -> Discovered:
+        if len(document) > MAX_CARD_BYTES:
+            raise BadCard(url, [Finding(where="", what=f"It is larger than {MAX_CARD_BYTES} bytes")])
+        signed_by = None if self._keys is None else _signer(url, document, self._keys)
+        try:
+            stated = decode_card(document)
+        except AccordError as error:
+            named = [Finding(where=one.field, what=one.description) for one in error.violations]
+            raise BadCard(url, named or [Finding(where="", what=error.message)]) from error
+        if not stated.supported_interfaces and b'"supportedInterfaces"' not in document:
+            stated = at_home(stated, served)
+        card, findings = usable(stated, served, replace(self._trust, is_signed=signed_by is not None))
+        if not card.supported_interfaces:
+            no_address = Finding(where="supportedInterfaces", what="There is no address that may be used")
+            raise BadCard(url, (*findings, no_address))
+        return Discovered(card=card, url=served, document=document, findings=findings, signed_by=signed_by)
+
+
+def given(card: AgentCard, keys: Iterable["Key"] | None = None) -> Discovered:
+    """Return a card that the caller has from elsewhere, who answers for its addresses; keys are asked all the same."""
+    document = encode_card(card, frozenset({DialectName.V1}))
+    signed_by = None if keys is None else _signer(card.name, document, keys)
+    return Discovered(card=card, url="", document=document, signed_by=signed_by)
+
+
+def _signer(url: str, document: bytes, keys: Iterable["Key"]) -> str:
+    from accord.protocol.card_signatures import UntrustedCard, verify
+
+    try:
+        return verify(document, keys, time.time())
+    except UntrustedCard as error:
+        raise BadCard(url, [Finding(where="signatures", what=str(error))]) from error
+
+
+def pinned(stated: Any) -> tuple["Key", ...]:
+    """Return the keys in a JWK, a JWK set (as data or JSON) or a list of keys; raises ValueError for anything else."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import JWKRegistry, Key
+
+    if isinstance(stated, Key):
+        return (stated,)
+    try:
+        plain = msgspec.json.decode(stated) if isinstance(stated, str | bytes) else stated
+        if isinstance(plain, Mapping):
+            plain = plain.get("keys", [plain])
+        return tuple(one if isinstance(one, Key) else JWKRegistry.import_key(dict(one)) for one in plain)
+    except (msgspec.MsgspecError, JoseError, ValueError, TypeError, KeyError) as error:
+        raise ValueError("What cards are verified with has to be JSON Web Keys") from error
+
+
+class _Entry(Struct, rename="camel"):
+    url: str | None = None
+    type: str | None = None
+    display_name: str = ""
+
+
+class _Catalog(Struct):
+    entries: list[_Entry] = []
+
+
+_catalog = msgspec.json.Decoder(_Catalog)
+
+
+def _names(card: AgentCard, base: str) -> bool:
+    """Whether a card has an address that was asked for."""
+    return any(interface.url.rstrip("/") == base for interface in card.supported_interfaces)
+
+
+def _redirected(asked: str, at: str, location: str) -> str:
+    try:
+        to = urljoin(at, location)
+        before, after = urlsplit(at), urlsplit(to)
+    except ValueError:
+        raise CardNotFound(asked, {asked: "a redirect to what is no address"}) from None
+    if after.scheme not in ("http", "https") or (before.scheme == "https" and after.scheme == "http"):
+        raise CardNotFound(asked, {asked: "a redirect that leaves https"})
+    return to
+
+
+def _confirmed(headers: Mapping[str, str], etag: str | None, modified: str | None) -> dict[str, str]:
+    """Return what a 304 says, with the document's own validators where it does not repeat them."""
+    stated = {"ETag": etag, "Last-Modified": modified, "Cache-Control": None}
+    found = {name: headers.get(name) or before for name, before in stated.items()}
+    return {name: value for name, value in found.items() if value}
+
+
+def _passing(reply: Reply) -> AccordError:
+    stated = reply.headers.get("Retry-After", "")
+    after = int(stated) if stated.isascii() and stated.isdigit() else None
+    kind = RateLimited if reply.status == 429 else AgentUnavailable
+    return kind(f"The agent's card cannot be had: HTTP {reply.status}", retry_after=after)
+
+
+def _refuse(url: str, reply: Reply) -> NoReturn:
+    if reply.status == 401:
+        raise AuthenticationFailed("The agent's card is only for those who say who they are")
+    if reply.status == 403:
+        raise PermissionDenied("The agent's card may not be read with these credentials")
+    raise CardNotFound(url, {url: f"HTTP {reply.status}"})

@@ -1,0 +1,221 @@
+"""The usual transport: aiohttp, with connections that are kept and bounds on everything that a stranger sends.
+
+It follows no redirect, keeps no cookies and repeats no request that may have arrived. `exchange` stands above; with a
+policy, the addresses it connects to are those that `outbound` has checked.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from importlib.metadata import version
+from io import BytesIO
+
+import aiohttp
+from aiohttp.http_exceptions import ContentEncodingError
+from yarl import URL
+
+from accord.client.wire import MAX_BYTES, Broken, Outgoing, TimedOut, Unreachable, not_compressed, too_large
+from accord.errors import InvalidAgentResponse
+from accord.outbound import Policy, Refused
+from accord.outbound.connector import IDLE_SECONDS, checked_connector
+from accord.outbound.names import Resolve, SystemNames
+
+CONNECT_SECONDS = 10.0
+"""How long a connection may take to be made: who is there takes it within one or two."""
+
+SILENT_SECONDS = 300.0
+"""How long a stream may say nothing: many servers say something every 15 seconds, others only when there is news."""
+
+MAX_HEAD = 64 * 1024
+"""Bytes of one header: some tokens and card signatures are larger than aiohttp's own limit."""
+
+LARGE_BYTES = 1024 * 1024
+
+UNCOMPRESSED = ("Accept-Encoding", "identity")
+"""For streams: what is compressed comes late."""
+
+
+class AiohttpTransport:
+    """Sends requests with aiohttp."""
+
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | None = None,
+        policy: Policy | None = None,
+        resolve: Resolve | None = None,
+        max_bytes: int = MAX_BYTES,
+        connect_seconds: float = CONNECT_SECONDS,
+        silent_seconds: float = SILENT_SECONDS,
+    ) -> None:
+        """Send to any address, or with a `policy` to those that it allows; nothing is opened before the first request.
+
+        `tls` replaces the system's certificates, and may have one of the client's own. `resolve` replaces the system's
+        way to look up names, where there is a policy. An answer may have `max_bytes` once it is decompressed.
+        """
+        self._tls = tls
+        self._policy = policy
+        self._resolve = resolve
+        self._names: SystemNames | None = None
+        self._max_bytes = max_bytes
+        self._connect_seconds = connect_seconds
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._last_timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds)
+        self._stream_timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds, sock_read=silent_seconds)
+
+    async def open(self, request: Outgoing) -> "Answer":
+        """Send a request and return the answer's head, or raise `Unreachable`."""
+        try:
+            session, url = self._session(request.url)
+            if not request.streams:
+                return await self._send(session, url, request, self._timeout(request.seconds))
+            async with asyncio.timeout(request.seconds):
+                return await self._send(session, url, request, self._stream_timeout)
+        except (aiohttp.ClientError, OSError, Refused, ValueError) as error:
+            raise _translated(error) from error
+
+    async def _send(
+        self, session: aiohttp.ClientSession, url: URL, request: Outgoing, bounds: aiohttp.ClientTimeout
+    ) -> "Answer":
+        headers = (*request.headers, UNCOMPRESSED) if request.streams else request.headers
+        body = request.body
+        # As a stream, if it is large: then megabytes do not hold up the loop.
+        data = BytesIO(body) if body is not None and len(body) > LARGE_BYTES else body
+        response = await session.request(
+            request.method, url, headers=headers, data=data, allow_redirects=False, timeout=bounds
+        )
+        return Answer(response, self._max_bytes, request.seconds if request.streams else None)
+
+    def _timeout(self, seconds: float | None) -> aiohttp.ClientTimeout:
+        """Return the bounds of one request; half of its time has to be left for what is sent."""
+        if self._last_timeout.total != seconds:
+            connect = self._connect_seconds if seconds is None else min(self._connect_seconds, seconds / 2)
+            self._last_timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=connect)
+        return self._last_timeout
+
+    def _session(self, text: str) -> tuple[aiohttp.ClientSession, URL]:
+        """Return the connections for a URL; with a policy, trusted hosts and others never share any."""
+        # Encoded: whoever signs a request signs the address as it is written.
+        url, is_trusted = URL(text, encoded=True), True
+        if self._policy is not None:
+            target = self._policy.target(text)
+            url, is_trusted = url.with_host(target.url.raw_host or ""), target.is_trusted
+        found = self._sessions.get(is_trusted)
+        if found is None:  # it belongs to the loop that runs, which there is only now
+            found = self._sessions[is_trusted] = self._open(is_trusted=is_trusted)
+        return found, url
+
+    def _open(self, *, is_trusted: bool) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=self._connector(is_trusted=is_trusted),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": f"accord/{version('accord')}"},
+            trust_env=False,
+            max_line_size=MAX_HEAD,
+            max_field_size=MAX_HEAD,
+        )
+
+    def _connector(self, *, is_trusted: bool) -> aiohttp.TCPConnector:
+        """Return what connects. It has no limit: a stream holds a connection for as long as a task lasts."""
+        if self._policy is None:
+            return aiohttp.TCPConnector(ssl=self._tls or True, keepalive_timeout=IDLE_SECONDS, limit=0)
+        resolve = self._resolve
+        if resolve is None:
+            resolve = self._names = self._names or SystemNames()
+        return checked_connector(resolve, is_trusted=is_trusted, tls=self._tls, limit=0)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        names, self._names = self._names, None
+        if names is not None:
+            names.close()
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+
+class Answer:
+    """An answer whose body has not been read."""
+
+    def __init__(self, response: aiohttp.ClientResponse, max_bytes: int, seconds: float | None) -> None:
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._max_bytes = max_bytes
+        self._seconds = seconds
+
+    async def read(self) -> bytes:
+        """Read the whole body and let the connection go."""
+        try:
+            if self._seconds is None:  # the time of the whole request is still running
+                return await self._read()
+            async with asyncio.timeout(self._seconds):
+                return await self._read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise _broken(error) from error
+        finally:
+            if not self._response.content.at_eof():
+                self._response.close()
+
+    async def _read(self) -> bytes:
+        body = await self._response.content.readany()
+        if len(body) <= self._max_bytes and self._response.content.at_eof():
+            return body  # most answers come in one piece
+        found = bytearray(body)
+        while len(found) <= self._max_bytes and (piece := await self._response.content.readany()):
+            found += piece
+        if len(found) > self._max_bytes:
+            raise too_large(self._max_bytes)
+        return bytes(found)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Read the body as it comes."""
+        content = self._response.content
+        try:
+            while piece := await content.readany():
+                yield piece
+        except (aiohttp.ClientError, OSError) as error:
+            raise _broken(error) from error
+        finally:
+            self._response.close()
+
+    async def close(self) -> None:
+        """Let the connection go; one that has more to say is closed."""
+        self._response.close()
+
+
+def _translated(error: Exception) -> Unreachable:
+    """Say why there is no answer, and whether the request may have arrived."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return TimedOut("No connection in time", was_sent=False)
+    if isinstance(error, TimeoutError):
+        return TimedOut("No answer in time", was_sent=True)
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.NonHttpUrlClientError | Refused | ValueError):
+        return Unreachable(_not_sent(error), was_sent=False)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return Unreachable("The answer is not HTTP, or its headers are too large", was_sent=True)
+    return Unreachable("The connection broke off before there was an answer", was_sent=True)
+
+
+def _not_sent(error: Exception) -> str:
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return f"The name {error.host} has no address"
+        case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as cause):
+            return f"The certificate of {error.host} is not accepted: {cause.verify_message}"
+        case aiohttp.ClientConnectorSSLError():
+            return f"{error.host}:{error.port} does not speak TLS as it should: {error.os_error}"
+        case aiohttp.ClientConnectorError():
+            return f"There is no connection to {error.host}:{error.port}: {error.os_error}"
+        case Refused():
+            return str(error)
+        case _:
+            return f"The request cannot be sent: {error}"
+
+
+def _broken(error: Exception) -> Unreachable | InvalidAgentResponse:
+    if isinstance(error, TimeoutError):
+        return TimedOut("The answer stopped coming", was_sent=True)
+    if isinstance(error.__cause__, ContentEncodingError):
+        return not_compressed()
+    return Broken("The connection broke off in the middle of the answer")

@@ -1,0 +1,277 @@
+"""A table of routes: who may ask, a bounded body, and one place where errors become answers.
+
+It is no framework: a route is a method, a pattern and a function from a request to a reply, all of it JSON. Whoever
+needs no credentials is let in as a visitor, and held to a rate of its own address.
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from ipaddress import IPv6Address, ip_address
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.bindings.http import (
+    JSON,
+    Admit,
+    ClientGone,
+    Document,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    check_head,
+    error_headers,
+    header,
+    presented,
+    publish,
+    read_body,
+    respond,
+)
+from accord.core.access import Presented
+from accord.core.audit import OK, Audit, entry
+from accord.core.interface import Caller
+from accord.core.quotas import Bucket, Quotas, Usage
+from accord.errors import (
+    AccordError,
+    AgentUnavailable,
+    AuthenticationFailed,
+    InternalError,
+    InvalidParams,
+    ParseError,
+    PermissionDenied,
+    RateLimited,
+    UnsupportedMediaType,
+)
+from accord.model.base import timestamp_ms
+from accord.protocol import codec
+from accord.storage.store import BadValue, StoreUnavailable
+
+MAX_BODY = 1024 * 1024
+"""Bytes of a request: four times the largest card."""
+
+MAX_TENANT = 256
+MAX_PARAMETERS = 100
+
+VISITOR_RATE, VISITOR_BURST = 100 / 60, 100
+"""Requests a second of an address that does not say who it is: 100 a minute, as AgentVault's registry has it."""
+
+UNPROCESSABLE = 422
+"""What a field that is wrong is answered with, as FastAPI does and clients of AgentVault expect."""
+
+log = logging.getLogger("accord.console")
+
+Visit = Callable[[Presented], Awaitable[Caller | None]]
+"""Finds out who a request comes from, None if it does not say, or refuses it."""
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A request; `caller` is None for a visitor, and `parts` are those that the pattern names."""
+
+    caller: Caller | None
+    parts: Mapping[str, str]
+    query: Mapping[str, list[str]]
+    body: bytes
+
+    @property
+    def known(self) -> Caller:
+        """The caller, where a route has only such."""
+        if self.caller is None:
+            raise AuthenticationFailed
+        return self.caller
+
+
+class Reply(NamedTuple):
+    """An answer: `body` becomes JSON. A `document` that is public is sent as it is, since `changed_ms`, instead."""
+
+    status: int = 200
+    body: Any = None
+    document: bytes | None = None
+    changed_ms: int | None = None
+
+
+Handler = Callable[[Asked], Awaitable[Reply]]
+
+
+class Route(NamedTuple):
+    """What is answered at a path; strangers only get `is_open` ones. It is `noted` under a name in the audit log."""
+
+    method: str
+    pattern: str
+    handler: Handler
+    is_open: bool = False
+    noted: str | None = None
+
+
+class Refusal(NamedTuple):
+    """How an exception of the core looks, and what the audit log calls it."""
+
+    status: int
+    reason: str
+    more: Callable[[Any], dict[str, Any]] = lambda _: {}
+
+
+Refusals = Mapping[type[Exception], Refusal]
+
+
+class Api:
+    """An ASGI application over a table of routes."""
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        *,
+        admit: Admit,
+        visit: Visit,
+        usage: Usage,
+        refusals: Refusals,
+        audit: Audit | None = None,
+    ) -> None:
+        """Answer `routes`; `refusals` says what exceptions mean that are not AccordErrors."""
+        self._routes = [(re.compile(route.pattern), route) for route in routes]
+        self._admit = admit
+        self._visit = visit
+        self._usage = usage
+        self._refusals = refusals
+        self._audit = audit
+        self._visitors = Bucket(VISITOR_RATE, VISITOR_BURST)
+        self._quotas: Quotas = replace(usage.quotas, body=min(MAX_BODY, usage.quotas.body))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        found = [(match, route) for pattern, route in self._routes if (match := pattern.fullmatch(path))]
+        if not found:
+            await _reply(scope, send, Reply(404, {"detail": "There is nothing at this path"}), [])
+            return
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        for match, route in found:
+            if route.method == method:
+                await self._handle(route, match.groupdict(), scope, receive, send)
+                return
+        allowed = ", ".join(sorted({route.method for _, route in found}))
+        await _reply(scope, send, Reply(405, {"detail": f"Allowed are {allowed}"}), [(b"allow", allowed.encode())])
+
+    async def _handle(self, route: Route, parts: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> None:
+        asked: Asked | None = None
+        headers: Headers = []
+        try:
+            asked = await self._asked(route, parts, scope, receive)
+            reply, outcome = await route.handler(asked), OK
+            # What is shown to strangers may be read by pages of any origin.
+            headers = [] if asked.caller is not None else [(b"access-control-allow-origin", b"*")]
+        except ClientGone:
+            return
+        except Exception as error:
+            reply, outcome, headers = self._refused(error, scope)
+        if asked is not None and asked.caller is not None and route.noted is not None:
+            self._note(route.noted, asked.caller, parts.get("id") or _about(reply), outcome)
+        await _reply(scope, send, reply, headers)
+
+    def _refused(self, error: Exception, scope: Scope) -> tuple[Reply, str, Headers]:
+        """Return what an error is answered with and noted as; what nobody foresaw is logged and shows nothing."""
+        match error:
+            case AccordError():
+                known = error
+            case StoreUnavailable():
+                log.warning("store unavailable", extra={"reason": str(error)})
+                known = AgentUnavailable("Try again in a moment", retry_after=1)
+            case BadValue():
+                known = InvalidParams(str(error))
+            case _ if type(error) in self._refusals:
+                status, reason, more = self._refusals[type(error)]
+                return Reply(status, {"detail": str(error), **more(error)}), reason, []
+            case _:
+                log.error("a request failed", exc_info=error, extra={"path": scope["path"]})
+                known = InternalError()
+        status = UNPROCESSABLE if isinstance(known, InvalidParams | ParseError) else known.row.http
+        body: dict[str, Any] = {"detail": known.message}
+        if known.violations:
+            body["findings"] = [{"field": field, "problem": problem} for field, problem in known.violations]
+        return Reply(status, body), known.row.reason, error_headers(known)
+
+    def _note(self, operation: str, caller: Caller, agent: str, outcome: str) -> None:
+        audit = self._audit
+        if audit is not None and audit.is_on:
+            audit.note(entry(operation, caller, agent, None, outcome, audit.now_ms()))
+
+    async def _asked(self, route: Route, parts: Mapping[str, str], scope: Scope, receive: Receive) -> Asked:
+        check_head(scope, self._quotas)
+        body = await read_body(receive, self._quotas)
+        if body and (header(scope, b"content-type") or "").partition(";")[0].strip().lower() != "application/json":
+            # A page of another origin can send any other type unasked (CSRF).
+            raise UnsupportedMediaType("The body has to be application/json")
+        query = _query(scope)
+        caller = await self._who(presented(scope, body), is_open=route.is_open)
+        self._count(caller, scope)
+        return Asked(caller=_placed(caller, query), parts=parts, query=query, body=body)
+
+    async def _who(self, brought: Presented, *, is_open: bool) -> Caller | None:
+        if not is_open:
+            return await self._admit(brought)
+        try:
+            return await self._visit(brought)
+        except AuthenticationFailed:
+            return await self._admit(brought)  # which refuses it too, and takes note
+
+    def _count(self, caller: Caller | None, scope: Scope) -> None:
+        if caller is not None:
+            self._usage.take(caller)
+        elif wait := self._visitors.take(_address(scope)):
+            again = max(1, round(wait))
+            raise RateLimited("Too many requests without credentials", retry_after=again, metadata={"limit": "rate"})
+
+
+def _query(scope: Scope) -> dict[str, list[str]]:
+    try:
+        return parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise InvalidParams(f"There are more than {MAX_PARAMETERS} parameters") from None
+
+
+def time_of(at: int | None) -> str | None:
+    """Return a time in milliseconds as JSON has it."""
+    return None if at is None else timestamp_ms(at)
+
+
+def _placed(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller | None:
+    """Return the caller in the tenant that it asks for, if it may name one."""
+    tenant = query.get("tenant", [""])[0]
+    if caller is None or not tenant or tenant == caller.tenant:
+        return caller
+    if not caller.roams:
+        raise PermissionDenied("This tenant is not yours")
+    if len(tenant) > MAX_TENANT or not tenant.isprintable():
+        raise codec.invalid_field("tenant", f"It has up to {MAX_TENANT} characters, all of them printable")
+    return replace(caller, tenant=tenant)
+
+
+def _address(scope: Scope) -> str:
+    """Return whose requests are counted together: an address, or the network of 64 bits that one host has in IPv6."""
+    peer = scope.get("client")
+    text: str = peer[0] if peer else ""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    return address.exploded[:19] if isinstance(address, IPv6Address) else text
+
+
+def _about(reply: Reply) -> str:
+    """Return the name of the agent that an answer is about."""
+    name = reply.body.get("human_readable_id") if isinstance(reply.body, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+async def _reply(scope: Scope, send: Send, reply: Reply, headers: Headers) -> None:
+    if reply.document is not None:
+        changed = datetime.fromtimestamp((reply.changed_ms or 0) / 1000, UTC)
+        await publish(scope, send, Document.of(reply.document), changed, headers)
+        return
+    data = b"" if reply.status == 204 else codec.encode(reply.body)
+    said = [*(JSON if data else ()), (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+    await respond(send, reply.status, data, [*said, *headers], head=scope["method"] == "HEAD")

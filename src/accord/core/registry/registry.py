@@ -1,0 +1,226 @@
+"""The registry: who may publish, change, remove and see which agents.
+
+Cards that somebody may not see look as if they were not there. It holds every caller to its roles and its share; what
+a card must say is `cards`, and how it is kept is `storage.commands.registry`. HTTP and the command line are above.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.core.ids import new_id
+from accord.core.interface import Caller
+from accord.core.registry import cards, names
+from accord.core.registry.cards import BadCard, Finding, Published
+from accord.core.registry.trust import Signed, Trust, Verdict
+from accord.core.roles import Rights, Roles
+from accord.errors import AccordError, AgentUnavailable, PermissionDenied, RateLimited
+from accord.model import AgentCard
+from accord.protocol.cards import decode_card
+from accord.protocol.operations import Operation
+from accord.storage.commands import checks, registry
+from accord.storage.commands.checks import Checked
+from accord.storage.commands.registry import Found, Listing, Query, Seen
+from accord.storage.store import Store
+
+MAX_LISTINGS = 1000
+"""Agents of one owner: more would be a way to fill the store."""
+
+MAX_PAGE = 250
+MAX_CATALOG = 1000
+"""Agents of a page, and of the catalog, which has no pages."""
+
+TRIES = 5
+"""How often a change is tried when others change the same agent."""
+
+
+class Visibility(Enum):
+    """Who sees a published agent: its owner, everybody in its tenant, everybody."""
+
+    PRIVATE = registry.PRIVATE
+    TENANT = registry.TENANT
+    PUBLIC = registry.PUBLIC
+
+
+class NotListed(Exception):
+    """There is no such agent, or none that the caller may see."""
+
+
+class NameTaken(Exception):
+    """Another agent has that name."""
+
+    def __init__(self, handle: str) -> None:
+        """Say which name."""
+        super().__init__(f"There is an agent {handle} already")
+        self.handle = handle
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What shall be otherwise about a published agent; of `card`, only these members. `name` counts before a card's."""
+
+    card: dict[str, Any] | None = None
+    is_active: bool | None = None
+    visibility: Visibility | None = None
+    name: str | None = None
+
+
+class Registry:
+    """The agents that were published in a store."""
+
+    def __init__(
+        self, store: Store, *, roles: Roles | None = None, trust: Trust | None = None, signed_only: bool = False
+    ) -> None:
+        """Keep agents in `store`; with `signed_only` only those whose cards are signed by a key of `trust`."""
+        self._store = store
+        self._roles = roles or Roles()
+        self._trust = trust or Trust()
+        self._signed_only = signed_only
+        self._known: dict[tuple[str, int], AgentCard | None] = {}
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when there is an agent to look for."""
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    def check(self, document: bytes, name: str | None = None) -> tuple[Published, Verdict]:
+        """Return what a card says and by whom it is signed, or raise BadCard if it could not be published."""
+        found, verdict = cards.read(document, name), self.judge(document)
+        if self._signed_only and verdict.state is not Signed.TRUSTED:
+            raise BadCard((Finding("signatures", f"Only cards signed by a trusted key are taken: {verdict.detail}"),))
+        return found, verdict
+
+    async def publish(
+        self, caller: Caller, document: bytes, *, name: str | None = None, visibility: Visibility = Visibility.TENANT
+    ) -> Listing:
+        """Publish a card under `name`, or else under the one that it states."""
+        found, _ = self.check(document, name)
+        self._entitle(caller, found.facts.handle)
+        if await self._store.read(registry.count_of, caller.tenant, caller.owner) >= MAX_LISTINGS:
+            raise RateLimited(f"{MAX_LISTINGS} agents are published already", metadata={"limit": "listings"})
+        new = (caller.tenant, new_id(), caller.owner, visibility.value, found.facts)
+        try:
+            listing = await self._store.do(registry.publish, *new)
+        except registry.Taken:
+            raise NameTaken(found.facts.handle) from None
+        self.on_news()
+        return listing
+
+    async def change(self, caller: Caller, id: str, change: Change) -> Listing:
+        """Change an agent; only its owner may, and whoever looks after the tenant."""
+        for _ in range(TRIES):
+            changed = await self._change(caller, await self.own(caller, id), change)
+            if changed is not None:
+                self.on_news()
+                return changed
+        raise AgentUnavailable("Others are changing this agent", retry_after=1)
+
+    async def _change(self, caller: Caller, listing: Listing, change: Change) -> Listing | None:
+        """Change an agent unless somebody else just did; its name changes only if another is given."""
+        document = listing.card.encode() if change.card is None else cards.merged(listing.card, change.card)
+        renames = change.card is not None and "humanReadableId" in change.card
+        found, _ = self.check(document, change.name or (None if renames else listing.handle))
+        self._entitle(caller, found.facts.handle)
+        visibility = listing.visibility if change.visibility is None else change.visibility.value
+        is_active = listing.is_active if change.is_active is None else change.is_active
+        seen = (listing.tenant, listing.id, listing.revision)
+        try:
+            return await self._store.do(registry.change, *seen, visibility, is_active, found.facts)
+        except registry.Taken:
+            raise NameTaken(found.facts.handle) from None
+
+    async def remove(self, caller: Caller, id: str) -> None:
+        """Take an agent out of sight; its owner may publish it again under the same name, nobody else may."""
+        listing = await self.own(caller, id)
+        await self._store.do(registry.remove, listing.tenant, listing.id)
+
+    async def own(self, caller: Caller, id: str) -> Listing:
+        """Return an agent that the caller may change."""
+        listing = await self.find(caller, id)
+        is_own = (listing.tenant, listing.owner) == (caller.tenant, caller.owner)
+        if not is_own and not (listing.tenant == caller.tenant and self._seen(caller).sees_all):
+            raise PermissionDenied("This agent was published by somebody else")
+        self._entitle(caller, listing.handle)
+        return listing
+
+    # --- finding --------------------------------------------------------------------------------------------------
+
+    async def find(self, caller: Caller | None, id: str) -> Listing:
+        """Return an agent by its id, active or not; one that is not is there only for its own tenant."""
+        listing = await self._store.read(registry.find, self._seen(caller), id)
+        if listing is None or not (listing.is_active or (caller is not None and caller.tenant == listing.tenant)):
+            raise NotListed("There is no such agent")
+        return listing
+
+    async def named(self, caller: Caller | None, name: str) -> Listing:
+        """Return an active agent by its name."""
+        is_name = names.is_name(names.handle(name))
+        listing = await self._store.read(registry.named, self._seen(caller), names.handle(name)) if is_name else None
+        if listing is None:
+            raise NotListed(f"There is no agent {name[: names.MAX_NAME]!r}")
+        return listing
+
+    async def search(self, caller: Caller | None, query: Query) -> tuple[list[Found], int]:
+        """Return a page of agents, and how many there are; who is in no tenant gets to see active ones only."""
+        seen = self._seen(caller)
+        if seen.tenant is None:
+            query = replace(query, is_active=True)
+        return await self._store.read(registry.search, seen, query)
+
+    async def resolve(self, caller: Caller | None, name: str) -> AgentCard:
+        """Return the card of an agent by its name, or raise UnknownName."""
+        try:
+            listing = await self.named(caller, name)
+        except NotListed as error:
+            raise names.UnknownName(str(error)) from None
+        try:
+            return _card(listing)
+        except AccordError as error:
+            raise names.UnknownName(f"{name}: its card cannot be read: {error.message}") from None
+
+    async def catalog(self, caller: Caller | None) -> dict[str, AgentCard]:
+        """Return the cards of the agents that somebody sees, by their ids and under their names."""
+        found = await self._store.read(registry.cards, self._seen(caller), MAX_CATALOG)
+        known = self._known
+        self._known = {(one.id, one.revision): known.get((one.id, one.revision)) or _readable(one) for one in found}
+        return {id: card for (id, _), card in self._known.items() if card is not None}
+
+    async def health(self, listing: Listing) -> Checked:
+        """Return what came of the last look for an agent."""
+        return await self._store.read(checks.last, listing.tenant, listing.id)
+
+    def judge(self, document: bytes) -> Verdict:
+        """Say by whom a card is signed."""
+        return self._trust.judge(document)
+
+    # --- who may --------------------------------------------------------------------------------------------------
+
+    def _seen(self, caller: Caller | None) -> Seen:
+        """Return how far somebody sees; whoever has no right at all is as good as nobody."""
+        if caller is None or (caller.roles is not None and not self._roles.has_any(caller.roles)):
+            return Seen(tenant=None)
+        sees_all = caller.roles is not None and _looks_after(self._roles.rights(caller.roles, ""))
+        return Seen(tenant=caller.tenant, owner=caller.owner, sees_all=sees_all)
+
+    def _entitle(self, caller: Caller, handle: str) -> None:
+        """Refuse whoever may not publish under a name: that needs a role with every operation of such an agent."""
+        if caller.roles is not None and self._roles.rights(caller.roles, handle).keys() != set(Operation):
+            raise PermissionDenied(f"Your roles do not include publishing {handle}")
+
+
+def _looks_after(rights: Rights) -> bool:
+    """Whether somebody is responsible for all of a tenant: every operation, and others' tasks too."""
+    return rights.keys() == set(Operation) and rights[Operation.CANCEL].sees_all
+
+
+def _card(listing: Listing) -> AgentCard:
+    return names.under(decode_card(listing.card.encode()), listing.handle)
+
+
+def _readable(listing: Listing) -> AgentCard | None:
+    """Return a card, unless only another version of this program can read it; among many, one is no reason to fail."""
+    try:
+        return _card(listing)
+    except AccordError:
+        return None

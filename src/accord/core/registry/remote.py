@@ -1,0 +1,108 @@
+"""A registry elsewhere, over HTTP: ours, or another that has AgentVault's API.
+
+It asks through a port and knows no credentials; whoever puts it together adds them. What it is told is not believed
+blindly: a card from a registry must be one that we would publish ourselves, and must not lead into this machine unless
+the registry is on it.
+"""
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from msgspec import MsgspecError
+from msgspec.json import Decoder
+
+from accord.core.registry import cards, names
+from accord.core.registry.cards import BadCard
+from accord.core.registry.names import UnknownName
+from accord.core.registry.ports import Answer, Ask, NotReached
+from accord.core.registry.trust import Signed, Trust
+from accord.model import AgentCard
+from accord.protocol import codec
+
+API = "/api/v1"
+
+_object = Decoder(dict[str, Any])
+
+
+class RegistryRefused(Exception):
+    """The registry answered that it will not; `status` is HTTP's, the message is the registry's own.
+
+    `name` is that of the agent that is in the way, if there is one.
+    """
+
+    def __init__(self, status: int, message: str, name: str | None = None) -> None:
+        """Say what the registry said."""
+        super().__init__(message)
+        self.status = status
+        self.name = name
+
+
+class RemoteRegistry:
+    """A registry at a URL."""
+
+    def __init__(self, url: str, ask: Ask, *, trust: Trust | None = None, signed_only: bool = False) -> None:
+        """Ask the registry at `url`; with `signed_only`, only cards signed by a key of `trust` are taken from it."""
+        self.url = url.rstrip("/").removesuffix(API)
+        self._ask = ask
+        self._trust = trust or Trust()
+        self._signed_only = signed_only
+
+    async def resolve(self, name: str) -> AgentCard:
+        """Return the card of the agent with a name, or raise UnknownName."""
+        try:
+            found = await self.named(name)
+        except (RegistryRefused, NotReached) as error:
+            raise UnknownName(f"{name}: {self.url}: {error}") from None
+        document = codec.encode(found.get("card_data"))
+        try:
+            card = cards.read(document, name).card
+        except BadCard as error:
+            raise UnknownName(f"{name}: the card that {self.url} has cannot be used: {error}") from None
+        if not cards.is_loopback(self.url) and any(cards.is_loopback(one.url) for one in card.supported_interfaces):
+            raise UnknownName(f"{name}: the card that {self.url} has leads to this machine itself")
+        verdict = self._trust.judge(document)
+        if self._signed_only and verdict.state is not Signed.TRUSTED:
+            raise UnknownName(f"{name}: {verdict.detail}")
+        return names.under(card, name)
+
+    async def named(self, name: str) -> dict[str, Any]:
+        """Return what the registry has about an active agent."""
+        found = await self._json("GET", f"/agent-cards/id/{quote(names.handle(name), safe='/')}")
+        if found.get("is_active") is False:
+            raise RegistryRefused(404, "The agent was removed")
+        return found
+
+    async def search(self, query: list[tuple[str, str]]) -> dict[str, Any]:
+        """Return a page of agents, by the parameters of the API."""
+        return await self._json("GET", f"/agent-cards/?{urlencode(query)}")
+
+    async def publish(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Publish an agent, or change the one that has its name and is ours."""
+        try:
+            return await self._json("POST", "/agent-cards/", body)
+        except RegistryRefused as error:
+            if error.status != 409 or error.name is None:
+                raise
+            known = await self.named(error.name)
+        return await self._json("PUT", f"/agent-cards/{quote(known['id'], safe='')}", body)
+
+    async def check(self, name: str) -> dict[str, Any]:
+        """Have the registry look for an agent now."""
+        known = await self.named(name)
+        return await self._json("POST", f"/agent-cards/{quote(known['id'], safe='')}/check")
+
+    async def _json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        answer = await self._ask(method, f"{self.url}{API}{path}", None if body is None else codec.encode(body))
+        try:
+            found = _object.decode(answer.body)
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            raise RegistryRefused(answer.status, f"It answers {answer.status}, and not as a registry does") from None
+        if answer.status >= 300:
+            raise _refused(answer, found)
+        return found
+
+
+def _refused(answer: Answer, found: dict[str, Any]) -> RegistryRefused:
+    detail, name = found.get("detail"), found.get("human_readable_id")
+    message = detail[:1000] if isinstance(detail, str) else f"It answers {answer.status}"
+    return RegistryRefused(answer.status, message, name if isinstance(name, str) else None)

@@ -1,0 +1,86 @@
+"""What a server authenticates with elsewhere: its file, its variables, and what its store keeps sealed."""
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+from accord.agents.remote.terms import Mode
+from accord.app import to_a2a
+from accord.app.credentials import own_keys, sealed_keys
+from accord.app.remotes import remote_agents
+from accord.client.keys import Credential, KeyManagementError
+from accord.config import BadSettings
+from accord.config.settings import Credentials, Remote, Settings
+from accord.storage import migrate
+from accord.storage.address import parse
+from accord.storage.open import open_store
+from accord.testing import lifespan
+from tests.app.conftest import send, text_of
+from tests.client.auth.conftest import serving
+from tests.client.auth.test_served import HEADER, SECRET
+from tests.serve.conftest import postgres, store_url
+
+__all__ = ["postgres", "store_url"]
+
+STORED, KEPT = Credential(api_key="of the store"), Credential(api_key="of a variable")
+
+
+def new_key() -> str:
+    return base64.b64encode(os.urandom(32)).decode()
+
+
+async def put(url: str, settings: Credentials) -> None:
+    async with open_store(parse(url)) as store:
+        await migrate.upgrade(store)
+        await sealed_keys(store, settings).put("", "svc", STORED)
+        await sealed_keys(store, settings).put("", "both", STORED)
+        await sealed_keys(store, settings).put("acme", "theirs", STORED)
+
+
+async def test_the_store_is_asked_after_files_and_variables(store_url: str, tmp_path: Path) -> None:
+    settings = Credentials(keys=(new_key(),))
+    await put(store_url, settings)
+    (tmp_path / "keys.json").write_text('{"filed": "of a file"}')
+    env = {"ACCORD_KEY_BOTH": "of a variable", "ACCORD_KEYS": str(tmp_path / "keys.json")}
+    keys = await own_keys(Settings(store=store_url, credentials=settings), env)
+    assert [keys.find(id) for id in ("SVC", "both", "theirs", "nowhere")] == [STORED, KEPT, None, None]
+    assert keys.find("filed") == Credential(api_key="of a file")
+    without = await own_keys(Settings(store=store_url), env)
+    assert [without.find(id) for id in ("svc", "both")] == [None, KEPT]
+
+
+async def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/accord.db"
+    await put(url, Credentials(keys=(new_key(),)))
+    with pytest.raises(KeyManagementError, match="not among those of this server"):
+        await own_keys(Settings(store=url, credentials=Credentials(keys=(new_key(),))), {})
+    with pytest.raises(BadSettings, match="key_file"):
+        await own_keys(Settings(store=url, credentials=Credentials(key_file=str(tmp_path / "none"))), {})
+
+
+async def test_a_store_in_memory_has_nothing_from_before() -> None:
+    settings = Settings(store="sqlite://:memory:", credentials=Credentials(keys=(new_key(),)))
+    assert (await own_keys(settings, {"ACCORD_KEY_BOTH": "of a variable"})).find("both") == KEPT
+
+
+async def test_a_remote_agent_is_reached_with_what_the_store_keeps(tmp_path: Path) -> None:
+    url, settings = f"sqlite:///{tmp_path}/accord.db", Credentials(keys=(new_key(),))
+    async with serving(HEADER) as elsewhere:
+        async with open_store(parse(url)) as store:
+            await migrate.upgrade(store)
+            await sealed_keys(store, settings).put("", "partner", Credential(api_key=SECRET))
+        (far,) = remote_agents(
+            Settings(
+                store=url,
+                credentials=settings,
+                remotes={"far": Remote(url=elsewhere.url, key="partner", mode=Mode.SUBSCRIBE)},
+            ),
+            {},
+        )
+        app = to_a2a(far, store=url)
+        async with lifespan(app):
+            task = await send(app, "one two")
+            assert "artifacts" in task, task["status"]
+            assert text_of(task).split() == ["one", "two"]

@@ -1,0 +1,83 @@
+"""What is attached to a message, in the order of the flags."""
+
+import io
+from pathlib import Path
+
+import pytest
+import typer
+
+from accord.cli.parts import Given, given_in, object_of, parts_of
+from accord.model import Part
+
+
+def test_flags_come_back_in_their_order_and_media_types_belong_to_the_part_before() -> None:
+    order = ["agent_card", "file", "data", "media_type", "file", "texts", "output"]
+    values = {"file": ["a", "b"], "data": ["{}"], "texts": ["t"], "media_type": ["application/x"]}
+    assert given_in(order, values) == [
+        Given("file", "a"),
+        Given("data", "{}", "application/x"),
+        Given("file", "b"),
+        Given("texts", "t"),
+    ]
+
+
+@pytest.mark.parametrize("order", [["media_type", "file"], ["file", "media_type", "media_type"]])
+def test_a_media_type_without_a_part_is_a_mistake(order: list[str]) -> None:
+    with pytest.raises(typer.BadParameter, match="belongs to the part before it"):
+        given_in(order, {"file": ["a"], "media_type": ["x", "y"]})
+
+
+def test_files_are_read_and_addresses_passed_on(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"PDF")
+    (tmp_path / "odd").write_bytes(b"\x00")
+    files = [str(tmp_path / "a.pdf"), str(tmp_path / "odd"), "https://x.example/y/b.png?k=1"]
+    assert parts_of("hi", [Given("file", file) for file in files]) == (
+        Part(text="hi"),
+        Part(raw=b"PDF", filename="a.pdf", media_type="application/pdf"),
+        Part(raw=b"\x00", filename="odd", media_type="application/octet-stream"),
+        Part(url="https://x.example/y/b.png?k=1", filename="b.png", media_type="image/png"),
+    )
+    stated = Given("file", str(tmp_path / "a.pdf"), "text/x")
+    assert parts_of(None, [stated]) == (Part(raw=b"PDF", filename="a.pdf", media_type="text/x"),)
+
+
+def test_data_is_json_from_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "d.json").write_text("[1]")
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"b": 2}'))
+    given = [Given("data", '{"a": 1}'), Given("data", str(tmp_path / "d.json")), Given("data", "-")]
+    assert [part.data for part in parts_of(None, given)] == [{"a": 1}, [1], {"b": 2}]
+
+
+def test_a_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("long\ntext\n"))
+    assert parts_of("-", []) == (Part(text="long\ntext\n"),)
+
+
+@pytest.mark.parametrize(("text", "given"), [("\udcff", []), (None, [Given("texts", "\udcff")])])
+def test_bytes_that_are_no_text_are_refused(text: str | None, given: list[Given]) -> None:
+    with pytest.raises(typer.BadParameter, match="UTF-8"):
+        parts_of(text, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (Given("file", "/nowhere/at/all"), "No such file"),
+        (Given("data", "/nowhere/at/all"), "No such file"),
+        (Given("data", "{oops"), "not JSON"),
+    ],
+)
+def test_what_cannot_be_read_is_said(given: Given, why: str) -> None:
+    with pytest.raises(typer.BadParameter, match=why):
+        parts_of(None, [given])
+
+
+def test_there_is_something_to_send() -> None:
+    with pytest.raises(typer.BadParameter, match="nothing to send"):
+        parts_of(None, [])
+
+
+def test_metadata_is_an_object() -> None:
+    assert object_of('{"a": [1]}') == {"a": [1]}
+    with pytest.raises(typer.BadParameter, match="not a JSON object"):
+        object_of("[1]")

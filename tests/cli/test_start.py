@@ -1,0 +1,80 @@
+"""What a command loads before it does anything, and that its documentation names what there is."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from accord.cli import Commands, app
+from accord.cli.exits import Exit
+
+WRITTEN = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
+
+SLOW = {"accord.core", "accord.model", "accord.storage", "aiohttp", "apsw", "asyncio", "asyncpg", "joserfc"}
+"""What takes longer to load than a command may take to say how it is used."""
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Return the modules that are there after a command has run."""
+    script = (
+        "import sys\nfrom accord.cli import app\n"
+        f"app({list(arguments)!r}, standalone_mode=False)\n"
+        "print('loaded', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--version",), ("--help",), *((name, "--help") for name in Commands.table), ("task", "get", "--help")],
+    ids=" ".join,
+)
+def test_nothing_slow_is_loaded_to_say_how_a_command_is_used(arguments: tuple[str, ...]) -> None:
+    there = loaded(*arguments)
+    assert not there & SLOW
+    assert {name for name in there if name.startswith("accord.client.")} == {"accord.client.names"}, "no more of it"
+
+
+def test_a_command_loads_no_other() -> None:
+    ours = {name for name in loaded("task", "--help") if name.startswith("accord.cli.")}
+    assert "accord.cli.task" in ours
+    assert not ours & {"accord.cli.serve", "accord.cli.db", "accord.cli.chat", "accord.cli.send"}
+    assert not {name for name in loaded("--version") if name.startswith("accord.cli.")} - {"accord.cli.loading"}
+
+
+@pytest.mark.parametrize("name", list(Commands.table))
+def test_every_command_of_the_table_is_there(name: str) -> None:
+    assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
+
+
+def test_a_command_that_is_misspelled_is_known() -> None:
+    done = CliRunner().invoke(app, ["sned"], env={"TERM": "dumb"})
+    assert done.exit_code == Exit.MISUSED
+    assert "Did you mean 'send'?" in done.stderr
+
+
+def test_the_documentation_names_every_exit_code() -> None:
+    written = re.findall(r"^\| (\d+) \|", WRITTEN, re.MULTILINE)
+    assert [int(code) for code in written] == [code.value for code in Exit]
+
+
+def test_the_documentation_names_every_command_that_asks_agents() -> None:
+    group = get_command(app)
+    context = typer.Context(group)
+    families = ("card", "task")
+    names = {"accord send", "accord chat"}
+    for family in families:
+        found = group.get_command(context, family)  # type: ignore[attr-defined]  # it is a group
+        names |= {f"accord {family} {name}" for name in found.list_commands(context) if not name.startswith("push")}
+    named = {
+        name
+        for row in re.findall(r"^\| (`accord .*?) \|", WRITTEN, re.MULTILINE)
+        for name in re.findall(r"`(accord [^`]+)`", row)
+    }
+    assert names <= named

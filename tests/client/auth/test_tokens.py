@@ -1,0 +1,271 @@
+"""Tokens: asked for once, kept until shortly before their end, replaced when refused, shared by those who wait."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from accord.client.auth import ClientCredentials, Driver, OpenIdConnect, Together
+from accord.client.auth.signed import Hmac
+from accord.client.transports.aiohttp import AiohttpTransport
+from accord.client.wire import Outgoing, Reply, Unreachable
+from accord.errors import AuthenticationFailed
+from tests.client.auth.conftest import Agent, TokenEndpoint, serving
+from tests.core.schemes.conftest import Clock
+
+REQUEST = Outgoing(method="POST", url="http://agent.example/", body=b"{}")
+LONG_AGO = 1_700_000_000
+REFUSED = Reply(status=401, headers={}, body=b"")
+
+
+@pytest.fixture
+async def agent(endpoint: TokenEndpoint) -> AsyncIterator[Agent]:
+    """An agent of our server that believes the endpoint's tokens."""
+    async with serving(endpoint.scheme(jwks_url=f"{endpoint.url}/keys"), push={"allow_private": True}) as found:
+        yield found
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[AiohttpTransport]:
+    found = AiohttpTransport()
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def client(endpoint: TokenEndpoint, clock: Clock | None = None, **more: object) -> ClientCredentials:
+    return ClientCredentials(endpoint.token_url, *endpoint.client, clock=clock or Clock(), **more)  # type: ignore[arg-type]
+
+
+def token_in(request: Outgoing | None) -> str:
+    assert request is not None
+    return dict(request.headers)["Authorization"]
+
+
+@pytest.mark.proves("2-10")
+@pytest.mark.parametrize(("lasts", "used"), [(3600, 3540), ("120", 60), (61, 1), (60, 30), (10, 5), (0.5, 0.25)])
+async def test_a_token_is_kept_until_a_minute_before_its_end(
+    endpoint: TokenEndpoint, transport: AiohttpTransport, clock: Clock, lasts: object, used: float
+) -> None:
+    endpoint.lasts = lasts
+    driver = Driver(client(endpoint, clock), transport)
+    first = token_in(await driver.prepare(REQUEST))
+    clock.at += used * 0.99
+    assert token_in(await driver.prepare(REQUEST)) == first
+    clock.at += used * 0.02
+    assert token_in(await driver.prepare(REQUEST)) != first
+    assert len(endpoint.asked) == 2
+
+
+async def test_a_token_without_an_end_is_kept(
+    endpoint: TokenEndpoint, transport: AiohttpTransport, clock: Clock
+) -> None:
+    endpoint.lasts = None
+    driver = Driver(client(endpoint, clock), transport)
+    first = token_in(await driver.prepare(REQUEST))
+    clock.at += 10**9
+    assert token_in(await driver.prepare(REQUEST)) == first
+
+
+@pytest.mark.proves("2-10")
+async def test_a_token_that_our_server_finds_expired_is_replaced_once(endpoint: TokenEndpoint, agent: Agent) -> None:
+    endpoint.ends = [LONG_AGO]  # however long it was said to last
+    auth = client(endpoint)
+    assert await agent.ask(auth) == 200
+    assert len(endpoint.asked) == 2
+    endpoint.ends = [LONG_AGO, LONG_AGO]
+    assert await agent.ask(client(endpoint)) == 401
+    assert len(endpoint.asked) == 4
+
+
+@pytest.mark.proves("2-10")
+async def test_a_refused_token_is_asked_for_anew_once_and_a_second_refusal_is_final(
+    endpoint: TokenEndpoint, transport: AiohttpTransport
+) -> None:
+    accepted: set[str] = set()
+    seen: list[str] = []
+
+    async def guarded(request: web.Request) -> web.Response:
+        seen.append(request.headers["Authorization"])
+        return web.Response(status=200 if seen[-1] in accepted else 401)
+
+    runner = web.AppRunner(_app(guarded))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    other = Agent(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    driver = Driver(client(endpoint), transport)
+    accepted.add(token_in(await driver.prepare(REQUEST)))
+    assert await other.ask(driver) == 200
+    accepted.clear()  # all are revoked
+    assert await other.ask(driver) == 401
+    assert (len(seen), len(endpoint.asked)) == (3, 2)  # refused, asked for anew, refused again: that was all
+    accepted.add(token_in(await driver.prepare(REQUEST)))
+    assert await other.ask(driver) == 200
+    assert len(endpoint.asked) == 2
+    await other.transport.close()
+    await runner.cleanup()
+
+
+def _app(handler: object) -> web.Application:
+    app = web.Application()
+    app.router.add_post("/", handler)  # type: ignore[arg-type]
+    return app
+
+
+@pytest.mark.proves("2-10")
+async def test_those_who_come_at_the_same_time_share_one_request(
+    endpoint: TokenEndpoint, transport: AiohttpTransport
+) -> None:
+    endpoint.held = asyncio.Event()
+    driver = Driver(client(endpoint), transport)
+    waiting = [asyncio.create_task(driver.prepare(REQUEST)) for _ in range(50)]
+    await endpoint.arrived.wait()
+    endpoint.held.set()
+    tokens = {token_in(one) for one in await asyncio.gather(*waiting)}
+    assert (len(tokens), len(endpoint.asked)) == (1, 1)
+    # All of them are refused: one asks for the next token, the others take that.
+    sent = await driver.prepare(REQUEST)
+    again = await asyncio.gather(*(driver.retry(sent, REFUSED) for _ in range(50)))
+    assert len({token_in(one) for one in again}) == 1
+    assert len(endpoint.asked) == 2
+    late = await driver.retry(sent, REFUSED)
+    assert token_in(late) == token_in(again[0])
+    assert len(endpoint.asked) == 2
+
+
+async def test_a_refusal_is_shared_as_well_and_asked_for_again_later(
+    endpoint: TokenEndpoint, transport: AiohttpTransport
+) -> None:
+    endpoint.held = asyncio.Event()
+    endpoint.answers = [web.Response(status=503)]
+    driver = Driver(client(endpoint), transport)
+    waiting = [asyncio.create_task(driver.prepare(REQUEST)) for _ in range(20)]
+    await endpoint.arrived.wait()
+    endpoint.held.set()
+    failures = await asyncio.gather(*waiting, return_exceptions=True)
+    assert len(endpoint.asked) == 1
+    assert all(isinstance(one, Unreachable) and not one.was_sent for one in failures)
+    assert token_in(await driver.prepare(REQUEST))
+
+
+async def test_who_asks_for_all_may_be_cancelled_and_then_another_asks(
+    endpoint: TokenEndpoint, transport: AiohttpTransport
+) -> None:
+    endpoint.held = asyncio.Event()
+    driver = Driver(client(endpoint), transport)
+    first = asyncio.create_task(driver.prepare(REQUEST))
+    await endpoint.arrived.wait()
+    waiting = [asyncio.create_task(driver.prepare(REQUEST)) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting.pop().cancel()  # one who waits: nobody else is disturbed
+    await asyncio.sleep(0)
+    assert not first.done()
+    first.cancel()
+    endpoint.held.set()
+    assert len({token_in(one) for one in await asyncio.gather(*waiting)}) == 1
+    assert len(endpoint.asked) == 2
+
+
+@pytest.mark.parametrize("wrong", [("an id:with+odd/chars", "not it"), ("nobody", "a secret & more=%41")])
+async def test_wrong_credentials_are_said_to_be_wrong_without_being_repeated(
+    endpoint: TokenEndpoint, agent: Agent, wrong: tuple[str, str]
+) -> None:
+    auth = ClientCredentials(endpoint.token_url, *wrong)
+    with pytest.raises(AuthenticationFailed, match=r"gives no token: 401 \(invalid_client: who is that\?\)") as refused:
+        await agent.ask(auth)
+    assert wrong[1] not in str(refused.value)
+    assert [one["way"] for one in endpoint.asked] == ["post", "basic"]
+
+
+@pytest.mark.parametrize("status", [400, 401])
+async def test_an_endpoint_that_wants_the_secret_in_a_header_gets_it_there(
+    endpoint: TokenEndpoint, transport: AiohttpTransport, clock: Clock, status: int
+) -> None:
+    endpoint.answers = [web.json_response({"error": "invalid_client"}, status=status)]
+    endpoint.lasts = 100
+    driver = Driver(client(endpoint, clock), transport)
+    await driver.prepare(REQUEST)
+    clock.at += 1000
+    await driver.prepare(REQUEST)
+    assert [one["way"] for one in endpoint.asked] == ["post", "basic", "basic"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"[]",
+        b'{"token": "s3cret"}',
+        b'{"access_token": 5}',
+        b'{"access_token": "s3cret\\nX: y"}',
+        b'{"access_token": ""}',
+        b'{"access_token": "s3cret", "expires_in": "soon"}',
+    ],
+)
+async def test_an_answer_that_is_no_token_is_said_to_be_none(
+    endpoint: TokenEndpoint, transport: AiohttpTransport, answer: bytes
+) -> None:
+    endpoint.answers = [web.Response(body=answer, content_type="application/json")]
+    with pytest.raises(AuthenticationFailed, match="answers with") as refused:
+        await Driver(client(endpoint), transport).prepare(REQUEST)
+    assert "s3cret" not in str(refused.value)
+
+
+async def test_an_endpoint_that_is_away_means_that_nothing_was_sent(transport: AiohttpTransport) -> None:
+    auth = ClientCredentials("http://127.0.0.1:1/token", "id", "secret")
+    with pytest.raises(Unreachable, match="No credentials to be had") as away:
+        await Driver(auth, transport).prepare(REQUEST)
+    assert not away.value.was_sent
+
+
+@pytest.mark.parametrize(("takes", "way"), [({"post", "basic"}, "post"), ({"basic"}, "basic")])
+async def test_discovery_says_how_a_client_is_to_name_itself(
+    endpoint: TokenEndpoint, transport: AiohttpTransport, takes: set[str], way: str
+) -> None:
+    endpoint.takes = takes
+    driver = Driver(OpenIdConnect(endpoint.discovery_url, *endpoint.client, scopes=("a", "b")), transport)
+    sent = await driver.prepare(REQUEST)
+    assert token_in(sent) == token_in(await driver.prepare(REQUEST))
+    assert token_in(await driver.retry(sent, REFUSED)) != token_in(sent)
+    assert endpoint.asked == [{"grant_type": "client_credentials", "scope": "a b", "way": way}] * 2
+    assert endpoint.discovered == 1
+
+
+async def test_a_discovery_that_is_none_is_said_to_be_none(
+    endpoint: TokenEndpoint, transport: AiohttpTransport
+) -> None:
+    driver = Driver(OpenIdConnect(f"{endpoint.url}/keys", "id", "secret"), transport)
+    with pytest.raises(AuthenticationFailed, match="is no OpenID Connect discovery"):
+        await driver.prepare(REQUEST)
+    gone = Driver(OpenIdConnect(f"{endpoint.url}/nowhere", "id", "secret"), transport)
+    with pytest.raises(AuthenticationFailed, match="gives no token: 404"):
+        await gone.prepare(REQUEST)
+
+
+def test_a_discovery_that_is_safe_cannot_have_the_secret_sent_in_the_clear() -> None:
+    flow = OpenIdConnect("https://id.example/oidc", "id", "secret").prepare(REQUEST)
+    next(flow)
+    answer = Reply(status=200, headers={}, body=b'{"token_endpoint": "http://id.example/token"}')
+    with pytest.raises(AuthenticationFailed, match="not https"):
+        flow.send(answer)
+
+
+async def test_a_signature_beside_a_token_is_made_last_and_again(
+    endpoint: TokenEndpoint, transport: AiohttpTransport
+) -> None:
+    driver = Driver(Together([Hmac("a secret"), client(endpoint)]), transport)
+    sent = await driver.prepare(REQUEST)
+    again = await driver.retry(sent, REFUSED)
+    assert again is not None
+    assert (
+        [name for name, _ in sent.headers]
+        == [name for name, _ in again.headers]
+        == ["Authorization", "X-A2A-Signature"]
+    )
+    assert all(one != other for one, other in zip(sent.headers, again.headers, strict=True))
+    assert await Driver(Together([Hmac("a secret")]), transport).retry(sent, REFUSED) is None

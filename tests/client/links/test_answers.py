@@ -1,0 +1,116 @@
+"""Answers that are no success: what status, headers and body mean together."""
+
+from typing import Any
+
+import pytest
+
+from accord.client.links.answers import MAX_RETRY_SECONDS, failure, retry_after
+from accord.client.wire import Reply
+from accord.errors import (
+    AccordError,
+    AgentUnavailable,
+    AuthenticationFailed,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    PermissionDenied,
+    RateLimited,
+    RemoteError,
+    RequestTooLarge,
+    TaskNotFound,
+    UnsupportedMediaType,
+)
+
+
+def reply(status: int, body: bytes = b"", **headers: str) -> Reply:
+    return Reply(status=status, headers={name.replace("_", "-"): value for name, value in headers.items()}, body=body)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, InvalidRequest),
+        (401, AuthenticationFailed),
+        (403, PermissionDenied),
+        (404, MethodNotFound),
+        (405, MethodNotFound),
+        (413, RequestTooLarge),
+        (415, UnsupportedMediaType),
+        (429, RateLimited),
+        (500, InternalError),
+        (503, AgentUnavailable),
+        (302, RemoteError),
+        (418, RemoteError),
+        (502, RemoteError),
+        (504, RemoteError),
+    ],
+)
+def test_a_status_has_a_meaning_of_its_own(status: int, kind: type[AccordError]) -> None:
+    error = failure(reply(status, b"<html>"), None)
+    assert (type(error), error.message) == (kind, f"The agent answered with HTTP {status}")
+    assert error.metadata["status"] == str(status)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 503])
+def test_some_statuses_say_more_than_the_body(status: int) -> None:
+    """A gateway writes the status, and a framework behind it whatever code it has."""
+    error = failure(reply(status), InvalidRequest("who are you?", metadata={"a": "b"}))
+    assert type(error) is type(failure(reply(status), None))
+    assert (error.message, error.metadata) == ("who are you?", {"a": "b", "status": str(status)})
+
+
+def test_otherwise_the_body_says_more() -> None:
+    for stated in (TaskNotFound("gone"), InvalidParams("wrong")):
+        assert failure(reply(404), stated) is stated
+    assert type(failure(reply(500), RemoteError("a code of its own"))) is InternalError
+    limited = RateLimited("slow", retry_after=3)
+    assert failure(reply(429, retry_after="9"), limited) is limited
+    assert limited.retry_after == 3
+
+
+def test_it_is_said_how_to_authenticate() -> None:
+    error = failure(reply(401, www_authenticate='Bearer realm="x"'), None)
+    assert isinstance(error, AuthenticationFailed)
+    assert error.challenges == ('Bearer realm="x"',)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"detail":"Not authenticated"}', "Not authenticated"),
+        (b'{"message":"no"}', "no"),
+        (b'{"error":{"message":"no"}}', "no"),
+        (b'{"error":"no"}', "no"),
+        (b'{"detail":[{"loc":1}]}', ""),
+        (b"[]", ""),
+        (b"\xff", ""),
+        (b"[" * 100_000, ""),
+        (b'{"message":"' + b"x" * 1000 + b'"}', "x" * 300),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_sentence_is_taken_from_where_most_put_it(body: bytes, said: str) -> None:
+    expected = "The agent answered with HTTP 400" + (f": {said}" if said else "")
+    assert failure(reply(400, body), None).message == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "120"}, 120),
+        ({"retry-after": " 0 "}, 0),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "99999999999999999999"}, MAX_RETRY_SECONDS),
+        (
+            {"retry-after": "Wed, 21 Oct 2026 07:28:30 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"},
+            30,
+        ),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
+        ({"retry-after": "Wed, 99 Oct 2015 07:28:00 GMT"}, None),
+    ],
+)
+def test_a_pause_is_a_number_or_a_date(headers: dict[str, Any], seconds: int | None) -> None:
+    assert retry_after(headers) == seconds

@@ -1,0 +1,74 @@
+"""A client of 1.0 talks through `accord serve --remote` to other implementations' servers: each row of `OFFERS`."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.peers.conftest import Peer
+from tests.peers.offers import Feature, Offer, parameters
+from tests.peers.servers.agent import CHUNKS, QUESTION
+from tests.serve.running import BOUND_SECONDS, V1, Server, events, rpc, running, said, text_of
+
+BINDINGS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest", "GRPC": "grpc"}
+
+
+@pytest.mark.parametrize("offer", parameters())
+@pytest.mark.proves("0-17")
+def test_any_server_is_served_to_clients_of_1_0(offer: Offer, started: Callable[[Peer], str], tmp_path: Path) -> None:
+    settings = f'[remotes.x]\nurl = "{started(offer.server)}"\nbinding = "{BINDINGS[offer.binding]}"\n'
+    (tmp_path / "accord.toml").write_text(settings, encoding="utf-8")
+    with running(tmp_path) as near:
+        assert text_of(near.send("chunks", "m-1")) == "".join(CHUNKS)
+        assert streamed(near, "chunks", "m-2") == "".join(CHUNKS)
+        if Feature.ASK not in offer.lacks:
+            asks(near, offer)
+        cancels(near)
+
+
+def streamed(near: Server, text: str, message_id: str) -> str:
+    """Stream a message, and return the text of the task that the stream makes."""
+    body = rpc("SendStreamingMessage", message=said(text, message_id))
+    pieces: dict[str, str] = {}
+    states = []
+    with httpx.stream("POST", near.url, json=body, headers=V1, timeout=BOUND_SECONDS) as answer:
+        for _, event in events(answer):
+            if update := event.get("artifactUpdate"):
+                artifact = update["artifact"]
+                before = pieces.get(artifact["artifactId"], "") if update.get("append") else ""
+                pieces[artifact["artifactId"]] = before + "".join(part["text"] for part in artifact["parts"])
+            elif update := event.get("statusUpdate"):
+                states.append(update["status"]["state"])
+    assert states[-1] == "TASK_STATE_COMPLETED"
+    return "".join(pieces.values())
+
+
+def asks(near: Server, offer: Offer) -> None:
+    """Be asked, and answer."""
+    asked = near.send("ask", "m-3")
+    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert QUESTION in json.dumps(asked["status"]["message"]["parts"])  # a text, or the arguments of a call
+    if Feature.REPLY not in offer.lacks:
+        reply = said("blue", "m-4") | {"taskId": asked["id"]}
+        done = near.post("SendMessage", message=reply).json()["result"]["task"]
+        assert text_of(done) == "You said blue"
+
+
+def cancels(near: Server) -> None:
+    """Cancel what goes on; there it is cancelled later, or has ended."""
+    task = near.send("hold", "m-5", at_once=True)
+    until(lambda: near.get(task["id"])["status"]["state"] == "TASK_STATE_WORKING")
+    cancelled = near.post("CancelTask", id=task["id"]).json()["result"]
+    assert cancelled["status"]["state"] == "TASK_STATE_CANCELED"
+
+
+def until(check: Callable[[], Any]) -> None:
+    """Ask until it is so."""
+    end = time.monotonic() + BOUND_SECONDS
+    while not check():
+        assert time.monotonic() < end, "It never happened"
+        time.sleep(0.05)

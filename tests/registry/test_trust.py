@@ -1,0 +1,75 @@
+"""Whose signatures count: pinned keys, and nothing that a card says about itself."""
+
+import json
+from typing import Any
+
+import pytest
+from joserfc.jwk import ECKey, Key
+
+from accord.core.interface import Caller
+from accord.core.registry.cards import BadCard
+from accord.core.registry.registry import Registry
+from accord.core.registry.trust import Signed, Trust
+from accord.protocol import card_signatures
+from tests.registry.conftest import V1, VAULT, document, serving
+from tests.storage.conftest import AnyStore
+
+OURS: Key = ECKey.generate_key("P-256", {"kid": "ours", "use": "sig"})
+THEIRS: Key = ECKey.generate_key("P-256", {"kid": "theirs", "use": "sig"})
+
+
+def signed(card: dict[str, Any], key: Key = OURS) -> bytes:
+    signing = card_signatures.read_signing_key(json.dumps(key.as_dict(private=True)).encode())
+    return card_signatures.sign(document(card), signing)
+
+
+def jwks(*keys: Key) -> str:
+    return json.dumps({"keys": [key.as_dict(private=False) for key in keys]})
+
+
+TRUST = Trust.reading(jwks(OURS).encode())
+
+
+@pytest.mark.parametrize("card", [V1, VAULT], ids=["v1", "vault"])
+def test_by_whom_a_card_is_signed(card: dict[str, Any]) -> None:
+    verdict = TRUST.judge(signed(card))
+    assert (verdict.state, verdict.key) == (Signed.TRUSTED, "ours")
+    others = TRUST.judge(signed(card, THEIRS))
+    assert (others.state, others.key) == (Signed.UNTRUSTED, None)
+    assert TRUST.judge(document(card)).state is Signed.UNSIGNED
+    changed = json.loads(signed(card)) | {"description": "Something else"}
+    assert TRUST.judge(json.dumps(changed).encode()).state is Signed.UNTRUSTED
+
+
+def test_without_pinned_keys_nothing_is_trusted() -> None:
+    verdict = Trust().judge(signed(V1))
+    assert (verdict.state, verdict.key) == (Signed.UNTRUSTED, None)
+    assert "no key is pinned" in verdict.detail
+    assert Trust().judge(b"no card").state is Signed.UNSIGNED
+
+
+@pytest.mark.parametrize("keys", [b"no keys", b'{"keys": []}', b'{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}'])
+def test_keys_that_cannot_be_pinned(keys: bytes) -> None:
+    with pytest.raises(ValueError, match=r"key|Key"):
+        Trust.reading(keys)
+
+
+async def test_a_registry_that_takes_signed_cards_only(ready: AnyStore) -> None:
+    registry = Registry(ready, trust=TRUST, signed_only=True)
+    for card in (document(V1), signed(V1, THEIRS)):
+        with pytest.raises(BadCard, match="signatures: "):
+            await registry.publish(Caller(), card)
+    made = await registry.publish(Caller(), signed(V1))
+    assert registry.judge(made.card.encode()).state is Signed.TRUSTED
+
+
+async def test_the_verdict_is_shown(tmp_path: Any) -> None:
+    file = tmp_path / "signers.json"
+    file.write_text(jwks(OURS))
+    async with serving(registry={"signers": str(file)}) as ask:
+        made = await ask.publish(json.loads(signed(V1)))
+        assert made["signature"] == {"state": "trusted", "key": "ours", "detail": "Signed by the trusted key ours"}
+        changed = await ask("PUT", f"/agent-cards/{made['id']}", {"card_data": {"description": "New"}})
+        assert changed.json()["signature"]["state"] == "untrusted"
+        judged = await ask("POST", "/utils/validate-card", {"card_data": json.loads(signed(V1, THEIRS))})
+        assert judged.json()["signature"]["state"] == "untrusted"

@@ -1,0 +1,60 @@
+"""`accord remotes` as an operator runs it: which tasks are done elsewhere, and trying one again."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from accord.cli import app
+from accord.storage import migrate
+from accord.storage.commands import remotes, reports, runs
+from accord.storage.commands.reports import GiveUp
+from accord.storage.open import open_store
+from tests.storage.conftest import AT, accepting
+from tests.storage.test_remotes import expected
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A store with two tasks, one of which was given up."""
+    address = f"sqlite:///{tmp_path}/accord.db"
+
+    async def fill() -> None:
+        async with open_store(address, lambda _: None) as store:
+            await migrate.upgrade(store)
+            links = {}
+            for task_id, mode in (("t-1", "push"), ("t-2", "poll")):
+                await store.do(runs.accept, "acme", accepting(task_id))
+                new = expected(task_id, token_hash=task_id, mode=mode)
+                links[task_id] = await store.do(remotes.expect, "acme", new)
+            lost = GiveUp(link=links["t-2"], reason="gone", at=AT, again_ms=9_000_000)
+            await store.do(reports.give_up, "acme", lost)
+
+    asyncio.run(fill())
+    return address
+
+
+def ran(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["remotes", *arguments])
+    return done.exit_code, done.output
+
+
+def test_tasks_that_are_done_elsewhere_are_listed(url: str) -> None:
+    code, out = ran("list", "-o", "json", "--store", url)
+    found = {row["task"]: row for row in json.loads(out)}
+    assert code == 0
+    assert {task: (row["state"], row["by"]) for task, row in found.items()} == {
+        "t-1": ("submitted", "push"),
+        "t-2": ("unknown", "poll"),
+    }
+    assert [row["task"] for row in json.loads(ran("list", "--unknown", "-o", "json", "--store", url)[1])] == ["t-2"]
+    assert "There are more than 1" in ran("list", "--limit", "1", "--store", url)[1]
+
+
+@pytest.mark.proves("0-63")
+def test_one_that_was_given_up_is_tried_again(url: str) -> None:
+    assert ran("retry", "t-2", "--store", url) == (0, "t-2 is tried again\n")
+    code, said = ran("retry", "t-9", "--store", url)
+    assert (code, "not done by an agent elsewhere" in said) == (1, True)

@@ -1,0 +1,156 @@
+"""Agents of the ISEK network: over HTTP they are A2A 0.3 like others, peer to peer they are behind a bridge."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import msgspec
+import pytest
+
+from accord.agents.remote.isek import Bridged, bridged_card, check
+from accord.client.wire import Outgoing, Unreachable
+from accord.errors import UnsupportedOperation
+from tests.remote.test_gateway import SHOP
+from tests.serve.running import running, text_of
+
+PEER = "/ip4/10.0.0.1/tcp/9090/ws/p2p/12D3KooWRelay/p2p-circuit/p2p/12D3KooWPeer"
+
+
+@contextmanager
+def bridge(agent: str) -> Iterator[str]:
+    """What passes JSON-RPC on to a peer: one request, one answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = urlsplit(self.path)
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer: Any = {"error": "no such peer"}
+            if asked.path == "/call_peer" and parse_qs(asked.query)["p2p_address"] == [PEER]:
+                answer = httpx.post(f"{agent}/", content=body, headers={"Content-Type": "application/json"}).json()
+            written = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(written)))
+            self.end_headers()
+            self.wfile.write(written)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=10)
+
+
+@pytest.mark.proves("0-86")
+def test_a_peer_behind_a_bridge_is_served_like_any_other(tmp_path: Path) -> None:
+    plain = ["--dialects", "v03", "--capabilities", "none"]
+    with running(tmp_path, SHOP, *plain) as far, bridge(far.url) as url:
+        folder = tmp_path / "here"
+        folder.mkdir()
+        settings = f'[remotes.peer]\nurl = "{url}"\np2p_address = "{PEER}"\n'
+        (folder / "accord.toml").write_text(settings, encoding="utf-8")
+        with running(folder) as near:
+            assert text_of(near.send("hello", "m-1")) == "you said hello"
+            asked = near.send("ask", "m-2")
+            reply = {"messageId": "m-3", "role": "ROLE_USER", "parts": [{"text": "L"}], "taskId": asked["id"]}
+            answered = near.post("SendMessage", message=reply).json()["result"]["task"]
+            assert text_of(answered) == "size L"
+
+
+class Inner:
+    """A transport that answers as the test says, and remembers what it was asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.body = msgspec.json.encode(answer)
+        self.status, self.headers = 200, {"Content-Type": "application/json"}
+        self.asked: list[Outgoing] = []
+        self.is_closed = False
+
+    async def open(self, request: Outgoing) -> Any:
+        self.asked.append(request)
+        return self
+
+    async def read(self) -> bytes:
+        return self.body
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_the_address_of_the_peer_is_quoted_and_a_peer_that_is_not_there_is_unreachable() -> None:
+    inner = Inner({"received": None, "status": "error", "message": "fetch failed"})
+    bridged = Bridged(inner, "http://localhost:9001/", "/ip4/1.2.3.4/a b&c")
+    opened = await bridged.open(Outgoing(method="POST", url="http://elsewhere/", body=b"{}"))
+    with pytest.raises(Unreachable, match="fetch failed") as refused:
+        await opened.read()
+    assert refused.value.was_sent
+    (asked,) = inner.asked
+    assert asked.url == "http://localhost:9001/call_peer?p2p_address=%2Fip4%2F1.2.3.4%2Fa%20b%26c"
+    with pytest.raises(UnsupportedOperation):
+        await bridged.open(Outgoing(method="POST", url="http://elsewhere/", streams=True))
+    await bridged.close()
+    assert inner.is_closed
+
+
+async def test_what_a_peer_answers_is_passed_on_as_it_is() -> None:
+    for answer in ({"jsonrpc": "2.0", "id": 1, "result": {"status": "error"}}, ["no object"]):
+        opened = await Bridged(Inner(answer), "http://localhost:9001", PEER).open(Outgoing(method="POST", url="x"))
+        assert await opened.read() == msgspec.json.encode(answer)
+
+
+def test_a_peer_behind_a_bridge_offers_neither_webhooks_nor_streams() -> None:
+    card = bridged_card("peer", "http://localhost:9001")
+    assert (card.capabilities.streaming, card.capabilities.push_notifications) == (False, False)
+
+
+class Asked:
+    """A transport that answers every request with one body, or is not there."""
+
+    def __init__(self, status: int | None, body: bytes = b"{}") -> None:
+        self.status, self.body = status, body
+        self.urls: list[str] = []
+
+    async def open(self, request: Outgoing) -> Any:
+        self.urls.append(request.url)
+        if self.status is None:
+            raise Unreachable("Connection refused", was_sent=False)
+        return self
+
+    async def read(self) -> bytes:
+        return self.body
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [(None, b"", "is not there: Connection refused"), (500, b"{}", "HTTP 500"), (200, b"<html>", "HTTP 200")],
+)
+async def test_a_bridge_that_is_not_well_is_not_talked_to(status: int | None, body: bytes, reason: str) -> None:
+    with pytest.raises(Unreachable, match=reason) as raised:
+        await check(cast(Any, Asked(status, body)), "http://localhost:9001/")
+    assert not raised.value.was_sent
+
+
+@pytest.mark.parametrize(("status", "count"), [(200, 1), (404, 0), (501, 0)])
+async def test_how_a_bridge_stands_is_in_the_log(status: int, count: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "accord.remote")
+    asked = Asked(status, b'{"peer_id": "12D3KooWBridge", "peers": ["x"]}')
+    await check(cast(Any, asked), "http://localhost:9001/")
+    assert asked.urls == ["http://localhost:9001/p2p_context"]
+    lines = [vars(record) for record in caplog.records if record.msg == "bridge is ready"]
+    assert [line["context"] for line in lines] == [{"peer_id": "12D3KooWBridge"}] * count

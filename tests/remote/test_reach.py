@@ -1,0 +1,191 @@
+"""The way to an agent elsewhere: what stands in it stops no server, and a card that leads nowhere is read again."""
+
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from accord.agents.remote.agent import RemoteAgent
+from accord.agents.remote.means import NotReachable
+from accord.agents.remote.reach import CARD_SECONDS, DOUBT_SECONDS, Reach
+from accord.client.auth.choice import NoCredentials
+from accord.client.discovery import CardNotFound
+from accord.client.keys import KeyManagementError
+from accord.client.selection import NoWay
+from accord.client.wire import Unreachable
+from accord.core.registry.names import UnknownName
+from accord.errors import InternalError, MethodNotFound
+from accord.model import AgentInterface, TaskState
+from accord.storage.store import StoreUnavailable
+from tests.core.conftest import ALICE, said, saying
+from tests.core.doubles import sent
+from tests.remote.conftest import Joining, Scripted, there
+from tests.serve.running import running
+
+S = TaskState
+GONE = Unreachable("Connection refused", was_sent=False)
+IN_THE_WAY = [NoWay("It speaks 7.0"), NoCredentials("It wants a key"), UnknownName("a/b"), KeyManagementError("sealed")]
+
+
+class Way:
+    """Opens what it is told to, and counts."""
+
+    def __init__(self) -> None:
+        self.opens: list[Scripted | Exception] = []
+        self.closed: list[Scripted] = []
+        self.opened = 0
+        self.time = 0.0
+        self.reach = Reach("there", self.connect, found=lambda _: None, linger_seconds=100.0, now=lambda: self.time)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Scripted]:
+        self.opened += 1
+        found = self.opens.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        try:
+            yield found
+        finally:
+            self.closed.append(found)
+
+
+async def test_a_card_is_read_again_after_a_day_and_not_before() -> None:
+    way, first, second = Way(), Scripted(), Scripted()
+    way.opens = [first, second]
+    assert await way.reach.peer() is first
+    way.time = CARD_SECONDS - 1
+    assert await way.reach.peer() is first
+    way.time = CARD_SECONDS
+    assert await way.reach.peer() is second
+    assert way.closed == []  # there may be answers on the old way
+    await way.reach.close()
+    assert way.closed == [first, second]
+
+
+@pytest.mark.parametrize(("error", "is_read"), [(GONE, True), (MethodNotFound(), True), (InternalError(), False)])
+async def test_a_card_that_leads_nowhere_is_read_again(error: Exception, is_read: bool) -> None:
+    way = Way()
+    way.opens = [Scripted(), Scripted()]
+    await way.reach.peer()
+    way.reach.fault(error)
+    await way.reach.peer()
+    assert way.opened == 1  # an agent that restarts is back sooner
+    way.time = DOUBT_SECONDS
+    await way.reach.peer()
+    assert way.opened == (2 if is_read else 1)
+    await way.reach.close()
+
+
+async def test_an_agent_whose_card_cannot_be_read_again_is_asked_where_it_was() -> None:
+    way, first = Way(), Scripted()
+    way.opens = [first, GONE, Scripted()]
+    await way.reach.peer()
+    way.reach.fault(GONE)
+    way.time = DOUBT_SECONDS
+    assert await way.reach.peer() is first
+    assert await way.reach.peer() is first
+    assert way.opened == 2
+    await way.reach.close()
+
+
+async def test_old_ways_are_closed_after_a_while() -> None:
+    way, peers = Way(), [Scripted(), Scripted(), Scripted()]
+    way.opens = list(peers)
+    for number in range(3):
+        way.time = number * CARD_SECONDS
+        await way.reach.peer()
+    assert way.closed == peers[:1]
+    await way.reach.close()
+    assert way.closed == peers
+
+
+@pytest.mark.parametrize("error", IN_THE_WAY, ids=lambda error: type(error).__name__)
+async def test_what_only_a_person_can_mend_is_told_and_tried_again(error: Exception) -> None:
+    way, peer = Way(), Scripted()
+    way.opens = [error, StoreUnavailable("away"), peer]
+    with pytest.raises(NotReachable, match=str(error)):
+        await way.reach.peer()
+    with pytest.raises(Unreachable, match="away"):
+        await way.reach.peer()
+    assert await way.reach.peer() is peer
+    await way.reach.close()
+
+
+def failing(*errors: Exception, then: Scripted) -> Callable[[], Any]:
+    way = Way()
+    way.opens = [*errors, then]
+    return way.connect
+
+
+@pytest.mark.parametrize("error", [*IN_THE_WAY, GONE, CardNotFound("x", {})], ids=lambda error: type(error).__name__)
+async def test_nothing_in_the_way_stops_a_server_that_starts(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = RemoteAgent("https://there.example", name="there", connect=failing(error, then=Scripted()))
+    await agent.prepare()
+    assert agent.profile.description == "The agent at https://there.example"
+    (line,) = (vars(record) for record in caplog.records if record.msg.startswith("remote agent is not there"))
+    assert line["reason"] == str(error)
+    await agent.prepare()
+    assert agent.profile.description == "An agent elsewhere"
+    await agent.leave()
+
+
+@pytest.mark.parametrize("error", IN_THE_WAY, ids=lambda error: type(error).__name__)
+async def test_a_task_that_cannot_be_passed_on_fails_with_the_reason_and_the_next_may_not(
+    joining: Joining, error: Exception
+) -> None:
+    peer = Scripted()
+    peer.answer = lambda _: there(S.COMPLETED)
+    here = await joining(peer, connect=failing(error, then=peer))
+    failed = await sent(here.service, saying("hello"), ALICE)
+    assert failed.status.state is S.FAILED
+    assert str(error) in said(failed)
+    assert (await sent(here.service, saying("hello again"), ALICE)).status.state is S.COMPLETED
+
+
+@contextmanager
+def stating(version: str) -> Iterator[str]:
+    """An agent's card that says which version it speaks, at an address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            interface = AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=version)
+            body = msgspec.json.encode(replace(Scripted().card, supported_interfaces=(interface,)))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield url
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=10)
+
+
+def test_a_server_starts_although_no_way_leads_to_its_agents(tmp_path: Path) -> None:
+    with (
+        stating("7.0") as url,
+        running(tmp_path, "--remote", f"new={url}", "--remote", "gone=http://localhost:9") as near,
+    ):
+        failed = near.send("hello", path="/agents/new/")
+        assert failed["status"]["state"] == "TASK_STATE_FAILED"
+        assert "7.0" in failed["status"]["message"]["parts"][0]["text"]
+        assert near.says("remote agent is not there yet: ", 2)
+        assert any("7.0" in line for line in near.shown if "not there yet" in line)
+        assert "Traceback" not in near.all_shown

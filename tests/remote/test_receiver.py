@@ -1,0 +1,344 @@
+"""Webhooks that come in: who is believed, what is answered, and what becomes of the task."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from accord.bindings.receiver import WEBHOOK, Receiver
+from accord.core.quotas import Quotas
+from accord.core.remotes import Trust, token_hash
+from accord.model import Artifact, Event, Part, PushFormat, StatusUpdate, Task, TaskState, TaskStatus
+from accord.model.base import timestamp_ms
+from accord.protocol import push_headers
+from accord.protocol.dialects import DIALECTS
+from accord.protocol.operations import DialectName
+from accord.testing.asgi import Response, call
+from tests.core.conftest import ALICE, AT_ONCE, said, saying, text
+from tests.core.doubles import is_parked, reaches, rows, sent, until
+from tests.remote.conftest import Joined, Joining, there
+
+S = TaskState
+KEY = "a key that both sides know"
+
+
+async def posted(
+    here: Joined, body: Any, *, bearer: str | None = None, receiver: Receiver | None = None, **headers: str
+) -> Response:
+    """Post a webhook."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    given |= {"authorization": f"Bearer {bearer}"} if bearer else {}
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    app = receiver or Receiver(here.remotes)
+    return await call(app, method="POST", path=WEBHOOK, headers=given, body=raw)
+
+
+async def acknowledged(here: Joined, words: str = "hello") -> Task:
+    """A task that the agent elsewhere has taken on, and that waits for its report."""
+    task = await sent(here.service, saying(words, configuration=AT_ONCE), ALICE)
+    await until(lambda: is_parked(here.store, task.id))
+    return task
+
+
+def done(words: str = "well", **fields: Any) -> dict[str, Any]:
+    """The end of a task, as the founding document writes it."""
+    parts = [{"kind": "data", "data": {"result": words}}]
+    status = {"state": "completed", "timestamp": "2024-03-15T18:30:00Z"}
+    whole = {"id": "r-1", "contextId": "c", "kind": "task", "status": status}
+    return whole | {"artifacts": [{"artifactId": "a-1", "parts": parts}]} | fields
+
+
+@pytest.mark.proves("0-07", "0-45", "0-64")
+async def test_a_webhook_with_its_token_ends_the_task(joining: Joining) -> None:
+    here = await joining()
+    task = await acknowledged(here)
+    answer = await posted(here, done(), bearer=here.peer.token)
+    assert (answer.status, answer.body) == (204, b"")
+    ended = await reaches(here.service, task.id, S.COMPLETED, ALICE)
+    assert ended.artifacts[0].parts[0].data == {"result": "well"}
+
+
+@pytest.mark.proves("0-41", "0-43", "0-64", "C-05")
+async def test_without_its_token_nobody_learns_anything(joining: Joining) -> None:
+    here = await joining()
+    await acknowledged(here)
+    for body in (done(), done(id="no-such-task")):
+        for bearer in (None, "guessed", here.peer.token + "x"):
+            answer = await posted(here, body, bearer=bearer)
+            assert answer.status == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert b"r-1" not in answer.body
+
+
+@pytest.mark.proves("0-33")
+async def test_the_token_of_another_task_is_refused(joining: Joining) -> None:
+    here = await joining()
+    here.peer.answer = lambda _: there(id=f"r-{len(here.peer.sent)}")
+    first = await acknowledged(here, "one")
+    token = here.peer.token
+    second = await acknowledged(here, "two")
+    assert token != here.peer.token
+    assert (await posted(here, done(id="r-2"), bearer=token)).status == 401
+    assert (await posted(here, done(id="r-1"), bearer=token)).status == 204
+    await reaches(here.service, first.id, S.COMPLETED, ALICE)
+    await reaches(here.service, second.id, S.WORKING, ALICE)
+
+
+@pytest.mark.proves("0-42")
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"task"', b'{"id":"r-1"}', b'{"kind":"task","status":{}}'])
+async def test_what_is_no_report_is_refused(joining: Joining, body: bytes) -> None:
+    here = await joining()
+    await acknowledged(here)
+    assert (await posted(here, body, bearer=here.peer.token)).status == 400
+
+
+async def test_other_methods_and_bodies_that_are_too_large_are_refused(joining: Joining) -> None:
+    here = await joining()
+    await acknowledged(here)
+    small = Receiver(here.remotes, quotas=Quotas(body=100))
+    assert (await posted(here, b" " * 101, bearer=here.peer.token, receiver=small)).status == 413
+    assert (await call(small, method="GET", path=WEBHOOK)).status == 405
+
+
+@pytest.mark.proves("0-58")
+async def test_too_many_are_asked_to_come_again(joining: Joining) -> None:
+    here = await joining()
+    await acknowledged(here)
+    slow = Receiver(here.remotes, rate=1.0)
+    answers = [await posted(here, done(), bearer=here.peer.token, receiver=slow) for _ in range(3)]
+    assert [answer.status for answer in answers] == [204, 429, 429]
+    assert int(answers[1].headers["retry-after"]) >= 1
+    full = Receiver(here.remotes, most=0)
+    assert (await posted(here, done(), bearer=here.peer.token, receiver=full)).status == 429
+
+
+@pytest.mark.proves("0-58")
+async def test_slow_bodies_of_strangers_keep_nobody_out(joining: Joining) -> None:
+    """Who shows no token that is known is refused at once; signatures are right or wrong at the end of the body."""
+    here = await joining(trust=Trust(keys=(KEY,)))
+    task = await acknowledged(here)
+    receiver = Receiver(here.remotes, most=3, most_unproven=2)
+    never = asyncio.Event()
+
+    async def begin(**headers: str) -> int:
+        """Send the head of a request and never a body; return the status, or 0 if it waits for the body."""
+        status = 0
+
+        async def receive() -> dict[str, object]:
+            await never.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+
+        fields = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        request = {"type": "http", "method": "POST", "path": WEBHOOK, "headers": fields, "client": ("192.0.2.1", 1)}
+        waiting.append(asyncio.create_task(receiver(request, receive, send)))
+        await asyncio.wait(waiting[-1:], timeout=0.2 if "x_a2a_signature" in headers else 10)
+        return status
+
+    waiting: list[asyncio.Task[None]] = []
+    assert {await begin(authorization="Bearer guessed") for _ in range(5)} == {401}
+    assert {await begin() for _ in range(5)} == {401}
+    assert [await begin(x_a2a_signature="t=1,v1=00") for _ in range(4)] == [0, 0, 429, 429]
+    assert (await posted(here, done(), bearer=here.peer.token, receiver=receiver)).status == 204
+    await reaches(here.service, task.id, S.COMPLETED, ALICE)
+    never.set()
+    await asyncio.gather(*waiting)
+
+
+@pytest.mark.proves("0-58")
+async def test_webhooks_are_logged_without_their_secrets(joining: Joining, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "accord")
+    here = await joining()
+    task = await acknowledged(here)
+    await posted(here, done(), bearer=here.peer.token)
+    await posted(here, done(), bearer="guessed-by-somebody")
+    lines = {record.msg: vars(record) for record in caplog.records if record.name.startswith("accord.re")}
+    assert (lines["webhook accepted"]["task_id"], lines["webhook accepted"]["agent"]) == (task.id, "there")
+    assert lines["webhook refused"]["status"] == 401
+    shown = " ".join(str(vars(record)) for record in caplog.records)
+    assert here.peer.token not in shown
+    assert "guessed-by-somebody" not in shown
+
+
+@pytest.mark.proves("0-44", "0-64")
+async def test_the_same_webhook_twice_leaves_the_same_task(joining: Joining) -> None:
+    here = await joining()
+    task = await acknowledged(here)
+    for _ in range(3):
+        assert (await posted(here, done(), bearer=here.peer.token)).status == 204
+    await reaches(here.service, task.id, S.COMPLETED, ALICE)
+    log = await rows(here.store, "event", "seq, kind")
+    assert [kind for _, kind in log].count("artifact") == 1
+
+
+async def test_work_that_is_reported_after_the_end_changes_nothing(joining: Joining) -> None:
+    here = await joining()
+    task = await acknowledged(here)
+    token = here.peer.token
+    assert (await posted(here, done(), bearer=token)).status == 204
+    late = {"id": "r-1", "kind": "task", "status": {"state": "working", "timestamp": "2024-03-15T11:00:00Z"}}
+    assert (await posted(here, late, bearer=token)).status == 204
+    assert (await posted(here, done("other"), bearer=token)).status == 204
+    ended = await reaches(here.service, task.id, S.COMPLETED, ALICE)
+    assert ended.artifacts[0].parts[0].data == {"result": "well"}
+
+
+@pytest.mark.proves("B-10", "C-22")
+@pytest.mark.parametrize("form", list(PushFormat))
+@pytest.mark.parametrize("dialect", list(DialectName))
+async def test_every_dialect_and_every_form_is_understood(
+    joining: Joining, dialect: DialectName, form: PushFormat
+) -> None:
+    here = await joining()
+    task = await acknowledged(here)
+    made = (Artifact(artifact_id="result", parts=(Part(text="well"),)),)
+    end = TaskStatus(state=S.COMPLETED, timestamp=timestamp_ms(here.remotes.now_ms()))
+    whole = Task(id="r-1", context_id="c", status=end, artifacts=made)
+    here.peer.tasks["r-1"] = whole  # what an event alone leaves out is asked for
+    event = Event(seq=5, body=StatusUpdate(task_id="r-1", context_id="c", status=end))
+    body = DIALECTS[dialect].encode_push(event, whole, form)
+    assert (await posted(here, body, bearer=here.peer.token)).status == 204
+    assert text(await reaches(here.service, task.id, S.COMPLETED, ALICE)) == "well"
+
+
+@pytest.mark.proves("B-09", "C-22")
+@pytest.mark.parametrize("header", ["x-a2a-notification-token", "authorization"])
+async def test_a_token_may_come_in_either_header_and_with_a_signature(joining: Joining, header: str) -> None:
+    here = await joining()
+    await acknowledged(here)
+    token, body = here.peer.token, json.dumps(done()).encode()
+    shown: dict[str, Any] = {header: token if header.startswith("x-") else f"Bearer {token}"}
+    now = here.remotes.now_ms() // 1000
+    forged = push_headers.sign(body, now, ["another key"])
+    assert (await posted(here, body, **shown, x_a2a_signature=forged)).status == 401
+    old = push_headers.sign(body, now - 3600, [token])
+    assert (await posted(here, body, **shown, x_a2a_signature=old)).status == 401
+    good = push_headers.sign(body, now, [token])
+    assert (await posted(here, body, **shown, x_a2a_signature=good)).status == 204
+
+
+@pytest.mark.proves("C-05")
+async def test_who_signs_with_a_known_key_needs_no_token_and_is_told_what_is_unknown(joining: Joining) -> None:
+    here = await joining(trust=Trust(keys=(KEY,)))
+    task = await acknowledged(here)
+    now = here.remotes.now_ms() // 1000
+    unknown = json.dumps(done(id="r-9")).encode()
+    assert (await posted(here, unknown, x_a2a_signature=push_headers.sign(unknown, now, [KEY]))).status == 404
+    body = json.dumps(done()).encode()
+    assert (await posted(here, body, x_a2a_signature=push_headers.sign(unknown, now, [KEY]))).status == 401
+    assert (await posted(here, body, x_a2a_signature=push_headers.sign(body, now, [KEY]))).status == 204
+    await reaches(here.service, task.id, S.COMPLETED, ALICE)
+
+
+@pytest.mark.proves("C-15", "0-56", "0-54", "0-20")
+async def test_tokens_are_random_one_for_each_task_and_kept_only_as_hashes(joining: Joining) -> None:
+    here = await joining()
+    here.peer.answer = lambda _: there(id=f"r-{len(here.peer.sent)}")
+    tokens = set()
+    for number in range(3):
+        await acknowledged(here, f"number {number}")
+        tokens.add(here.peer.token)
+    assert len(tokens) == 3
+    assert all(len(token) >= 43 for token in tokens)  # 256 bits
+    kept = {row[0] for row in await rows(here.store, "remote_token", "hash")}
+    assert kept == {token_hash(token) for token in tokens}
+    for table, columns in (("step", "output"), ("remote", "mark"), ("event", "data"), ("snapshot", "doc")):
+        written = str(await rows(here.store, table, columns))
+        assert not any(token in written for token in tokens)
+
+
+@pytest.mark.proves("0-69")
+async def test_a_token_may_expire(joining: Joining) -> None:
+    here = await joining()
+    here.remotes._ttl_ms = -1
+    await acknowledged(here)
+    assert (await posted(here, done(), bearer=here.peer.token)).status == 401
+
+
+@pytest.mark.proves("C-06")
+async def test_a_webhook_may_come_before_the_acknowledgement(joining: Joining) -> None:
+    here = await joining()
+
+    async def report(_: Any) -> None:
+        assert (await posted(here, done(), bearer=here.peer.token)).status == 204
+
+    here.peer.before = report
+    task = await sent(here.service, saying("hello", configuration=AT_ONCE), ALICE)
+    assert text(await reaches(here.service, task.id, S.COMPLETED, ALICE)) == ""
+    assert len(here.peer.sent) == 1
+    assert (await posted(here, done(), bearer=here.peer.token)).status == 204
+
+
+@pytest.mark.proves("0-59")
+async def test_what_must_not_be_kept_is_taken_out_first(joining: Joining) -> None:
+    def redact(body: Any) -> Any:
+        hidden = (Artifact(artifact_id="a-1", parts=(Part(text="[redacted]"),)),)
+        return Task(id=body.id, context_id=body.context_id, status=body.status, artifacts=hidden)
+
+    here = await joining(trust=Trust(redact=redact))
+    task = await acknowledged(here)
+    await posted(here, done("alice@example.com"), bearer=here.peer.token)
+    assert text(await reaches(here.service, task.id, S.COMPLETED, ALICE)) == "[redacted]"
+    for table, columns in (("event", "data"), ("snapshot", "doc"), ("step", "output")):
+        assert "alice@" not in str(await rows(here.store, table, columns))
+
+
+async def test_numbered_chunks_are_added_once_each_and_in_their_order(joining: Joining) -> None:
+    here = await joining()
+    task = await acknowledged(here)
+
+    def chunk(words: str) -> dict[str, Any]:
+        artifact = {"artifactId": "a", "parts": [{"text": words}]}
+        return {"artifactUpdate": {"taskId": "r-1", "contextId": "c", "artifact": artifact, "append": True}}
+
+    for number, words in ((1, "one "), (2, "two "), (2, "two "), (1, "one "), (3, "three")):
+        answer = await posted(here, chunk(words), bearer=here.peer.token, x_a2a_event_id=f"r-1:w:{number}")
+        assert answer.status == 204
+    found = await reaches(here.service, task.id, S.WORKING, ALICE)
+    assert text(found) == "one two three"
+
+
+async def test_large_parts_of_a_report_are_kept_like_any_other(joining: Joining) -> None:
+    here = await joining()
+    task = await acknowledged(here)
+    words = "x" * 3_000_000
+    assert (await posted(here, done(words), bearer=here.peer.token)).status == 204
+    ended = await reaches(here.service, task.id, S.COMPLETED, ALICE)
+    assert ended.artifacts[0].parts[0].data == {"result": words}
+
+
+async def test_the_store_being_away_asks_the_agent_to_come_again(joining: Joining) -> None:
+    from tests.core.doubles import Meddler, times
+
+    meddlers: list[Meddler] = []
+
+    def wrap(store: Any) -> Meddler:
+        meddlers.append(Meddler(store))
+        return meddlers[-1]
+
+    here = await joining(wrap=wrap)
+    task = await acknowledged(here)
+    meddlers[0].refuses = times("reports.relay", 1)
+    answer = await posted(here, done(), bearer=here.peer.token)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+    assert (await posted(here, done(), bearer=here.peer.token)).status == 204
+    await reaches(here.service, task.id, S.COMPLETED, ALICE)
+
+
+async def test_a_failure_is_told_with_its_reason(joining: Joining) -> None:
+    here = await joining()
+    task = await acknowledged(here)
+    why = {"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "no stock"}]}
+    body = {"id": "r-1", "kind": "task", "status": {"state": "failed", "message": why}}
+    assert (await posted(here, body, bearer=here.peer.token)).status == 204
+    assert said(await reaches(here.service, task.id, S.FAILED, ALICE)) == "no stock"
+
+
+def test_secrets_are_not_shown() -> None:
+    from accord.core.remotes import Evidence
+
+    assert "s3cret" not in repr(Evidence(token="s3cret", signature="s3cret")) + repr(Trust(keys=("s3cret",)))

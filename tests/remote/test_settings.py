@@ -1,0 +1,78 @@
+"""Agents elsewhere in the settings: what can be said about them, and what is refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accord.agents.remote.terms import Mode
+from accord.app.remotes import remote_agents, webhook_of
+from accord.config import BadSettings, Settings, load, settings_of
+from accord.model import Task
+
+
+def stated(**table: Any) -> Settings:
+    return settings_of(table, "test")
+
+
+@pytest.mark.proves("0-17")
+def test_a_name_stands_for_an_agents_address(tmp_path: Path) -> None:
+    file = tmp_path / "accord.toml"
+    file.write_text(
+        '[remotes.shop]\nurl = "https://shop.example"\nmode = "poll"\nsla_seconds = 60\ntoken = "env:SHOP"\n'
+        'signing_keys = ["k"]\n[receiver]\nurl = "https://accord.example/hook"\ntoken_seconds = 3600\n',
+        encoding="utf-8",
+    )
+    settings = load(file, {"SHOP": "s3cret"}).settings
+    (agent,) = remote_agents(settings, {})
+    assert (agent.profile.name, agent.url) == ("shop", "https://shop.example")
+    assert (agent.terms.mode, agent.terms.sla_seconds) == (Mode.POLL, 60)
+    assert agent.trust.keys == ("k",)
+    assert settings.remotes["shop"].token == "s3cret"
+    assert "s3cret" not in repr(settings)
+    assert settings.receiver.token_seconds == 3600
+
+
+@pytest.mark.proves("0-67", "0-68", "0-69")
+def test_the_variables_of_the_chat_application_are_understood() -> None:
+    env = {"A2A_AGENT_URL": "https://boss.example", "A2A_WEBHOOK_URL": "https://a.example/h"}
+    settings = load(None, env | {"A2A_WEBHOOK_TOKEN_TTL": "900"}).settings
+    assert settings.remotes["agent"].url == "https://boss.example"
+    assert (settings.receiver.url, settings.receiver.token_seconds) == ("https://a.example/h", 900)
+
+
+@pytest.mark.proves("0-57")
+def test_a_public_webhook_must_be_https() -> None:
+    with pytest.raises(BadSettings, match="https"):
+        webhook_of(stated(receiver={"url": "http://accord.example/hook"}), "https://accord.example")
+    assert webhook_of(stated(), "http://accord.example") is None
+    assert webhook_of(stated(), "https://accord.example") == "https://accord.example/api/webhook/tasks"
+    assert webhook_of(stated(), "http://localhost:8000") == "http://localhost:8000/api/webhook/tasks"
+
+
+def hide(body: Task) -> Task:
+    return body
+
+
+def test_what_takes_out_what_must_not_be_kept_is_named() -> None:
+    (agent,) = remote_agents(stated(remotes={"a": {"url": "https://a.example", "redact": f"{__name__}:hide"}}), {})
+    assert agent.trust.redact is hide
+    with pytest.raises(BadSettings, match=r"remotes\.a\.redact"):
+        remote_agents(stated(remotes={"a": {"url": "https://a.example", "redact": "nowhere:at_all"}}), {})
+
+
+@pytest.mark.parametrize("given", [{"mode": "pigeon"}, {"sla_seconds": 0}, {"streams": -1}, {"urls": "x"}])
+def test_what_cannot_be_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(BadSettings):
+        stated(remotes={"a": {"url": "https://a.example"} | given})
+
+
+def test_the_settings_in_the_documentation_are_settings(tmp_path: Path) -> None:
+    written = (Path(__file__).parent.parent.parent / "docs" / "remote.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```toml\n(.*?)```", written, re.DOTALL)
+    file = tmp_path / "accord.toml"
+    file.write_text(shown, encoding="utf-8")
+    settings = load(file, {"SHOP_WEBHOOK_KEY": "k"}).settings
+    assert set(settings.remotes) == {"shop", "peer"}
+    assert settings.remotes["shop"].signing_keys == ("k",)

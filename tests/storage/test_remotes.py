@@ -1,0 +1,207 @@
+"""Links to agents elsewhere: their tokens, what is reported through them, and cancels that are passed on."""
+
+import pytest
+from msgspec.structs import replace
+
+from accord.model import TaskState
+from accord.storage.commands import endings, jobs, remotes, reports, retention, runs, steps, tasks
+from accord.storage.commands.jobs import RUN
+from accord.storage.commands.remotes import Expected, Link
+from accord.storage.commands.reports import GiveUp, Relay
+from accord.storage.commands.tasks import Append, Behind
+from tests.storage.conftest import (
+    AGENT,
+    AT,
+    MINUTE,
+    OTHER,
+    TENANT,
+    AnyStore,
+    Heard,
+    accepting,
+    appending,
+    chunk,
+    claimed,
+    ending,
+    parked,
+    pass_time,
+    status,
+    stored,
+    table,
+    waiting,
+)
+
+S = TaskState
+HASH = "a" * 64
+
+
+def expected(task_id: str = "t-1", **fields: object) -> Expected:
+    given = {"task_id": task_id, "agent": AGENT, "context_id": "c-there", "at": AT, "token_hash": HASH} | fields
+    return Expected(**given)  # type: ignore[arg-type]
+
+
+def reporting(link: Link, *bodies: object, after: int = 0, state: TaskState | None = None, **fields: object) -> Relay:
+    last: Append = appending(link.task_id, *bodies, after=after)  # type: ignore[arg-type]
+    return Relay(link=link, last=replace(last, state=state), **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def linked(ready: AnyStore) -> Link:
+    await ready.do(runs.accept, TENANT, accepting())
+    return await ready.do(remotes.expect, TENANT, expected())
+
+
+async def test_a_link_is_made_once_and_found_by_its_tokens(ready: AnyStore, linked: Link) -> None:
+    again = await ready.do(remotes.expect, TENANT, expected(token_hash="b" * 64, context_id="other"))
+    assert again == linked == await ready.read(remotes.find, TENANT, "t-1")
+    assert await ready.read(remotes.by_token, HASH) == (HASH, TENANT, linked)
+    assert await ready.read(remotes.by_token, "b" * 64) == ("b" * 64, TENANT, linked)
+    assert await ready.read(remotes.by_token, "c" * 64) is None
+    assert await ready.read(remotes.find, OTHER, "t-1") is None
+
+
+async def test_a_token_expires(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting())
+    await ready.do(remotes.expect, TENANT, expected(ttl_ms=MINUTE))
+    await ready.do(remotes.expect, TENANT, expected(token_hash="b" * 64, ttl_ms=-1))
+    assert await ready.read(remotes.by_token, HASH) is not None
+    assert await ready.read(remotes.by_token, "b" * 64) is None
+
+
+async def test_a_link_moves_for_whoever_read_it_last(ready: AnyStore, linked: Link) -> None:
+    bound = replace(linked, remote_id="r-1", mode="push", state=S.WORKING, stamp=5, seq=6, mark="m", sent=1, tries=2)
+    bound = replace(bound, polls=3, asks=4, looked=5, heard_at=AT + 1, asked_at=AT + 2)
+    assert await ready.do(remotes.move, TENANT, bound)
+    assert not await ready.do(remotes.move, TENANT, linked)
+    assert await ready.read(remotes.find, TENANT, "t-1") == replace(bound, version=1)
+    assert await ready.read(remotes.by_remote_id, AGENT, "r-1") == (TENANT, replace(bound, version=1))
+    assert await ready.read(remotes.by_remote_id, "other", "r-1") is None
+
+
+async def test_a_conversation_has_the_name_that_the_agent_gave_it_last(ready: AnyStore, linked: Link) -> None:
+    assert await ready.read(remotes.context, TENANT, AGENT, "alice", "c-1") is None
+    for name in ("c-own", "c-new"):
+        await ready.do(remotes.keep_context, TENANT, replace(linked, context_id=name), "alice", "c-1")
+        assert await ready.read(remotes.context, TENANT, AGENT, "alice", "c-1") == name
+    assert await ready.read(remotes.context, TENANT, AGENT, "bob", "c-1") is None
+
+
+async def test_a_report_is_added_to_a_task_that_nobody_runs(ready: AnyStore, linked: Link) -> None:
+    await parked(ready)
+    before = (await stored(ready)).last_seq
+    await ready.do(reports.relay, TENANT, reporting(replace(linked, remote_id="r-1"), chunk("a"), after=before))
+    found = await stored(ready)
+    assert (found.last_seq, len(found.task().artifacts)) == (before + 1, 1)
+    assert await waiting(ready) == [(RUN, "t-1")]
+    assert await ready.read(tasks.read_head, TENANT, "t-1") is not None
+    assert await ready.read(tasks.read_head, TENANT, "t-2") is None
+
+
+async def test_a_report_that_ends_the_task_takes_it_from_whoever_runs_it(
+    ready: AnyStore, linked: Link, heard: Heard
+) -> None:
+    job = await claimed(ready)
+    heard.clear()
+    seen = await ready.read(reports.look, TENANT, "t-1", whole=True)
+    assert seen is not None
+    report = reporting(linked, status(S.COMPLETED), state=S.COMPLETED)
+    await ready.do(reports.relay, TENANT, report)
+    assert "node:n-1" in heard
+    assert (await stored(ready)).task_state is S.COMPLETED
+    assert await waiting(ready) == []
+    assert not await ready.do(jobs.finish, job)
+    assert await ready.do(remotes.take_cancels, AGENT, 9, MINUTE) == []
+
+
+async def test_a_task_that_waits_is_roused_for_whoever_comes_first(ready: AnyStore, linked: Link) -> None:
+    await parked(ready)
+    head = await ready.read(tasks.read_head, TENANT, "t-1")
+    assert head is not None
+    assert await ready.do(runs.rouse, TENANT, head) is None
+    assert (await claimed(ready)).key == "t-1"
+
+
+async def test_a_task_ends_with_all_that_was_said_last(ready: AnyStore, linked: Link) -> None:
+    head = await ready.read(tasks.read_head, TENANT, "t-1")
+    assert head is not None
+    last = replace(appending("t-1", chunk("a"), status(S.FAILED)), state=S.FAILED)
+    await ready.do(endings.end_with, TENANT, head, last)
+    found = await stored(ready)
+    assert (found.task_state, found.last_seq, found.epoch) == (S.FAILED, 2, head.epoch + 1)
+    assert await waiting(ready) == []
+    assert await ready.do(remotes.take_cancels, AGENT, 9, MINUTE) == []  # who reports the end need not be told
+
+
+async def test_a_report_on_what_has_changed_meanwhile_is_refused(ready: AnyStore, linked: Link) -> None:
+    await ready.do(reports.relay, TENANT, reporting(linked, chunk("a")))
+    with pytest.raises(Behind):
+        await ready.do(reports.relay, TENANT, reporting(linked, chunk("b"), after=1))
+    with pytest.raises(Behind):
+        await ready.do(reports.relay, TENANT, reporting(replace(linked, version=1), chunk("b")))
+    with pytest.raises(endings.NoSuchTask):
+        await ready.do(reports.relay, TENANT, reporting(replace(linked, task_id="t-2"), chunk("b", "t-2")))
+    assert (await stored(ready)).last_seq == 1
+
+
+async def test_a_report_may_wake_its_task_once(ready: AnyStore, linked: Link) -> None:
+    await parked(ready)
+    await ready.do(reports.relay, TENANT, reporting(linked, step="wait:remote:1", output='"x"'))
+    assert await ready.read(steps.load, TENANT, "t-1") == {"wait:remote:1": '"x"'}
+    assert (await claimed(ready)).key == "t-1"
+
+
+async def test_a_task_is_given_up_unless_something_was_reported(ready: AnyStore, linked: Link) -> None:
+    await parked(ready)
+    moved = replace(linked, version=7)
+    assert not await ready.do(reports.give_up, TENANT, GiveUp(link=moved, reason="gone", at=AT, again_ms=MINUTE))
+    assert await ready.do(reports.give_up, TENANT, GiveUp(link=linked, reason="gone", at=AT, again_ms=MINUTE))
+    found = (await stored(ready)).task()
+    assert found.status.state is S.UNKNOWN
+    assert found.status.message is not None
+    assert found.status.message.parts[0].text == "gone"
+    assert await ready.do(jobs.claim, "n-1", AGENT, 9) == []
+    await ready.do(pass_time, 2 * MINUTE)
+    assert [job.key for job in await ready.do(jobs.claim, "n-1", AGENT, 9)] == ["t-1"]
+
+
+async def test_a_task_that_was_given_up_can_be_tried_again(ready: AnyStore, linked: Link) -> None:
+    await parked(ready)
+    await ready.do(reports.give_up, TENANT, GiveUp(link=linked, reason="gone", at=AT, again_ms=MINUTE))
+    more = replace(linked, version=1, asks=1)
+    assert await ready.do(reports.retry, TENANT, more, "wait:remote:1", AT)
+    assert [job.key for job in await ready.do(jobs.claim, "n-1", AGENT, 9)] == ["t-1"]
+    with pytest.raises(Behind):
+        await ready.do(reports.retry, TENANT, more, "wait:remote:1", AT)
+    await ready.do(endings.end, TENANT, ending())
+    assert not await ready.do(reports.retry, TENANT, more, "wait:remote:1", AT)
+
+
+async def test_a_cancel_is_passed_on_until_somebody_was_told(ready: AnyStore, linked: Link, heard: Heard) -> None:
+    assert await ready.do(remotes.take_cancels, AGENT, 9, MINUTE) == []
+    heard.clear()
+    await ready.do(endings.end, TENANT, ending())
+    assert remotes.CANCELLED in heard
+    assert await ready.do(remotes.take_cancels, "other", 9, MINUTE) == []
+    (cancel,) = await ready.do(remotes.take_cancels, AGENT, 9, MINUTE)
+    assert (cancel.tenant, cancel.link.task_id, cancel.cancels) == (TENANT, "t-1", 0)
+    assert await ready.do(remotes.take_cancels, AGENT, 9, MINUTE) == []
+    await ready.do(remotes.pass_on_cancel, TENANT, "t-1")
+    (again,) = await ready.do(remotes.take_cancels, AGENT, 9, MINUTE)
+    assert again.cancels == 1
+    await ready.do(remotes.told, TENANT, "t-1")
+    assert await ready.read(table, "remote", "task_id, cancel_at") == [("t-1", None)]
+
+
+async def test_how_tasks_elsewhere_stand(ready: AnyStore, linked: Link) -> None:
+    (standing,) = await ready.read(remotes.standings, None, None, 10)
+    assert (standing.tenant, standing.here, standing.link) == (TENANT, S.SUBMITTED, linked)
+    assert await ready.read(remotes.standings, "t-1", S.SUBMITTED, 10) == [standing]
+    assert await ready.read(remotes.standings, "t-2", None, 10) == []
+    assert await ready.read(remotes.standings, None, S.UNKNOWN, 10) == []
+    assert await ready.read(remotes.standings, None, None, 0) == []
+
+
+async def test_a_link_goes_with_its_task(ready: AnyStore, linked: Link) -> None:
+    await ready.do(endings.end, TENANT, ending())
+    await ready.do(retention.purge, 0, 10)
+    for name in ("remote", "remote_token"):
+        assert await ready.read(table, name) == []
