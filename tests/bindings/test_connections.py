@@ -141,7 +141,8 @@ async def test_bytes_do_not_buy_a_head_more_time(connecting: Connecting) -> None
             await asyncio.sleep(0.005)
 
     trickling = asyncio.create_task(trickle())
-    await client.ends()
+    with suppress(ConnectionResetError):  # it hangs up on what it has not read
+        await client.ends()
     trickling.cancel()
     await asyncio.gather(trickling, return_exceptions=True)
 

@@ -192,7 +192,7 @@ class SqliteStore:
         with self._gate:
             self._closed = True
             for loop in list(self._said):
-                self._hand_over(loop)
+                self._queue.put(self._said.pop(loop))
         await asyncio.to_thread(self._finish)
 
     def _refuse_when_closed(self) -> None:
