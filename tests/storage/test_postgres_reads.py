@@ -88,3 +88,17 @@ async def test_a_store_that_is_closed_says_so(ready: PostgresStore) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         with pytest.raises(StoreUnavailable):
             await ready.read(tasks.read_task, TENANT, "t-1")
+
+
+async def test_whoever_still_waits_when_it_closes_is_told(
+    ready: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_reads, "MOST", 1)
+    reading = [asyncio.create_task(ready.read(tasks.read_task, TENANT, f"t-{number}")) for number in range(20)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    async with asyncio.timeout(BOUND_SECONDS):
+        await ready.close()
+        found = await asyncio.gather(*reading, return_exceptions=True)
+    assert all(one is None or isinstance(one, StoreUnavailable) for one in found)
+    assert any(isinstance(one, StoreUnavailable) for one in found)

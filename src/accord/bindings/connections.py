@@ -76,6 +76,7 @@ class Joined:
     def abort(self) -> None:
         """Close without writing."""
         self._held.clear()
+        self._size = 0
         self._transport.abort()
 
     def get_write_buffer_size(self) -> int:

@@ -10,6 +10,9 @@ from accord.core.interface import A2A, Caller
 from accord.model import Event
 from accord.protocol.operations import Operation
 
+LONG = frozenset({Operation.SEND})
+"""What may take as long as an agent works, so that it matters whether its caller is still there."""
+
 Answering = Callable[[Any, Caller], Awaitable[Any]]
 Streaming = Callable[[Any, Caller, int | None], AsyncIterator[Event]]
 

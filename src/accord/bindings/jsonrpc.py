@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.bindings import origins
-from accord.bindings.dispatch import answering, streaming
+from accord.bindings.dispatch import LONG, answering, streaming
 from accord.bindings.http import (
     JSON,
     QUOTAS,
@@ -56,15 +56,12 @@ from accord.protocol.negotiate import (
     answer_dialect,
     negotiate,
 )
-from accord.protocol.operations import ROWS, DialectName, Operation
+from accord.protocol.operations import ROWS, DialectName
 from accord.protocol.sse import Frame
 
 log = logging.getLogger("accord.jsonrpc")
 
 _DIALECT, _VERSION = DIALECT_HEADER.encode(), VERSION_HEADER.encode()
-
-LONG = frozenset({Operation.SEND})
-"""What may take as long as an agent works, so that it matters whether its caller is still there."""
 
 Origin = Callable[[str, Caller], Awaitable[str | None]]
 """Looks up the dialect that a caller's task was created in."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.bindings import origins
-from accord.bindings.dispatch import answering, streaming
+from accord.bindings.dispatch import LONG, answering, streaming
 from accord.bindings.http import (
     QUOTAS,
     Admit,
@@ -126,7 +126,8 @@ class Rest:
         if ROWS[operation].streams:
             events = self._streaming[operation](request, caller, last_seen(scope))
             return Opened(await unless_gone(receive, anext(events)), events)
-        result = await unless_gone(receive, self._answering[operation](request, caller))
+        answer = self._answering[operation](request, caller)
+        result = await (unless_gone(receive, answer) if operation in LONG else answer)
         if isinstance(result, AgentCard):
             result = origins.moved(result, origins.asked(scope))
         return dialect.encode_result(operation, result)

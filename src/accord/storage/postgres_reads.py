@@ -59,6 +59,8 @@ class Reads:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
+        left, self._wanted = self._wanted, {}
+        _fail(left, StoreUnavailable("The store was closed"))
 
     async def _work(self) -> None:
         while self._wanted:
