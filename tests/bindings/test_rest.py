@@ -255,6 +255,22 @@ async def test_a_message_alone_is_answered_as_one() -> None:
     assert sent.json() == {"message": message | {"content": [{"text": "hi"}]}}
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_in_0_3_an_answer_has_the_names_that_the_question_had(stream: bool) -> None:
+    made = Message(message_id="m", role=Role.AGENT, parts=(Part(data={"taskId": 1}),), metadata={"myName": {}})
+    app = Rest(Scripted(results={Operation.SEND: made}))
+    content: dict[str, Any] = {"role": "ROLE_USER", "content": [{"text": "x"}], "metadata": {"task_id": "mine"}}
+    for message_id, context_id in (("messageId", "contextId"), ("message_id", "context_id")):
+        question = {"message": content | {message_id: "m"}}
+        if stream:
+            answer = await call(app, question, path="/v1/message:stream")
+            assert json.loads(answer.body.split(b"data: ")[1].split(b"\n")[0])["task"][context_id] == "c-1"
+        else:
+            found = (await call(app, question, path="/v1/message:send")).json()["message"]
+            assert (found[message_id], found["metadata"]) == ("m", {"myName": {}})
+            assert found["content"] == [{"data": {"data": {"taskId": 1}}}]
+
+
 @pytest.mark.proves("HTTP_JSON-SVC-001")
 @pytest.mark.parametrize(
     ("accept", "named"),

@@ -66,6 +66,15 @@ class Opened(NamedTuple):
 
     first: Event
     rest: AsyncIterator[Event]
+    dialect: RestDialect
+
+
+class Heard(NamedTuple):
+    """What a request asks, who asks, and how to answer."""
+
+    request: Request
+    caller: Caller
+    dialect: RestDialect
 
 
 class Rest:
@@ -116,29 +125,31 @@ class Rest:
         else:
             used = activated(scope, self._extensions)
             if isinstance(answer, Opened):
-                await reply.stream(answer, receive, used)
+                await replace(reply, dialect=answer.dialect).stream(answer, receive, used)
             else:
                 await reply.write(200, answer, used)
 
     async def _answer(self, match: RestMatch, scope: Scope, receive: Receive) -> bytes | Opened:
-        dialect, operation = REST_DIALECTS[match.dialect], match.operation
-        request, caller = await self._understand(match, scope, receive)
+        operation = match.operation
+        request, caller, dialect = await self._understand(match, scope, receive)
         if ROWS[operation].streams:
             events = self._streaming[operation](request, caller, last_seen(scope))
-            return Opened(await unless_gone(receive, anext(events)), events)
+            return Opened(await unless_gone(receive, anext(events)), events, dialect)
         answer = self._answering[operation](request, caller)
         result = await (unless_gone(receive, answer) if operation in LONG else answer)
         if isinstance(result, AgentCard):
             result = origins.moved(result, origins.asked(scope))
         return dialect.encode_result(operation, result)
 
-    async def _understand(self, match: RestMatch, scope: Scope, receive: Receive) -> tuple[Request, Caller]:
+    async def _understand(self, match: RestMatch, scope: Scope, receive: Receive) -> Heard:
         check_head(scope, self._quotas)
         body = await read_body(receive, self._quotas)
         caller = await self._admit(presented(scope, body))
         check_version(header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version"), match.dialect)
-        request = REST_DIALECTS[match.dialect].decode_request(match.operation, _parameters(match, scope, body))
-        return request, replace(caller, origin=match.dialect.value, extensions=extensions(scope))
+        dialect, stated = REST_DIALECTS[match.dialect], _parameters(match, scope, body)
+        request = dialect.decode_request(match.operation, stated)
+        caller = replace(caller, origin=match.dialect.value, extensions=extensions(scope))
+        return Heard(request, caller, dialect.answering(stated))
 
     def _likely(self, path: str) -> DialectName:
         """Return the dialect to say in that there is nothing at a path."""

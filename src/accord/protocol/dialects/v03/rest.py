@@ -5,6 +5,8 @@ same on both bindings of 0.3. Real clients mix the spellings of both, so both ar
 """
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 from msgspec import UNSET, Struct
@@ -250,6 +252,10 @@ class V03Rest(V03, RestDialect):
     reader: ClassVar = Reader(proto=True)
     writer: ClassVar = ProtoWriter()
 
+    def answering(self, params: bytes) -> RestDialect:
+        """Return how to answer who asked so: who says `message_id` looks for `context_id`."""
+        return _BY_FIELD_NAME if _has_field_names(params) else self
+
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the body, query and path values of an operation, put together as one object."""
         params = typed(operation, _with_json_names(params))
@@ -319,6 +325,22 @@ class V03Rest(V03, RestDialect):
     def read_push(self, body: bytes) -> EventBody:
         """Read a webhook body."""
         return _JSON.read_push(body)
+
+
+class V03RestByFieldName(V03Rest):
+    """A2A 0.3 HTTP+JSON whose answers have the definition's field names, for clients that use no others."""
+
+    def encode_result(self, operation: Operation, result: Result) -> bytes:
+        """Write the answer of an operation."""
+        return _with_field_names(super().encode_result(operation, result))
+
+    def encode_event(self, event: Event) -> Frame | None:
+        """Write one stream event."""
+        frame = super().encode_event(event)
+        return None if frame is None else Frame(data=_with_field_names(frame.data))
+
+
+_BY_FIELD_NAME = V03RestByFieldName()
 
 
 class ErrorIn(Struct):
@@ -391,6 +413,7 @@ _JSON_NAMES = {
 
 _FREE = frozenset({"data", "metadata"})
 _HAS_FIELD_NAME = re.compile(rb'"(?:request|%b)"\s*:' % "|".join(_JSON_NAMES).encode())
+_CAPITAL = re.compile("[A-Z]")
 _ANY: Decoder[Any] = Decoder(Any)
 
 
@@ -400,15 +423,36 @@ def _with_json_names(params: bytes) -> bytes:
         return params
     if codec.is_too_deep(params):
         raise InvalidParams("The JSON is nested too deeply")
-    stated = _renamed(codec.decode(params, _ANY))
+    stated = _renamed(codec.decode(params, _ANY), _json_name)
     if isinstance(stated, dict) and "request" in stated:
         stated.setdefault("message", stated.pop("request"))  # the field of a send whose JSON name is another word
     return codec.encode(stated)
 
 
-def _renamed(value: Any) -> Any:
+def _has_field_names(params: bytes) -> bool:
+    if not _HAS_FIELD_NAME.search(params):
+        return False
+    stated = codec.decode(params, _ANY)
+    return bool(_renamed(stated, _json_name) != stated)
+
+
+def _with_field_names(answer: bytes) -> bytes:
+    """Return an answer under the names of the definition, except where that is another word: readers take both."""
+    return codec.encode(_renamed(codec.decode(answer, _ANY), _field_name))
+
+
+def _json_name(name: str) -> str:
+    return _JSON_NAMES.get(name, name)
+
+
+@lru_cache(256)  # answers have names of ours only, outside of what is free
+def _field_name(name: str) -> str:
+    return _CAPITAL.sub(lambda found: "_" + found[0].lower(), name)
+
+
+def _renamed(value: Any, named: Callable[[str], str]) -> Any:
     if isinstance(value, list):
-        return [_renamed(item) for item in value]
+        return [_renamed(item, named) for item in value]
     if not isinstance(value, dict):
         return value
-    return {_JSON_NAMES.get(name, name): item if name in _FREE else _renamed(item) for name, item in value.items()}
+    return {named(name): item if name in _FREE else _renamed(item, named) for name, item in value.items()}
