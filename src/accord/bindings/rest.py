@@ -149,7 +149,7 @@ class Rest:
         dialect, stated = REST_DIALECTS[match.dialect], _parameters(match, scope, body)
         request = dialect.decode_request(match.operation, stated)
         caller = replace(caller, origin=match.dialect.value, extensions=extensions(scope))
-        return Heard(request, caller, dialect.answering(stated))
+        return Heard(request, caller, dialect.answering(match.operation, stated))
 
     def _likely(self, path: str) -> DialectName:
         """Return the dialect to say in that there is nothing at a path."""

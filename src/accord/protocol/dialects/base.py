@@ -187,7 +187,7 @@ class RestDialect(Dialect):
     def decode_http_error(self, body: bytes) -> AccordError | None:
         """Read the body of an answer that is an error, or return None if it is not the dialect's."""
 
-    def answering(self, _params: bytes) -> "RestDialect":
+    def answering(self, _operation: Operation, _params: bytes) -> "RestDialect":
         """Return how to answer who asked so: in most versions it makes no difference."""
         return self
 

@@ -252,9 +252,13 @@ class V03Rest(V03, RestDialect):
     reader: ClassVar = Reader(proto=True)
     writer: ClassVar = ProtoWriter()
 
-    def answering(self, params: bytes) -> RestDialect:
-        """Return how to answer who asked so: who says `message_id` looks for `context_id`."""
-        return _BY_FIELD_NAME if _has_field_names(params) else self
+    def answering(self, operation: Operation, params: bytes) -> RestDialect:
+        """Return how to answer who asked so: who says `message_id` looks for `context_id`.
+
+        Of webhooks the same clients write one name and read the other.
+        """
+        is_said = operation in (Operation.SEND, Operation.STREAM)
+        return _BY_FIELD_NAME if is_said and _has_field_names(params) else self
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the body, query and path values of an operation, put together as one object."""
