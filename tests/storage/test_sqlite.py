@@ -220,3 +220,96 @@ async def test_a_long_read_delays_the_log_s_end_and_no_writer_for_long(
     assert log_size(tmp_path) < grown + small_log, "a hundred commits more are seven times as much"
     assert await store.read(count) == 150
     await store.close()
+
+
+# --- a quick disk -----------------------------------------------------------------------------------------------------
+
+
+async def where(tx: Tx) -> str:
+    await put(tx)
+    return threading.current_thread().name
+
+
+HERE = threading.main_thread().name
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that counts as quick whatever this machine's is like."""
+    monkeypatch.setattr(sqlite, "QUICK_SECONDS", 3600.0)
+
+
+async def settle_in(store: SqliteStore) -> None:
+    """Commit until a disk that is quick counts as quick."""
+    for _ in range(sqlite.SURE):
+        await store.do(put)
+
+
+async def test_on_a_quick_disk_a_command_alone_is_committed_on_the_loop(
+    quick: None, store: SqliteStore, heard: Heard
+) -> None:
+    assert await store.do(where) != HERE
+    await settle_in(store)
+    await asyncio.to_thread(_idle, store)
+    assert await store.do(where) == HERE
+    together = await asyncio.gather(store.do(where), store.do(where))
+    assert HERE not in together
+    assert store.commits == await store.read(count)  # one more for the table itself, one less for two together
+    assert heard == ["put"] * await store.read(count)
+
+
+def _idle(store: SqliteStore) -> None:
+    """Wait until the writer is done with the log as well."""
+    until = threading.Event()
+    for _ in range(BOUND_SECONDS * 100):
+        if not store._handed_over:
+            return
+        until.wait(0.01)
+    pytest.fail("The writer never came to rest")
+
+
+async def test_a_slow_disk_is_waited_for_in_the_thread(monkeypatch: pytest.MonkeyPatch, store: SqliteStore) -> None:
+    monkeypatch.setattr(sqlite, "QUICK_SECONDS", 0.0)
+    await settle_in(store)
+    await asyncio.to_thread(_idle, store)
+    assert await store.do(where) != HERE
+
+
+async def test_the_loop_does_not_wait_for_another_process_that_writes(
+    quick: None, store: SqliteStore, tmp_path: Path
+) -> None:
+    await settle_in(store)
+    await asyncio.to_thread(_idle, store)
+    other = apsw.Connection(str(tmp_path / "accord.db"))
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.create_task(store.do(where))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    other.execute("COMMIT")
+    other.close()
+    assert await asyncio.wait_for(waiting, BOUND_SECONDS) != HERE
+
+
+async def test_a_command_that_fails_on_the_loop_leaves_nothing(quick: None, store: SqliteStore) -> None:
+    await settle_in(store)
+    before = await store.read(count)
+
+    async def fail(tx: Tx) -> None:
+        await put(tx)
+        raise LookupError(threading.current_thread().name)
+
+    await asyncio.to_thread(_idle, store)
+    with pytest.raises(LookupError, match=HERE):
+        await store.do(fail)
+    assert await store.read(count) == before
+    assert await store.do(where) == HERE
+
+
+async def test_what_is_committed_on_the_loop_is_checkpointed_in_the_thread(
+    quick: None, small_log: int, store: SqliteStore, tmp_path: Path
+) -> None:
+    for _ in range(100):
+        await store.do(put, 20_000)
+        await asyncio.to_thread(_idle, store)
+    assert log_size(tmp_path) < small_log

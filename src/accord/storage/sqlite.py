@@ -1,8 +1,8 @@
 """The SQLite driver: one writer thread with group commit, a few query-only readers.
 
 Commands are coroutines whose awaits never suspend, so the writer thread drives them synchronously: no hop per
-statement, and everything that arrived during one commit shares the next. Every commit is fsynced before it is
-acknowledged. apsw brings its own SQLite, because the standard library's may have the WAL-reset bug (fixed in 3.51.3).
+statement, and everything that arrived during one commit shares the next. A command that comes alone is committed by
+the loop itself where the disk is quick (decision 9). Every commit is fsynced before it is acknowledged. apsw brings its own SQLite, because the standard library's may have the WAL-reset bug (fixed in 3.51.3).
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import apsw
@@ -49,6 +50,12 @@ CACHE_KIB = 16 * 1024
 
 BUSY_MS = 10_000
 """How long to wait for another process that holds the file's write lock."""
+
+QUICK_SECONDS = 0.002
+"""A disk that commits in this time is quick: the loop may wait for it, as a thread takes half as long to wake up."""
+
+SURE = 16
+"""After so many quick commits in a row a disk counts as quick, until the next one that is not."""
 
 CHECKPOINT_PAGES = 1_000
 """A log this long is moved into the file as far as readers allow (SQLite's own default)."""
@@ -144,6 +151,8 @@ class SqliteStore:
         self._may_read.set()
         self._too_long = LONG_LOG_PAGES
         self._said: dict[asyncio.AbstractEventLoop, list[Waiting]] = {}
+        self._handed_over = 0
+        self._quick_ones = 0
         self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
         self._writer = self._open(writes=not read_only)
         self._writer.set_wal_hook(self._grown)
@@ -169,9 +178,34 @@ class SqliteStore:
         return await done
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the writer what was asked for in one turn of the loop, so that it is committed together."""
-        if said := self._said.pop(loop, None):
-            self._queue.put(said)
+        """Give the writer what was asked for in one turn of the loop, so that it is committed together.
+
+        What was asked for alone while the writer has nothing to do is committed here and now, on a quick disk.
+        """
+        outcomes = None
+        with self._gate:
+            if not (said := self._said.pop(loop, None)):
+                return
+            if len(said) == 1 and not self._handed_over and self._quick_ones >= SURE:
+                outcomes = self._commit_here(said)
+            if outcomes is None or self._log_pages >= CHECKPOINT_PAGES:
+                self._handed_over += 1
+                self._queue.put(said if outcomes is None else [])
+        if outcomes is not None:
+            self._deliver(outcomes)
+
+    def _commit_here(self, said: list[Waiting]) -> list[Outcome] | None:
+        """Commit on the loop what nobody else's writing delays; None if another process is writing."""
+        self._writer.set_busy_timeout(0)
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            return None
+        except apsw.Error as error:
+            return _failed(said, error)
+        finally:
+            self._writer.set_busy_timeout(BUSY_MS)
+        return self._commit(said)
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command that only reads, on one consistent snapshot."""
@@ -192,6 +226,7 @@ class SqliteStore:
         with self._gate:
             self._closed = True
             for loop in list(self._said):
+                self._handed_over += 1
                 self._queue.put(self._said.pop(loop))
         await asyncio.to_thread(self._finish)
 
@@ -212,24 +247,30 @@ class SqliteStore:
     # --- the writer thread: startup, loop, shutdown ---------------------------------------------------------------
 
     def _work(self) -> None:
-        while (batch := self._next_batch()) is not None:
-            self._resolve(self._commit(batch))
+        while turns := self._next_turns():
+            if batch := [waiting for turn in turns for waiting in turn]:
+                self._resolve(self._commit(batch))
             self._checkpoint()
+            with self._gate:
+                self._handed_over -= len(turns)
         self._writer.close()
 
-    def _next_batch(self) -> list[Waiting] | None:
-        """Wait for a command and take whatever else has arrived; None ends the thread."""
-        first = self._queue.get()
-        if first is None:
-            return None
-        batch = [*first]
-        while len(batch) < MAX_BATCH and not self._queue.empty():
-            following = self._queue.get()
-            if following is None:
-                self._queue.put(None)
+    def _next_turns(self) -> list[list[Waiting]]:
+        """Wait for what was asked for in a turn of a loop and take whatever else has arrived; nothing ends the thread.
+
+        A turn without a command only wants the log to be looked at.
+        """
+        turns: list[list[Waiting]] = []
+        commands = 0
+        while not turns or (commands < MAX_BATCH and not self._queue.empty()):
+            turn = self._queue.get()
+            if turn is None:
+                if turns:
+                    self._queue.put(None)
                 break
-            batch += following
-        return batch
+            turns.append(turn)
+            commands += len(turn)
+        return turns
 
     def _commit(self, batch: list[Waiting]) -> list[Outcome]:
         """Run every command and commit them together; if one fails, all are run again, each to fail by itself."""
@@ -245,9 +286,12 @@ class SqliteStore:
             return _failed(batch, error)
 
     def _transact(self, run: Callable[[Waiting], Outcome], batch: list[Waiting]) -> list[Outcome]:
-        self._writer.execute("BEGIN IMMEDIATE")
+        if not self._writer.in_transaction:
+            self._writer.execute("BEGIN IMMEDIATE")
         outcomes = [run(waiting) for waiting in batch]
+        start = perf_counter()
         self._writer.execute("COMMIT")
+        self._quick_ones = self._quick_ones + 1 if perf_counter() - start < QUICK_SECONDS else 0
         self.commits += 1
         return outcomes
 
