@@ -18,13 +18,17 @@ from bench.report import Table, Target
 from bench.setting import POSTGRES, SQLITE, Setting
 
 TASKS, QUICK = 10_000, 500
-SENDERS = 64
+OFFERED = 2000
+"""Webhooks a second that come, whether or not those before them were answered."""
+
+SENDERS = 2048
 AT_ONCE = 32
 TWICE = 2
 AGAIN_SECONDS = 0.05
 ADDRESS_RATE = 2000
 """Webhooks a second that a server takes from one address, unless it is told otherwise."""
 
+ARRIVED = "offered per second"
 HELD, SOCKETS, MEMORY, LOST = "asyncio tasks", "connections", "KB per task", "lost"
 PARKED, RATE, REFUSED, WRONG = "parked per second", "webhooks per second", "answered 429", "answered otherwise"
 A_FEW_DOZEN = 36
@@ -32,7 +36,8 @@ A_FEW_DOZEN = 36
 NOTES = (
     "Tasks of an agent that acknowledges at once and calls back: held is what one process has more while all of them"
     " wait than while there are none, memory included.",
-    f"Every webhook comes twice, over {SENDERS} connections. Lost are tasks that have not completed in the end.",
+    f"{OFFERED:,} webhooks come a second, each twice, over as many as {SENDERS:,} connections: one that is turned away"
+    " comes again. Lost are tasks that have not completed in the end.",
 )
 
 
@@ -43,7 +48,7 @@ def run(setting: Setting) -> list[Table]:
         for kind in rows
         for column, most in ((HELD, A_FEW_DOZEN), (LOST, 0), (WRONG, 0))
     ]
-    columns = (PARKED, HELD, SOCKETS, MEMORY, RATE, REFUSED, WRONG, LOST)
+    columns = (PARKED, HELD, SOCKETS, MEMORY, ARRIVED, RATE, REFUSED, WRONG, LOST)
     title = f"{setting.size(TASKS, QUICK):,} tasks of an agent elsewhere"
     return [Table(title, "one process", columns, rows, tuple(targets), NOTES)]
 
@@ -57,7 +62,7 @@ def measured(setting: Setting, kind: str) -> dict[str, float]:
         assert process.stdin is not None
         assert process.stdout is not None
         found = json.loads(process.stdout.readline())
-        answers, seconds = asyncio.run(flood(found))
+        answers, coming, seconds = asyncio.run(flood(found))
         process.stdin.write("\n")
         process.stdin.flush()
         states = json.loads(process.stdout.readline())
@@ -70,6 +75,7 @@ def measured(setting: Setting, kind: str) -> dict[str, float]:
         HELD: found["tasks"],
         SOCKETS: found["sockets"],
         MEMORY: found["rss"] * 1e3 / count,
+        ARRIVED: TWICE * count / coming,
         RATE: taken / seconds,
         REFUSED: answers.pop(429, 0),
         WRONG: sum(answers.values()) + TWICE * count - taken,
@@ -77,14 +83,21 @@ def measured(setting: Setting, kind: str) -> dict[str, float]:
     }
 
 
-async def flood(found: dict[str, Any]) -> tuple[dict[int, int], float]:
-    """Bring every task's webhook as often as it takes; return how many answers there were of each status."""
+async def flood(found: dict[str, Any]) -> tuple[dict[int, int], float, float]:
+    """Bring every task's webhook as often as it takes.
+
+    Returns how many answers there were of each status, and how long it took until all had come and until all were in.
+    """
     url = f"http://127.0.0.1:{found['port']}{found['path']}"
-    due = iter([one for one in enumerate(found["tokens"]) for _ in range(TWICE)])
+    due = enumerate(one for one in enumerate(found["tokens"]) for _ in range(TWICE))
     statuses: dict[int, int] = {}
+    begun = last = perf_counter()
 
     async def sender(http: aiohttp.ClientSession) -> None:
-        for number, token in due:
+        nonlocal last
+        for place, (number, token) in due:
+            await asyncio.sleep(begun + place / OFFERED - perf_counter())
+            last = perf_counter()
             body: dict[str, Any] = {"id": f"r-{number}", "kind": "task", "status": {"state": "completed"}}
             body["artifacts"] = [{"artifactId": "a", "parts": [{"kind": "text", "text": f"done {number}"}]}]
             status = 429
@@ -95,7 +108,7 @@ async def flood(found: dict[str, Any]) -> tuple[dict[int, int], float]:
                 if status == 429:
                     await asyncio.sleep(AGAIN_SECONDS)
 
-    begun = perf_counter()
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=SENDERS)) as http:
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as http:
         await asyncio.gather(*(sender(http) for _ in range(SENDERS)))
-    return statuses, perf_counter() - begun
+    return statuses, last - begun, perf_counter() - begun
