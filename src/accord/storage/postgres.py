@@ -101,7 +101,7 @@ class PostgresStore:
         self._signals = PostgresSignals(dsn, publish) if listen else None
         self._publish = self._signals.publish if self._signals else publish
         self._pool: asyncpg.Pool[Any] | None = None
-        self._overrides = Overrides(self._transaction, self._publish)
+        self._overrides = Overrides(self._statement, self._transaction, self._publish)
         self._reads = Reads(self._connection, Tx)
         self._looking: dict[Callable[..., Any], Callable[..., Awaitable[Any]]] = {tasks.read_task: self._reads.task}
         self.commits = 0
@@ -186,6 +186,13 @@ class PostgresStore:
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
         async with self._connection() as connection, connection.transaction():
+            yield connection
+        self.commits += 1
+
+    @asynccontextmanager
+    async def _statement(self) -> AsyncIterator[Any]:
+        """Give a connection for one statement, which is a transaction by itself."""
+        async with self._connection() as connection:
             yield connection
         self.commits += 1
 

@@ -63,10 +63,18 @@ class Written(NamedTuple):
 
 
 Begin = Callable[[], AbstractAsyncContextManager[Any]]
-"""Begins a transaction and gives its connection; leaving it commits."""
+"""Gives a connection, on which each statement is a transaction by itself or all together are one."""
 
 Write = Callable[[Any, Sequence[Item]], Awaitable[Mapping[int, Written]]]
-"""Writes items on a connection and returns what became of each, by position; those it leaves out run alone."""
+"""Writes items on a connection and returns what became of each, by position; some it may leave out."""
+
+
+class Stage(NamedTuple):
+    """A way to write items that it takes: the next gets those that it leaves out, and what the last does runs alone."""
+
+    begin: Begin
+    write: Write
+    takes: Callable[[Item], bool] = lambda _: True
 
 
 class Waiting(NamedTuple):
@@ -79,9 +87,8 @@ class Waiting(NamedTuple):
 class Batcher:
     """Writes what has gathered, a transaction while the one before it is being committed."""
 
-    def __init__(self, begin: Begin, write: Write, publish: Callable[[list[str]], None]) -> None:
-        self._begin = begin
-        self._write = write
+    def __init__(self, stages: Sequence[Stage], publish: Callable[[list[str]], None]) -> None:
+        self._stages = stages
         self._publish = publish
         self._gathered: list[Waiting] = []
         self._held: set[Hashable] = set()
@@ -118,29 +125,37 @@ class Batcher:
 
     async def _work(self) -> None:
         while batch := self._next():
+            left = batch
             try:
-                written = await self._commit(batch)
+                for stage in self._stages:
+                    left = await self._through(stage, left)
+                self._leave(left)
             except Exception as error:
-                self._refuse(batch, error)
+                self._refuse(left, error)
             except BaseException:
-                self._fail([*batch, *self._gathered], StoreUnavailable("The store was closed"))
+                self._fail([*left, *self._gathered], StoreUnavailable("The store was closed"))
                 raise
-            else:
-                self._deliver(batch, written)
             finally:
                 for waiting in batch:
                     self._held.difference_update(waiting.item.keys)
             await asyncio.sleep(0)  # whoever got an answer can come back with what is next
 
-    async def _commit(self, batch: list[Waiting]) -> Mapping[int, Written]:
-        async with self._begin() as connection:
-            return await self._write(connection, [waiting.item for waiting in batch])
+    async def _through(self, stage: Stage, batch: list[Waiting]) -> list[Waiting]:
+        """Write what a stage can, tell those who wait for it, and return the rest."""
+        taken = [waiting for waiting in batch if stage.takes(waiting.item)]
+        if not taken:
+            return batch
+        async with stage.begin() as connection:
+            written = await stage.write(connection, [waiting.item for waiting in taken])
+        self._deliver(taken, written)
+        done = {id(taken[position]) for position in written}
+        return [waiting for waiting in batch if id(waiting) not in done]
 
     def _refuse(self, batch: list[Waiting], error: Exception) -> None:
         """Let each run alone if what the server refused may be the fault of one."""
         if isinstance(error, asyncpg.PostgresError | BadValue):
             log.warning("a batch was refused, its commands run alone", extra={"reason": str(error)})
-            self._deliver(batch, {})
+            self._leave(batch)
         else:
             self._fail(batch, error)
 
@@ -165,14 +180,19 @@ class Batcher:
 
     def _deliver(self, batch: list[Waiting], written: Mapping[int, Written]) -> None:
         topics: list[str] = []
-        for position, waiting in enumerate(batch):
-            outcome = written.get(position)
-            if outcome is not None:
-                topics += outcome.topics
-            if not waiting.done.done():
-                waiting.done.set_result(outcome)
+        for position, outcome in written.items():
+            topics += outcome.topics
+            done = batch[position].done
+            if not done.done():
+                done.set_result(outcome)
         if topics:
             self._publish(topics)
+
+    def _leave(self, batch: list[Waiting]) -> None:
+        """Let each run alone."""
+        for waiting in batch:
+            if not waiting.done.done():
+                waiting.done.set_result(None)
 
     def _fail(self, batch: list[Waiting], error: Exception) -> None:
         for waiting in batch:

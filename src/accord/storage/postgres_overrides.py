@@ -15,7 +15,7 @@ from accord.storage.commands import jobs, pushes, runs, tasks
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, queue_topic
 from accord.storage.commands.runs import Accept, Accepted, Settle
 from accord.storage.commands.tasks import Append, topic
-from accord.storage.postgres_batch import Batcher, Begin, Item, Override, Write, Written
+from accord.storage.postgres_batch import Batcher, Begin, Item, Override, Stage, Write, Written
 from accord.storage.records import encode_body, encode_task, state_name
 from accord.storage.sql import Engine, compile
 
@@ -23,11 +23,23 @@ from accord.storage.sql import Engine, compile
 class Overrides:
     """The commands that one store runs by sets."""
 
-    def __init__(self, begin: Begin, publish: Callable[[list[str]], None]) -> None:
-        def batcher(write: Write) -> Batcher:
-            return Batcher(begin, write, publish)
+    def __init__(self, connect: Begin, begin: Begin, publish: Callable[[list[str]], None]) -> None:
+        """Use connections on which a statement is a transaction by itself (`connect`), or transactions (`begin`).
 
-        log = batcher(_write_log)
+        The first saves two round trips; whatever needs one statement only is written so.
+        """
+
+        def batcher(write: Write) -> Batcher:
+            return Batcher([Stage(connect, write)], publish)
+
+        log = Batcher(
+            [
+                Stage(connect, _write_quiet_chunks, _is_chunks),
+                Stage(connect, _write_quiet_log, _is_quiet),
+                Stage(begin, _write_log),
+            ],
+            publish,
+        )
         self._table: dict[Callable[..., Any], Override] = {
             tasks.append: Override(_append, log),
             runs.settle: Override(_settle, log),
@@ -134,21 +146,29 @@ _ADDED = f"""
     SELECT item.tenant, item.task_id, item.after + entry.place, entry.kind, entry.data, item.at
     FROM {_given(_Entry, "entry")} JOIN item ON item.n = entry.item"""
 
-_PLAIN = f"""
+_QUIET = "AND task.pushes = 0"
+"""Leaves tasks with webhooks out: these must become due in the same transaction, by a statement that sees them."""
+
+
+def _plain_log(only: str = "") -> str:
+    """Return the statement for chunks alone, as most batches are while agents stream; the whole one costs twice."""
+    return f"""
 WITH item AS MATERIALIZED (
     SELECT item.*, task.pushes FROM {_in_order(_PlainRow)} {_LOCKED}
-    WHERE task.epoch = item.epoch AND task.last_seq = item.after
+    WHERE task.epoch = item.epoch AND task.last_seq = item.after {only}
 ), moved AS (
     UPDATE task SET last_seq = item.last FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
 ), added AS ({_ADDED}
 )
 SELECT n, pushes FROM item"""
-"""What most batches are while agents stream: chunks alone, for which the whole statement would cost twice as much."""
 
-_LOG = f"""
+
+def _whole_log(only: str = "") -> str:
+    """Return the statement for everything that a log tells of."""
+    return f"""
 WITH item AS MATERIALIZED (
     SELECT item.*, task.pushes FROM {_IN_ORDER} {_LOCKED}
-    WHERE task.epoch = item.epoch AND task.last_seq = item.after
+    WHERE task.epoch = item.epoch AND task.last_seq = item.after {only}
       AND (task.children = 0 OR item.fate IS DISTINCT FROM '{ENDED}')
       AND (item.awaited IS NULL OR (SELECT 1 FROM step WHERE step.tenant = item.tenant AND step.task_id = item.job_key
                                     AND step.key = item.awaited LIMIT 1) IS NULL)
@@ -174,6 +194,9 @@ WITH item AS MATERIALIZED (
 )
 SELECT n, pushes FROM item"""
 
+
+_PLAIN, _QUIET_PLAIN = _plain_log(), _plain_log(_QUIET)
+_LOG, _QUIET_LOG = _whole_log(), _whole_log(_QUIET)
 
 _DUE = """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :task_id
           AND due_at IS NULL AND dead_at IS NULL"""
@@ -222,23 +245,35 @@ def _settle(tenant: str, request: Settle) -> Item:
     return item._replace(row=row)
 
 
+def _is_chunks(item: Item) -> bool:
+    return isinstance(item.row, _PlainRow)
+
+
+def _is_quiet(item: Item) -> bool:
+    """Whether one statement is enough, if the task has no webhooks: what waits for a step must look for that first."""
+    return isinstance(item.row, _LogRow) and item.row.awaited is None
+
+
+async def _write_quiet_chunks(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
+    return await _write_rows(connection, _QUIET_PLAIN, _PlainRow, dict(enumerate(items)))
+
+
+async def _write_quiet_log(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
+    return await _write_rows(connection, _QUIET_LOG, _LogRow, dict(enumerate(items)))
+
+
 async def _write_log(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
     """Write chunks by the short statement and what else happens to tasks by the long one."""
-    plain: dict[int, Item] = {}
-    whole: dict[int, Item] = {}
-    for position, item in enumerate(items):
-        (whole if isinstance(item.row, _LogRow) else plain)[position] = item
-    written: dict[int, Written] = {}
-    if plain:
-        await _write_rows(connection, _PLAIN, _PlainRow, plain, written)
-    if whole:
-        await _write_rows(connection, _LOG, _LogRow, whole, written)
-    return written
+    plain = {position: item for position, item in enumerate(items) if _is_chunks(item)}
+    whole = {position: item for position, item in enumerate(items) if position not in plain}
+    written = await _write_rows(connection, _PLAIN, _PlainRow, plain) if plain else {}
+    return written | await _write_rows(connection, _LOG, _LogRow, whole) if whole else written
 
 
 async def _write_rows(
-    connection: Any, statement: str, kind: type[Any], items: Mapping[int, Item], written: dict[int, Written]
-) -> None:
+    connection: Any, statement: str, kind: type[Any], items: Mapping[int, Item]
+) -> dict[int, Written]:
+    written: dict[int, Written] = {}
     columns = _columns(kind, [item.row for item in items.values()])
     if any(key is not None for key in columns.get("awaited", ())):
         await _rows(connection, _LOCK, columns)
@@ -256,6 +291,7 @@ async def _write_rows(
             with_webhooks.append(item.row[:2])
     if with_webhooks:
         await connection.executemany(compile(_DUE, Engine.POSTGRES).text, with_webhooks)
+    return written
 
 
 # --- runs.accept ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Commands are coroutines whose awaits never suspend, so the writer thread drives them synchronously: no hop per
 statement, and everything that arrived during one commit shares the next. A command that comes alone is committed by
-the loop itself where the disk is quick (decision 9). Every commit is fsynced before it is acknowledged. apsw brings its own SQLite, because the standard library's may have the WAL-reset bug (fixed in 3.51.3).
+the loop itself where the disk is quick (decision 9). Every commit is fsynced before it is acknowledged. apsw brings its
+own SQLite, because the standard library's may have the WAL-reset bug (fixed in 3.51.3).
 """
 
 import asyncio
