@@ -51,13 +51,20 @@ lock: $(VENV)/.uv ## pin the dependencies again (newest: ARGS=--upgrade)
 	$(LOCK) $(ARGS) pyproject.toml -o requirements/runtime.txt
 	$(LOCK) $(ARGS) pyproject.toml --group dev -c requirements/build.txt -c requirements/runtime.txt \
 	    -o requirements/dev.txt
-	$(LOCK) $(ARGS) --group peer-a2a-sdk-03 -o requirements/peers/a2a-sdk-03.txt
+	$(LOCK) $(ARGS) pyproject.toml --group peer-a2a-sdk-03 -o requirements/peers/a2a-sdk-03.txt
 	$(LOCK) $(ARGS) --group peer-agentvault -o requirements/peers/agentvault.txt
-	$(LOCK) $(ARGS) --group peer-google-adk -o requirements/peers/google-adk.txt
+	$(LOCK) $(ARGS) pyproject.toml --group peer-crewai -o requirements/peers/crewai.txt
+	$(LOCK) $(ARGS) pyproject.toml --group peer-google-adk -o requirements/peers/google-adk.txt
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .peers dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests docs bench examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Peers that are hosted by accord have it in their environment.
+.PHONY: accord-in-peer
+accord-in-peer:
+	$(BIN)/uv pip install --quiet --python $(PEER)/bin/python --require-hashes -r requirements/build.txt
+	$(BIN)/uv pip install --quiet --python $(PEER)/bin/python --no-deps --no-build-isolation --editable .
 
 # Environments. Each file below is the stamp of one finished step.
 
@@ -78,7 +85,8 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 	$(PIP) --require-hashes -r requirements/dev.txt
 	@touch $@
 
-.peers/%/.installed: requirements/peers/%.txt $(VENV)/.uv
+.peers/%/.installed: requirements/peers/%.txt pyproject.toml $(VENV)/.uv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
+	@if grep -q '^apsw==' $<; then $(MAKE) --no-print-directory PEER=$(@D) accord-in-peer; fi
 	@touch $@

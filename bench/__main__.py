@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from bench import append, chunks, claims, client, codec, latency, memory, remote, send, server, streams
+from bench import agents_overhead, append, chunks, claims, client, codec, latency, memory, remote, send, server, streams
 from bench.report import Table, markdown
 from bench.setting import Setting
 
@@ -25,6 +25,7 @@ BENCHMARKS = {
     "server": server.run,
     "client": client.run,
     "remote": remote.run,
+    "agents": agents_overhead.run,
 }
 
 

@@ -8,8 +8,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from accord.agents.function import agent
+    from accord.agents.relay import RelayA2AAdapter
     from accord.agents.remote.agent import RemoteAgent
     from accord.app import to_a2a
+    from accord.app.serving import serve_agent
     from accord.client import BlockingClient, Client, RemoteTask, Said
     from accord.core.context import Context, Failed, Rejected
     from accord.model import AgentCard
@@ -20,20 +22,24 @@ __all__ = [
     "Context",
     "Failed",
     "Rejected",
+    "RelayA2AAdapter",
     "RemoteAgent",
     "RemoteTask",
     "Said",
     "__version__",
     "agent",
+    "serve_agent",
     "to_a2a",
 ]
 
 _HOMES = {
     "agent": "accord.agents.function",
+    "RelayA2AAdapter": "accord.agents.relay",
     "RemoteAgent": "accord.agents.remote.agent",
     "Context": "accord.core.context",
     "Failed": "accord.core.context",
     "Rejected": "accord.core.context",
+    "serve_agent": "accord.app.serving",
     "to_a2a": "accord.app",
     "Client": "accord.client",
     "BlockingClient": "accord.client",

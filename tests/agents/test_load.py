@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from accord.agents.load import NotAnAgent, load
+from accord.agents.naming import named
 from accord.model import Task, TaskState
 from tests.core.conftest import ALICE, Hosting, hosting, postgres, saying, state, text
 
@@ -20,6 +21,19 @@ def test_a_module_and_a_file_name_agents(tmp_path: Path) -> None:
     file.write_text('def shout(text: str) -> str:\n    """Shouts."""\n    return text.upper()\n')
     found = load(f"{file}:shout")
     assert (found.profile.name, found.profile.description) == ("shout", "Shouts.")
+
+
+def test_a_file_is_one_module_however_many_of_its_agents_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "both.py"
+    file.write_text("shared = []\ndef one(): return shared\ndef two(): return shared\n")
+    assert named(f"{file}:one")() is named(f"{file}:two")()
+    other = tmp_path / "deeper" / "both.py"
+    other.parent.mkdir()
+    other.write_text("raise RuntimeError('not yet')")
+    with pytest.raises(RuntimeError):
+        named(f"{other}:one")
+    other.write_text("def one(): return 1")
+    assert named(f"{other}:one")() == 1
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,9 @@ async def test_one_agent_under_two_names_is_two_agents() -> None:
 def test_what_cannot_be_served_is_refused() -> None:
     with pytest.raises(NotAnAgent, match=r"There is no file nowhere\.py"):
         Served(targets=("nowhere.py:x",)).application()
+    Path("others.py").write_text(AGENTS)
     with pytest.raises(ValueError, match="Two agents cannot both be at /agents/weather"):
-        Served(targets=("agents.py:weather", "agents.py:weather")).application()
+        Served(targets=("agents.py:weather", "others.py:weather")).application()
     with pytest.raises(BadSettings, match="cannot be read"):
         Served(config="nowhere.toml").application()
 

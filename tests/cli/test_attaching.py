@@ -73,8 +73,10 @@ def test_what_cannot_be_read_is_said(given: Given, why: str) -> None:
 
 
 def test_there_is_something_to_send() -> None:
-    with pytest.raises(typer.BadParameter, match="nothing to send"):
-        parts_of(None, [])
+    for text, given in ((None, []), ("", []), (None, [Given("texts", "")])):
+        with pytest.raises(typer.BadParameter, match="nothing to send"):
+            parts_of(text, given)
+    assert parts_of("", [Given("data", "[1]"), Given("texts", "")]) == (Part(data=[1]),)
 
 
 def test_metadata_is_an_object() -> None:

@@ -119,6 +119,10 @@ def test_credentials_may_come_from_variables(asked: Asked) -> None:
     [
         (("send",), "Name the agent"),
         (("send", URL), "nothing to send"),
+        (("send", URL, ""), "nothing to send"),
+        (("send", URL, "--text", ""), "nothing to send"),
+        (("send", "", "hi"), "Name the agent"),
+        (("send", " ", "hi"), "Name the agent"),
         (("task", "get"), "Name the agent"),
         (("task", "get", URL), "ID"),
         (("task", "get", "-a", URL), "ID"),

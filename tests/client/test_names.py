@@ -9,6 +9,7 @@ import accord
 import accord.client
 from accord import BlockingClient, Client, RemoteAgent
 from accord.client import CardNotFound
+from accord.model import Message, Part, Role, SendRequest, Task, TaskState
 from tests.serve.running import Server, environment, running
 from tests.serve.running import accord as command
 
@@ -88,6 +89,20 @@ async def test_a_name_that_nobody_has(registry: tuple[Server, str], monkeypatch:
     await agent.prepare()  # it may be published later
     assert agent.profile.description == "The agent at acme/nobody"
     await agent.leave()
+
+
+def test_tasks_for_a_name_that_nobody_has_fail_at_once(registry: tuple[Server, str], tmp_path: Path) -> None:
+    (tmp_path / "far.py").write_text(FAR.replace(NAME, "acme/nobody"), encoding="utf-8")
+    mine = f"sqlite:///{tmp_path}/mine.db"
+    with (
+        running(tmp_path, "far.py:far", "--store", mine, ACCORD_REGISTRY_URL=registry[0].url) as server,
+        BlockingClient(server.url) as client,
+    ):
+        message = Message(message_id="m-1", role=Role.USER, parts=(Part(text="hello"),))
+        task = client.send(SendRequest(message=message), seconds=60)  # other ways that fail take minutes
+        assert isinstance(task, Task)
+        assert task.status.state is TaskState.FAILED
+        assert "There is no agent 'acme/nobody'" in str(task.status.message)
 
 
 def test_without_a_registry_a_name_says_what_to_do(tmp_path: Path) -> None:

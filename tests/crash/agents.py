@@ -202,10 +202,28 @@ async def inquirer(ctx: Context) -> str:
     return f"{first} {second}"
 
 
+@agent(attempts=MANY)
+async def spender(ctx: Context) -> str:
+    """Use a token at a time, each with a key of its own."""
+    count, pause = ordered(ctx.text)
+    for number in range(count):
+        await ctx.usage(input_tokens=1, cost=0.1, key=f"call {number}")
+        say("spent", number=number)
+        await asyncio.sleep(pause)
+    return "done"
+
+
+@agent(attempts=MANY)
+async def patron(ctx: Context) -> str:
+    """Use two tokens, and let another agent use as many as it is told."""
+    await ctx.usage(output_tokens=2, key="own")
+    return (await ctx.call("spender", ctx.text)).text
+
+
 HALF_A_CHARACTER = "\ud800"
 """Half a surrogate pair, which no UTF-8 has."""
 
 AGENTS = (
     *(chunks, careful, stubborn, large, endless, waiting, brief, deadly, fragile, telling, chain, poison, nul),
-    *(boss, hurried, secretary, inquirer),
+    *(boss, hurried, secretary, inquirer, spender, patron),
 )

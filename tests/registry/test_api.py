@@ -46,7 +46,11 @@ async def test_a_card_is_published_and_read_back(open_server: Asking) -> None:
     assert raw.json() == VAULT
 
 
-@pytest.mark.parametrize("card", [V1, V03, GEN, VAULT], ids=["v1", "v03", "gen", "vault"])
+@pytest.mark.parametrize(
+    "card",
+    [V1, V03, V03 | {"humanReadableId": "org/adder"}, GEN, VAULT],
+    ids=["v1", "v03", "v03-named", "gen", "vault"],
+)
 async def test_cards_of_every_dialect_are_kept_as_they_are(open_server: Asking, card: dict[str, Any]) -> None:
     assert (await open_server.publish(card))["card_data"] == card
 

@@ -49,6 +49,13 @@ def test_what_only_some_dialects_have_is_read_from_any_card() -> None:
     assert cards.read(document(V1, **extra), "other/name").facts.handle == "other/name"
 
 
+def test_a_card_of_0_3_may_have_a_name() -> None:
+    found = cards.read(document(V03, humanReadableId="Org/Adder"))
+    assert (found.facts.handle, found.card.supported_interfaces[0].protocol_version) == ("org/adder", "0.3")
+    bare = {name: value for name, value in VAULT.items() if name != "authSchemes"}
+    assert list(findings(document(bare))) == ["authSchemes"]  # still AgentVault's, with something missing
+
+
 @pytest.mark.proves("2-01", "C-18")
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
 def test_only_this_machine_may_be_reached_without_tls(host: str) -> None:

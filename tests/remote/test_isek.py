@@ -13,11 +13,13 @@ import httpx
 import msgspec
 import pytest
 
+from accord.agents.kinds import Given
 from accord.agents.remote.isek import Bridged, bridged_card, check
+from accord.agents.remote.node import KIND, IsekOptions
 from accord.client.wire import Outgoing, Unreachable
 from accord.errors import UnsupportedOperation
 from tests.remote.test_gateway import SHOP
-from tests.serve.running import running, text_of
+from tests.serve.running import ROOT, running, text_of
 
 PEER = "/ip4/10.0.0.1/tcp/9090/ws/p2p/12D3KooWRelay/p2p-circuit/p2p/12D3KooWPeer"
 
@@ -68,6 +70,55 @@ def test_a_peer_behind_a_bridge_is_served_like_any_other(tmp_path: Path) -> None
             reply = {"messageId": "m-3", "role": "ROLE_USER", "parts": [{"text": "L"}], "taskId": asked["id"]}
             answered = near.post("SendMessage", message=reply).json()["result"]["task"]
             assert text_of(answered) == "size L"
+
+
+def _served(folder: Path, table: str) -> Path:
+    folder.mkdir()
+    (folder / "accord.toml").write_text(f'[agents.peer]\ntype = "isek"\n{table}', encoding="utf-8")
+    return folder
+
+
+@pytest.mark.proves("0-86")
+def test_settings_name_a_node_by_its_address_or_by_its_ids(tmp_path: Path) -> None:
+    plain = ["--dialects", "v03", "--capabilities", "none"]
+    with running(tmp_path, SHOP, *plain) as far, bridge(far.url) as url:
+        ids = 'peer_id = "12D3KooWPeer"\nrelay_ip = "10.0.0.1"\nrelay_peer_id = "12D3KooWRelay"\n'
+        ways = {"http": f'url = "{far.url}"\n', "p2p": f'url = "{url}"\n{ids}description = "A shop far away"\n'}
+        for way, table in ways.items():
+            with running(_served(tmp_path / way, table)) as near:
+                assert text_of(near.send("hello", "m-1")) == "you said hello"
+                asked = near.send("ask", "m-2")
+                reply = {"messageId": "m-3", "role": "ROLE_USER", "parts": [{"text": "L"}], "taskId": asked["id"]}
+                answered = near.post("SendMessage", message=reply).json()["result"]["task"]
+                assert text_of(answered) == "size L"
+                card = httpx.get(f"{near.url}/.well-known/agent-card.json").json()
+                assert card["name"] == "peer"
+                assert (card["description"] == "A shop far away") is (way == "p2p")
+
+
+def test_nodes_are_served_as_the_example_says(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "agents" / "isek_agent.toml"
+    plain = ["--dialects", "v03", "--capabilities", "none"]
+    with running(tmp_path, SHOP, *plain) as far, bridge(far.url) as url:
+        folder = tmp_path / "here"
+        folder.mkdir()
+        with running(folder, "--config", str(example), ISEK_NODE=far.url, ISEK_BRIDGE=url) as near:
+            for at, name in enumerate(("analyst", "peer")):
+                assert text_of(near.send("hello", f"m-{at}", path=f"/agents/{name}/")) == "you said hello"
+
+
+def test_a_peer_is_named_whole_or_not_at_all() -> None:
+    assert IsekOptions().address is None
+    assert IsekOptions(p2p_address=PEER).address == PEER
+    assert IsekOptions(peer_id="12D3KooWPeer", relay_ip="10.0.0.1", relay_peer_id="12D3KooWRelay").address == PEER
+    cases: list[dict[str, Any]] = [
+        {"peer_id": "x"},
+        {"peer_id": "x", "relay_ip": "y", "relay_peer_id": "z", "p2p_address": PEER},
+    ]
+    for wrong in cases:
+        with pytest.raises(ValueError, match="A peer is named by its p2p_address, or by peer_id"):
+            KIND.make(Given(options=IsekOptions(**wrong)))
+    assert "secret" not in repr(IsekOptions(token="secret", headers={"a": "secret"}))
 
 
 class Inner:

@@ -1,5 +1,7 @@
 """The way to an agent elsewhere: what stands in it stops no server, and a card that leads nowhere is read again."""
 
+import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -11,26 +13,32 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from accord import to_a2a
+from accord.agents.remote import agent as remote
 from accord.agents.remote.agent import RemoteAgent
 from accord.agents.remote.means import NotReachable
 from accord.agents.remote.reach import CARD_SECONDS, DOUBT_SECONDS, Reach
+from accord.bindings import wellknown
 from accord.client.auth.choice import NoCredentials
-from accord.client.discovery import CardNotFound
+from accord.client.discovery import CardNotFound, NoSuchAgent
 from accord.client.keys import KeyManagementError
 from accord.client.selection import NoWay
 from accord.client.wire import Unreachable
-from accord.core.registry.names import UnknownName
 from accord.errors import InternalError, MethodNotFound
-from accord.model import AgentInterface, TaskState
+from accord.model import AgentInterface, Message, Part, Role, SendRequest, TaskState
 from accord.storage.store import StoreUnavailable
-from tests.core.conftest import ALICE, said, saying
-from tests.core.doubles import sent
+from accord.testing import call, lifespan
+from tests.core.conftest import ALICE, BOUND_SECONDS, said, saying
+from tests.core.doubles import sent, until
 from tests.remote.conftest import Joining, Scripted, there
 from tests.serve.running import running
 
 S = TaskState
 GONE = Unreachable("Connection refused", was_sent=False)
-IN_THE_WAY = [NoWay("It speaks 7.0"), NoCredentials("It wants a key"), UnknownName("a/b"), KeyManagementError("sealed")]
+IN_THE_WAY = [
+    *(NoWay("It speaks 7.0"), NoCredentials("It wants a key"), KeyManagementError("sealed")),
+    NoSuchAgent("a/b", {"a/b": "There is no agent 'a/b'"}),
+]
 
 
 class Way:
@@ -109,7 +117,7 @@ async def test_old_ways_are_closed_after_a_while() -> None:
 async def test_what_only_a_person_can_mend_is_told_and_tried_again(error: Exception) -> None:
     way, peer = Way(), Scripted()
     way.opens = [error, StoreUnavailable("away"), peer]
-    with pytest.raises(NotReachable, match=str(error)):
+    with pytest.raises(NotReachable, match=re.escape(str(error))):
         await way.reach.peer()
     with pytest.raises(Unreachable, match="away"):
         await way.reach.peer()
@@ -176,6 +184,50 @@ def stating(version: str) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join(timeout=10)
+
+
+async def test_an_agent_that_comes_later_is_described_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to have a task for it, and nothing is started anew: its card here is its own once that can be had."""
+    monkeypatch.setattr(remote, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(remote, "MAX_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(wellknown, "REMEMBER_SECONDS", 0.0)
+    is_there, looks = asyncio.Event(), asyncio.Event()
+    peer = Scripted()
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Scripted]:
+        if not is_there.is_set():
+            looks.set()
+            raise GONE
+        yield peer
+
+    app = to_a2a(RemoteAgent("https://there.example", name="there", connect=connect))
+    paths = ("/.well-known/agent-card.json", "/agents/there/.well-known/agent-card.json", "/openapi.json")
+
+    async def shown(path: str) -> Any:
+        return (await call(app, method="GET", path=path, headers={"Host": "localhost:8000"})).json()
+
+    async with lifespan(app), asyncio.timeout(BOUND_SECONDS):
+        before = [await shown(path) for path in paths]
+        assert [card["description"] for card in before[:2]] == ["The agent at https://there.example"] * 2
+        looks.clear()
+        await looks.wait()  # it is looked for again, although there is no task
+        is_there.set()
+
+        async def is_described() -> bool:
+            return bool((await shown(paths[0]))["description"] == "An agent elsewhere")
+
+        await until(is_described)
+        after = [await shown(path) for path in paths]
+        assert [(card["description"], card["version"]) for card in after[:2]] == [("An agent elsewhere", "3.2.1")] * 2
+        assert after[2]["info"]["version"] == "3.2.1"
+        (entry,) = (await shown("/.well-known/ai-catalog.json"))["entries"]
+        assert entry["description"] == "An agent elsewhere"
+        picture = Message(message_id="m-1", role=Role.USER, parts=(Part(raw=b"x", media_type="image/png"),))
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": SendRequest(message=picture)}
+        headers = {"Host": "localhost:8000", "A2A-Version": "1.0", "Content-Type": "application/json"}
+        refused = await call(app, msgspec.json.encode(asked), headers=headers)
+        assert "it takes text/plain" in refused.json()["error"]["message"]
 
 
 def test_a_server_starts_although_no_way_leads_to_its_agents(tmp_path: Path) -> None:

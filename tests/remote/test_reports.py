@@ -94,6 +94,16 @@ def test_nothing_changes_a_task_that_has_ended(ended: TaskState) -> None:
         assert heard(body, place=here(ended)).bodies == ()
 
 
+def test_a_date_in_the_future_does_not_make_later_reports_old() -> None:
+    hour = 3_600_000
+    first = heard(update(S.INPUT_REQUIRED, 24 * hour, "?"))
+    assert (states(first), first.link.stamp) == ([S.INPUT_REQUIRED], NOW)
+    later = news(Report(body=update(S.WORKING, 5_000)), first.link, here(S.INPUT_REQUIRED), NOW + 5_000)
+    assert states(later) == [S.WORKING]
+    ahead = heard(update(S.WORKING, 30_000))  # as clocks are
+    assert ahead.link.stamp == NOW + 30_000
+
+
 def test_a_status_that_was_overtaken_is_not_news() -> None:
     link = replace(LINK, stamp=NOW + 10, state=S.INPUT_REQUIRED)
     assert heard(update(S.WORKING, 5), link=link, place=here(S.INPUT_REQUIRED)).bodies == ()

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from accord.agents.remote.terms import Mode
 from accord.app.remotes import remote_agents, webhook_of
+from accord.cli import app
 from accord.config import BadSettings, Settings, load, settings_of
 from accord.model import Task
 
@@ -40,6 +42,15 @@ def test_the_variables_of_the_chat_application_are_understood() -> None:
     settings = load(None, env | {"A2A_WEBHOOK_TOKEN_TTL": "900"}).settings
     assert settings.remotes["agent"].url == "https://boss.example"
     assert (settings.receiver.url, settings.receiver.token_seconds) == ("https://a.example/h", 900)
+
+
+@pytest.mark.parametrize("name", ["a b", "", "a/b", "-a", "ä", "a?b", "a--b"])
+def test_a_name_is_part_of_a_path(name: str) -> None:
+    with pytest.raises(BadSettings, match=re.escape(f"remotes.{name}: a name is of letters and digits")):
+        remote_agents(stated(remotes={name: {"url": "https://a.example"}}), {})
+    done = CliRunner().invoke(app, ["serve", "--remote", f"{name}=https://a.example"])
+    assert done.exit_code == 2
+    assert "a name is of letters and digits" in " ".join(done.output.replace("│", " ").split())
 
 
 @pytest.mark.proves("0-57")

@@ -52,12 +52,20 @@ def accord(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedPro
 class Server:
     """A served process; it is ready when it says how to try it."""
 
+    verb: tuple[str, ...] = ("serve",)
+
     def __init__(
-        self, folder: Path, *arguments: str, port: int | None = None, scheme: str = "http", **env: str
+        self,
+        folder: Path,
+        *arguments: str,
+        port: int | None = None,
+        scheme: str = "http",
+        python: str | None = None,
+        **env: str,
     ) -> None:
         self.port = port or free_port()
         self.url = f"{scheme}://localhost:{self.port}"
-        command = [sys.executable, "-m", "accord", "serve", *arguments, "--port", str(self.port)]
+        command = [python or sys.executable, "-m", "accord", *self.verb, *arguments, "--port", str(self.port)]
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment(folder, **env)
         )

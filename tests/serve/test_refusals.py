@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from uvicorn.supervisors import ChangeReload, Multiprocess
 
 from accord.app.server import listen
+from accord.app.serving import is_loopback
 from accord.cli import app, serve
-from accord.cli.serve import _is_loopback
 from accord.config.settings import Server
 from tests.certificates import Authority, Issued
 from tests.serve.running import BOUND_SECONDS, accord, free_port, running
@@ -70,7 +70,7 @@ def test_credentials_in_the_clear_are_refused_with_the_remedy(refuse: Any, host:
 
 @pytest.mark.proves("C-18", "2-01")
 @pytest.mark.parametrize(
-    ("host", "is_loopback"),
+    ("host", "is_here"),
     [
         ("127.0.0.1", True),
         ("127.9.9.9", True),
@@ -84,8 +84,8 @@ def test_credentials_in_the_clear_are_refused_with_the_remedy(refuse: Any, host:
         ("127.0.0.1.example", False),
     ],
 )
-def test_loopback_is_where_only_this_machine_can_call(host: str, is_loopback: bool) -> None:
-    assert _is_loopback(host) is is_loopback
+def test_loopback_is_where_only_this_machine_can_call(host: str, is_here: bool) -> None:
+    assert is_loopback(host) is is_here
 
 
 def test_behind_a_proxy_credentials_are_the_proxy_s_to_keep(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_processes_cannot_share_memory(refuse: Any) -> None:
         (["nowhere.py:agent"], "TARGET: There is no file nowhere.py"),
         (["nowhere:agent"], "TARGET: There is no module called 'nowhere'"),
         (["json:nothing"], "TARGET: json has no 'nothing'"),
-        (["json"], "TARGET: 'json' names no agent: write module:name"),
+        (["json"], "TARGET: 'json' names nothing: write module:name"),
         (["json:__name__"], "TARGET: json:__name__ is no agent but str"),
         (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["--dialects", "v1,v9"], "--dialects: server.dialects[1]: Invalid enum value 'v9'"),

@@ -1,4 +1,4 @@
-"""Every command that changes tasks, work and webhooks has a test that runs it on every engine.
+"""Every command of the store has a test that runs it on every engine.
 
 Tests are read, not run: a call counts if its store is a parameter of the test, and the test is not for one engine only.
 """
@@ -6,43 +6,14 @@ Tests are read, not run: a call counts if its store is a parameter of the test, 
 import ast
 import inspect
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from accord.storage import commands
-from accord.storage.commands import (
-    apikeys,
-    audit,
-    checks,
-    children,
-    endings,
-    jobs,
-    metrics,
-    pushes,
-    registry,
-    remotes,
-    reports,
-    runs,
-    steps,
-    tasks,
-)
 
 HERE = Path(__file__).parent
-MODULES = (
-    apikeys,
-    audit,
-    checks,
-    children,
-    endings,
-    jobs,
-    metrics,
-    pushes,
-    registry,
-    remotes,
-    reports,
-    runs,
-    steps,
-    tasks,
-)
+MODULES = tuple(import_module(f"{commands.__name__}.{found.name}") for found in iter_modules(commands.__path__))
 EVERY_ENGINE = {"store", "ready", "queued", "with_task", "with_tasks", "with_hook"}
 """Fixtures that are a store of each kind in turn."""
 

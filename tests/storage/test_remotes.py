@@ -1,14 +1,18 @@
 """Links to agents elsewhere: their tokens, what is reported through them, and cancels that are passed on."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
 from accord.model import TaskState
 from accord.storage.commands import endings, jobs, remotes, reports, retention, runs, steps, tasks
+from accord.storage.commands.children import Parent
 from accord.storage.commands.jobs import RUN
 from accord.storage.commands.remotes import Expected, Link
 from accord.storage.commands.reports import GiveUp, Relay
 from accord.storage.commands.tasks import Append, Behind
+from accord.storage.store import Tx
 from tests.storage.conftest import (
     AGENT,
     AT,
@@ -28,6 +32,7 @@ from tests.storage.conftest import (
     stored,
     table,
     waiting,
+    webhook,
 )
 
 S = TaskState
@@ -205,3 +210,59 @@ async def test_a_link_goes_with_its_task(ready: AnyStore, linked: Link) -> None:
     await ready.do(retention.purge, 0, 10)
     for name in ("remote", "remote_token"):
         assert await ready.read(table, name) == []
+
+
+async def test_reports_on_many_tasks_at_once_are_each_their_own(ready: AnyStore) -> None:
+    """Some add to their task, some end it, some only move the link, and some cannot be written with others."""
+    links: list[Link] = []
+    for number in range(24):
+        task_id = f"t-{number:02}"
+        push = webhook() if number % 4 == 3 else None
+        await ready.do(runs.accept, TENANT, accepting(task_id, deadline_ms=MINUTE, push=push))
+        links.append(await ready.do(remotes.expect, TENANT, expected(task_id, token_hash=task_id)))
+
+    def report(number: int, link: Link) -> Relay:
+        moved = replace(link, remote_id=f"r-{number}", heard_at=AT + number, state=S.WORKING, sent=number)
+        match number % 4:
+            case 0:
+                return reporting(moved, status(S.COMPLETED, link.task_id), state=S.COMPLETED)
+            case 1:
+                return reporting(moved)
+            case _:
+                return reporting(moved, chunk("a", link.task_id), chunk("b", link.task_id))
+
+    commits = ready.commits
+    await asyncio.gather(*(ready.do(reports.relay, TENANT, report(number, link)) for number, link in enumerate(links)))
+    assert ready.commits - commits < len(links)
+    for number, link in enumerate(links):
+        found, seen = await ready.read(remotes.find, TENANT, link.task_id), await stored(ready, link.task_id)
+        moved = report(number, link).link
+        assert found == replace(moved, version=1)
+        ended, lasts = number % 4 == 0, {0: 1, 1: 0, 2: 2, 3: 2}
+        assert (seen.task_state is S.COMPLETED, seen.last_seq, seen.epoch) == (ended, lasts[number % 4], int(ended))
+        assert [seq for seq, *_ in seen.events] == list(range(1, seen.last_seq + 1))
+    left = {key for _, key in await waiting(ready)}
+    assert left == {link.task_id for number, link in enumerate(links) if number % 4}
+    due = [row for row in await ready.read(table, "push", "task_id, due_at") if row[1] is not None]
+    assert len(due) == 6
+
+
+async def test_a_report_rouses_the_parent_that_waits_with_its_question(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting("t-0", node="n-1"))
+    parent = Parent(task_id="t-0", epoch=1, step="child:1")
+    child = accepting("t-1", parent=parent)
+    await ready.do(runs.accept, TENANT, replace(child, new=replace(child.new, parent_id="t-0")))
+    link = await ready.do(remotes.expect, TENANT, expected())
+    asks = reporting(link, status(S.INPUT_REQUIRED), state=S.INPUT_REQUIRED)
+    await ready.do(reports.relay, TENANT, asks)
+    await ready.do(wait_for, "t-0", "t-1")
+    works = reporting(replace(link, version=1), status(S.WORKING), after=1, state=S.WORKING)
+    await ready.do(reports.relay, TENANT, works)
+    assert ("t-0", 0) in await ready.read(table, "job", "key, parked")
+
+
+async def wait_for(tx: Tx, parent_id: str, child_id: str) -> None:
+    """Let a task wait with the question of another."""
+    await tx.run(
+        "UPDATE job SET node = NULL, parked = 1, child = :child WHERE key = :key", child=child_id, key=parent_id
+    )

@@ -289,6 +289,8 @@ async def many_tasks(tx: Tx) -> None:
         ("idempotency", "tenant, key, task_id, expires_at) SELECT tenant, 'k' || id, id, updated_at"),
         ("push", "tenant, task_id, id, config, dialect, cursor) SELECT tenant, id, '', '{}', '', 1"),
         ("blob_ref", "tenant, task_id, hash) SELECT 'other', id, 'h'"),
+        ("context_state", "tenant, context_id, agent, owner, key, value, at) SELECT 'other', id, '', '', '', '', 1"),
+        ("thread", "tenant, id, task_id) SELECT 'other', id, id"),
         ("step", "tenant, task_id, key, output, at) SELECT tenant, id, 'k', '{}', 1"),
         ("job", "tenant, queue, kind, key, run_at) SELECT tenant, 'q', 'run', id, 1"),
         ("remote", "tenant, task_id, agent, heard_at) SELECT tenant, id, 'a', 1"),

@@ -233,10 +233,16 @@ async def where(tx: Tx) -> str:
 HERE = threading.main_thread().name
 
 
+async def fail(tx: Tx) -> None:
+    await put(tx)
+    raise LookupError(threading.current_thread().name)
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that counts as quick whatever this machine's is like."""
+    """A disk that counts as quick whatever this machine's is like, and callers who wait for the commands here."""
     monkeypatch.setattr(sqlite, "QUICK_SECONDS", 3600.0)
+    monkeypatch.setattr(sqlite, "WAITED_FOR", frozenset({where, fail, put}))
 
 
 async def settle_in(store: SqliteStore) -> None:
@@ -246,7 +252,7 @@ async def settle_in(store: SqliteStore) -> None:
 
 
 async def test_on_a_quick_disk_a_command_alone_is_committed_on_the_loop(
-    quick: None, store: SqliteStore, heard: Heard
+    quick: None, store: SqliteStore, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await store.do(where) != HERE
     await settle_in(store)
@@ -254,6 +260,9 @@ async def test_on_a_quick_disk_a_command_alone_is_committed_on_the_loop(
     assert await store.do(where) == HERE
     together = await asyncio.gather(store.do(where), store.do(where))
     assert HERE not in together
+    await asyncio.to_thread(_idle, store)
+    monkeypatch.setattr(sqlite, "WAITED_FOR", frozenset())
+    assert await store.do(where) != HERE
     assert store.commits == await store.read(count)  # one more for the table itself, one less for two together
     assert heard == ["put"] * await store.read(count)
 
@@ -268,7 +277,9 @@ def _idle(store: SqliteStore) -> None:
     pytest.fail("The writer never came to rest")
 
 
-async def test_a_slow_disk_is_waited_for_in_the_thread(monkeypatch: pytest.MonkeyPatch, store: SqliteStore) -> None:
+async def test_a_slow_disk_is_waited_for_in_the_thread(
+    quick: None, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
+) -> None:
     monkeypatch.setattr(sqlite, "QUICK_SECONDS", 0.0)
     await settle_in(store)
     await asyncio.to_thread(_idle, store)
@@ -294,11 +305,6 @@ async def test_the_loop_does_not_wait_for_another_process_that_writes(
 async def test_a_command_that_fails_on_the_loop_leaves_nothing(quick: None, store: SqliteStore) -> None:
     await settle_in(store)
     before = await store.read(count)
-
-    async def fail(tx: Tx) -> None:
-        await put(tx)
-        raise LookupError(threading.current_thread().name)
-
     await asyncio.to_thread(_idle, store)
     with pytest.raises(LookupError, match=HERE):
         await store.do(fail)

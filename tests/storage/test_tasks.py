@@ -340,6 +340,31 @@ async def test_what_a_task_is_kept_in_belongs_to_its_tenant(with_task: AnyStore)
         assert await with_task.read(table, name, "tenant, 0") == [(TENANT, 0)]
 
 
+async def test_a_conversation_is_what_ended_in_the_context_of_the_same_owner_with_the_same_agent(
+    ready: AnyStore,
+) -> None:
+    others = {"t-1": {}, "t-2": {}, "t-3": {"owner": "bob"}, "t-4": {"agent": "other"}, "t-5": {"context_id": "c-2"}}
+    for at, (task_id, fields) in enumerate(others.items()):
+        await ready.do(tasks.create_task, TENANT, new(task_id, at=AT + at, state=S.COMPLETED, **fields))
+    await ready.do(tasks.create_task, OTHER, new("t-1", state=S.COMPLETED))
+    for task_id, state in (("t-6", S.FAILED), ("t-7", S.WORKING), ("t-8", S.INPUT_REQUIRED)):
+        await ready.do(tasks.create_task, TENANT, new(task_id, at=AT + 9, state=state))
+
+    async def found(limit: int, tenant: str = TENANT, task_id: str = "t-7") -> list[str]:
+        return [task.id for task in await ready.read(tasks.conversation, tenant, task_id, limit)]
+
+    assert await found(9) == ["t-1", "t-2", "t-6"]
+    assert await found(2) == ["t-2", "t-6"]
+    assert await found(9, task_id="t-2") == ["t-1", "t-6"], "without itself"
+    assert await found(9, OTHER) == [], "there is no such task"
+
+
+async def test_tasks_without_a_context_are_no_conversation(ready: AnyStore) -> None:
+    for task_id in ("t-1", "t-2"):
+        await ready.do(tasks.create_task, TENANT, new(task_id, state=S.COMPLETED, context_id=""))
+    assert await ready.read(tasks.conversation, TENANT, "t-2", 9) == []
+
+
 # --- reading in two looks, and by state -------------------------------------------------------------------------------
 
 

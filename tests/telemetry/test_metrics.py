@@ -53,6 +53,24 @@ async def test_the_life_of_a_task_is_counted(hosting: Hosting, metrics: Metrics)
     assert sum(metrics.run_seconds["asks",].counts) == 2
 
 
+async def test_what_is_used_is_counted_for_the_agent_that_used_it(hosting: Hosting, metrics: Metrics) -> None:
+    @agent
+    async def uses(ctx: Context) -> None:
+        await ctx.usage(input_tokens=7, output_tokens=5, cost=0.25, key="once")
+        await ctx.usage(input_tokens=7, output_tokens=5, cost=0.25, key="once")
+
+    @agent
+    async def calls(ctx: Context) -> None:
+        await ctx.call("uses", "x")
+        await ctx.usage(input_tokens=1)
+
+    host = await hosting(calls, uses, hooks=Hooks((metrics.note,)))
+    await sent(host.default, saying("x"), ALICE)
+    assert metrics.input_tokens == {("calls",): 1, ("uses",): 7}
+    assert metrics.output_tokens == {("calls",): 0, ("uses",): 5}
+    assert metrics.cost == {("calls",): 0, ("uses",): 0.25}
+
+
 async def test_a_run_that_is_stopped_has_no_state(hosting: Hosting, metrics: Metrics) -> None:
     watch = Watch()
     host = await hosting(endless, hooks=Hooks((metrics.note, watch)))

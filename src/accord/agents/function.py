@@ -13,11 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, overload
 
+from accord.agents.content import answer_id
+from accord.agents.kinds import JSON, Given, Kind, restated, skills_of
 from accord.core.agent import TEXT, Crash, Profile
 from accord.core.context import Context
 from accord.model import AgentSkill, Artifact, Message
-
-JSON = "application/json"
+from accord.protocol.budgets import Budget
 
 Function = Callable[..., Any]
 
@@ -91,6 +92,8 @@ def agent(
     concurrency: int | None = None,
     answers_message: bool | Callable[[Message], bool] = False,
     takes_repeats: bool = False,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
 ) -> Callable[[Function], FunctionAgent]: ...
 
 
@@ -99,12 +102,6 @@ def agent(do: Function | None = None, /, **options: Any) -> FunctionAgent | Call
     if do is not None:
         return FunctionAgent(do, _profile(do, {}))
     return lambda function: FunctionAgent(function, _profile(function, options))
-
-
-def answer_id(ctx: Context) -> str:
-    """Return the id of the artifact that answers this turn: the same in every run of the turn, another in the next."""
-    turn = next((at for at, said in enumerate(ctx.history, 1) if said.message_id == ctx.message.message_id), 1)
-    return f"answer-{turn}"
 
 
 async def _give(ctx: Context, value: Any) -> None:
@@ -135,19 +132,14 @@ def _profile(do: Function, options: dict[str, Any]) -> Profile:
     return Profile(
         name=name,
         description=description,
-        skills=tuple(_skill(skill, description) for skill in skills) or (_skill(name, description),),
-        extended_skills=tuple(_skill(skill, description) for skill in extended),
+        skills=skills_of(skills or (name,), description),
+        extended_skills=skills_of(extended, description),
         input_modes=tuple(options.pop("input_modes", (TEXT, JSON))),
         output_modes=tuple(options.pop("output_modes", (TEXT, JSON))),
         crash=Crash(options.pop("on_crash", Crash.RESTART)),
+        budget=Budget(max_tokens=options.pop("max_tokens", None), max_cost=options.pop("max_cost", None)),
         **options,
     )
-
-
-def _skill(skill: str | AgentSkill, description: str) -> AgentSkill:
-    if isinstance(skill, AgentSkill):
-        return skill
-    return AgentSkill(id=skill.lower().replace(" ", "-"), name=skill, description=description, tags=(skill.lower(),))
 
 
 def _taken(do: Function) -> str:
@@ -170,3 +162,22 @@ def _signature(do: Function) -> inspect.Signature:
         return inspect.signature(do, eval_str=True)
     except (NameError, AttributeError, SyntaxError):
         return inspect.signature(do)
+
+
+# --- as a kind ------------------------------------------------------------------------------------------------------
+
+
+def _is_function(thing: Any) -> bool:
+    return callable(thing) and not inspect.isclass(thing)
+
+
+def _make(given: Given) -> FunctionAgent:
+    return FunctionAgent(given.target, restated(_profile(given.target, {}), given))
+
+
+KIND = Kind(
+    name="function",
+    make=_make,
+    recognises=_is_function,
+    precedence=-1,  # much of what is something else can be called, too
+)

@@ -1,72 +1,63 @@
-"""Finding the agent that a command line names: `module:name` or `path/to/file.py:name`.
+"""From a thing, or the name of one, to an agent.
 
-What is an agent already is taken as it is; any other callable is made one.
+What is an agent already is taken as it is; anything else is made one by the kind that recognises it. Which kinds there
+are is `agents.kinds`; what settings say about an agent is read in `app`.
 """
 
-import importlib
-import importlib.util
 import inspect
-import sys
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeGuard
 
-from accord.agents.function import agent
+from accord.agents import function, kinds
+from accord.agents.kinds import Given, Kind
+from accord.agents.naming import NotThere, named
 from accord.core.agent import Agent, Profile
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class NotAnAgent(ValueError):
-    """What was named is no agent."""
+    """There is nothing of that name, or it is no agent, or cannot be made one."""
 
 
-def load(spec: str) -> Agent:
+def load(spec: str, env: Mapping[str, str] = NOTHING) -> Agent:
     """Return the agent that `module:name` or `file.py:name` names."""
-    return as_agent(named(spec), spec)
-
-
-def named(spec: str) -> Any:
-    """Return whatever `module:name` or `file.py:name` names."""
-    where, separator, name = spec.rpartition(":")
-    if not separator or not where or not name:
-        raise NotAnAgent(f"{spec!r} names no agent: write module:name or path/to/file.py:name")
-    module = _file(Path(where)) if where.endswith(".py") else _module(where)
-    found: Any = module
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise NotAnAgent(f"{where} has no {name!r}")
-        found = getattr(found, part)
-    return found
-
-
-def as_agent(found: Any, name: str) -> Agent:
-    """Return an agent as it is, and any other callable as one."""
-    if isinstance(getattr(found, "profile", None), Profile):
-        agent_itself: Agent = found
-        return agent_itself
-    if callable(found) and not inspect.isclass(found):
-        return agent(found)
-    raise NotAnAgent(f"{name} is no agent but {type(found).__name__}: decorate a function with @agent")
-
-
-def _module(name: str) -> ModuleType:
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # the directory where the command was typed
     try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # something that the module itself needs
-        raise NotAnAgent(f"There is no module called {name!r}") from None
+        found = named(spec)
+    except NotThere as error:
+        raise NotAnAgent(str(error)) from error
+    return as_agent(found, spec, env)
 
 
-def _file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise NotAnAgent(f"There is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise NotAnAgent(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent))
-    spec.loader.exec_module(module)
-    return module
+def as_agent(found: Any, name: str, env: Mapping[str, str] = NOTHING) -> Agent:
+    """Return an agent as it is, and anything that a kind of agents recognises as one."""
+    if is_agent(found):
+        return found
+    kind = recognised(found, name)
+    try:
+        return make(kind, Given(options=kind.options(), target=found, env=env))
+    except NotAnAgent as error:
+        raise NotAnAgent(f"{name}: {error}") from error
+
+
+def is_agent(found: Any) -> TypeGuard[Agent]:
+    """Whether something is an agent already."""
+    return isinstance(getattr(found, "profile", None), Profile)
+
+
+def recognised(found: Any, name: str) -> Kind:
+    """Return the kind of agent that something can be made."""
+    kind = function.KIND if inspect.isroutine(found) else kinds.kind_of(found)  # no need to look what else there is
+    if kind is None:
+        what = f"the class {found.__name__}" if inspect.isclass(found) else type(found).__name__
+        raise NotAnAgent(f"{name} is no agent but {what}: decorate a function with @agent")
+    return kind
+
+
+def make(kind: Kind, given: Given) -> Agent:
+    """Return an agent of a kind, unless its framework is not installed or it cannot work with what it is given."""
+    try:
+        return kind.make(given)
+    except (ImportError, ValueError) as error:
+        raise NotAnAgent(str(error)) from error

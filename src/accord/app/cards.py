@@ -109,20 +109,6 @@ def extended(card: AgentCard, profile: Profile) -> AgentCard:
     return replace(card, skills=(*card.skills, *profile.extended_skills))
 
 
-def named(agent: Agent, name: str) -> Agent:
-    """Return an agent under another name."""
-    return agent if agent.profile.name == name else Renamed(agent, name)
-
-
-class Renamed:
-    """An agent that is called otherwise."""
-
-    def __init__(self, agent: Agent, name: str) -> None:
-        """Call `agent` by `name`."""
-        self.profile = replace(agent.profile, name=name)
-        self.run = agent.run
-
-
 def by_slug(agents: Sequence[Agent]) -> dict[str, Agent]:
     """Return agents by the name in their path, or refuse those that would be at the same one."""
     found: dict[str, Agent] = {}

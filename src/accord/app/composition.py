@@ -16,22 +16,22 @@ from msgspec.structs import replace
 
 from accord import __version__
 from accord.app import cards, remotes
+from accord.app.agents import living
 from accord.app.outside import fetching, grpc_server, signing
 from accord.app.registry import API, Gates, Published
-from accord.app.site import Site
+from accord.app.site import Described, Renewed, Site
 from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import Admit, App
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.metrics import METRICS, MetricsPage
 from accord.bindings.openapi import Documents
 from accord.bindings.push import PushSender
-from accord.bindings.receiver import WEBHOOK
 from accord.bindings.rest import Rest
-from accord.bindings.wellknown import CATALOG_PATH, Catalog, Sign, WellKnown
+from accord.bindings.wellknown import CARD_PATH, CATALOG_PATH, Catalog, Sign, WellKnown
 from accord.config import BadSettings, Settings
 from accord.config.settings import Capability
 from accord.core.access import Access
-from accord.core.agent import Agent, Profile
+from accord.core.agent import Agent, Node, Profile
 from accord.core.archive import Archive
 from accord.core.audit import Audit, watched
 from accord.core.follow import Hub
@@ -40,6 +40,7 @@ from accord.core.hooks import Hooks
 from accord.core.host import Host
 from accord.core.interface import A2A
 from accord.core.quotas import Usage, counting
+from accord.core.remotes import Reaching
 from accord.core.roles import Roles
 from accord.core.schemes.build import build
 from accord.core.schemes.card import card_security
@@ -109,7 +110,9 @@ class Composition:
         metrics = Metrics([agent.profile.name for agent in self._agents.values()])
         elsewhere = await remotes.prepared(self._agents.values())
         host = await self._hosted(store, hub, Hooks((metrics.note,)), stack)
-        receiver = await remotes.joined(elsewhere, host.engine.archive, self._settings, self._url, stack)
+        receivers = await remotes.joined(elsewhere, host.engine.archive, self._settings, self._url, stack)
+        node = Node(store=store, url=self._url, wake=host.default.wake, env=self._env)
+        await living(self._agents.values(), node, stack)
         await host.start()
         stack.push_async_callback(host.stop, self._settings.server.grace_seconds)
         usage = Usage(self._settings.limits, count=counting(store))
@@ -122,8 +125,7 @@ class Composition:
         admit = metrics.watched(watched(rules.access.admit, audit))
         published = self._published(store, rules)
         running = self._addressed(host, store, guarded, rules, admit, published)
-        if receiver is not None:
-            running.pages[WEBHOOK] = receiver
+        running.pages.update(receivers)
         running.pages[METRICS] = self._metrics_page(metrics, store, rules.access, admit)
         if published is not None:
             running.pages[API] = published.served(Gates(rules.access, admit, usage, audit), stack)
@@ -204,23 +206,34 @@ class Composition:
         published: Published | None,
     ) -> Running:
         facts = cards.facts(self._settings, card_security(rules.access.schemes))
-        sites: dict[str, App] = {}
-        listed: dict[str, AgentCard] = {}
-        for name, agent in self._agents.items():
+
+        def card_of(name: str, endpoints: cards.Endpoints) -> AgentCard:
+            agent = self._agents[name]
             service = host.services[agent.profile.name]
-            card = cards.describe(
-                agent.profile, cards.Endpoints(self._url + cards.AGENTS + name), service.offers, facts
-            )
+            card = cards.describe(agent.profile, endpoints, service.offers, facts)
             service.extended = cards.extended(card, agent.profile)
-            listed[f"{self._url}{cards.AGENTS}{name}/.well-known/agent-card.json"] = card
-            sites[name] = self._site(guarded[name], service, card, rules.sign, admit)
-        first, agent = next(iter(self._agents.items()))
-        card = cards.describe(agent.profile, self._root(), host.default.offers, facts)
-        default = self._site(guarded[first], host.default, card, rules.sign, admit)
+            return card
+
+        def site_of(name: str, endpoints: cards.Endpoints) -> App:
+            def described() -> Described:
+                return self._described(card_of(name, endpoints), rules.sign)
+
+            agent = self._agents[name]
+            site = self._site(guarded[name], host.services[agent.profile.name], described(), facts, admit)
+            return Renewed(agent, site, described) if isinstance(agent, Reaching) else site
+
+        first = next(iter(self._agents))
+        default = site_of(first, self._root())
+        places = {name: cards.Endpoints(self._url + cards.AGENTS + name) for name in self._agents}
+        sites = {name: site_of(name, place) for name, place in places.items()}
+
+        def listed() -> dict[str, AgentCard]:
+            return {f"{place.url}{CARD_PATH}": card_of(name, place) for name, place in places.items()}
+
         pages: dict[str, App] = {
             HEALTH: Health({}),
             READY: Health({"store": _reachable(store)}),
-            CATALOG_PATH: Catalog(listed, published=published.catalog(rules.access) if published else None),
+            CATALOG_PATH: Catalog(listed(), published=_catalog(listed, published, rules.access)),
         }
         return Running(host, sites, default, pages)
 
@@ -237,17 +250,34 @@ class Composition:
         grpc = f"{f'[{name}]' if ':' in name else name}:{port}" if port is not None else None
         return cards.Endpoints(self._url, grpc)
 
-    def _site(self, agent: A2A, service: Service, card: AgentCard, sign: Sign | None, admit: Admit) -> Site:
+    def _described(self, card: AgentCard, sign: Sign | None) -> Described:
         enabled = frozenset(self._settings.server.dialects)
-        known = frozenset(one.uri or "" for one in card.capabilities.extensions)
+        return WellKnown(card, enabled=enabled, sign=sign), Documents(card, enabled=enabled)
+
+    def _site(self, agent: A2A, service: Service, described: Described, facts: cards.Facts, admit: Admit) -> Site:
+        enabled = frozenset(self._settings.server.dialects)
+        known = frozenset(one.uri or "" for one in facts.extensions)
         quotas = self._settings.limits
         shared: dict[str, Any] = {"enabled": enabled, "admit": admit, "extensions": known, "quotas": quotas}
+        card, documents = described
         return Site(
-            card=WellKnown(card, enabled=enabled, sign=sign),
-            documents=Documents(card, enabled=enabled),
+            card=card,
+            documents=documents,
             rpc=JsonRpc(agent, origin=service.origin, **shared),
             rest=Rest(agent, **shared),
         )
+
+
+def _catalog(
+    own: Callable[[], dict[str, AgentCard]], published: Published | None, access: Access
+) -> Callable[[], Awaitable[dict[str, AgentCard]]]:
+    """Return what finds the agents of a host by their cards' addresses: its own as they are by now, and published."""
+    others = None if published is None else published.catalog(access)
+
+    async def every() -> dict[str, AgentCard]:
+        return {**own(), **(await others() if others is not None else {})}
+
+    return every
 
 
 @contextmanager

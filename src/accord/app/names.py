@@ -15,7 +15,7 @@ from accord.config.settings import Registry as Settings
 from accord.console import inprocess
 from accord.core.interface import Caller
 from accord.core.registry import cards
-from accord.core.registry.names import Resolve, UnknownName
+from accord.core.registry.names import NotAsked, Resolve, UnknownName
 from accord.core.registry.ports import Ask
 from accord.core.registry.remote import RemoteRegistry
 from accord.core.roles import Roles
@@ -56,7 +56,9 @@ async def resolving(
         try:
             async with opened(env, store=store, registry=registry) as found:
                 return await found.resolve(name)
-        except (BadSettings, BadAddress, StoreRefused, StoreUnavailable) as error:
+        except StoreUnavailable as error:
+            raise NotAsked(f"{name}: {error}") from None
+        except (BadSettings, BadAddress, StoreRefused) as error:
             raise UnknownName(f"{name}: {error}") from None
 
     yield resolve

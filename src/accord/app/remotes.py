@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from accord.bindings.receiver import WEBHOOK, Receiver
+from accord.bindings.http import App
+from accord.bindings.receiver import WEBHOOK, Receiver, in_query
 from accord.config import BadSettings
-from accord.config.settings import Remote, Settings
+from accord.config.settings import NAME, NAMES_ARE, Remote, Settings
+from accord.core import callbacks
 from accord.core.agent import Agent
 from accord.core.archive import Archive
 from accord.core.remotes import Reaching, Redact, Remotes, Trust
@@ -27,6 +29,8 @@ def remote_agents(settings: Settings, env: Mapping[str, str]) -> list["RemoteAge
 
     found = []
     for name, remote in settings.remotes.items():
+        if not NAME.fullmatch(name):
+            raise BadSettings(f"remotes.{name}: {NAMES_ARE}")
         terms = Terms(
             mode=remote.mode,
             sla_seconds=remote.sla_seconds,
@@ -42,6 +46,7 @@ def remote_agents(settings: Settings, env: Mapping[str, str]) -> list["RemoteAge
 def _connecting(name: str, remote: Remote, settings: Settings, env: Mapping[str, str]) -> Callable[[], Any]:
     @asynccontextmanager
     async def connect() -> AsyncIterator["Peer"]:
+        from accord.agents.remote.isek import bridged
         from accord.app.credentials import own_keys
         from accord.app.names import resolving
         from accord.client.auth import Bearer
@@ -59,7 +64,7 @@ def _connecting(name: str, remote: Remote, settings: Settings, env: Mapping[str,
         }
         target: Any = remote.url
         if remote.p2p_address:
-            target, options["transport"] = await _bridged(name, remote, remote.p2p_address)
+            target, options["transport"] = await bridged(name, remote.url, remote.p2p_address)
         async with (
             resolving(env, store=settings.store) as resolve,
             Client.connect(target, resolve=resolve, **options) as client,
@@ -69,27 +74,14 @@ def _connecting(name: str, remote: Remote, settings: Settings, env: Mapping[str,
     return connect
 
 
-async def _bridged(name: str, remote: Remote, peer: str) -> tuple[Any, Any]:
-    from accord.agents.remote.isek import Bridged, bridged_card, check
-    from accord.client import transports
-
-    transport = transports.choose("aiohttp")
-    try:
-        await check(transport, remote.url)
-    except BaseException:
-        await transport.close()
-        raise
-    return bridged_card(name, remote.url), Bridged(transport, remote.url, peer)
-
-
 def _redact(name: str, remote: Remote) -> Redact | None:
     if remote.redact is None:
         return None
-    from accord.agents.load import NotAnAgent, named
+    from accord.agents.naming import NotThere, named
 
     try:
         found: Redact = named(remote.redact)
-    except NotAnAgent as error:
+    except NotThere as error:
         raise BadSettings(f"remotes.{name}.redact: {error}") from None
     return found
 
@@ -106,18 +98,22 @@ async def prepared(agents: Iterable[Agent]) -> list[Reaching]:
 
 async def joined(
     agents: Iterable[Reaching], archive: Archive, settings: Settings, url: str, stack: AsyncExitStack
-) -> Receiver | None:
-    """Let agents elsewhere work until the stack is left; return what takes their reports in, if there are any."""
+) -> dict[str, App]:
+    """Let agents elsewhere work until the stack is left; return what takes their reports in, by its path."""
     names = {agent.profile.name: agent for agent in agents}
     if not names:
-        return None
+        return {}
     trust = {name: agent.trust for name, agent in names.items()}
     remotes = Remotes(archive, trust=trust, ttl_seconds=settings.receiver.token_seconds)
     webhook = webhook_of(settings, url)
     for agent in names.values():
         await agent.join(remotes, webhook)
         stack.push_async_callback(agent.leave)
-    return Receiver(remotes, quotas=settings.limits, rate=settings.receiver.rate)
+    limits: dict[str, Any] = {"quotas": settings.limits, "rate": settings.receiver.rate}
+    return {
+        WEBHOOK: Receiver(remotes, **limits),
+        callbacks.PATH: Receiver(callbacks.Callbacks(remotes), reads=in_query, **limits),
+    }
 
 
 def webhook_of(settings: Settings, url: str) -> str | None:

@@ -3,17 +3,23 @@
 It only decides by the path, which is the part below where the agent is mounted; what is at an address is in `bindings`.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.bindings.openapi import Documents
 from accord.bindings.wellknown import CARD_PATHS
+from accord.core.agent import Agent
 from accord.protocol.negotiate import MOUNTS
 
 RPC_PATHS = frozenset({"", *MOUNTS})
 """Where JSON-RPC is answered, without a slash at the end."""
+
+
+Described = tuple[App, App]
+"""What serves an agent's card, and its documents."""
 
 
 class Site(Struct, frozen=True, kw_only=True):
@@ -35,6 +41,25 @@ class Site(Struct, frozen=True, kw_only=True):
         if path.rstrip("/") in RPC_PATHS:
             return self.rpc
         return self.documents if Documents.serves(path) else self.rest
+
+
+class Renewed:
+    """The site of an agent that may come to be described otherwise: one elsewhere, once it was reached."""
+
+    def __init__(self, agent: Agent, site: Site, describe: Callable[[], Described]) -> None:
+        """Answer with `site`, whose card and documents are made anew when the agent's profile is another."""
+        self._agent = agent
+        self._profile = agent.profile
+        self._site = site
+        self._describe = describe
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer one request."""
+        if self._agent.profile is not self._profile:
+            self._profile = self._agent.profile
+            card, documents = self._describe()
+            self._site = replace(self._site, card=card, documents=documents)
+        return self._site(scope, receive, send)
 
 
 def placed(scope: Scope) -> Scope:

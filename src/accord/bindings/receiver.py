@@ -1,24 +1,37 @@
-"""Webhooks that come in: `POST /api/webhook/tasks`, where agents elsewhere report on the tasks that they do for us.
+"""Webhooks that come in: `POST /api/webhook/tasks`, where agents elsewhere report on the tasks that they do for us, and
+`POST /api/callbacks?token=...`, where flows do.
 
 Who shows no token that is known is refused before a body is read. Then it reads one bounded body and answers 204, or
-the status of what is wrong: 400 no report, 401 not this task's token, 404 signed but unknown, 413 too large, 429 too
-many at once, 503 try again. Whose report it is and what it means is `core.remotes`; there is nothing here of A2A's
-versions.
+the status of what is wrong: 400 no report, 401 not this task's token, 404 signed but unknown, or cancelled, 413 too
+large, 429 too many at once, 503 try again. Whose report it is and what it means is `core.remotes` and `core.callbacks`;
+there is nothing here of A2A's versions.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from accord.bindings.http import QUOTAS, ClientGone, Receive, Scope, Send, error_headers, header, read_body, respond
+from accord.bindings.http import (
+    QUOTAS,
+    ClientGone,
+    Receive,
+    Scope,
+    Send,
+    error_headers,
+    header,
+    query,
+    read_body,
+    respond,
+)
+from accord.core.callbacks import WEBHOOK
 from accord.core.quotas import Bucket, Quotas
 from accord.core.remotes import Evidence, Sender
 from accord.errors import AccordError, RateLimited
 from accord.protocol import push_headers, signing
 
-WEBHOOK = "/api/webhook/tasks"
+__all__ = ["WEBHOOK", "Receiver", "evidence", "in_query"]
 
 MAX_WAITING = 1000
 """Reports that are worked on at a time: what a store commits within a second. More would only wait, and time out."""
@@ -58,6 +71,7 @@ class Receiver:
         self,
         reports: Reports,
         *,
+        reads: Callable[[Scope], Evidence] | None = None,
         quotas: Quotas = QUOTAS,
         rate: float | None = None,
         most: int = MAX_WAITING,
@@ -65,9 +79,11 @@ class Receiver:
     ) -> None:
         """Hand reports on: at most `rate` a second from one address, and `most` at a time from all.
 
-        `most_unproven` of those may be by senders of whom nothing is known before their body is.
+        `most_unproven` of those may be by senders of whom nothing is known before their body is. `reads` says what a
+        request brings to show whose report it is.
         """
         self._reports = reports
+        self._reads = reads or evidence
         self._quotas = quotas
         self._bucket = None if rate is None else Bucket(rate, round(rate))
         self._most = {_LOOKED_UP: most, _KNOWN: most, _UNPROVEN: most_unproven}
@@ -94,7 +110,7 @@ class Receiver:
         if wait:
             raise _too_many(wait)
         with self._place(_LOOKED_UP):
-            sender = await self._reports.admit(evidence(scope))
+            sender = await self._reports.admit(self._reads(scope))
         with self._place(_KNOWN if sender.is_known else _UNPROVEN):
             await self._reports.take(sender, await read_body(receive, self._quotas))
 
@@ -121,6 +137,15 @@ def evidence(scope: Scope) -> Evidence:
         signature=header(scope, _SIGNATURE),
         event_id=header(scope, _EVENT_ID),
     )
+
+
+def in_query(scope: Scope) -> Evidence:
+    """Return the token that is in the address, where that is all that can be told to a sender; else that of a header.
+
+    An address ends up in logs more easily, so a token in a header is as good.
+    """
+    found = evidence(scope)
+    return Evidence(token=query(scope, "token") or found.token)
 
 
 def _bearer(authorization: str | None) -> str | None:

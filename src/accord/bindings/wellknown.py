@@ -17,7 +17,8 @@ from accord.protocol.cards import CATALOG_TYPE, encode_card, encode_catalog
 from accord.protocol.negotiate import ALL_DIALECTS, not_enabled, parse_dialect
 from accord.protocol.operations import DialectName
 
-CARD_PATHS = frozenset({"/.well-known/agent-card.json", "/.well-known/agent.json"})
+CARD_PATH = "/.well-known/agent-card.json"
+CARD_PATHS = frozenset({CARD_PATH, "/.well-known/agent.json"})
 CATALOG_PATH = "/.well-known/ai-catalog.json"
 
 MAX_VARIANTS = 64

@@ -19,6 +19,7 @@ class Commands(Loading):
         "serve": "accord.cli.serve:serve",
         "send": "accord.cli.send:send",
         "chat": "accord.cli.chat:chat",
+        "a2a": "accord.cli.a2a:app",
         "card": "accord.cli.card:app",
         "task": "accord.cli.task:app",
         "agents": "accord.cli.agents:app",
@@ -28,6 +29,7 @@ class Commands(Loading):
         "db": "accord.cli.db:app",
         "push": "accord.cli.push:app",
         "remotes": "accord.cli.remotes:app",
+        "mcp": "accord.cli.mcp:mcp",
         "hash-password": "accord.cli.passwords:hash_password",
     }
 

@@ -43,9 +43,10 @@ def given_in(order: Iterable[str], values: dict[str, list[str]]) -> list[Given]:
 
 
 def parts_of(text: str | None, given: Iterable[Given]) -> tuple[Part, ...]:
-    """Return the parts of a message: its text first."""
-    parts = [] if text is None else [Part(text=_said(text, "TEXT"))]
-    parts += [_READ[one.flag](one) for one in given]
+    """Return the parts of a message: its text first; a text without characters says nothing."""
+    said = "" if text is None else _said(text, "TEXT")
+    parts = [Part(text=said)] if said else []
+    parts += [part for one in given if (part := _READ[one.flag](one)).text != ""]
     if not parts:
         raise typer.BadParameter("There is nothing to send: give a text, --file or --data", param_hint="TEXT")
     return tuple(parts)

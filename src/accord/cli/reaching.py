@@ -219,7 +219,7 @@ def _split(reach: Reach, words: list[str], operands: tuple[str, ...]) -> tuple[R
     least = sum(not name.startswith("[") for name in operands)
     is_flag = "-a" in reach.named
     if not is_flag and (not reach.agent or len(words) > len(operands)):
-        if not words:
+        if not words or not words[0].strip():
             raise typer.BadParameter("Name the agent: its address, its card's file, or its name", param_hint="AGENT")
         reach = reach._replace(agent=words[0], named=("-a", words[0], *reach.named))
         words = words[1:]

@@ -100,13 +100,13 @@ def serve(  # size: one parameter for each flag
     }
     given = {name: value for name, value in flags.items() if value is not None}
     served = Served(targets=tuple(targets or ()), config=str(config) if config else None, flags=given)
-    application = _application(served)
-    _refuse_mistakes(application)
-    _refuse_danger(application.settings)
+    application = application_of(served)
+    refuse(application)
     _run(application, served, reload=reload)
 
 
-def _application(served: Served) -> "Application":
+def application_of(served: Served) -> "Application":
+    """Put together what a command was told, or say what is wrong with it."""
     from accord.agents.load import NotAnAgent
     from accord.config import BadSettings
     from accord.storage.address import BadAddress
@@ -121,6 +121,19 @@ def _application(served: Served) -> "Application":
         raise typer.BadParameter(str(error)) from None
 
 
+def run_here(application: "Application") -> None:
+    """Serve in this process until a signal comes, and show where everything is."""
+    from accord.app import server
+    from accord.app.application import NOT_STARTED
+    from accord.cli.welcome import welcome
+
+    application.on_start.append(lambda: welcome(application))
+    try:
+        server.run(application)
+    except (server.CannotListen, *NOT_STARTED) as error:
+        fail(str(error))
+
+
 def _run(application: "Application", served: Served, *, reload: bool) -> None:
     import asyncio
 
@@ -130,26 +143,35 @@ def _run(application: "Application", served: Served, *, reload: bool) -> None:
     from accord.config.settings import HttpServer
 
     settings = application.settings
+    if settings.server.workers == 1 and not reload and settings.server.server is HttpServer.UVICORN:
+        run_here(application)
+        return
     try:
-        if settings.server.workers == 1 and not reload and settings.server.server is HttpServer.UVICORN:
-            application.on_start.append(lambda: welcome(application))
-            server.run(application)
-            return
         asyncio.run(application.check())  # here it is said once, and not by each process again and again
         served.leave()
         folders = _folders(served, settings) if reload else None
         server.run_workers(settings, WORKER, lambda: welcome(application), reload_dirs=folders)
     except (server.CannotListen, *NOT_STARTED) as error:
-        _fail(str(error))
+        fail(str(error))
 
 
 def _folders(served: Served, settings: "Settings") -> list[str]:
     """Return where the files are that a server is started anew for: here, and beside every agent that is a file."""
-    named = [target.rpartition(":")[0] for target in (*served.targets, *settings.agents.values())]
+    targets = [said if isinstance(said, str) else str(said.get("target", "")) for said in settings.agents.values()]
+    named = [target.rpartition(":")[0] for target in (*served.targets, *targets)]
     return sorted({".", *(str(Path(file).parent) for file in named if file.endswith(".py"))})
 
 
 # --- what may be served ---------------------------------------------------------------------------------------------
+
+
+def refuse(application: "Application") -> None:
+    """Refuse a server that would start and then not work, or that strangers could use, and say what to do instead."""
+    from accord.app.serving import danger
+
+    _refuse_mistakes(application)
+    if (said := danger(application.settings)) is not None:
+        fail(said)
 
 
 def _refuse_mistakes(application: "Application") -> None:
@@ -161,57 +183,32 @@ def _refuse_mistakes(application: "Application") -> None:
     server, address = application.settings.server, application.address
     _refuse_bad_tls(server)
     if server.workers > 1 and isinstance(address, SqliteAddress) and address.path is None:
-        _fail("Several processes cannot share a store in memory: name a file or a database with --store.")
+        fail("Several processes cannot share a store in memory: name a file or a database with --store.")
     own = [one for one in application.settings.auth.schemes if isinstance(one, Mtls) and one.header is None]
     if own and not server.tls_client_ca:
-        _fail("Client certificates are checked against who issues them: name that with --tls-client-ca.")
+        fail("Client certificates are checked against who issues them: name that with --tls-client-ca.")
     if own and server.server is HttpServer.GRANIAN:
-        _fail("The server granian does not tell whose certificate a client has shown: use --server uvicorn.")
+        fail("The server granian does not tell whose certificate a client has shown: use --server uvicorn.")
 
 
 def _refuse_bad_tls(server: "Server") -> None:
     if bool(server.tls_cert) != bool(server.tls_key):
-        _fail("A certificate needs its key: give both --tls-cert and --tls-key.")
+        fail("A certificate needs its key: give both --tls-cert and --tls-key.")
     if server.tls_client_ca and not server.tls_cert:
-        _fail("Client certificates need TLS: give --tls-cert and --tls-key as well.")
+        fail("Client certificates need TLS: give --tls-cert and --tls-key as well.")
     for file in (server.tls_cert, server.tls_key, server.tls_client_ca):
         if file and not os.access(file, os.R_OK):
-            _fail(f"{file} cannot be read.")
-
-
-def _refuse_danger(settings: "Settings") -> None:
-    """Refuse a server that strangers could use, or whose secrets they could read, and say what to do instead."""
-    server = settings.server
-    if _is_loopback(server.host):
-        return
-    if not settings.auth.schemes:
-        _fail(
-            f"Anybody could use this server: {server.host} is not a loopback address, and nobody has to say who they"
-            " are.\nRequire API keys with --auth api-keys (make one with `accord apikeys create`), set up other ways in"
-            " accord.toml, or listen on 127.0.0.1."
-        )
-    if not server.tls_cert and not server.behind_proxy:
-        _fail(
-            f"Credentials would travel in the clear: {server.host} is not a loopback address, and there is no TLS.\n"
-            "Give --tls-cert and --tls-key, or --behind-proxy if something in front of this server ends TLS."
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    from ipaddress import ip_address
-
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+            fail(f"{file} cannot be read.")
 
 
 def _remotes(given: list[str] | None) -> dict[str, dict[str, str]] | None:
+    from accord.config.settings import NAME, NAMES_ARE
+
     found: dict[str, dict[str, str]] = {}
     for pair in given or ():
         name, separator, url = pair.partition("=")
-        if not separator or not name.strip() or not url.strip() or "." in name:
-            raise typer.BadParameter(f"{pair!r} is not NAME=URL; a name has no dots", param_hint="--remote")
+        if not separator or not url.strip() or not NAME.fullmatch(name.strip()):
+            raise typer.BadParameter(f"{pair!r} is not NAME=URL; {NAMES_ARE}", param_hint="--remote")
         found[name.strip()] = {"url": url.strip()}
     return found or None
 
@@ -225,6 +222,7 @@ def _capabilities(text: str | None) -> list[str] | None:
     return whole.get(text, _listed(text)) if text is not None else None
 
 
-def _fail(message: str) -> NoReturn:
+def fail(message: str) -> NoReturn:
+    """Say what is wrong, and end."""
     typer.echo(message, err=True)
     raise typer.Exit(1)

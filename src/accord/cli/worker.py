@@ -36,11 +36,14 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         """Put everything together."""
         from accord.agents.load import load as load_agent
         from accord.app import Application
-        from accord.app.cards import named
 
-        settings = self.load().settings
-        agents = [load_agent(target) for target in self.targets]
-        agents += [named(load_agent(target), name) for name, target in settings.agents.items()]
+        loaded = self.load()
+        settings = loaded.settings
+        agents = [load_agent(target, os.environ) for target in self.targets]
+        if settings.agents:
+            from accord.app.agents import agents_of
+
+            agents += agents_of(loaded, os.environ)
         if settings.remotes:
             from accord.app.remotes import remote_agents
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from accord.client import transports
 from accord.client.auth import Auth, Driver, choose, tls_of
 from accord.client.card_cache import CardCache
-from accord.client.discovery import CardNotFound, Discovered, Discovery, given, pinned
+from accord.client.discovery import CardNotFound, Discovered, Discovery, NoSuchAgent, given, pinned
 from accord.client.exchange import Exchange
 from accord.client.links import Link
 from accord.client.names import DEFAULT, Resolve
@@ -24,7 +24,7 @@ from accord.client.peer import Peer
 from accord.client.retries import Retries
 from accord.client.selection import GRPC, JSONRPC, Way, ways
 from accord.client.wire import SECONDS, Transport
-from accord.core.registry.names import UnknownName, is_name
+from accord.core.registry.names import NotAsked, UnknownName, is_name
 from accord.model import AgentCard
 from accord.outbound import Policy
 from accord.protocol.operations import DialectName
@@ -112,11 +112,12 @@ async def _addressed(target: str, resolve: Resolve | None) -> str | AgentCard:
     if host is not None and (host[2] or "." in host[1]):
         return f"https://{target}"
     if resolve is None or not is_name(target):
-        raise CardNotFound(target, {target: "neither a URL nor a host, nor a name that there is a registry for"})
+        raise NoSuchAgent(target, {target: "neither a URL nor a host, nor a name that there is a registry for"})
     try:
         return await resolve(target)
     except UnknownName as error:
-        raise CardNotFound(target, {target: str(error).removeprefix(f"{target}: ")}) from None
+        kind = CardNotFound if isinstance(error, NotAsked) else NoSuchAgent
+        raise kind(target, {target: str(error).removeprefix(f"{target}: ")}) from None
 
 
 async def _auth(card: AgentCard, wishes: Wishes) -> Auth | None:

@@ -51,6 +51,10 @@ class CardNotFound(Exception):
         self.tried = dict(tried)
 
 
+class NoSuchAgent(CardNotFound):
+    """What is called so is no agent: who knows names says so, and will again."""
+
+
 class BadCard(Exception):
     """There is a card, but none that can be used; `findings` say why."""
 
@@ -130,21 +134,32 @@ class Discovery:
             return None
         return url, served, body
 
-    async def _listed(self, origin: str, base: str, tried: dict[str, str]) -> str | None:
-        """Return the address of a card that the host's catalog lists, if it can only be that one."""
+    async def listed(self, origin: str) -> tuple[str, ...]:
+        """Return the addresses of the cards that a host's catalog lists; none, if it has no catalog."""
+        return tuple(url for _, url in await self._catalog(origin, {}) or ())
+
+    async def _catalog(self, origin: str, tried: dict[str, str]) -> list[tuple[str, str]] | None:
+        """Return names and addresses of cards, or note why there are none."""
         found = await self._look(origin + CATALOG, tried)
         if found is None:
             return None
         try:
             entries = [entry for entry in _catalog.decode(found[2]).entries if entry.type == CARD_TYPE and entry.url]
-            cards = [urljoin(found[1], entry.url or "") for entry in entries]
+            return [(entry.display_name, urljoin(found[1], entry.url or "")) for entry in entries]
         except (msgspec.MsgspecError, ValueError):  # no such document, or an address in it that is none
             tried[origin + CATALOG] = "no catalog"
             return None
+
+    async def _listed(self, origin: str, base: str, tried: dict[str, str]) -> str | None:
+        """Return the address of a card that the host's catalog lists, if it can only be that one."""
+        entries = await self._catalog(origin, tried)
+        if entries is None:
+            return None
+        cards = [url for _, url in entries]
         below = [url for url in cards if base != origin and url.startswith(f"{base}/")]
         if len(chosen := below or (cards if base == origin else [])) == 1:
             return chosen[0]
-        names = ", ".join(f"{entry.display_name} ({url})" for entry, url in zip(entries, cards, strict=True))
+        names = ", ".join(f"{name} ({url})" for name, url in entries)
         tried[origin + CATALOG] = f"a catalog of {len(cards)} agents, ask for one of them: {names}"
         return None
 

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, get_origin
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -48,6 +48,8 @@ _VARIABLE = re.compile(r"ACCORD_[A-Z0-9_]+")
 _LINK = re.compile(r"(tcp|udp|sctp)://")
 """What Kubernetes puts into `ACCORD_SERVER_PORT` where a service is called accord-server."""
 
+S = TypeVar("S", bound=msgspec.Struct)
+
 Sourced = tuple[str, Mapping[str, Any]]
 """Where settings come from, and a table of them."""
 
@@ -61,6 +63,23 @@ class Loaded(NamedTuple):
 
     settings: Settings
     sources: dict[str, str]
+
+    def read(self, name: str, kind: type[S]) -> S:
+        """Read the table at a dotted name as the settings of somebody else, such as one kind of agent."""
+        table: Any = self.settings
+        for part in name.split("."):
+            table = table[part] if isinstance(table, dict) else getattr(table, part)
+        try:
+            check(kind, table, name)
+            return msgspec.convert(table, kind, strict=False)
+        except Unknown as error:
+            raise BadSettings(f"{_source(name, self.sources)}{error}") from None
+        except msgspec.ValidationError as error:
+            raise _explained(error, self.sources, name) from None
+
+    def bad(self, name: str, reason: object) -> BadSettings:
+        """Return the refusal of a setting, which says where it came from."""
+        return BadSettings(f"{_source(name, self.sources)}{name}: {reason}")
 
 
 def load(
@@ -178,7 +197,8 @@ def _parsed(kind: Any, variable: str, text: str) -> Any:
     is_list = get_origin(kind) in (tuple, frozenset)
     if is_list and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
-    if not is_list and not _is_table(kind):
+    may_be_table = _is_table(kind) or (text.lstrip().startswith("{") and any(map(_is_table, get_args(kind))))
+    if not is_list and not may_be_table:
         return text
     try:
         return msgspec.json.decode(text)
@@ -224,9 +244,9 @@ def _resolved(value: Any, env: Mapping[str, str], sources: Mapping[str, str], na
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
-def _explained(error: msgspec.ValidationError, sources: Mapping[str, str]) -> BadSettings:
+def _explained(error: msgspec.ValidationError, sources: Mapping[str, str], at: str = "") -> BadSettings:
     text, _, path = str(error).partition(" - at `$")
-    name = path.rstrip("`").removeprefix(".")
+    name = (at + path.rstrip("`")).removeprefix(".")
     return BadSettings(f"{_source(name, sources)}{name or 'settings'}: {text}")
 
 

@@ -4,6 +4,7 @@ These are plain values: reading them from files, variables and flags is `config.
 that is not here is an error wherever it is written.
 """
 
+import re
 from enum import Enum
 from typing import Annotated, Any
 
@@ -151,6 +152,11 @@ class Credentials(Section, frozen=True, kw_only=True):
     key_file: str | None = None
 
 
+NAME = re.compile(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*")
+NAMES_ARE = "a name is of letters and digits, joined by - or _, because it is part of a path"
+"""What an agent elsewhere may be called here."""
+
+
 class Remote(Section, frozen=True, kw_only=True):
     """An agent elsewhere that is served here: at its `url`, or by the name that it has in a registry.
 
@@ -193,15 +199,17 @@ class Receiver(Section, frozen=True, kw_only=True):
 class Settings(Section, frozen=True, kw_only=True):
     """All settings. Without a `store` it is a file in the user's data directory; `agents` and `remotes` are served
     besides those that a command names, by the name that their path has.
+
+    An agent is `module:name`, or a table that its kind understands (`agents.kinds.Options` is what all of them do).
     """
 
-    SECRET = frozenset({"store"})  # its address may have a password in it
+    SECRET = frozenset({"store", "agents"})  # an address may have a password in it, and an agent's table a key
 
     store: str | None = None
     blobs: str = "table:"
     keep_days: Span = 30.0
     keep_audit_days: Span = 90.0
-    agents: dict[str, str] = field(default_factory=dict)
+    agents: dict[str, str | dict[str, Any]] = field(default_factory=dict)
     remotes: dict[str, Remote] = field(default_factory=dict)
     receiver: Receiver = Receiver()
     server: Server = Server()

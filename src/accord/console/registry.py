@@ -6,17 +6,36 @@ developers are whom the server's own schemes let in.
 """
 
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw
 from msgspec.json import Decoder
 
+from accord.console import openapi
 from accord.console.routing import UNPROCESSABLE, Asked, Refusal, Reply, Route, time_of
+from accord.console.shapes import (
+    ByName,
+    ChangeBody,
+    CheckBody,
+    Developer,
+    Health,
+    KeyBody,
+    KeyInfo,
+    NewKey,
+    Page,
+    Pages,
+    Problem,
+    PublishBody,
+    Search,
+    Shown,
+    Summary,
+    Validated,
+)
 from accord.core.interface import Caller
-from accord.core.registry.cards import MAX_TAGS, BadCard
+from accord.core.registry.cards import BadCard
 from accord.core.registry.checks import Checks
-from accord.core.registry.developers import MAX_DESCRIPTION, Developers
-from accord.core.registry.registry import MAX_PAGE, Change, NameTaken, NotListed, Registry, Visibility
+from accord.core.registry.developers import Developers
+from accord.core.registry.registry import Change, NameTaken, NotListed, Registry
 from accord.core.registry.remote import API
 from accord.core.schemes.apikeys import PREFIX
 from accord.errors import AuthenticationFailed, PermissionDenied
@@ -36,53 +55,6 @@ REFUSALS = {
     NameTaken: Refusal(409, "NAME_TAKEN", lambda error: {"human_readable_id": error.handle}),
 }
 
-Days = Annotated[float, Meta(gt=0, le=3650)]
-
-
-class PublishBody(Struct, frozen=True):
-    """An agent to publish; its card is kept as it was written, since it may be signed."""
-
-    card_data: Raw
-    visibility: Visibility = Visibility.TENANT
-    human_readable_id: str | None = None
-
-
-class ChangeBody(Struct, frozen=True):
-    """What shall be otherwise."""
-
-    card_data: dict[str, Any] | None = None
-    is_active: bool | None = None
-    visibility: Visibility | None = None
-    human_readable_id: str | None = None
-
-
-class CheckBody(Struct, frozen=True):
-    """A card to look at."""
-
-    card_data: Raw
-
-
-class KeyBody(Struct, frozen=True):
-    """A key to make."""
-
-    description: Annotated[str, Meta(max_length=MAX_DESCRIPTION)] | None = None
-    expires_days: Days | None = None
-
-
-class Search(Struct, frozen=True):
-    """The parameters of a search; `offset` is what some clients say for `skip`."""
-
-    skip: Annotated[int, Meta(ge=0, le=10**9)] | None = None
-    offset: Annotated[int, Meta(ge=0, le=10**9)] = 0
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
-    active_only: bool = True
-    search: Annotated[str, Meta(max_length=100)] = ""
-    tags: Annotated[list[str], Meta(max_length=MAX_TAGS)] = []
-    has_tee: bool | None = None
-    tee_type: Annotated[str, Meta(max_length=50)] | None = None
-    owned_only: bool = False
-
-
 _publish, _change = Decoder(PublishBody), Decoder(ChangeBody)
 _check, _key = Decoder(CheckBody), Decoder(KeyBody)
 
@@ -99,22 +71,28 @@ class RegistryApi:
     def routes(self) -> tuple[Route, ...]:
         """Return what is answered where."""
         by_id = f"{CARDS}/(?P<id>{_ID})"
+        keys = f"{API}/developers/me/apikeys"
         return (
-            Route("POST", f"{CARDS}/?", self.publish, noted="PublishAgent"),
-            Route("GET", f"{CARDS}/?", self.search, is_open=True),
-            Route("GET", f"{CARDS}/by-hri/?", self.by_name, is_open=True),
-            Route("GET", f"{CARDS}/id/(?P<name>.+)", self.by_name, is_open=True),
-            Route("GET", by_id, self.find, is_open=True),
-            Route("GET", f"{by_id}/card", self.document, is_open=True),
-            Route("PUT", by_id, self.change, noted="ChangeAgent"),
-            Route("DELETE", by_id, self.remove, noted="RemoveAgent"),
-            Route("POST", f"{by_id}/check", self.look),
-            Route("POST", f"{API}/utils/validate-card", self.validate, is_open=True),
-            Route("GET", f"{API}/developers/me", self.me),
-            Route("GET", f"{API}/developers/me/apikeys", self.keys),
-            Route("POST", f"{API}/developers/me/apikeys", self.make_key, noted="MakeKey"),
-            Route("DELETE", f"{API}/developers/me/apikeys/(?P<id>[0-9a-f]{{16}})", self.end_key, noted="EndKey"),
+            Route("POST", f"{CARDS}/?", self.publish, noted="PublishAgent", takes=PublishBody, status=201, gives=Shown),
+            Route("GET", f"{CARDS}/?", self.search, is_open=True, finds=Search, gives=Page),
+            Route("GET", f"{CARDS}/by-hri/?", self.by_name, is_open=True, finds=ByName, gives=Shown),
+            Route("GET", f"{CARDS}/id/(?P<name>.+)", self.by_name, is_open=True, gives=Shown),
+            Route("GET", by_id, self.find, is_open=True, gives=Shown),
+            Route("GET", f"{by_id}/card", self.document, is_open=True, gives=dict[str, Any]),
+            Route("PUT", by_id, self.change, noted="ChangeAgent", takes=ChangeBody, gives=Shown),
+            Route("DELETE", by_id, self.remove, noted="RemoveAgent", status=204),
+            Route("POST", f"{by_id}/check", self.look, gives=Shown),
+            Route("POST", f"{API}/utils/validate-card", self.validate, is_open=True, takes=CheckBody, gives=Validated),
+            Route("GET", f"{API}/developers/me", self.me, gives=Developer),
+            Route("GET", keys, self.keys, gives=list[KeyInfo]),
+            Route("POST", keys, self.make_key, noted="MakeKey", takes=KeyBody, status=201, gives=NewKey),
+            Route("DELETE", f"{keys}/(?P<id>[0-9a-f]{{16}})", self.end_key, noted="EndKey", status=204),
+            Route("GET", f"{API}/openapi.json", self.described, is_open=True, gives=dict[str, Any]),
         )
+
+    async def described(self, asked: Asked) -> Reply:
+        """Describe this API."""
+        return Reply(body=openapi.describe("The registry", "1", API, self.routes()))
 
     # --- cards ----------------------------------------------------------------------------------------------------
 
@@ -143,14 +121,14 @@ class RegistryApi:
             limit=search.limit,
         )
         found, total = await self._registry.search(asked.caller, query)
-        pages = {
-            "total_items": total,
-            "limit": search.limit,
-            "offset": skip,
-            "total_pages": -(-total // search.limit),
-            "current_page": skip // search.limit + 1,
-        }
-        return Reply(body={"items": [_summary(one) for one in found], "pagination": pages})
+        pages = Pages(
+            total_items=total,
+            limit=search.limit,
+            offset=skip,
+            total_pages=-(-total // search.limit),
+            current_page=skip // search.limit + 1,
+        )
+        return Reply(body=Page(items=[_summary(one) for one in found], pagination=pages))
 
     async def by_name(self, asked: Asked) -> Reply:
         """Show the agent with a name, in the path or as a parameter."""
@@ -196,41 +174,39 @@ class RegistryApi:
         try:
             found, verdict = self._registry.check(document)
         except BadCard as error:
-            findings = [one._asdict() for one in error.findings]
-            return Reply(body={"is_valid": False, "detail": str(error), "findings": findings})
+            findings = [Problem(field=field, problem=problem) for field, problem in error.findings]
+            return Reply(body=Validated(is_valid=False, detail=str(error), findings=findings))
         return Reply(
-            body={
-                "is_valid": True,
-                "detail": None,
-                "findings": [],
-                "human_readable_id": found.facts.handle,
-                "signature": verdict,
-                "validated_card_data": Raw(document),
-            }
+            body=Validated(
+                is_valid=True,
+                human_readable_id=found.facts.handle,
+                signature=verdict,
+                validated_card_data=Raw(document),
+            )
         )
 
     async def _found(self, asked: Asked) -> Listing:
         return await self._registry.find(asked.caller, asked.parts["id"].lower())
 
-    async def _shown(self, listing: Listing, caller: Caller | None) -> dict[str, Any]:
+    async def _shown(self, listing: Listing, caller: Caller | None) -> Shown:
         document = listing.card.encode()
         is_own = caller is not None and (caller.tenant, caller.owner) == (listing.tenant, listing.owner)
-        return {
-            "id": listing.id,
-            "human_readable_id": listing.handle,
-            "name": listing.name,
-            "description": listing.description,
-            "is_active": listing.is_active,
-            "visibility": listing.visibility,
-            "developer_id": _developer(listing.tenant, listing.owner),
-            "developer_is_verified": bool(listing.owner),
-            "is_own": is_own,
-            "card_data": Raw(document),
-            "created_at": time_of(listing.created_at),
-            "updated_at": time_of(listing.updated_at),
-            "signature": self._registry.judge(document),
-            "health": _health(await self._registry.health(listing)),
-        }
+        return Shown(
+            id=listing.id,
+            human_readable_id=listing.handle,
+            name=listing.name,
+            description=listing.description,
+            is_active=listing.is_active,
+            visibility=listing.visibility,
+            developer_id=_developer(listing.tenant, listing.owner),
+            developer_is_verified=bool(listing.owner),
+            is_own=is_own,
+            card_data=Raw(document),
+            created_at=time_of(listing.created_at),
+            updated_at=time_of(listing.updated_at),
+            signature=self._registry.judge(document),
+            health=_health(await self._registry.health(listing)),
+        )
 
     # --- developers -----------------------------------------------------------------------------------------------
 
@@ -240,14 +216,14 @@ class RegistryApi:
         if not caller.owner:
             raise PermissionDenied("This server asks nobody who they are, so there are no developers")
         return Reply(
-            body={
-                "id": _developer(caller.tenant, caller.owner),
-                "name": caller.owner,
-                "email": None,
-                "tenant": None if caller.roams else caller.tenant,
-                "roles": sorted(caller.roles or ()),
-                "is_verified": True,
-            }
+            body=Developer(
+                id=_developer(caller.tenant, caller.owner),
+                name=caller.owner,
+                email=None,
+                tenant=None if caller.roams else caller.tenant,
+                roles=sorted(caller.roles or ()),
+                is_verified=True,
+            )
         )
 
     async def keys(self, asked: Asked) -> Reply:
@@ -258,7 +234,7 @@ class RegistryApi:
         """Make a key, and show it for the only time."""
         body = codec.decode(asked.body or b"{}", _key)
         key, kept = await self._developers.create(asked.known, body.description or "", body.expires_days)
-        return Reply(201, {"plain_api_key": key, "api_key_info": _key_info(kept)})
+        return Reply(201, NewKey(plain_api_key=key, api_key_info=_key_info(kept)))
 
     async def end_key(self, asked: Asked) -> Reply:
         """End a key of the caller."""
@@ -274,39 +250,39 @@ def _search(asked: Asked) -> Search:
     return codec.convert(given, Search, strict=False)
 
 
-def _summary(found: Found) -> dict[str, Any]:
-    return {
-        "id": found.id,
-        "human_readable_id": found.handle,
-        "name": found.name,
-        "description": found.description,
-        "is_active": found.is_active,
-        "visibility": found.visibility,
-        "health": found.state,
-        "updated_at": time_of(found.updated_at),
-    }
+def _summary(found: Found) -> Summary:
+    return Summary(
+        id=found.id,
+        human_readable_id=found.handle,
+        name=found.name,
+        description=found.description,
+        is_active=found.is_active,
+        visibility=found.visibility,
+        health=found.state,
+        updated_at=time_of(found.updated_at),
+    )
 
 
-def _health(checked: Checked) -> dict[str, Any]:
-    return {
-        "state": checked.state,
-        "detail": checked.detail,
-        "failures": checked.failures,
-        "checked_at": time_of(checked.checked_at),
-        "up_at": time_of(checked.up_at),
-    }
+def _health(checked: Checked) -> Health:
+    return Health(
+        state=checked.state,
+        detail=checked.detail,
+        failures=checked.failures,
+        checked_at=time_of(checked.checked_at),
+        up_at=time_of(checked.up_at),
+    )
 
 
-def _key_info(key: StoredKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "key_prefix": f"{PREFIX}{key.id}_",
-        "description": key.name or None,
-        "is_active": key.is_live,
-        "created_at": time_of(key.created_at),
-        "expires_at": time_of(key.expires_at),
-        "last_used_at": time_of(key.used_at),
-    }
+def _key_info(key: StoredKey) -> KeyInfo:
+    return KeyInfo(
+        id=key.id,
+        key_prefix=f"{PREFIX}{key.id}_",
+        description=key.name or None,
+        is_active=key.is_live,
+        created_at=time_of(key.created_at),
+        expires_at=time_of(key.expires_at),
+        last_used_at=time_of(key.used_at),
+    )
 
 
 def _developer(tenant: str, owner: str) -> str:

@@ -98,13 +98,21 @@ Handler = Callable[[Asked], Awaitable[Reply]]
 
 
 class Route(NamedTuple):
-    """What is answered at a path; strangers only get `is_open` ones. It is `noted` under a name in the audit log."""
+    """What is answered at a path; strangers only get `is_open` ones. It is `noted` under a name in the audit log.
+
+    For those who want it described: the structures of the body that it `takes`, of the parameters that it `finds` in
+    the query and of what it `gives` with its `status`.
+    """
 
     method: str
     pattern: str
     handler: Handler
     is_open: bool = False
     noted: str | None = None
+    takes: Any = None
+    finds: Any = None
+    gives: Any = None
+    status: int = 200
 
 
 class Refusal(NamedTuple):
@@ -263,7 +271,8 @@ def _address(scope: Scope) -> str:
 
 def _about(reply: Reply) -> str:
     """Return the name of the agent that an answer is about."""
-    name = reply.body.get("human_readable_id") if isinstance(reply.body, dict) else None
+    key = "human_readable_id"
+    name = reply.body.get(key) if isinstance(reply.body, dict) else getattr(reply.body, key, None)
     return name if isinstance(name, str) else ""
 
 

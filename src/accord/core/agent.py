@@ -4,14 +4,16 @@ A function, a graph, a process, a remote agent and a workflow all look like this
 kind. What an agent may do while it runs is `core.context`.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from accord.core.context import Context
 from accord.model import AgentSkill, Message
+from accord.protocol.budgets import Budget
+from accord.storage.store import Store
 
 TEXT = "text/plain"
 
@@ -45,6 +47,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     answers_message: bool | Callable[[Message], bool] = False
     takes_repeats: bool = False
+    budget: Budget = Budget()
 
     @property
     def max_attempts(self) -> int:
@@ -66,3 +69,30 @@ class Agent(Protocol):
 
     async def run(self, ctx: Context) -> None:
         """Do the work of one turn; returning completes the task."""
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """What a node has for the agents that it hosts.
+
+    `url` is the address that callers use; `wake` hands a task (by tenant and id) what it waits for under a key, and is
+    false if it has that already or has ended.
+    """
+
+    store: Store
+    url: str
+    wake: Callable[[str, str, str, Any], Awaitable[bool]]
+    env: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Node(url={self.url!r})"  # the environment has secrets
+
+
+@runtime_checkable
+class Living(Protocol):
+    """An agent that holds something while its node runs: a pool, a broker, a connection."""
+
+    async def start(self, node: Node) -> None:
+        """Take what it needs; before any of its tasks runs here."""
+
+    async def stop(self) -> None:
+        """Let go of it, once nothing of it runs here any more."""

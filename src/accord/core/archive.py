@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from accord.core.snapshots import Snapshots
 from accord.model import Event, EventBody, Message, Task, TaskState, TaskStatus
+from accord.model.keys import USAGE
 from accord.protocol import lifecycle
 from accord.storage.blobs import LargeParts
 from accord.storage.commands import tasks
@@ -66,6 +67,11 @@ class Archive:
         stored = await self.store.read(tasks.read_task, tenant, task_id)
         return None if stored is None else (stored, await self.unpack(tenant, stored))
 
+    async def conversation(self, tenant: str, task_id: str, limit: int) -> tuple[Task, ...]:
+        """Read the latest tasks that ended in a task's context, oldest first: its owner's own, with its agent."""
+        found = await self.store.read(tasks.conversation, tenant, task_id, limit)
+        return tuple([await self.unpack(tenant, stored) for stored in found])
+
     async def unpack(self, tenant: str, stored: Stored) -> Task:
         """Put a task together, with its large parts."""
         task = self._snapshots.task(tenant, stored)
@@ -81,7 +87,8 @@ class Archive:
             return None
         task = decode_task(stored.doc)
         status = TaskStatus(state=TaskState.SUBMITTED, timestamp=task.created_at)
-        born = replace(task, status=status, history=task.history[:1], artifacts=())
+        metadata = {key: value for key, value in (task.metadata or {}).items() if key != USAGE}
+        born = replace(task, status=status, history=task.history[:1], artifacts=(), metadata=metadata or None)
         return lifecycle.fold(await self._parts.attach(tenant, born) if self._parts else born, past)
 
     def is_packed(self, stored: Stored) -> bool:

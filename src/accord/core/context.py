@@ -7,15 +7,17 @@ waits is ended with `Parked` and begun again from the start; steps and answers i
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar, overload
+from functools import cached_property
+from typing import Any, TypeVar, overload
 
 import msgspec
 from msgspec import Struct
 
-from accord.core.calls import Calls
 from accord.core.interface import Caller
 from accord.core.output import parts_of, text_of
+from accord.core.writer import Writer
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
+from accord.protocol.budgets import Use, stated_as
 
 T = TypeVar("T")
 
@@ -27,6 +29,9 @@ INPUT_REQUIRED = TaskState.INPUT_REQUIRED
 
 APPROVAL = "approval"
 """Metadata key of a question that wants yes or no."""
+
+CONVERSATION_TASKS = 50
+"""Of a conversation: more than most have, and as much as most models take."""
 
 YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "true", "1"})
 
@@ -44,6 +49,10 @@ class Rejected(Exception):
 
 class Failed(Exception):
     """The agent could not do this; the caller sees the text, unlike that of any other exception."""
+
+
+class OverBudget(Failed):
+    """The task has used more than it may, and has ended."""
 
 
 class CallFailed(Exception):
@@ -95,68 +104,6 @@ class Approval(Struct, frozen=True):
         return self.is_approved
 
 
-class Writer(Protocol):
-    """The run behind a context: what it writes through."""
-
-    tenant: str
-    caller: Caller
-    message: Message
-    attempt: int
-    deadline_at: int | None
-    is_cancelled: bool
-
-    @property
-    def calls(self) -> Calls:
-        """How it calls other agents."""
-
-    @property
-    def task(self) -> Task:
-        """The task as it is now."""
-
-    def now_ms(self) -> int:
-        """The time."""
-
-    async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
-        """Append a status."""
-
-    async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
-        """Append a chunk."""
-
-    async def finish(self, artifact_id: str) -> None:
-        """Say that an artifact is whole."""
-
-    async def flush(self) -> None:
-        """Wait until everything said is committed."""
-
-    def recall(self, key: str) -> str | None:
-        """Return what a step gave."""
-
-    async def remember(self, key: str, output: str) -> None:
-        """Commit what a step gave."""
-
-    def answered(self, key: str) -> Message | None:
-        """Return the message that answered a question, if one has."""
-
-    async def take(self, key: str) -> bool:
-        """Let the caller's oldest message that nobody has taken answer a question; false if there is none."""
-
-    async def park(
-        self,
-        state: TaskState | None,
-        message: Message | None,
-        *,
-        delay_ms: int | None = None,
-        awaited: str | None = None,
-    ) -> None:
-        """End the run until something happens; returns if that has happened already."""
-
-    async def limit(self, key: str, seconds: float, reason: str) -> None:
-        """Give the task up as unknown after a while, and commit that as a step."""
-
-    def message_id(self) -> str:
-        """Make an id for a message."""
-
-
 class Context:
     """One turn of one task, as its agent sees it."""
 
@@ -200,6 +147,18 @@ class Context:
         """Everything said in this task so far."""
         return self._run.task.history
 
+    async def conversation(self, limit: int = CONVERSATION_TASKS) -> tuple[Task, ...]:
+        """Return the tasks that ended earlier in this conversation, oldest first, the latest of them if they are many.
+
+        They are the same caller's, with this agent: what others said under the same context id is theirs.
+        """
+        return await self._run.conversation.earlier(limit)
+
+    @cached_property
+    def place(self) -> int:
+        """The place of this turn's message among them, from 1: the same in every run of the turn."""
+        return next((at for at, said in enumerate(self.history, 1) if said.message_id == self.message.message_id), 1)
+
     @property
     def task_id(self) -> str:
         """The task's id."""
@@ -226,9 +185,22 @@ class Context:
         return self._run.attempt
 
     @property
+    def epoch(self) -> int:
+        """The number of this run's claim on its task: a store beside the log refuses what older claims write."""
+        return self._run.epoch
+
+    @property
     def cancelled(self) -> bool:
         """Whether the run is to stop. Coroutines are cancelled by themselves; code in a thread should look here."""
         return self._run.is_cancelled
+
+    async def has_ended(self) -> bool:
+        """Whether the task has ended, for whoever is stopped and holds work elsewhere.
+
+        It is then to be stopped too: the task was cancelled, or its time is over. Otherwise another run goes on with
+        it.
+        """
+        return await self._run.has_ended()
 
     @property
     def deadline(self) -> float | None:
@@ -268,7 +240,41 @@ class Context:
 
     async def complete(self, message: Any = None) -> None:
         """End the task well, with a last word; nothing can be said after it."""
-        await self._run.status(TaskState.COMPLETED, self._message(message), None)
+        await self.enter(TaskState.COMPLETED, message)
+
+    async def enter(self, state: TaskState, message: Any = None, *, metadata: dict[str, Any] | None = None) -> None:
+        """Say that the task is in a state, for agents that keep their own account of it.
+
+        Nothing can be said after one that ends it. One in which the caller is asked does not wait for an answer: `ask`
+        and `require_auth` do.
+        """
+        await self._run.status(state, self._message(message), metadata)
+
+    async def say(self, content: Any) -> None:
+        """Add a message of the agent to the history; those who follow the task are not told."""
+        if (message := self._message(content)) is not None:
+            await self._run.say(message)
+
+    async def usage(
+        self,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cost: float = 0.0,
+        model: str | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Count what a call of a model has used; callers see the sum in the metadata of their task.
+
+        With a `key` it counts once, however often a turn is run; without one every call counts. What the tasks that
+        this one calls use counts here as well. Raises OverBudget if that is more than the task may use: it has failed
+        then, and all that it has called has ended with it.
+        """
+        use = Use(input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
+        name = self._key(f"usage:{key}") if key is not None else f"usage:{self._run.message_id()}"
+        over = await self._run.spending.count(use, model, name)
+        if over is not None:
+            raise OverBudget(over)
 
     async def flush(self) -> None:
         """Wait until everything said so far is committed; whoever keeps checkpoints of their own does so before one."""
@@ -348,6 +354,18 @@ class Context:
         found = self._run.recall(f"kept:{key}")
         return None if found is None else msgspec.json.decode(found, type=str)
 
+    async def recall_context(self, key: str) -> str | None:
+        """Return what this agent keeps of the caller's conversation under `key`, whichever task it was kept by."""
+        return await self._run.conversation.recall(key)
+
+    async def remember_context(self, key: str, value: str) -> None:
+        """Keep a value of the caller's conversation under `key`, in place of the one before.
+
+        Later tasks of the same context find it, until the last of them is purged. Of two tasks that run at the same
+        time the later to write counts.
+        """
+        await self._run.conversation.remember(key, value)
+
     async def sla(self, seconds: float, reason: str, *, key: str | None = None) -> None:
         """Let the task become `unknown`, with this reason, if it has not ended after a while.
 
@@ -393,8 +411,12 @@ class Context:
         name, noted = (self._key(f"{kind}:{key or self._called}") for kind in ("call", "child"))
         found = self._run.recall(name)
         if found is None:
-            asked = Message(message_id=f"{self.task_id}/{name}", role=Role.USER, parts=parts_of(content))
-            answer = _answer(await self._run.calls.ended(agent, asked, noted))
+            metadata = stated_as(self._run.spending.left)
+            message_id = f"{self.task_id}/{name}"
+            asked = Message(message_id=message_id, role=Role.USER, parts=parts_of(content), metadata=metadata)
+            ended = await self._run.calls.ended(agent, asked, noted)
+            await self._run.spending.recount()
+            answer = _answer(ended)
             found = msgspec.json.encode(answer).decode()
             await self._run.remember(name, found)
         return Said(msgspec.json.decode(found, type=Message))

@@ -390,7 +390,7 @@ class Engine:
         """Wait until nothing more happens to a task without its caller, and return it."""
         run = self._runs.get((tenant, task_id))
         if run is not None:
-            ended = await asyncio.shield(run.outcome)
+            ended = await asyncio.shield(run.rest)
             if ended is not None and _rests(ended):
                 return ended
         while True:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from accord.model import TaskState
+from accord.protocol.budgets import Use
 
 log = logging.getLogger("accord.hooks")
 
@@ -45,6 +46,13 @@ class EventsAppended(Detail, frozen=True, kw_only=True):
 
     seq: int
     count: int
+
+
+class Used(Detail, frozen=True, kw_only=True):
+    """A task used tokens or money, of a model if it said which; for those that called it, this is not told again."""
+
+    use: Use
+    model: str | None
 
 
 class Delivered(Detail, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
+from accord.core.agent import Profile
 from accord.core.engine import Engine
 from accord.core.hooks import TaskAccepted
 from accord.core.interface import Caller
@@ -16,7 +17,9 @@ from accord.core.start import Start
 from accord.errors import ContentTypeNotSupported, TaskNotFound, UnsupportedOperation
 from accord.model import Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
+from accord.model.keys import BUDGET
 from accord.protocol import lifecycle
+from accord.protocol.budgets import Wish, least, wish
 from accord.protocol.codec import invalid_field
 from accord.storage.commands import endings, runs
 from accord.storage.commands.children import Parent
@@ -37,7 +40,10 @@ class Intake:
         """Take messages in for the engine's agent of that name."""
         self._engine = engine
         self._agent = agent
-        self._profile = engine.agents[agent].profile
+
+    @property
+    def _profile(self) -> Profile:
+        return self._engine.agents[self._agent].profile
 
     async def accept(self, request: SendRequest, caller: Caller, parent: Parent | None = None) -> Begun:
         """Keep a message and begin to work on it; return the task as it was before that.
@@ -45,6 +51,7 @@ class Intake:
         With a `parent` it is that run which calls: the task that it makes is noted there and ends with it.
         """
         self._check_media_types(request.message)
+        request = _within_budget(request)
         with self._engine.place(self._agent) as node:
             work = self._work(request, node)
             if request.message.task_id:
@@ -61,17 +68,19 @@ class Intake:
     # --- a new task -----------------------------------------------------------------------------------------------
 
     async def _start(self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None) -> Begun:
-        new = self._new_task(request, caller, None if parent is None else parent.task_id)
+        at = self._engine.now_ms()
+        due = self._due(request, at)
+        new = self._new_task(request, caller, at, parent)
         task, said = new.task, new.task.history[0]
         working = _working(task, new.at)
         accept = runs.Accept(
-            new=await self._packed(new, caller.tenant),
+            new=await self._packed(replace(new, deadline_at=least(due, new.deadline_at)), caller.tenant),
             message_id=said.message_id,
             work=work,
             key=self._key(request.message, caller) if parent is None else None,
             parent=parent,
             working=working if work.node else None,
-            deadline_ms=None if new.deadline_at is None else new.deadline_at - new.at,
+            deadline_ms=None if due is None else max(0, due - new.at),
             push=self._push(request, task.id),
         )
         accepted = await self._engine.store.do(runs.accept, caller.tenant, accept)
@@ -93,11 +102,16 @@ class Intake:
         packed = await archive.pack(tenant, (), new.task)
         return replace(new, task=packed.snapshot or new.task, blobs=packed.blobs)
 
-    def _new_task(self, request: SendRequest, caller: Caller, parent_id: str | None) -> NewTask:
-        at, message = self._engine.now_ms(), request.message
+    def _due(self, request: SendRequest, at: int) -> int | None:
+        """Return when the task must be done: as its caller or its agent's profile says, or sooner, as its budget."""
+        timeout_ms = request.timeout_ms or (round(self._profile.timeout * 1000) if self._profile.timeout else None)
+        asked = wish(request.message.metadata)
+        return least(None if timeout_ms is None else at + timeout_ms, None if asked is None else asked.deadline_at(at))
+
+    def _new_task(self, request: SendRequest, caller: Caller, at: int, parent: Parent | None) -> NewTask:
+        message = request.message
         task_id = self._engine.make_id()
         context_id = message.context_id or self._engine.make_id()
-        timeout_ms = request.timeout_ms or (round(self._profile.timeout * 1000) if self._profile.timeout else None)
         task = Task(
             id=task_id,
             context_id=context_id,
@@ -111,8 +125,8 @@ class Intake:
             owner=caller.owner,
             at=at,
             origin=caller.origin,
-            parent_id=parent_id,
-            deadline_at=None if timeout_ms is None else at + timeout_ms,
+            parent_id=None if parent is None else parent.task_id,
+            deadline_at=None if parent is None else parent.deadline_at,
         )
 
     def _run(self, job: Claimed, task: Task, new: NewTask, caller: Caller) -> None:
@@ -133,6 +147,7 @@ class Intake:
 
     async def _continue(self, request: SendRequest, caller: Caller, work: runs.Work, *, calls: bool) -> Begun:
         engine, message, task_id = self._engine, request.message, request.message.task_id or ""
+        at, asked = engine.now_ms(), wish(message.metadata) or Wish()
         said = self._completed(message, task_id, message.context_id or None)
         packed, blobs = await engine.archive.pack_message(caller.tenant, said)
         say = runs.Say(
@@ -140,12 +155,14 @@ class Intake:
             message=packed,
             blobs=blobs,
             work=work,
-            at=engine.now_ms(),
+            at=at,
             owner=caller.owner,
             agent=self._agent,
             origin=caller.origin,
             key=self._key(message, caller, calls=calls),
             push=self._push(request, task_id),
+            budget=asked.budget,
+            deadline_at=asked.deadline_at(at),
         )
         try:
             done = await engine.store.do(runs.say, caller.tenant, say)
@@ -158,6 +175,8 @@ class Intake:
         task = await engine.archive.unpack(caller.tenant, done.stored)
         if done.job is not None:
             engine.begin(done.job, done.stored, task, done.steps)
+        if say.deadline_at is not None:
+            engine.alarm(max(0, say.deadline_at - at))
         self._tell(caller, task_id, is_new=False)
         return task, done.stored.last_seq
 
@@ -204,6 +223,15 @@ class Intake:
 def _working(task: Task, at: int) -> StatusUpdate:
     status = TaskStatus(state=TaskState.WORKING, timestamp=timestamp_ms(at))
     return StatusUpdate(task_id=task.id, context_id=task.context_id or "", status=status)
+
+
+def _within_budget(request: SendRequest) -> SendRequest:
+    """Return the request with the budget in its message, if it states one for itself; raises if that is none."""
+    message, said = request.message, request.metadata
+    if wish(message.metadata) is not None or wish(said, "metadata") is None:
+        return request
+    assert said is not None  # there is a wish in it
+    return replace(request, message=replace(message, metadata={**(message.metadata or {}), BUDGET: said[BUDGET]}))
 
 
 def _accepts(modes: tuple[str, ...], media_type: str) -> bool:

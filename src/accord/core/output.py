@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from accord.model import Artifact, Message, Part
+from accord.model import Artifact, Message, Part, Role
 
 
 def parts_of(value: Any) -> tuple[Part, ...]:
@@ -17,7 +17,7 @@ def parts_of(value: Any) -> tuple[Part, ...]:
         case None:
             return ()
         case str():
-            return (Part(text=value),)
+            return (Part(text=str(value)),)  # of a subclass, which frameworks have, nothing could be encoded
         case bytes() | bytearray() | memoryview():
             return (Part(raw=bytes(value), media_type="application/octet-stream"),)
         case Part():
@@ -32,6 +32,12 @@ def parts_of(value: Any) -> tuple[Part, ...]:
 def text_of(parts: Iterable[Part]) -> str:
     """Return the text of parts, one after the other."""
     return "".join(part.text for part in parts if part.text is not None)
+
+
+def spoken(text: str, message_id: str, task_id: str, context_id: str | None = None) -> Message:
+    """Return a text as the message with which the agent, or the server for it, says it."""
+    parts = (Part(text=text),)
+    return Message(message_id=message_id, role=Role.AGENT, parts=parts, task_id=task_id, context_id=context_id)
 
 
 def _builtins(value: Any) -> Any:

@@ -11,14 +11,16 @@ import hmac
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeVar, runtime_checkable
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.core import patience
 from accord.core.agent import Profile
 from accord.core.archive import Archive
 from accord.core.context import wait_key
@@ -44,6 +46,9 @@ SNAPSHOT_AT = 128
 
 RETRY_SECONDS = 5
 """When to report again while the database cannot be used."""
+
+
+T = TypeVar("T")
 
 log = logging.getLogger("accord.remote")
 
@@ -175,7 +180,7 @@ class Remotes:
         if evidence.token is None:
             if evidence.signature is None or not any(trust.keys for trust in self._trust.values()):
                 log.warning("webhook refused: no credentials")
-                raise _unauthenticated()
+                raise unauthenticated()
             return Sender(evidence=evidence)
         given = token_hash(evidence.token)
         try:
@@ -184,22 +189,21 @@ class Remotes:
             raise _unavailable() from error
         if found is None or not hmac.compare_digest(found[0], given):
             log.warning("webhook refused: no such token")
-            raise _unauthenticated()
+            raise unauthenticated()
         return Sender(evidence=evidence, tenant=found[1], link=found[2])
 
     async def take(self, sender: Sender, body: bytes) -> None:
         """Take in the body of a webhook, or refuse it."""
-        try:
+        with _refusing():
             tenant, link, said = await self._read(sender, body)
-            await self.report(tenant, link.task_id, Report(body=said, seq=_seq(sender.evidence.event_id, said)))
-        except (NotItsTask, NoSuchTask):
-            log.warning("webhook refused: not its task")
-            raise _unauthenticated() from None
-        except BadValue as error:
-            raise InvalidParams(f"Invalid parameters: {error}") from None
-        except StoreUnavailable as error:
-            raise _unavailable() from error
+        await self.hear(tenant, link, Report(body=said, seq=_seq(sender.evidence.event_id, said)))
+
+    async def hear(self, tenant: str, link: Link, report: Report) -> TaskState:
+        """Take in a report that somebody else brings, or refuse it with the error that they are to be told."""
+        with _refusing():
+            state = await self.report(tenant, link.task_id, report)
         log.debug("webhook accepted", extra={"task_id": link.task_id, "agent": link.agent})
+        return state
 
     async def _read(self, sender: Sender, body: bytes) -> tuple[str, Link, EventBody]:
         """Return what a webhook says and about which task, if it is signed as it has to be."""
@@ -209,7 +213,7 @@ class Remotes:
         keys = (evidence.token or "", *self._keys(link.agent))
         if evidence.signature is not None and not self._is_signed(evidence.signature, body, keys):
             log.warning("webhook refused: wrong signature", extra={"task_id": link.task_id, "agent": link.agent})
-            raise _unauthenticated()
+            raise unauthenticated()
         return sender.tenant, link, decode_webhook(body)
 
     async def _signed(self, signature: str, body: bytes) -> tuple[str, Link, EventBody]:
@@ -218,7 +222,7 @@ class Remotes:
         agents = [name for name, trust in known if trust.keys and self._is_signed(signature, body, trust.keys)]
         if not agents:
             log.warning("webhook refused: wrong signature")
-            raise _unauthenticated()
+            raise unauthenticated()
         said = decode_webhook(body)
         for agent in agents:
             found = await self._store.read(remotes.by_remote_id, agent, _task_id(said) or "")
@@ -383,11 +387,31 @@ def _seq(event_id: str | None, body: EventBody) -> int | None:
     return int(number) if is_ours and len(number) < 19 else None
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn what is wrong with a report into what its sender is told."""
+    try:
+        yield
+    except (NotItsTask, NoSuchTask):
+        log.warning("webhook refused: not its task")
+        raise unauthenticated() from None
+    except BadValue as error:
+        raise InvalidParams(f"Invalid parameters: {error}") from None
+    except StoreUnavailable as error:
+        raise _unavailable() from error
+
+
+async def patiently(do: Callable[[], Awaitable[T]]) -> T:
+    """Do something as often as it takes while the database cannot be used: that is no fault of the task's."""
+    return await patience.patiently(do, log)
+
+
 def _unavailable() -> AgentUnavailable:
     return AgentUnavailable("The task store is not available at the moment", retry_after=RETRY_SECONDS)
 
 
-def _unauthenticated() -> AuthenticationFailed:
+def unauthenticated() -> AuthenticationFailed:
+    """Return the refusal of who shows no token that is good for the task."""
     error = AuthenticationFailed("The token does not belong to this task")
     error.challenges = ("Bearer",)
     return error

@@ -36,6 +36,9 @@ REMOTE_TASK, REMOTE_CONTEXT = "remoteTaskId", "remoteContextId"
 OTHER_CONTEXT = "contextIdMismatch"
 """Metadata key of the first status after an agent named another conversation than it was told: the one it was told."""
 
+SKEW_MS = 60_000
+"""How far the clock of an agent elsewhere may be ahead of ours."""
+
 S = TaskState
 
 
@@ -104,7 +107,7 @@ def news(report: Report, link: Link, here: Here, now_ms: int) -> News:
     """Return what a report changes."""
     bound = _bound(report, link, now_ms)
     told = link.context_id if link.context_id not in (None, bound.context_id) else None
-    if here.state in lifecycle.TERMINAL or _is_old(report, bound):
+    if here.state in lifecycle.TERMINAL or _is_old(report, bound, now_ms):
         return News(link=bound, has_other_context=told is not None)
     bound = replace(bound, seq=bound.seq if report.seq is None else report.seq)
     found = _Reader(report, bound, here, now_ms, told).read()
@@ -145,14 +148,14 @@ def _names(body: EventBody) -> tuple[str | None, str | None]:
             return body.task_id, body.context_id
 
 
-def _is_old(report: Report, link: Link) -> bool:
+def _is_old(report: Report, link: Link, now_ms: int) -> bool:
     """Whether a report was heard before, or overtaken by a later one; how a task ended is never too late."""
     if report.seq is not None and link.seq is not None:
         return report.seq <= link.seq
     status = _status(report.body)
     if status is None or status.state in lifecycle.TERMINAL:
         return False
-    stamp = stamp_of(status)
+    stamp = _stamp(status, now_ms)
     return stamp is not None and link.stamp is not None and stamp < link.stamp
 
 
@@ -160,11 +163,15 @@ def _status(body: EventBody) -> TaskStatus | None:
     return body.status if isinstance(body, Task | StatusUpdate) else None
 
 
-def stamp_of(status: TaskStatus) -> int | None:
-    """Return when a status was entered, in epoch milliseconds, as whoever reports it says."""
+def _stamp(status: TaskStatus, now_ms: int) -> int | None:
+    """Return when a status was entered, in epoch milliseconds, as whoever reports it says.
+
+    What is yet to come was entered now: it must not make everything old that is reported until then.
+    """
     if status.timestamp is None:
         return None
-    return round(datetime.fromisoformat(status.timestamp).timestamp() * 1000)
+    stated = round(datetime.fromisoformat(status.timestamp).timestamp() * 1000)
+    return stated if stated <= now_ms + SKEW_MS else now_ms
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -203,7 +210,8 @@ class _Reader:
 
     def _with_status(self, status: TaskStatus, before: tuple[EventBody, ...] = ()) -> News:
         mark = _digest(status)
-        link = replace(self._link, state=status.state, stamp=stamp_of(status) or self._link.stamp, mark=mark)
+        stamp = _stamp(status, self._now_ms)
+        link = replace(self._link, state=status.state, stamp=stamp or self._link.stamp, mark=mark)
         if mark == self._link.mark and not self._asks_again(status):
             return News(link=link, bodies=before)
         if self._is_doubtful(status):
@@ -219,7 +227,7 @@ class _Reader:
 
     def _is_doubtful(self, status: TaskStatus) -> bool:
         """Whether nothing tells if the agent works again after its question, or did before it."""
-        stamp = stamp_of(status)
+        stamp = _stamp(status, self._now_ms)
         is_undated = self._report.seq is None and (stamp is None or stamp == self._link.stamp)
         is_news = self._report.looked is not None  # it was asked for just now
         return (

@@ -16,10 +16,14 @@ from msgspec.structs import replace
 
 from accord.core.agent import Agent
 from accord.core.archive import Archive, Packed
+from accord.core.budgets import Spending
 from accord.core.calls import Calls
 from accord.core.context import Context, Failed, Parked, Rejected
+from accord.core.conversation import Conversation
 from accord.core.follow import Hub
 from accord.core.hooks import EventsAppended, Hooks
+from accord.core.output import spoken
+from accord.core.patience import patiently
 from accord.core.start import Start
 from accord.core.tasklog import TaskLog, Unread, last_state
 from accord.errors import AccordError
@@ -29,8 +33,7 @@ from accord.model import (
     Event,
     EventBody,
     Message,
-    Part,
-    Role,
+    MessageUpdate,
     StatusUpdate,
     Task,
     TaskState,
@@ -38,11 +41,11 @@ from accord.model import (
 )
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
-from accord.storage.commands import endings, runs, steps, tasks
+from accord.storage.commands import endings, runs, steps, tasks, usage
 from accord.storage.commands.jobs import SLA
 from accord.storage.commands.tasks import Append, Behind, Fenced
-from accord.storage.records import encode_body
-from accord.storage.store import BadValue, Command, StoreUnavailable
+from accord.storage.records import TERMINAL, encode_body
+from accord.storage.store import BadValue, Command
 
 MAX_BUFFER = 256
 """Events that an agent may be ahead of the disk before it has to wait: what others ask for waits for them as well."""
@@ -53,9 +56,6 @@ BREATH = 64
 EARLY = frozenset({2, 4, 8, 16, 32})
 """Events after which it does so as well: whoever follows waits for the first words. One that says one thing and is done
 is committed at once."""
-
-RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 2.0
-"""How long to wait before writing again to a database that cannot be used."""
 
 log = logging.getLogger("accord.run")
 
@@ -86,6 +86,7 @@ class Run:
         self.caller = start.caller
         self.message = start.message
         self.attempt = start.job.attempts
+        self.epoch = start.job.epoch
         self.deadline_at = start.deadline_at
         self.is_cancelled = False
         self.is_settling = False
@@ -94,10 +95,13 @@ class Run:
         self._heard = 0
         self.on_lost: Callable[[], object] = lambda: None
         self.outcome: asyncio.Future[Task | None] = asyncio.get_running_loop().create_future()
+        self.rest: asyncio.Future[Task | None] = asyncio.get_running_loop().create_future()
         self._tools = tools
         self.now_ms, self.message_id = tools.now_ms, tools.make_id
         self._store = tools.archive.store
         self._steps = start.steps
+        known = start.steps.get(usage.ACCOUNT)
+        self.spending = Spending(self, agent.profile.budget, known, self._store, tools.hooks)
         self._log = TaskLog(start.task, start.seq, start.kept)
         self._context_id = start.task.context_id or ""
         self._unread = Unread(start.message.message_id, start.task.history, start.steps)
@@ -111,6 +115,11 @@ class Run:
         self._said = 0
 
     @cached_property
+    def conversation(self) -> Conversation:
+        """The conversation that its task belongs to."""
+        return Conversation(self, self._tools.archive)
+
+    @cached_property
     def calls(self) -> Calls:
         """How it calls other agents; most call none."""
         return self._tools.calls(self)
@@ -118,7 +127,10 @@ class Run:
     # --- startup, work, end ---------------------------------------------------------------------------------------
 
     async def execute(self) -> None:
-        """Run the agent to its end; whatever that is, the outcome is set: the task, or None if the run was lost."""
+        """Run the agent to its end; whatever that is, the outcome is set: the task, or None if the run was lost.
+
+        Its `rest` is that as well, or the task as the agent shows it while it waits for somebody else.
+        """
         ended: Task | None = None
         try:
             if self._state is TaskState.SUBMITTED:
@@ -137,8 +149,9 @@ class Run:
                 self._flushing.cancel()
                 self._flushing = None
             self._tools.hub.starve(self.tenant, self.job.key)
-            if not self.outcome.done():
-                self.outcome.set_result(ended)
+            for told in (self.outcome, self.rest):
+                if not told.done():
+                    told.set_result(ended)
 
     async def _work(self) -> Task:
         """Run the agent and say how it ended."""
@@ -174,10 +187,13 @@ class Run:
     async def end(self, state: TaskState, text: str | None = None) -> Task:
         """Say how it ended, and let go of the job; an agent that said so itself is not repeated."""
         await self._quiesce()
+        if "calls" in vars(self):
+            await self.spending.recount()
         is_said = self._state in lifecycle.TERMINAL
         bodies = self._take()
         if not is_said:
-            bodies.append(self._update(state, self._own(text) if text else None, None))
+            said = spoken(text, self.message_id(), self.job.key, self._context_id) if text else None
+            bodies.append(self._update(state, said, None))
         await self._settle(bodies)
         return self.task
 
@@ -192,10 +208,19 @@ class Run:
         """Append a status."""
         if self._state is TaskState.UNKNOWN and state is TaskState.WORKING:
             return  # the task was given up: only its end is news
-        self._check_transition(state)
+        lifecycle.check(self._state, state)
         update = self._update(state, message, metadata)
         self._state = state
         await self._put(update)
+        if self.rest.done():
+            self.rest = asyncio.get_running_loop().create_future()
+        if state in lifecycle.INTERRUPTED:  # the agent waits for somebody else: who waits for it is told
+            await self.flush()
+            self.rest.set_result(self.task)
+
+    async def say(self, message: Message) -> None:
+        """Append a message of the agent to the history."""
+        await self._put(MessageUpdate(task_id=self.job.key, context_id=self._context_id, message=message))
 
     async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
         """Append a chunk; the first one of an artifact in a run replaces what an earlier run left of it."""
@@ -226,13 +251,18 @@ class Run:
             self._begin_flush()
             await self._quiesce()
 
+    async def has_ended(self) -> bool:
+        """Whether the task has ended, here or from outside."""
+        head = await self.patiently(lambda: self._store.read(tasks.read_head, self.tenant, self.job.key))
+        return head is None or head.state in TERMINAL
+
     def recall(self, key: str) -> str | None:
         """Return what a step gave."""
         return self._steps.get(key)
 
     async def remember(self, key: str, output: str) -> None:
         """Commit what a step gave."""
-        await self._persist(steps.commit, self._step(key, output))
+        await self.persist(steps.commit, self._step(key, output))
         self._steps[key] = output
 
     def answered(self, key: str) -> Message | None:
@@ -266,7 +296,7 @@ class Run:
                 return  # a commit found what somebody said after the agent looked whether anybody had
             before = self._state
             if state is not None:
-                self._check_transition(state)
+                lifecycle.check(self._state, state)
             bodies = self._take()
             if state is not None:
                 bodies.append(self._update(state, message, None))
@@ -290,7 +320,7 @@ class Run:
         delay = round(seconds * 1000)
         timer = endings.Timer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
         step = self._step(key, str(self.now_ms() + delay))
-        await self._persist(endings.limit, endings.Limit(timer=timer, step=step))
+        await self.persist(endings.limit, endings.Limit(timer=timer, step=step))
         self._steps[key] = step.output
         self._tools.alarm(delay)
 
@@ -298,7 +328,7 @@ class Run:
 
     async def _put(self, body: EventBody) -> None:
         self._check_parked()
-        if self._state in lifecycle.TERMINAL and isinstance(body, ArtifactUpdate):
+        if self._state in lifecycle.TERMINAL and not isinstance(body, StatusUpdate):
             raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
         if self._flushing is not None and self._flushing.done():
             await self._quiesce()  # which raises what went wrong
@@ -345,14 +375,14 @@ class Run:
         while True:
             request = await self._append(bodies)
             try:
-                await self._persist(tasks.append, request, request.bodies)
+                await self.persist(tasks.append, request, request.bodies)
             except Behind:
                 await self._catch_up()
                 continue
             self._committed(request, bodies)
             return
 
-    async def _persist(self, command: Command[[str, Q], T], request: Q, bodies: Sequence[EventBody] = ()) -> T | None:
+    async def persist(self, command: Command[[str, Q], T], request: Q, bodies: Sequence[EventBody] = ()) -> T | None:
         """Run a command as often as it takes while the database cannot be used.
 
         Whether one that broke off was committed cannot be known, so before the events are appended again it is looked
@@ -383,14 +413,7 @@ class Run:
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
         """Do something as often as it takes while the database cannot be used."""
-        delay = RETRY_SECONDS
-        while True:
-            try:
-                return await do()
-            except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"task_id": self.job.key, "reason": str(error)})
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, MAX_RETRY_SECONDS)
+        return await patiently(do, log, task_id=self.job.key)
 
     async def _are_there(self, bodies: Sequence[EventBody]) -> bool:
         rows = await self._store.read(tasks.events_after, self.tenant, self.job.key, self._log.seq, len(bodies))
@@ -402,7 +425,7 @@ class Run:
             settle = runs.Settle(last=request, job=self.job, parks=parks, parent_id=self._asks_for, **waits)
             self.is_settling = True
             try:
-                await self._persist(runs.settle, settle, request.bodies)
+                await self.persist(runs.settle, settle, request.bodies)
             except Behind:
                 if parks:
                     raise  # somebody said something: what the run wanted to wait for may be there
@@ -464,22 +487,10 @@ class Run:
     def _step(self, key: str, output: str) -> steps.Step:
         return steps.Step(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())
 
-    def _check_transition(self, state: TaskState) -> None:
-        if state not in lifecycle.TRANSITIONS[self._state]:
-            raise lifecycle.IllegalTransition(self._state, state)
-
     def _update(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
         status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(self.now_ms()))
-        return StatusUpdate(task_id=self.job.key, context_id=self._context_id, status=status, metadata=metadata)
-
-    def _own(self, text: str) -> Message:
-        return Message(
-            message_id=self.message_id(),
-            role=Role.AGENT,
-            parts=(Part(text=text),),
-            task_id=self.job.key,
-            context_id=self._context_id,
-        )
+        shown = self.spending.shown_in(metadata)
+        return StatusUpdate(task_id=self.job.key, context_id=self._context_id, status=status, metadata=shown)
 
 
 def _is_being_cancelled() -> bool:

@@ -13,12 +13,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core import listing, shaping
+from accord.core.agent import Profile
 from accord.core.context import wait_key
 from accord.core.engine import LATE, Engine
 from accord.core.follow import Stops, at_answer, at_end
 from accord.core.intake import Intake
 from accord.core.interest import check_events
 from accord.core.interface import Caller
+from accord.core.output import spoken
 from accord.core.run import Run
 from accord.errors import (
     AgentUnavailable,
@@ -88,9 +90,13 @@ class Service:
         self.extended: AgentCard | None = None
         self._engine = engine
         self._agent = agent
-        self._profile = engine.agents[agent].profile
         self._check_push = check_push
         self._intake = Intake(engine, agent)
+
+    @property
+    def _profile(self) -> Profile:
+        """Who the agent is by now: one elsewhere may have been found only after it was served."""
+        return self._engine.agents[self._agent].profile
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -187,7 +193,7 @@ class Service:
 
     async def _cancel(self, request: CancelRequest, caller: Caller) -> Task:
         at, task_id = self._engine.now_ms(), request.id
-        message = self._own(request.reason, task_id) if request.reason else None
+        message = spoken(request.reason, self._engine.make_id(), task_id) if request.reason else None
         status = TaskStatus(state=TaskState.CANCELED, message=message, timestamp=timestamp_ms(at))
         ending = endings.Ending(task_id=task_id, status=status, at=at, owner=caller.reach, agent=self._agent)
         try:
@@ -285,7 +291,13 @@ class Service:
     async def call(self, run: Run, message: Message, step: str) -> str:
         """Say something to this agent for a run, and return the task; a new one is noted under the run's step."""
         caller = replace(run.caller, tenant=run.tenant)
-        parent = Parent(task_id=run.job.key, epoch=run.job.epoch, step=step)
+        parent = Parent(
+            task_id=run.job.key,
+            epoch=run.job.epoch,
+            step=step,
+            budget=run.spending.budget,
+            deadline_at=run.deadline_at,
+        )
         try:
             task, _ = await self._intake.accept(SendRequest(message=message), caller, parent)
         except UnsupportedOperation:
@@ -293,11 +305,6 @@ class Service:
                 raise
             return message.task_id  # it has ended meanwhile, as whoever waits for it finds out
         return task.id
-
-    # --- small things ---------------------------------------------------------------------------------------------
-
-    def _own(self, text: str, task_id: str) -> Message:
-        return Message(message_id=self._engine.make_id(), role=Role.AGENT, parts=(Part(text=text),), task_id=task_id)
 
 
 def _answer(task: Task) -> Message:

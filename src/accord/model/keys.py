@@ -27,3 +27,10 @@ REASON = "reason"
 
 ORIGINAL_STATE = "originalState"
 """Task: the exact state, where the dialect it came through has only a coarser one."""
+
+USAGE = "usage"
+"""Task and status: `{"inputTokens", "outputTokens", "totalTokens", "cost", "models"}`, what it has used so far."""
+
+BUDGET = "budget"
+"""Message: `{"maxTokens", "maxCost", "deadline"}`, what its task may use. Unlike the others it is refused if it is
+wrong: who limits what is spent must not find out later that nothing was limited."""

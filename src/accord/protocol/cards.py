@@ -41,11 +41,14 @@ def encode_card(card: AgentCard, enabled: Set[DialectName], only: DialectName | 
 
 
 def decode_card(data: bytes) -> AgentCard:
-    """Read a card of any dialect, told apart by the members that only one of them has."""
+    """Read a card of any dialect, told apart by the members that only one of them has.
+
+    A name in a registry is AgentVault's, but cards of 0.3, which always have a `version`, are given one as well.
+    """
     look = codec.decode(data, _look)
     if look.supported_interfaces is not None:
         return DIALECTS[V1].decode_card(data)
-    if look.auth_schemes is not None or look.human_readable_id is not None:
+    if look.auth_schemes is not None or (look.human_readable_id is not None and look.version is None):
         return DIALECTS[VAULT].decode_card(data)
     if isinstance(look.capabilities, list):
         return DIALECTS[GEN].decode_card(data)
@@ -56,6 +59,7 @@ class _Look(Struct, rename="camel"):
     supported_interfaces: Any = None
     auth_schemes: Any = None
     human_readable_id: Any = None
+    version: Any = None
     capabilities: Any = None
 
 

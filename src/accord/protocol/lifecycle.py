@@ -7,7 +7,8 @@ An artifact event makes or replaces the whole artifact; with `append` it adds to
 nobody has seen it. `last_chunk` tells followers that they have the artifact whole, and changes nothing here: A2A (1.0,
 4.2.2) says no more about it, and a task does not record it, so refusing what comes after would depend on where a
 snapshot was cut. A chunk after the last is therefore added like any other, and nothing an agent sent is lost. An empty
-text adds nothing: it is how an artifact is said to be whole when its last chunk is already out.
+text adds nothing: it is how an artifact is said to be whole when its last chunk is already out. Of a status's metadata
+the task keeps `usage`, which says what the task has used so far.
 """
 
 from collections.abc import Iterable
@@ -27,6 +28,7 @@ from accord.model import (
     TaskState,
 )
 from accord.model.base import Metadata
+from accord.model.keys import USAGE
 
 S = TaskState
 
@@ -75,6 +77,12 @@ class WrongTask(ValueError):
     """An event was applied to a task that it does not belong to."""
 
 
+def check(before: TaskState, after: TaskState) -> None:
+    """Raise if a task cannot go from one state to another."""
+    if after not in TRANSITIONS[before]:
+        raise IllegalTransition(before, after)
+
+
 def apply(task: Task, body: EventBody) -> Task:
     """Return the task as it is after an event."""
     draft = _Draft(task)
@@ -106,6 +114,7 @@ class _Draft:
     def _begin(self, task: Task) -> None:
         self._task = task
         self._status = task.status
+        self._usage: object = None
         self._said: list[Message] = []
         self._chunks: dict[str, list[Artifact]] = {}
         self._replaced: set[str] = set()
@@ -124,7 +133,7 @@ class _Draft:
                 self._said.append(body.message)
             case Task():
                 self._owns(body.id)
-                self._follows(body.status.state)
+                check(self._status.state, body.status.state)
                 self._begin(body)
             case Message():
                 raise WrongTask("A message that answers without a task cannot change a task")
@@ -137,6 +146,7 @@ class _Draft:
         return replace(
             task,
             status=self._status,
+            metadata=task.metadata if self._usage is None else {**(task.metadata or {}), USAGE: self._usage},
             history=(*task.history, *self._said) if self._said else task.history,
             artifacts=self._artifacts() if self._chunks else task.artifacts,
         )
@@ -150,18 +160,16 @@ class _Draft:
         if self._status.state in TERMINAL:
             raise TaskEnded(f"Task {task_id} is {self._status.state.name} and does not change any more")
 
-    def _follows(self, after: TaskState) -> None:
-        if after not in TRANSITIONS[self._status.state]:
-            raise IllegalTransition(self._status.state, after)
-
     def _set_status(self, update: StatusUpdate) -> None:
         before, after = self._status.state, update.status.state
-        self._follows(after)
+        check(before, after)
         if before is after and before in ENDED:
             return
         if self._status.message is not None:
             self._said.append(self._status.message)
         self._status = update.status
+        if update.metadata is not None and isinstance(found := update.metadata.get(USAGE), dict):
+            self._usage = found
 
     def _set_artifact(self, update: ArtifactUpdate) -> None:
         identifier = update.artifact.artifact_id

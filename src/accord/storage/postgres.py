@@ -194,14 +194,15 @@ class PostgresStore:
         """Give a connection for one statement, which is a transaction by itself."""
         async with self._connection() as connection:
             yield connection
-        self.commits += 1
+            self.commits += 1
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         if self._pool is None:
             raise StoreUnavailable("The store is not open")
         try:
-            connection = await self._pool.acquire(timeout=CONNECT_SECONDS)
+            async with asyncio.timeout(CONNECT_SECONDS):  # the pool's own would be a task for every command
+                connection = await self._pool.acquire()
         except asyncpg.ClientConfigurationError as error:
             raise StoreRefused(f"PostgreSQL cannot be reached as the address says: {error}") from error
         except _NO_CONNECTION as error:

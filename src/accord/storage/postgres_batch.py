@@ -75,6 +75,8 @@ class Stage(NamedTuple):
     begin: Begin
     write: Write
     takes: Callable[[Item], bool] = lambda _: True
+    is_statement: bool = False
+    """Whether what it has written is committed at once: nobody waits until the connection is given back."""
 
 
 class Waiting(NamedTuple):
@@ -87,9 +89,11 @@ class Waiting(NamedTuple):
 class Batcher:
     """Writes what has gathered, a transaction while the one before it is being committed."""
 
-    def __init__(self, stages: Sequence[Stage], publish: Callable[[list[str]], None]) -> None:
+    def __init__(self, stages: Sequence[Stage], publish: Callable[[list[str]], None], turns: int = 0) -> None:
+        """Wait for so many turns of the loop, at most, until nobody else comes."""
         self._stages = stages
         self._publish = publish
+        self._turns = turns
         self._gathered: list[Waiting] = []
         self._held: set[Hashable] = set()
         self._workers: set[asyncio.Task[None]] = set()
@@ -108,7 +112,6 @@ class Batcher:
         if len(self._workers) < TOGETHER and len(self._gathered) >= len(self._held) // 2:
             worker = asyncio.create_task(self._work(), name="accord-batch")
             self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
         written = await waiting.done
         if written is None:
             return await alone()
@@ -124,21 +127,37 @@ class Batcher:
                 worker.cancel()
 
     async def _work(self) -> None:
-        while batch := self._next():
-            left = batch
-            try:
-                for stage in self._stages:
-                    left = await self._through(stage, left)
-                self._leave(left)
-            except Exception as error:
-                self._refuse(left, error)
-            except BaseException:
-                self._fail([*left, *self._gathered], StoreUnavailable("The store was closed"))
-                raise
-            finally:
-                for waiting in batch:
-                    self._held.difference_update(waiting.item.keys)
-            await asyncio.sleep(0)  # whoever got an answer can come back with what is next
+        try:
+            while batch := await self._next_calm():
+                await self._write(batch)
+                await asyncio.sleep(0)  # whoever got an answer can come back with what is next
+        finally:  # not by a callback: until that is called, whoever comes would wait for a worker that has ended
+            self._workers.discard(asyncio.current_task())
+
+    async def _next_calm(self) -> list[Waiting]:
+        """Take what has gathered once nobody else comes: of many who come at once none goes ahead alone."""
+        seen = 0
+        for _ in range(self._turns):
+            if len(self._gathered) <= seen:
+                break
+            seen = len(self._gathered)
+            await asyncio.sleep(0)
+        return self._next()
+
+    async def _write(self, batch: list[Waiting]) -> None:
+        left = batch
+        try:
+            for stage in self._stages:
+                left = await self._through(stage, left)
+            self._leave(left)
+        except Exception as error:
+            self._refuse(left, error)
+        except BaseException:
+            self._fail([*left, *self._gathered], StoreUnavailable("The store was closed"))
+            raise
+        finally:
+            for waiting in batch:
+                self._held.difference_update(waiting.item.keys)
 
     async def _through(self, stage: Stage, batch: list[Waiting]) -> list[Waiting]:
         """Write what a stage can, tell those who wait for it, and return the rest."""
@@ -147,7 +166,10 @@ class Batcher:
             return batch
         async with stage.begin() as connection:
             written = await stage.write(connection, [waiting.item for waiting in taken])
-        self._deliver(taken, written)
+            if stage.is_statement:
+                self._deliver(taken, written)
+        if not stage.is_statement:
+            self._deliver(taken, written)
         done = {id(taken[position]) for position in written}
         return [waiting for waiting in batch if id(waiting) not in done]
 

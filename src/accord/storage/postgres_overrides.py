@@ -6,18 +6,23 @@ committed while it waited for its locks, so what must be seen (a step, a webhook
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple
 
 import msgspec
 
 from accord.protocol import lifecycle
-from accord.storage.commands import jobs, pushes, runs, tasks
+from accord.storage.commands import jobs, pushes, reports, runs, tasks
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, queue_topic
 from accord.storage.commands.runs import Accept, Accepted, Settle
 from accord.storage.commands.tasks import Append, topic
 from accord.storage.postgres_batch import Batcher, Begin, Item, Override, Stage, Write, Written
+from accord.storage.postgres_relay import relay_item, write_relays
+from accord.storage.postgres_rows import ADDED, Entry, arrays, entries_of, fetched, given, in_order
 from accord.storage.records import encode_body, encode_task, state_name
 from accord.storage.sql import Engine, compile
+
+ARRIVALS = 20
+"""Turns of the loop in which requests that arrive together are read: none of them should go ahead of the others."""
 
 
 class Overrides:
@@ -30,12 +35,12 @@ class Overrides:
         """
 
         def batcher(write: Write) -> Batcher:
-            return Batcher([Stage(connect, write)], publish)
+            return Batcher([Stage(connect, write, is_statement=True)], publish)
 
         log = Batcher(
             [
-                Stage(connect, _write_quiet_chunks, _is_chunks),
-                Stage(connect, _write_quiet_log, _is_quiet),
+                Stage(connect, _write_quiet_chunks, _is_chunks, is_statement=True),
+                Stage(connect, _write_quiet_log, _is_quiet, is_statement=True),
                 Stage(begin, _write_log),
             ],
             publish,
@@ -43,8 +48,11 @@ class Overrides:
         self._table: dict[Callable[..., Any], Override] = {
             tasks.append: Override(_append, log),
             runs.settle: Override(_settle, log),
-            runs.accept: Override(_accept, batcher(_write_accepted)),
+            runs.accept: Override(
+                _accept, Batcher([Stage(connect, _write_accepted, is_statement=True)], publish, ARRIVALS)
+            ),
             jobs.finish: Override(_finish, batcher(_write_finished)),
+            reports.relay: Override(relay_item, batcher(write_relays)),
         }
 
     def get(self, command: Callable[..., Any]) -> Override | None:
@@ -55,30 +63,6 @@ class Overrides:
         """Finish what was accepted."""
         for override in self._table.values():
             await override.batcher.close()
-
-
-# --- rows as parameters -----------------------------------------------------------------------------------------------
-
-
-def _given(kind: type[Any], name: str) -> str:
-    """Return the SQL of a table with the columns of a row type, from one array for each; `n` counts from 1."""
-    hints = get_type_hints(kind)
-    arrays = (
-        f":{column}::{'bigint' if int in (hint, *get_args(hint)) else 'text'}[]" for column, hint in hints.items()
-    )
-    return f"unnest({', '.join(arrays)}) WITH ORDINALITY AS {name}({', '.join(hints)}, n)"
-
-
-def _columns(kind: type[Any], rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    if not rows:
-        return dict.fromkeys(kind._fields, ())
-    return dict(zip(kind._fields, zip(*rows, strict=True), strict=True))
-
-
-async def _rows(connection: Any, sql: str, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
-    statement = compile(sql, Engine.POSTGRES)
-    found: list[Any] = await connection.fetch(statement.text, *(columns[name] for name in statement.names))
-    return found
 
 
 # --- tasks.append and runs.settle -------------------------------------------------------------------------------------
@@ -103,15 +87,6 @@ class _LogRow(NamedTuple):
     awaited: str | None = None
 
 
-class _Entry(NamedTuple):
-    """An event: the item it belongs to, its place there, and what it says."""
-
-    item: int
-    place: int
-    kind: str
-    data: str
-
-
 class _PlainRow(NamedTuple):
     """What is appended to a task and changes nothing else: the first columns of a log row."""
 
@@ -133,18 +108,9 @@ _LOCKED = """CROSS JOIN LATERAL (
 """Locks the tasks of items by key: a plan from when the table was small must not go on reading all of it."""
 
 
-def _in_order(kind: type[Any]) -> str:
-    return f"""(SELECT * FROM {_given(kind, "item")} ORDER BY tenant COLLATE "C", task_id COLLATE "C") AS item"""
-
-
-_IN_ORDER = _in_order(_LogRow)
+_IN_ORDER = in_order(_LogRow)
 
 _LOCK = f"SELECT 1 FROM {_IN_ORDER} {_LOCKED}"
-
-_ADDED = f"""
-    INSERT INTO event (tenant, task_id, seq, kind, data, at)
-    SELECT item.tenant, item.task_id, item.after + entry.place, entry.kind, entry.data, item.at
-    FROM {_given(_Entry, "entry")} JOIN item ON item.n = entry.item"""
 
 _QUIET = "AND task.pushes = 0"
 """Leaves tasks with webhooks out: these must become due in the same transaction, by a statement that sees them."""
@@ -154,11 +120,11 @@ def _plain_log(only: str = "") -> str:
     """Return the statement for chunks alone, as most batches are while agents stream; the whole one costs twice."""
     return f"""
 WITH item AS MATERIALIZED (
-    SELECT item.*, task.pushes FROM {_in_order(_PlainRow)} {_LOCKED}
+    SELECT item.*, task.pushes FROM {in_order(_PlainRow)} {_LOCKED}
     WHERE task.epoch = item.epoch AND task.last_seq = item.after {only}
 ), moved AS (
     UPDATE task SET last_seq = item.last FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
-), added AS ({_ADDED}
+), added AS ({ADDED}
 )
 SELECT n, pushes FROM item"""
 
@@ -176,7 +142,7 @@ WITH item AS MATERIALIZED (
     UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state),
                     updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
     FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
-), added AS ({_ADDED}
+), added AS ({ADDED}
 ), kept AS (
     UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
     WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id
@@ -274,16 +240,12 @@ async def _write_rows(
     connection: Any, statement: str, kind: type[Any], items: Mapping[int, Item]
 ) -> dict[int, Written]:
     written: dict[int, Written] = {}
-    columns = _columns(kind, [item.row for item in items.values()])
+    columns = arrays(kind, [item.row for item in items.values()])
     if any(key is not None for key in columns.get("awaited", ())):
-        await _rows(connection, _LOCK, columns)
-    entries = [
-        (number, place, kind, data)
-        for number, item in enumerate(items.values(), 1)
-        for place, (kind, data) in enumerate(item.entries, 1)
-    ]
+        await fetched(connection, _LOCK, columns)
     positions, with_webhooks = list(items), []
-    for number, webhooks in await _rows(connection, statement, columns | _columns(_Entry, entries)):
+    entries = arrays(Entry, entries_of(items.values()))
+    for number, webhooks in await fetched(connection, statement, columns | entries):
         position = positions[number - 1]
         item = items[position]
         written[position] = Written(item.result, (*item.topics, pushes.TOPIC) if webhooks else item.topics)
@@ -327,7 +289,7 @@ class _AcceptRow(NamedTuple):
 
 _ACCEPTED = f"""
 WITH item AS MATERIALIZED (
-    SELECT *, CASE WHEN node IS NULL THEN 0 ELSE 1 END AS claims FROM {_given(_AcceptRow, "item")}
+    SELECT *, CASE WHEN node IS NULL THEN 0 ELSE 1 END AS claims FROM {given(_AcceptRow, "item")}
 ), noted AS (
     INSERT INTO idempotency (tenant, key, task_id, expires_at)
     SELECT tenant, idempotency, task_id, {{now}} + {runs.IDEMPOTENCY_MS} FROM item WHERE idempotency IS NOT NULL
@@ -416,8 +378,8 @@ def _accept_topics(row: _AcceptRow) -> tuple[str, ...]:
 
 async def _write_accepted(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
     written = {}
-    columns = _columns(_AcceptRow, [item.row for item in items])
-    for number, job_id in await _rows(connection, _ACCEPTED, columns):
+    columns = arrays(_AcceptRow, [item.row for item in items])
+    for number, job_id in await fetched(connection, _ACCEPTED, columns):
         item = items[number - 1]
         row = _AcceptRow(*item.row)
         job = None if row.node is None else _claimed(row, job_id)
@@ -451,7 +413,7 @@ class _FinishRow(NamedTuple):
 
 _FINISHED = f"""
 WITH item AS MATERIALIZED (
-    SELECT item.id, item.n FROM (SELECT * FROM {_given(_FinishRow, "item")} ORDER BY id) AS item
+    SELECT item.id, item.n FROM (SELECT * FROM {given(_FinishRow, "item")} ORDER BY id) AS item
     CROSS JOIN LATERAL (SELECT epoch FROM job WHERE job.id = item.id FOR UPDATE) AS job
     WHERE job.epoch = item.epoch
 )
@@ -463,6 +425,6 @@ def _finish(job: Claimed) -> Item:
 
 
 async def _write_finished(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
-    columns = _columns(_FinishRow, [item.row for item in items])
-    found = await _rows(connection, _FINISHED, columns)
+    columns = arrays(_FinishRow, [item.row for item in items])
+    found = await fetched(connection, _FINISHED, columns)
     return {number - 1: Written(items[number - 1].result) for (number,) in found}

@@ -32,6 +32,7 @@ MACROS: Mapping[str, tuple[str, str]] = {
     "clustered": ("STRICT, WITHOUT ROWID", ""),
     "hot": ("STRICT", "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02)"),
     "each": ("SELECT value FROM json_each(", "SELECT value::bigint FROM json_array_elements_text(("),
+    "pairs": ("json_each(", "json_each_text(("),
     "end": (")", ")::json)"),
     "engine": ("'SQLite ' || sqlite_version()", "'PostgreSQL ' || current_setting('server_version')"),
     "tables": (
@@ -47,8 +48,8 @@ MACROS: Mapping[str, tuple[str, str]] = {
 `now` is the database's clock in epoch milliseconds: nodes' clocks differ, leases must not. `text` is compared byte by
 byte in both engines, which keeps order equal and survives upgrades of the system's collations. `hot` is for tables
 whose rows change often, `clustered` for those that are read in key order. `{each} :list {end}` are the integers of a
-JSON array. `engine` is the database and its version, `tables` the tables there are. A line after
-`on_postgres` is a comment to SQLite.
+JSON array, `{pairs} :object {end}` the keys and texts of a JSON object. `engine` is the database and its version,
+`tables` the tables there are. A line after `on_postgres` is a comment to SQLite.
 """
 
 _TOKEN = re.compile(r"\{(?P<macro>\w+)\}|(?<![:\w]):(?P<name>[a-z_]\w*)|'(?:[^']|'')*'")

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import apsw
 
-from accord.storage.commands import tasks
+from accord.storage.commands import runs, tasks
 from accord.storage.sql import Engine, compile
 from accord.storage.store import (
     BadValue,
@@ -51,6 +51,14 @@ CACHE_KIB = 16 * 1024
 
 BUSY_MS = 10_000
 """How long to wait for another process that holds the file's write lock."""
+
+ARRIVALS = 20
+"""Turns of the loop in which requests that arrive together are read: while the loop reads them the writer would get the
+interpreter for moments only, and hold up with the first of them all others."""
+
+WAITED_FOR: frozenset[Callable[..., Any]] = frozenset({runs.accept, runs.settle})
+"""What the caller of a single send waits for. Chunks of a stream have others coming up behind them, which would have to
+wait for the loop."""
 
 QUICK_SECONDS = 0.002
 """A disk that commits in this time is quick: the loop may wait for it, as a thread takes half as long to wake up."""
@@ -120,6 +128,7 @@ class Waiting(NamedTuple):
     start: Callable[[Tx], Coroutine[Any, Any, Any]]
     done: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
+    is_waited_for: bool = False
 
 
 class Outcome(NamedTuple):
@@ -174,20 +183,25 @@ class SqliteStore:
             said = self._said.get(loop)
             if said is None:
                 said = self._said[loop] = []
-                loop.call_soon(self._hand_over, loop)
-            said.append(Waiting(lambda tx: command(tx, *args, **kwargs), done, loop))
+                loop.call_soon(self._hand_over, loop, 0, ARRIVALS if command is runs.accept else 0)
+            said.append(Waiting(lambda tx: command(tx, *args, **kwargs), done, loop, command in WAITED_FOR))
         return await done
 
-    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the writer what was asked for in one turn of the loop, so that it is committed together.
+    def _hand_over(self, loop: asyncio.AbstractEventLoop, seen: int, turns: int) -> None:
+        """Give the writer what was asked for, once nobody else comes in a turn of the loop, so that it goes together.
 
         What was asked for alone while the writer has nothing to do is committed here and now, on a quick disk.
         """
         outcomes = None
         with self._gate:
-            if not (said := self._said.pop(loop, None)):
+            if not (said := self._said.get(loop)):
                 return
-            if len(said) == 1 and not self._handed_over and self._quick_ones >= SURE:
+            if len(said) > seen and turns:
+                loop.call_soon(self._hand_over, loop, len(said), turns - 1)
+                return
+            del self._said[loop]
+            is_alone = len(said) == 1 and said[0].is_waited_for and not self._handed_over
+            if is_alone and self._quick_ones >= SURE:
                 outcomes = self._commit_here(said)
             if outcomes is None or self._log_pages >= CHECKPOINT_PAGES:
                 self._handed_over += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from accord.core.access import Presented
 from accord.core.audit import OK
-from accord.core.hooks import Delivered, Detail, EventsAppended, NodeReaped, RunEnded, RunStarted, TaskAccepted
+from accord.core.hooks import Delivered, Detail, EventsAppended, NodeReaped, RunEnded, RunStarted, TaskAccepted, Used
 from accord.core.interface import Caller
 from accord.errors import AuthenticationFailed
 from accord.storage.records import state_name
@@ -58,6 +58,9 @@ RUN_SECONDS = Metric("accord_run_seconds", HISTOGRAM, ("agent",), "How long runs
 EVENTS_APPENDED = Metric(
     "accord_events_appended_total", COUNTER, ("agent",), "Events that runs committed to the logs of their tasks"
 )
+INPUT_TOKENS = Metric("accord_input_tokens_total", COUNTER, ("agent",), "Tokens that models read for an agent's tasks")
+OUTPUT_TOKENS = Metric("accord_output_tokens_total", COUNTER, ("agent",), "Tokens that models wrote for them")
+COST = Metric("accord_cost_total", COUNTER, ("agent",), "What those cost, where agents said so, in their own currency")
 NODES_REAPED = Metric(
     "accord_nodes_reaped_total", COUNTER, (), "Nodes whose lease ran out, and whose work this one gave to others"
 )
@@ -84,6 +87,9 @@ class Metrics:
         self.runs_stopped = Tally(RUNS_STOPPED)
         self.run_seconds = Durations(RUN_SECONDS)
         self.events_appended = Tally(EVENTS_APPENDED)
+        self.input_tokens = Tally(INPUT_TOKENS)
+        self.output_tokens = Tally(OUTPUT_TOKENS)
+        self.cost = Tally(COST)
         self.nodes_reaped = Tally(NODES_REAPED)
         self.push_deliveries = Tally(PUSH_DELIVERIES)
         self.all: tuple[Tally | Durations, ...] = tuple(
@@ -98,6 +104,7 @@ class Metrics:
             RunStarted: self._started,
             RunEnded: self._ended,
             EventsAppended: self._appended,
+            Used: self._used,
             Delivered: self._delivered,
             NodeReaped: self._reaped,
         }
@@ -139,6 +146,12 @@ class Metrics:
 
     def _appended(self, detail: EventsAppended) -> None:
         self.events_appended[(detail.agent,)] += detail.count
+
+    def _used(self, detail: Used) -> None:
+        agent = (detail.agent,)
+        self.input_tokens[agent] += detail.use.input_tokens
+        self.output_tokens[agent] += detail.use.output_tokens
+        self.cost[agent] += detail.use.cost
 
     def _delivered(self, detail: Delivered) -> None:
         self.push_deliveries[(OK if detail.error is None else FAILED,)] += 1

@@ -7,6 +7,7 @@ it does the work. This is who it is and how it is reached; what one run does is 
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 from uuid import uuid4
@@ -25,6 +26,9 @@ from accord.model import AgentCard
 
 PREPARE_SECONDS = 5.0
 """How long a server that starts waits for an agent's card; without it the agent is served with a plain one."""
+
+LOOK_SECONDS, MAX_LOOK_SECONDS = 1.0, 60.0
+"""How soon it is looked for again that was not there when the server started; each time it takes twice as long."""
 
 LEAVE_SECONDS = 3.0
 """How long answers to what was sent are waited for when the server stops."""
@@ -49,19 +53,25 @@ class RemoteAgent:
         terms: Terms | None = None,
         trust: Trust | None = None,
         connect: Connect | None = None,
+        states: Callable[[Profile], Profile] | None = None,
         **client: Any,
     ) -> None:
-        """Serve the agent at `url`, or with that name in a registry; `client` is passed on to `Client.connect`."""
+        """Serve the agent at `url`, or with that name in a registry; `client` is passed on to `Client.connect`.
+
+        What `states` says about it counts more than what it says itself.
+        """
         self.url = url
         self.terms = terms or Terms()
         self.trust = trust or Trust()
-        self.profile = Profile(
+        self._states = states or _as_it_is
+        unknown = Profile(
             name=name or "remote",
             description=f"The agent at {url}",
             input_modes=ANY,
             crash=Crash.RESUME,
             attempts=ATTEMPTS,
         )
+        self.profile = self._states(unknown)
         self._client = client
         self._reach = Reach(
             self.profile.name,
@@ -71,6 +81,7 @@ class RemoteAgent:
         )
         self._means: Means | None = None
         self._cancels: Cancels | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     # --- startup, work, shutdown ----------------------------------------------------------------------------------
 
@@ -83,6 +94,17 @@ class RemoteAgent:
             reason = str(error) or f"It did not answer within {PREPARE_SECONDS:g} seconds"
             about = {"agent": self.profile.name, "reason": reason}
             log.warning("remote agent is not there yet: %s: %s", self.profile.name, reason, extra=about)
+
+    async def _look_for(self) -> None:
+        """Read the agent's card as soon as it can be had; whoever has a task for it before does so too."""
+        seconds = LOOK_SECONDS
+        while not self._reach.is_open:
+            await asyncio.sleep(seconds)
+            seconds = min(2 * seconds, MAX_LOOK_SECONDS)
+            try:
+                await self._reach.peer()
+            except NO_ANSWER as error:
+                log.info("remote agent is still not there", extra={"agent": self.profile.name, "reason": str(error)})
 
     async def join(self, remotes: Remotes, webhook: str | None = None) -> None:
         """Begin to work, with the links of a node's store; the agent reports to `webhook`, if it can get there."""
@@ -99,9 +121,13 @@ class RemoteAgent:
         )
         self._cancels = Cancels(self.profile.name, remotes, self._reach.peer)
         self._cancels.start()
+        self._looking = asyncio.create_task(self._look_for(), name=f"look for {self.profile.name}")
 
     async def leave(self) -> None:
         """Stop, and let go of connections; whoever goes on finds out what became of messages that are on their way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         if self._cancels is not None:
             await self._cancels.stop()
         if self._means is not None and self._means.sending:
@@ -122,7 +148,7 @@ class RemoteAgent:
 
     def _is_found(self, peer: Peer) -> None:
         """Be described as the agent describes itself now; whether it takes webhooks is to be seen again."""
-        self.profile = described(self.profile, peer.card)
+        self.profile = self._states(described(self.profile, peer.card))
         if self._means is not None:
             self._means.may_push = True
 
@@ -130,6 +156,10 @@ class RemoteAgent:
         from accord.client.client import Client
 
         return Client.connect(self.url, timeout=self.terms.answer_seconds, **self._client)
+
+
+def _as_it_is(profile: Profile) -> Profile:
+    return profile
 
 
 def described(profile: Profile, card: AgentCard) -> Profile:

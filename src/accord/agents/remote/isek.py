@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.client import transports
 from accord.client.wire import Opened, Outgoing, Transport, Unreachable
 from accord.errors import UnsupportedOperation
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
@@ -56,6 +57,17 @@ async def check(transport: Transport, bridge: str) -> None:
         raise Unreachable(f"The bridge {bridge} is not well: HTTP {status}", was_sent=False)
     told = {name: value for name, value in found.items() if isinstance(value, str | int | bool)}
     log.info("bridge is ready", extra={"bridge": bridge, "context": told})
+
+
+async def bridged(name: str, bridge: str, peer: str) -> tuple[AgentCard, "Bridged"]:
+    """Return the card of a peer behind a bridge and the way to it, once the bridge has said that it is well."""
+    transport = transports.choose("aiohttp")
+    try:
+        await check(transport, bridge)
+    except BaseException:
+        await transport.close()
+        raise
+    return bridged_card(name, bridge), Bridged(transport, bridge, peer)
 
 
 class Bridged:

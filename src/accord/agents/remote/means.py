@@ -4,9 +4,8 @@ Nothing is decided here; what a run does with it is `talk`, and who makes it `ag
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -28,9 +27,6 @@ from accord.model import (
     TaskFilter,
     TaskPage,
 )
-from accord.storage.store import StoreUnavailable
-
-T = TypeVar("T")
 
 
 class NotReachable(Exception):
@@ -39,11 +35,6 @@ class NotReachable(Exception):
 
 NO_ANSWER = (Unreachable, AccordError, CardNotFound, BadCard, NotReachable)
 """Everything that may come instead of an answer."""
-
-RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 2.0
-"""How long to wait before turning again to a database that cannot be used."""
-
-log = logging.getLogger("accord.remote")
 
 
 class Peer(Protocol):
@@ -84,15 +75,3 @@ class Means(Struct, kw_only=True):
     streams: asyncio.Semaphore
     may_push: bool = True
     sending: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)
-
-
-async def patiently(do: Callable[[], Awaitable[T]]) -> T:
-    """Do something as often as it takes while the database cannot be used: that is no fault of the task's."""
-    delay = RETRY_SECONDS
-    while True:
-        try:
-            return await do()
-        except StoreUnavailable as error:
-            log.warning("store unavailable", extra={"reason": str(error)})
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, MAX_RETRY_SECONDS)

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from accord.agents.remote.means import NO_ANSWER, NotReachable, Peer
 from accord.client.auth.choice import NoCredentials
+from accord.client.discovery import NoSuchAgent
 from accord.client.keys import KeyManagementError
 from accord.client.selection import NoWay
 from accord.client.wire import Unreachable
-from accord.core.registry.names import UnknownName
 from accord.errors import MethodNotFound
 from accord.storage.store import StoreRefused, StoreUnavailable
 
@@ -28,7 +28,7 @@ DOUBT_SECONDS = 60.0
 """How old a card is at least that is read again because something went wrong: an agent that restarts is often back
 sooner, and one that stays away need not be asked for its card all the time."""
 
-IN_THE_WAY = (NoWay, NoCredentials, KeyManagementError, UnknownName, StoreRefused)
+IN_THE_WAY = (NoWay, NoCredentials, KeyManagementError, NoSuchAgent, StoreRefused)
 """What only a person can mend."""
 
 log = logging.getLogger("accord.remote")
@@ -68,6 +68,11 @@ class Reach:
         self._peer: Peer | None = None
         self._read_at = 0.0
         self._is_doubtful = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the agent was found."""
+        return self._peer is not None
 
     async def peer(self) -> Peer:
         """Return the agent, or raise why there is no way to it."""

@@ -13,13 +13,13 @@ from uuid import NAMESPACE_URL, uuid5
 from msgspec.structs import replace
 
 from accord.agents.remote import doubt
-from accord.agents.remote.means import NO_ANSWER, Means, NotReachable, Peer, patiently
+from accord.agents.remote.means import NO_ANSWER, Means, NotReachable, Peer
 from accord.agents.remote.terms import Mode, Offer
 from accord.agents.remote.waiting import NO_SUCH_WAY, RETRY, Waiting
 from accord.client.retries import was_turned_away
 from accord.client.sending import Unconfirmed
 from accord.core.context import Context, Failed
-from accord.core.remotes import look
+from accord.core.remotes import look, patiently
 from accord.core.reports import Report
 from accord.errors import AccordError
 from accord.model import GetRequest, Message, PushConfig, Role, SendConfiguration, SendRequest, Task, TaskState

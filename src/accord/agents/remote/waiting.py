@@ -14,10 +14,10 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.remote.means import NO_ANSWER, Means, patiently
+from accord.agents.remote.means import NO_ANSWER, Means
 from accord.agents.remote.terms import Mode, Offer
 from accord.core.context import Context, Failed
-from accord.core.remotes import look
+from accord.core.remotes import look, patiently
 from accord.core.reports import Report, leaves_out
 from accord.errors import InvalidAgentResponse, MethodNotFound, TaskNotFound, UnsupportedOperation
 from accord.model import Event, GetRequest, Message, StatusUpdate, SubscribeRequest, Task, TaskState

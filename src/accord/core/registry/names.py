@@ -20,6 +20,10 @@ class UnknownName(Exception):
     """No agent of that name was found, or none that can be used; the message says it to people."""
 
 
+class NotAsked(UnknownName):
+    """Who knows names could not be asked; that may pass."""
+
+
 Resolve = Callable[[str], Awaitable[AgentCard]]
 """Returns the card of the agent with a name, or raises UnknownName."""
 

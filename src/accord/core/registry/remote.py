@@ -13,7 +13,7 @@ from msgspec.json import Decoder
 
 from accord.core.registry import cards, names
 from accord.core.registry.cards import BadCard
-from accord.core.registry.names import UnknownName
+from accord.core.registry.names import NotAsked, UnknownName
 from accord.core.registry.ports import Answer, Ask, NotReached
 from accord.core.registry.trust import Signed, Trust
 from accord.model import AgentCard
@@ -36,6 +36,11 @@ class RegistryRefused(Exception):
         self.status = status
         self.name = name
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether it would answer otherwise later."""
+        return self.status in (408, 429) or self.status >= 500
+
 
 class RemoteRegistry:
     """A registry at a URL."""
@@ -52,7 +57,8 @@ class RemoteRegistry:
         try:
             found = await self.named(name)
         except (RegistryRefused, NotReached) as error:
-            raise UnknownName(f"{name}: {self.url}: {error}") from None
+            kind = NotAsked if isinstance(error, NotReached) or error.may_pass else UnknownName
+            raise kind(f"{name}: {self.url}: {error}") from None
         document = codec.encode(found.get("card_data"))
         try:
             card = cards.read(document, name).card

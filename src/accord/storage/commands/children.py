@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from accord.protocol import lifecycle
-from accord.storage.commands import jobs, steps
+from accord.protocol.budgets import Budget
+from accord.storage.commands import jobs, steps, usage
 from accord.storage.commands.tasks import Fenced
 from accord.storage.records import state_name, state_of
 from accord.storage.store import Tx
@@ -17,11 +18,16 @@ _ENDED = ", ".join(f"'{state_name(state)}'" for state in sorted(lifecycle.ENDED,
 
 
 class Parent(Struct, frozen=True, kw_only=True):
-    """The run that calls: its task, the claim under which it runs, and the step that notes its child."""
+    """The run that calls: its task, the claim under which it runs, and the step that notes its child.
+
+    What the child uses, its parent has used as well: `budget` is what that may. The child knows until when it has time.
+    """
 
     task_id: str
     epoch: int
     step: str
+    budget: Budget = Budget()
+    deadline_at: int | None = None
 
 
 async def adopt(tx: Tx, tenant: str, parent: Parent, child_id: str, at: int) -> str | None:
@@ -45,6 +51,7 @@ async def adopt(tx: Tx, tenant: str, parent: Parent, child_id: str, at: int) -> 
         "UPDATE task SET children = children + 1 WHERE tenant = :tenant AND id = :id", tenant=tenant, id=parent.task_id
     )
     await steps.put(tx, tenant, parent.task_id, parent.step, msgspec.json.encode(child_id).decode(), at)
+    await usage.limit(tx, tenant, parent.task_id, parent.budget, at)
     return None
 
 

@@ -1,4 +1,5 @@
-"""How a task ends other than by its own run: cancelled, too late, given up, or left behind by the task that called it.
+"""How a task ends other than by its own run: cancelled, too late, over its budget, given up, or left behind by the task
+that called it.
 
 Each command ends a task for good in one transaction: its log, the fence, its job, its timers and its children, so that
 nothing outlives it whoever dies in between. The end that a run comes to by itself is `runs.settle`; who may end what is
@@ -11,10 +12,13 @@ from msgspec import Struct
 
 from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
+from accord.model.keys import USAGE
 from accord.protocol import lifecycle
-from accord.storage.commands import children, jobs, remotes, steps
+from accord.protocol.budgets import Account
+from accord.storage.commands import children, jobs, remotes, steps, usage
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Append, Head, Stored, append, lock_task
+from accord.storage.commands.usage import Spend, Spent
 from accord.storage.store import Tx
 
 H = TypeVar("H", bound=Head)
@@ -76,7 +80,9 @@ async def end(tx: Tx, tenant: str, ending: Ending) -> Task:
 
 
 async def _end(tx: Tx, tenant: str, stored: Stored, task: Task, status: TaskStatus, at: int) -> Task:
-    update = StatusUpdate(task_id=task.id, context_id=stored.context_id, status=status)
+    account = await usage.read(tx, tenant, task.id)
+    shown = None if account == Account() else {USAGE: account.shown}
+    update = StatusUpdate(task_id=task.id, context_id=stored.context_id, status=status, metadata=shown)
     ended = lifecycle.apply(task, update)
     last = Append(
         task_id=task.id,
@@ -157,6 +163,29 @@ async def expire(tx: Tx, job: Claimed, status: TaskStatus, at: int) -> bool:
         return False
     await _end(tx, job.tenant, stored, stored.task(), status, at)
     return True
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+async def spend(tx: Tx, tenant: str, request: Spend) -> Spent:
+    """Count what a run has used; of its task and those above it, the topmost ends that has used more than it may.
+
+    All that it has started ends with it, and so does the task of the run, which is the last to be looked at.
+    """
+    line = await usage.lineage(tx, tenant, request.task_id)
+    accounts = await usage.charge(tx, tenant, line, request)
+    if accounts is None:
+        return Spent(account=await usage.read(tx, tenant, request.task_id), is_counted=False)
+    for head, account in zip(line, accounts, strict=True):
+        over = account.budget.over(account.used)
+        if over is not None and head.task_state not in lifecycle.ENDED:
+            stored = await lock_task(tx, tenant, head.id)
+            assert stored is not None  # it is locked
+            status = said(TaskState.FAILED, over, stored, request.at)
+            await _end(tx, tenant, stored, stored.task(), status, request.at)
+            return Spent(account=accounts[-1], is_counted=True, over=over)
+    return Spent(account=accounts[-1], is_counted=True)
 
 
 # --- nodes that are gone ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ calls it goes on until that is nothing. What somebody else is busy with is left 
 
 import msgspec
 
-from accord.storage.commands import blobs
+from accord.storage.commands import blobs, checkpoints, states
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA
 from accord.storage.commands.tasks import read_task
 from accord.storage.records import encode_task
@@ -77,7 +77,12 @@ async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: i
     """
     rows = await tx.all(
         f"""SELECT tenant, id, last_seq - min_seq + 1 AS events,
-                   (SELECT 1 FROM blob_ref WHERE blob_ref.tenant = task.tenant AND blob_ref.task_id = task.id LIMIT 1)
+                   (SELECT 1 FROM blob_ref WHERE blob_ref.tenant = task.tenant AND blob_ref.task_id = task.id LIMIT 1),
+                   (SELECT 1 FROM context_state AS kept
+                    WHERE kept.tenant = task.tenant AND kept.context_id = task.context_id
+                      AND kept.agent = task.agent AND kept.owner = task.owner LIMIT 1),
+                   (SELECT 1 FROM thread WHERE thread.tenant = task.tenant AND thread.task_id = task.id LIMIT 1),
+                   context_id, agent, owner
             FROM task
             WHERE {_ENDED} AND updated_at < (SELECT {{now}} - :age)
               AND (state <> 'unknown' OR updated_at < (SELECT {{now}} - :unknown_age))
@@ -87,10 +92,12 @@ async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: i
         limit=limit,
     )
     chosen = _within_bounds(rows)
-    for tenant, task_id, _, has_blobs in chosen:
+    for tenant, task_id, _, has_blobs, *_ in chosen:
         if has_blobs:
             await blobs.release(tx, tenant, task_id)
     await _delete(tx, [_key(row) for row in chosen])
+    await states.forget(tx, {states.Conversation(row[0], *row[6:]) for row in chosen if row[4]})
+    await checkpoints.forget(tx, [_key(row) for row in chosen if row[5]])
     return len(chosen)
 
 

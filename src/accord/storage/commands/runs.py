@@ -18,7 +18,8 @@ from accord.model import (
 )
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
-from accord.storage.commands import children, jobs, pushes, steps
+from accord.protocol.budgets import Budget
+from accord.storage.commands import children, jobs, pushes, steps, usage
 from accord.storage.commands.children import Parent
 from accord.storage.commands.endings import HasEnded, NoSuchTask, Timer, end_rest, owned, raise_fence, set_timer
 from accord.storage.commands.jobs import DEADLINE, RUN, Claimed, NewJob
@@ -65,7 +66,7 @@ class Accept(Struct, frozen=True, kw_only=True):
 
 
 class Say(Struct, frozen=True, kw_only=True):
-    """A message to a task that exists."""
+    """A message to a task that exists; what it may use, and until when it has time, becomes less or stays."""
 
     task_id: str
     message: Message
@@ -77,6 +78,8 @@ class Say(Struct, frozen=True, kw_only=True):
     push: PushConfig | None = None
     origin: str | None = None
     blobs: tuple[str, ...] = ()
+    budget: Budget = Budget()
+    deadline_at: int | None = None
 
 
 class Accepted(Struct, frozen=True, kw_only=True):
@@ -157,6 +160,7 @@ async def say(tx: Tx, tenant: str, request: Say) -> Continued:
     if head.task_state in lifecycle.ENDED:
         raise HasEnded(head.task_state)
     await append(tx, tenant, _adding(head, request))
+    await _tighten(tx, tenant, head, request)
     if request.push is not None:
         dialect = request.origin or head.origin or ""
         await pushes.put(tx, tenant, head.id, request.push, dialect, after=head.last_seq)
@@ -165,6 +169,18 @@ async def say(tx: Tx, tenant: str, request: Say) -> Continued:
     job = await rouse(tx, tenant, head, request.work, request.message.message_id)
     known = {} if job is None else await steps.load(tx, tenant, head.id)
     return Continued(task_id=head.id, job=job, stored=await _reread(tx, tenant, head), steps=known)
+
+
+async def _tighten(tx: Tx, tenant: str, head: Head, request: Say) -> None:
+    """Let a task have less than before, if a message says so."""
+    await usage.limit(tx, tenant, head.id, request.budget, request.at)
+    due = request.deadline_at
+    if due is not None and (head.deadline_at is None or due < head.deadline_at):
+        await tx.run(
+            "UPDATE task SET deadline_at = :due WHERE tenant = :tenant AND id = :id", tenant=tenant, id=head.id, due=due
+        )
+        delay_ms = max(0, due - request.at)
+        await set_timer(tx, tenant, Timer(task_id=head.id, kind=DEADLINE, delay_ms=delay_ms))
 
 
 def _adding(head: Head, request: Say) -> Append:

@@ -297,6 +297,25 @@ async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int =
     )
 
 
+async def conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[Stored]:
+    """Return the latest tasks that have ended in a task's context, oldest first: its owner's own, with its agent."""
+    of = await read_head(tx, tenant, task_id)
+    if of is None or not of.context_id:
+        return []
+    rows = await tx.all(
+        f"""SELECT {COLUMNS} WHERE task.tenant = :tenant AND task.context_id = :context_id AND task.owner = :owner
+            AND task.agent = :agent AND task.id <> :id AND task.state NOT IN {OPEN_STATES}
+            ORDER BY task.updated_at DESC, task.id DESC LIMIT :limit""",
+        tenant=tenant,
+        context_id=of.context_id,
+        owner=of.owner,
+        agent=of.agent,
+        id=task_id,
+        limit=limit,
+    )
+    return [await _stored(tx, tenant, row) for row in reversed(rows)]
+
+
 OPEN_STATES = "('submitted', 'working', 'input_required', 'auth_required')"
 AMISS_STATES = "('failed', 'canceled', 'rejected', 'unknown')"
 """What the indexes `task_open` and `task_amiss` are for, word for word: neither engine uses them for a parameter."""

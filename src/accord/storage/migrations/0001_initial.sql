@@ -299,3 +299,68 @@ CREATE TABLE credential (
 ) {strict};
 CREATE INDEX credential_by_key ON credential (key_id, tenant, id);
 {on_postgres} ALTER TABLE credential DROP CONSTRAINT credential_pkey, ADD PRIMARY KEY (tenant, id);
+
+-- What an agent keeps of a conversation, by key: a session's id, a history. It goes with the conversation's last task.
+CREATE TABLE context_state (
+    tenant {text} NOT NULL,
+    context_id {text} NOT NULL,
+    agent {text} NOT NULL,
+    owner {text} NOT NULL,
+    key {text} NOT NULL,
+    value TEXT NOT NULL,
+    at {int} NOT NULL,
+    PRIMARY KEY (tenant, context_id, agent, owner, key)
+) {clustered};
+
+-- A conversation with a graph, whose state is in checkpoints. task_id is the task that has it, or had it last.
+CREATE TABLE thread (
+    tenant {text} NOT NULL,
+    id {text} NOT NULL,
+    task_id {text} NOT NULL,
+    PRIMARY KEY (tenant, id)
+) {clustered};
+CREATE INDEX thread_by_task ON thread (tenant, task_id);
+{on_postgres} ALTER TABLE thread DROP CONSTRAINT thread_pkey, ADD PRIMARY KEY (tenant, id);
+
+-- The state of a graph after a step, in the framework's own form. Ids rise with time. space is empty for the graph
+-- itself and names the place of a graph within it. versions says what its channels hold: it is in checkpoint_value.
+CREATE TABLE checkpoint (
+    tenant {text} NOT NULL,
+    thread {text} NOT NULL,
+    space {text} NOT NULL,
+    id {text} NOT NULL,
+    parent {text},
+    versions TEXT NOT NULL,
+    format TEXT NOT NULL,
+    data {bytes} NOT NULL,
+    metadata_format TEXT NOT NULL,
+    metadata {bytes} NOT NULL,
+    PRIMARY KEY (tenant, thread, space, id)
+) {strict};
+
+-- What a channel of a graph held, by version: a step writes only what it has changed.
+CREATE TABLE checkpoint_value (
+    tenant {text} NOT NULL,
+    thread {text} NOT NULL,
+    space {text} NOT NULL,
+    channel {text} NOT NULL,
+    version {text} NOT NULL,
+    format TEXT NOT NULL,
+    data {bytes} NOT NULL,
+    PRIMARY KEY (tenant, thread, space, channel, version)
+) {strict};
+
+-- What a node of a graph gave in a step that others have not finished yet; a step that goes on does not run it again.
+CREATE TABLE checkpoint_write (
+    tenant {text} NOT NULL,
+    thread {text} NOT NULL,
+    space {text} NOT NULL,
+    checkpoint {text} NOT NULL,
+    task {text} NOT NULL,
+    position {int} NOT NULL,
+    path {text} NOT NULL,
+    channel TEXT NOT NULL,
+    format TEXT NOT NULL,
+    data {bytes} NOT NULL,
+    PRIMARY KEY (tenant, thread, space, checkpoint, task, position)
+) {strict};

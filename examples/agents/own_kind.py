@@ -1,0 +1,53 @@
+"""A kind of agents of your own: phrase books, which are plain dictionaries in your code, become agents.
+
+A package that is installed beside accord registers it, and from then on every `PhraseBook` can be served:
+
+    [project.entry-points."accord.agents"]
+    phrases = "examples.agents.own_kind:KIND"
+"""
+
+from typing import Any
+
+from accord import Context, Failed
+from accord.agents import content
+from accord.agents.kinds import Given, Kind, Options, profile
+
+
+class PhraseBook(dict[str, str]):
+    """What to say to whom: the thing that such an agent is made of."""
+
+
+class PhraseOptions(Options, frozen=True, kw_only=True):
+    """What `[agents.NAME]` may say about one, besides what it may say about every agent."""
+
+    polite: bool = False
+
+
+class PhraseAgent:
+    """An agent: a profile, and a method that does the work of one turn."""
+
+    def __init__(self, given: Given) -> None:
+        """Answer from a phrase book."""
+        self.profile = profile(given, name="phrases", description="Answers from a phrase book")
+        self._book: PhraseBook = given.target
+        self._ending = ", please." if given.options.polite else "."
+
+    async def run(self, ctx: Context) -> None:
+        """Look a phrase up and say it word by word."""
+        phrase = self._book.get(content.prompt(ctx.message.parts))
+        if phrase is None:
+            raise Failed("That is not in the book")  # the caller sees this text, and that of no other exception
+        for word in phrase.split():
+            await content.say(ctx, f"{word} ")
+        await content.say(ctx, self._ending)
+        await content.said_all(ctx)
+
+
+def recognises(thing: Any) -> bool:
+    """Whether `accord serve module:name` names a phrase book."""
+    return isinstance(thing, PhraseBook)
+
+
+KIND = Kind(name="phrases", options=PhraseOptions, make=PhraseAgent, recognises=recognises)
+
+italian = PhraseBook({"thanks": "tante grazie", "bill": "il conto"})

@@ -1,0 +1,112 @@
+"""An `AgentExecutor` of the official SDK as an agent: a turn is a call of `execute`, a question ends it.
+
+It knows none of the SDK's types: a `Version` makes what an executor is given, and reads what it reports. Streams,
+webhooks, subscriptions and the store behind them are ours, not the SDK's.
+"""
+
+import importlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from accord.agents.kinds import Given, Kind, Options, comes_from, profile
+from accord.agents.turns import Record, stoppable, take_turns
+from accord.core.agent import Profile
+from accord.core.context import Context, Failed
+from accord.model import EventBody, Message, Task
+
+ANY_MEDIA = ("text/plain", "application/json", "*/*")
+"""Executors say in their card what they take, which we do not see; the options may say it."""
+
+log = logging.getLogger("accord.agents.a2a_sdk")
+
+Put = Callable[[EventBody], Awaitable[None]]
+
+
+class ExecutorOptions(Options, frozen=True, kw_only=True):
+    """What may be said about an executor.
+
+    One with `answers_message` enqueues messages for tasks that take one turn; their callers get just that.
+    """
+
+    answers_message: bool = False
+
+
+class Version(Protocol):
+    """One version of the SDK's types."""
+
+    def request(self, ctx: Context, message: Message | None, task: Task | None) -> Any:
+        """Return the `RequestContext` of a call."""
+
+    def queue(self, put: Put) -> Any:
+        """Return the `EventQueue` whose events are put there."""
+
+    def told(self, error: Exception) -> str | None:
+        """Return what an error says to the caller, if it is one of those that are meant for callers."""
+
+
+class ExecutorAgent:
+    """An agent made of one executor."""
+
+    def __init__(self, executor: Any, profile: Profile, version: Version) -> None:
+        """Run `executor`, whose types are those of `version`."""
+        self.profile = profile
+        self._executor = executor
+        self._version = version
+
+    async def run(self, ctx: Context) -> None:
+        """Execute the turns of the task, as many as its caller has answered questions."""
+
+        async def turn(message: Message, record: Record) -> None:
+            request = self._version.request(ctx, message, None if record.is_first else ctx.task)
+            await stoppable(ctx, self._executor.execute(request, self._version.queue(record.put)), cancel)
+
+        async def cancel() -> None:
+            await self._executor.cancel(self._version.request(ctx, None, ctx.task), self._version.queue(_nowhere))
+
+        try:
+            await take_turns(ctx, turn)
+        except Exception as error:
+            if (told := self._version.told(error)) is None:
+                raise
+            log.exception("executor failed", extra={"task_id": ctx.task_id})
+            raise Failed(told) from error
+
+
+async def _nowhere(_body: EventBody) -> None:
+    """Take what an executor reports of a task that has ended."""
+
+
+def make(given: Given) -> ExecutorAgent:
+    """Return an executor as an agent."""
+    executor, options = given.target, given.options
+    name = type(executor).__name__
+    who = profile(
+        given,
+        name=name,
+        description=(type(executor).__doc__ or "").strip().partition("\n")[0],
+        input_modes=ANY_MEDIA,
+        output_modes=ANY_MEDIA,
+    )
+    return ExecutorAgent(executor, msgspec.structs.replace(who, answers_message=options.answers_message), _version())
+
+
+def _version() -> Version:
+    """Return the types of the SDK that is installed: protobuf's from 1.0 on, pydantic's before."""
+    try:
+        types = importlib.import_module("a2a.types")
+    except ImportError as error:
+        raise ImportError("Executors of the official SDK need it: pip install 'accord[a2a-sdk]'") from error
+    name = "v1" if hasattr(types, "a2a_pb2") else "v03"
+    version: Version = importlib.import_module(f"accord.agents.a2a_sdk.{name}").Types()
+    return version
+
+
+KIND = Kind(
+    name="a2a-sdk",
+    options=ExecutorOptions,
+    make=make,
+    recognises=lambda thing: comes_from(thing, "a2a.server.agent_execution.agent_executor:AgentExecutor"),
+)

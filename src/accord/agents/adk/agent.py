@@ -1,0 +1,136 @@
+"""An agent of Google's ADK as an agent: a turn is an invocation in the conversation's session.
+
+The session is ours and durable, unless a runner is given: its services are its own then. Calls that wait for somebody
+(tools that take long, confirmations, credentials) are questions of the task.
+"""
+
+from contextlib import aclosing
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from accord.agents.adk.calls import Call, answered
+from accord.agents.kinds import Given, Kind, comes_from, profile
+from accord.core.agent import Profile
+from accord.core.context import Context
+
+ANY_MEDIA = ("text/plain", "application/json", "*/*")
+
+ANYBODY = "anybody"
+"""Who asks, where callers do not say who they are."""
+
+NEEDED = "ADK agents need google-adk: pip install 'accord[adk]'"
+
+
+class AdkAgent:
+    """An agent made of one of ADK's."""
+
+    def __init__(self, thing: Any, profile: Profile) -> None:
+        """Run `thing`: an agent, an app or a runner."""
+        self.profile = profile
+        self._thing = thing
+        self._is_runner = _is_runner(thing)
+
+    async def run(self, ctx: Context) -> None:
+        """Take the turns of the task: one for its message, and one whenever what was waited for is there."""
+        parts = import_module("accord.agents.adk.parts")
+        content, turn = parts.content(ctx.message.parts), 0
+        while True:
+            key = f"adk/turn/{turn}"
+            kept = ctx.kept(key)
+            if kept is None:
+                calls = await self._turn(ctx, content, turn)
+                kept = await ctx.keep(key, msgspec.json.encode(calls).decode())
+            calls = msgspec.json.decode(kept, type=list[Call])
+            if not calls:
+                return
+            content = parts.responses(await answered(ctx, calls, key))
+            turn += 1
+
+    async def _turn(self, ctx: Context, content: Any, turn: int) -> list[Call]:
+        """Take a turn, unless it was taken, and return what it waits for."""
+        if self._is_runner:
+            return await self._invoke(ctx, self._thing, content, turn)
+        from accord.agents.adk.sessions import Sessions
+
+        sessions = Sessions(ctx)
+        if (known := await sessions.begin(turn)) is not None:
+            return known
+        calls = await self._invoke(ctx, _runner(self._thing, sessions), content, turn)
+        await ctx.flush()
+        await sessions.end(turn, calls)
+        return calls
+
+    async def _invoke(self, ctx: Context, runner: Any, content: Any, turn: int) -> list[Call]:
+        from google.adk.agents.run_config import RunConfig, StreamingMode
+
+        from accord.agents.adk.hearing import Hearing
+
+        user, session = ctx.caller.owner or ANYBODY, ctx.context_id
+
+        async def load(name: str, version: int) -> Any:
+            where = {"app_name": runner.app_name, "user_id": user, "session_id": session}
+            return await runner.artifact_service.load_artifact(filename=name, version=version, **where)
+
+        root = runner.agent
+        hearing = Hearing(ctx, load, turn, is_structured=getattr(root, "output_schema", None) is not None)
+        config = RunConfig(streaming_mode=StreamingMode.SSE)
+        events = runner.run_async(user_id=user, session_id=session, new_message=content, run_config=config)
+        async with aclosing(events) as heard:
+            async for event in heard:
+                await hearing.hear(event)
+        await hearing.end()
+        return hearing.calls
+
+
+def _runner(thing: Any, sessions: Any) -> Any:
+    """Return a runner for one turn: it holds nothing but its services."""
+    from google.adk.artifacts import InMemoryArtifactService
+    from google.adk.memory import InMemoryMemoryService
+    from google.adk.runners import Runner
+
+    what = {"app": thing} if _is_app(thing) else {"agent": thing, "app_name": thing.name}
+    return Runner(
+        session_service=sessions,
+        artifact_service=InMemoryArtifactService(),
+        memory_service=InMemoryMemoryService(),
+        auto_create_session=True,
+        **what,
+    )
+
+
+def _is_app(thing: Any) -> bool:
+    return comes_from(thing, "google.adk.apps.app:App")
+
+
+def _is_runner(thing: Any) -> bool:
+    return comes_from(thing, "google.adk.runners:Runner")
+
+
+def _is_agent(thing: Any) -> bool:
+    return comes_from(thing, "google.adk.agents.base_agent:BaseAgent")
+
+
+def make(given: Given) -> AdkAgent:
+    """Return an agent of ADK as an agent."""
+    try:
+        import_module("google.adk.runners")
+        import_module("accord.agents.adk.hearing")
+    except ImportError as error:
+        raise ImportError(NEEDED) from error
+    thing = given.target
+    root = thing.agent if _is_runner(thing) else thing.root_agent if _is_app(thing) else thing
+    who = profile(
+        given,
+        name=root.name,
+        description=getattr(root, "description", None),
+        input_modes=ANY_MEDIA,
+        output_modes=ANY_MEDIA,
+    )
+    if _is_runner(thing):
+        thing.auto_create_session = True  # a conversation begins with its first message
+    return AdkAgent(thing, who)
+
+
+KIND = Kind(name="adk", make=make, recognises=lambda thing: _is_agent(thing) or _is_app(thing) or _is_runner(thing))

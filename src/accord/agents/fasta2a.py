@@ -1,0 +1,261 @@
+"""A fasta2a `Worker` as an agent: `run_task` does a turn, over a storage and a broker that are the task's log.
+
+The worker is taken as it is and given both when the agent is made; what it was made with is left behind. The broker
+begins nothing: tasks, streams and webhooks are the engine's, and what the worker keeps of a conversation is durable.
+"""
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.agents.kinds import Given, Kind, comes_from, profile
+from accord.agents.turns import Record, stoppable, take_turns
+from accord.core.agent import Profile
+from accord.core.context import Context, Failed
+from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
+from accord.protocol import codec
+from accord.protocol.dialects.v1 import V1
+from accord.protocol.lifecycle import NOTHING, TERMINAL
+from accord.protocol.sse import Frame
+from accord.protocol.states import LOWER
+
+KEY = "fasta2a/context"
+"""What a worker keeps of a conversation."""
+
+ANY_MEDIA = ("text/plain", "application/json", "*/*")
+
+_DIALECT = V1()
+_STATES = {name: state for state, name in LOWER.items()}
+
+
+class WorkerAgent:
+    """An agent made of one worker."""
+
+    def __init__(self, worker: Any, profile: Profile) -> None:
+        """Run `worker`, whose storage and broker are ours from now on."""
+        self.profile = profile
+        self._worker = worker
+        self._hosted: ContextVar[_Hosted] = ContextVar("hosted")
+        self._conversation = _conversation(type(worker))
+        worker.storage, worker.broker = _Storage(self._hosted.get), _Broker(self._hosted.get)
+
+    async def run(self, ctx: Context) -> None:
+        """Have the worker run the task, once for each message of its caller that it waits for."""
+
+        async def turn(message: Message, record: Record) -> None:
+            hosted = _Hosted(ctx, record, self._conversation)
+            self._hosted.set(hosted)
+            params = {"id": ctx.task_id, "context_id": ctx.context_id, "message": _message(message)}
+            if ctx.task.metadata:
+                params["metadata"] = ctx.task.metadata
+            await stoppable(ctx, self._worker.run_task(params), cancel)
+            await hosted.end()
+
+        async def cancel() -> None:
+            await self._worker.cancel_task({"id": ctx.task_id})
+
+        await take_turns(ctx, turn)
+
+
+class _Hosted:
+    """One turn of a task, as its worker sees it."""
+
+    def __init__(self, ctx: Context, record: Record, conversation: Any) -> None:
+        self.ctx = ctx
+        self.state = TaskState.SUBMITTED  # workers refuse what is not: whoever claimed the task is unknown to them
+        self._conversation = conversation
+        self._record = record
+        self._last: StatusUpdate | None = None
+        self._whole: dict[str, Artifact] = {}
+        self._streamed: dict[str, str] = {}
+
+    async def load(self, history_length: int | None) -> Any:
+        """Return the task."""
+        await self.ctx.flush()
+        task = self.ctx.task
+        history = task.history[-history_length:] if history_length else task.history
+        shown = replace(task, status=TaskStatus(state=self.state, timestamp=task.status.timestamp), history=history)
+        return _task(shown)
+
+    async def update(self, state: TaskState, artifacts: Sequence[Any], messages: Sequence[Any]) -> None:
+        """Take what a worker stores."""
+        ids = {"task_id": self.ctx.task_id, "context_id": self.ctx.context_id}
+        for artifact in artifacts:
+            await self.put(_body({"artifact_update": {**ids, "artifact": artifact, "last_chunk": True}}))
+        said = [_body({"message": {**message, **ids}}) for message in messages]
+        is_answered = state in TERMINAL and (self._whole or self._streamed)
+        word = said.pop() if said and state is not TaskState.WORKING and not is_answered else None
+        for message in said:
+            await self.ctx.say(message)
+        status = TaskStatus(state=state, message=word if isinstance(word, Message) else None)
+        await self.put(StatusUpdate(task_id=self.ctx.task_id, context_id=self.ctx.context_id, status=status))
+
+    async def put(self, body: EventBody) -> None:
+        """Take what a worker reports; how the task ends is told when it has returned."""
+        news: EventBody | None = body
+        if isinstance(body, StatusUpdate):
+            self.state = body.status.state
+            if self.state in TERMINAL:
+                self._last = body if self._last is None or body.status.message else self._last
+                news = None
+        elif isinstance(body, ArtifactUpdate):
+            news = self._news(body)
+        if news is not None:
+            await self._record.put(news)
+
+    async def end(self) -> None:
+        """Tell how the task ended."""
+        if self._last is not None:
+            await self._record.put(self._last)
+
+    async def recall(self) -> Any:
+        """Return what the worker keeps of the conversation."""
+        kept = await self.ctx.recall_context(KEY)
+        return None if kept is None else self._conversation.validate_json(kept)
+
+    async def remember(self, context: Any) -> None:
+        """Keep what the worker wants to of the conversation."""
+        try:
+            kept = self._conversation.dump_json(context).decode()
+        except ValueError as error:  # pydantic's errors are
+            raise Failed("The worker keeps something of the conversation that cannot be written as JSON") from error
+        await self.ctx.remember_context(KEY, kept)
+
+    def _news(self, update: ArtifactUpdate) -> ArtifactUpdate | None:
+        """Return what an artifact says that was not said: workers stream it, then store it, then publish it whole."""
+        artifact = update.artifact
+        key, text = artifact.artifact_id, "".join(part.text or "" for part in artifact.parts)
+        if update.append:
+            self._streamed[key] = self._streamed.get(key, "") + text
+            return update
+        if self._whole.get(key) == artifact:
+            return None
+        self._whole[key] = artifact
+        if self._streamed.get(key) == text and all(part.text is not None for part in artifact.parts):
+            return replace(update, artifact=replace(artifact, parts=(NOTHING,)), append=True, last_chunk=True)
+        return update
+
+
+class _Storage:
+    """What a worker reads and writes the task it runs with; it sees no other."""
+
+    def __init__(self, hosted: Callable[[], _Hosted]) -> None:
+        self._hosted = hosted
+
+    async def load_task(self, task_id: str, history_length: int | None = None) -> Any:
+        hosted = self._hosted()
+        return await hosted.load(history_length) if task_id == hosted.ctx.task_id else None
+
+    async def submit_task(self, context_id: str, message: Any) -> Any:
+        raise NotImplementedError("Tasks are begun by those who send messages")
+
+    async def update_task(
+        self, task_id: str, state: str, new_artifacts: list[Any] | None = None, new_messages: list[Any] | None = None
+    ) -> Any:
+        hosted = self._hosted()
+        if task_id != hosted.ctx.task_id:
+            raise KeyError(task_id)
+        await hosted.update(_STATES[state], new_artifacts or (), new_messages or ())
+        return await hosted.load(None)
+
+    async def load_context(self, context_id: str) -> Any:
+        hosted = self._hosted()
+        return await hosted.recall() if context_id == hosted.ctx.context_id else None
+
+    async def update_context(self, context_id: str, context: Any) -> None:
+        hosted = self._hosted()
+        if context_id != hosted.ctx.context_id:
+            raise KeyError(context_id)
+        await hosted.remember(context)
+
+
+class _Broker:
+    """What a worker publishes with; what it would be told by it comes from the engine."""
+
+    def __init__(self, hosted: Callable[[], _Hosted]) -> None:
+        self._hosted = hosted
+
+    @property
+    def event_bus(self) -> "_Broker":
+        return self
+
+    async def emit(self, task_id: str, event: Any) -> None:
+        await self._hosted().put(_body(event))
+
+    async def close(self, task_id: str) -> None:
+        """Streams end when the task does."""
+
+
+# --- its types ------------------------------------------------------------------------------------------------------
+
+
+def _conversation(worker: type) -> Any:
+    """Return how the conversation is written as JSON: as the type that the worker's class says it has."""
+    from pydantic import TypeAdapter
+
+    for one in worker.__mro__:
+        for base in getattr(one, "__orig_bases__", ()):
+            if getattr(base, "__name__", "") == "Worker" and (said := get_args(base)):
+                return TypeAdapter(Any if isinstance(said[0], TypeVar) else said[0])
+    return TypeAdapter(Any)
+
+
+@cache
+def _type(name: str) -> Any:
+    """Return how one of its types is checked and written: its members have our names, in snake case."""
+    from fasta2a import schema
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(getattr(schema, name))
+
+
+def _message(message: Message) -> Any:
+    """Return a message as a worker has it."""
+    return _type("Message").validate_python(_plain_message(message))
+
+
+def _task(task: Task) -> Any:
+    """Return a task as a worker has it."""
+    plain = _plain(task)
+    plain["status"] = {"state": LOWER[task.status.state], "timestamp": task.status.timestamp}
+    plain["history"] = [_plain_message(message) for message in task.history]
+    return _type("Task").validate_python(plain)
+
+
+def _plain_message(message: Message) -> dict[str, Any]:
+    return _plain(message) | {"role": "user" if message.role is Role.USER else "agent"}
+
+
+def _plain(value: Message | Task) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(codec.encode(value))
+    return found
+
+
+def _body(event: Any) -> EventBody:
+    """Return what a worker reports: A2A 1.0, but for the names of states and roles."""
+    from fasta2a.jsonrpc_v1 import to_v1
+
+    plain = to_v1(_type("StreamResponse").dump_python(event, mode="json", by_alias=True))
+    return _DIALECT.decode_event(Frame(data=codec.encode(plain)))
+
+
+def make(given: Given) -> WorkerAgent:
+    """Return a worker as an agent."""
+    try:
+        import fasta2a.jsonrpc_v1  # noqa: F401  # the types of A2A 1.0
+    except ImportError as error:
+        raise ImportError("Workers of fasta2a need fasta2a 2: pip install 'accord[fasta2a]'") from error
+    worker = given.target
+    described = (type(worker).__doc__ or "").strip().partition("\n")[0]
+    if described.startswith(f"{type(worker).__name__}("):
+        described = ""  # which is what a dataclass says of itself
+    name, media = type(worker).__name__, ANY_MEDIA
+    who = profile(given, name=name, description=described, input_modes=media, output_modes=media)
+    return WorkerAgent(worker, who)
+
+
+KIND = Kind(name="fasta2a", make=make, recognises=lambda thing: comes_from(thing, "fasta2a.worker:Worker"))

@@ -1,0 +1,205 @@
+"""One flow over HTTP: a message posted, repeated only where that does nothing twice, and its answer as it comes.
+
+It knows webhooks and nothing of tasks. What is sent is `payload`, what an answer says is `reading`; `answering` and
+`callback` stand above.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+
+import msgspec
+from msgspec import Struct
+
+from accord.agents.http.hearing import Heard, one_line, reason
+from accord.agents.http.options import HttpOptions
+from accord.agents.http.payload import Body
+from accord.agents.http.reading import NotReadable, reader
+from accord.client import transports
+from accord.client.wire import Opened, Outgoing, Transport, Unreachable, too_large
+from accord.core.context import Failed
+from accord.errors import InvalidAgentResponse
+from accord.outbound import Policy
+from accord.protocol.sse import FrameTooLarge
+
+IDEMPOTENCY = "Idempotency-Key"
+"""The header that is the same whenever a message is posted again, so that a flow can tell that it has it already."""
+
+ACCEPT = "application/json, text/event-stream, application/x-ndjson, text/plain;q=0.9, */*;q=0.5"
+
+CONNECT_SECONDS = 10.0
+"""How long a connection may take to be made: who is there takes it within one or two."""
+
+MAX_ERROR_BYTES = 16 * 1024
+"""How much of an error's body is read."""
+
+log = logging.getLogger("accord.http")
+
+
+class InDoubt(Failed):
+    """Nobody knows whether a flow has got the message: it was sent, and there is no answer."""
+
+
+class Address(Struct, frozen=True):
+    """Where a flow is, as it may be shown: without what is behind a question mark, which may be a secret."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url.partition("?")[0]
+
+
+class Flow:
+    """A webhook."""
+
+    def __init__(self, options: HttpOptions, *, make: Callable[[], Transport] | None = None) -> None:
+        """Post to the address of the options; nothing is opened before the first message."""
+        self._options = options
+        self._target = Address(options.address)
+        self._make = make or self._connections
+        self._transport: Transport | None = None
+
+    def _connections(self) -> Transport:
+        # The operator names the flow, and it may well be next door.
+        return transports.choose(
+            "aiohttp",
+            policy=Policy(allow_private=True),
+            max_bytes=self._options.max_bytes,
+            # Less than for an answer: who cannot be connected to has not got the message.
+            connect_seconds=min(CONNECT_SECONDS, (self._options.timeout or math.inf) / 2),
+            silent_seconds=self._options.timeout or 0.0,
+        )
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    def post(self, body: Body, key: str) -> AbstractAsyncContextManager[AsyncIterator[Heard]]:
+        """Send a message and read what is answered, as it comes; raises Failed with what a caller may know."""
+        return self._posted(body, key)
+
+    async def tell(self, body: Body, key: str) -> None:
+        """Send a message to which only an acknowledgement is expected, whatever that says."""
+        opened = await self._accepted(self._request(body, key))
+        try:
+            await _beginning(opened)
+        finally:
+            await opened.close()
+
+    @asynccontextmanager
+    async def _posted(self, body: Body, key: str) -> AsyncIterator[AsyncIterator[Heard]]:
+        opened = await self._accepted(self._request(body, key))
+        try:
+            async with aclosing(self._answer(opened)) as answer:
+                yield answer
+        finally:
+            await opened.close()
+
+    def _request(self, body: Body, key: str) -> Outgoing:
+        own = {name.lower() for name in self._options.headers}
+        always = {"Content-Type": body.media_type, "Accept": ACCEPT, IDEMPOTENCY: key}
+        headers = {name: value for name, value in always.items() if name.lower() not in own} | self._options.headers
+        return Outgoing(
+            method="POST",
+            url=self._target.url,
+            headers=tuple(headers.items()),
+            body=body.content,
+            seconds=self._options.timeout,
+            streams=True,
+        )
+
+    async def _accepted(self, request: Outgoing) -> Opened:
+        """Return an answer that is a success; what certainly was not taken, or went wrong there, is sent again."""
+        for tries in range(self._options.max_retries + 1):
+            is_last = tries == self._options.max_retries
+            try:
+                opened = await self._open(request)
+            except Unreachable as error:
+                self._tell(tries, error.reason)
+                if error.was_sent:
+                    raise InDoubt(f"The flow did not answer: {error.reason}") from error
+                if is_last:
+                    raise Failed(f"The flow could not be reached: {error.reason}") from error
+            else:
+                if 200 <= opened.status < 300:
+                    return opened
+                refusal = await self._refusal(opened)
+                self._tell(tries, str(refusal))
+                if opened.status < 500 or is_last:
+                    raise refusal
+            await asyncio.sleep(self._options.backoff * 2.0**tries)
+        raise AssertionError("the last try returns or raises")
+
+    async def _open(self, request: Outgoing) -> Opened:
+        if self._transport is None:
+            self._transport = self._make()
+        return await self._transport.open(request)
+
+    def _tell(self, tries: int, why: str) -> None:
+        log.warning("flow not answered", extra={"url": str(self._target), "tries": tries + 1, "reason": why})
+
+    async def _refusal(self, opened: Opened) -> Failed:
+        """Return what a flow answered instead, in words that a caller may see; the log has more of it."""
+        body = await _beginning(opened)
+        log.warning("flow refused", extra={"url": str(self._target), "status": opened.status, "body": body[:2048]})
+        if 300 <= opened.status < 400:
+            return Failed(f"The flow is somewhere else: HTTP {opened.status}")
+        told = _reason(body, opened.headers.get("Content-Type", ""))
+        who = "failed" if opened.status >= 500 else "refused the message"
+        return Failed(f"The flow {who}: HTTP {opened.status}{': ' + told if told else ''}")
+
+    async def _answer(self, opened: Opened) -> AsyncGenerator[Heard, None]:
+        headers = opened.headers
+        reads = reader(headers.get("Content-Type", ""), headers.get("Content-Disposition", ""))
+        size = 0
+        try:
+            async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
+                async for piece in pieces:
+                    size += len(piece)
+                    if size > self._options.max_bytes:
+                        raise too_large(self._options.max_bytes)
+                    for said in reads.feed(piece):
+                        yield said
+            for said in reads.end():
+                yield said
+        except Unreachable as error:
+            raise InDoubt(f"The flow's answer was cut off: {error.reason}") from error
+        except (InvalidAgentResponse, FrameTooLarge) as error:
+            raise Failed(f"The flow's answer cannot be taken: {error}") from error
+        except NotReadable as error:
+            raise Failed(f"The flow's answer cannot be read: {error}") from error
+
+
+async def _beginning(opened: Opened) -> bytes:
+    """Return the first bytes of a body that is not wanted for itself; that it breaks off is of no interest."""
+    found = b""
+    try:
+        async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
+            async for piece in pieces:
+                found += piece
+                if len(found) >= MAX_ERROR_BYTES:
+                    break
+    except (Unreachable, InvalidAgentResponse) as error:
+        log.info("flow's error was cut off", extra={"reason": str(error)})
+    return found[:MAX_ERROR_BYTES]
+
+
+def _reason(body: bytes, media_type: str) -> str | None:
+    """Return what an error's body says, if it is JSON or a line of text; pages for browsers say nothing."""
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind == "text/plain":
+        return one_line(body.decode("utf-8", "replace")) or None
+    if "json" not in kind:
+        return None
+    return reason(_decoded(body))
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

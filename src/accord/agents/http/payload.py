@@ -1,0 +1,214 @@
+"""What a flow is sent: a caller's message as the JSON, or the form, that its webhook expects.
+
+Pure functions of the options and of what was said; sending is `flow`. The order is that of a2a-adapter: a mapper
+decides alone, then a text that is a JSON object if that is wanted, else the text goes into one field.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from accord.agents.content import OCTETS, file_parts, sort_of
+from accord.agents.http.options import HttpOptions
+from accord.core.output import text_of
+from accord.model import Part
+
+PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z]+)\s*\}\}")
+
+NAMES = frozenset({"text", "message", "data", "files", "images", "contextId", "taskId", "messageId", "callbackUrl"})
+"""What a template may have in double braces; `text` and `message` are the same."""
+
+Mapper = Callable[[str, str | None], Mapping[str, Any]]
+"""Makes the payload from a caller's text and the id of the conversation."""
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """What a caller said, and where."""
+
+    parts: tuple[Part, ...]
+    context_id: str
+    task_id: str
+    message_id: str
+    callback_url: str | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return text_of(self.parts)
+
+    @property
+    def data(self) -> Any:
+        """Its first data, or None."""
+        return next((part.data for part in self.parts if part.data is not UNSET), None)
+
+
+class Body(Struct, frozen=True):
+    """A request's body and what it is."""
+
+    content: bytes
+    media_type: str
+
+
+def check(template: Any) -> None:
+    """Refuse a template with a placeholder that means nothing."""
+    unknown = sorted({name for name in _placeholders(template) if name not in NAMES})
+    if unknown:
+        raise ValueError(f"payload_template: There is no {{{{{unknown[0]}}}}}; there are {', '.join(sorted(NAMES))}")
+
+
+def body(options: HttpOptions, said: Said, mapper: Mapper | None = None) -> Body:
+    """Return what is sent: JSON, or a form with files as they are where those are not to be base64."""
+    payload = _payload(options, said, mapper)
+    if file_parts(said.parts) and options.multimodal_mode and not options.encode_files_base64:
+        return _form(payload, _grouped(options, said.parts))
+    return Body(msgspec.json.encode(payload), "application/json")
+
+
+def _payload(options: HttpOptions, said: Said, mapper: Mapper | None) -> dict[str, Any]:
+    values = _values(options, said)
+    made: dict[str, Any] = _filled(options.payload_template, values) | options.default_inputs
+    parsed = _parsed(said.text) if options.parse_json_input else None
+    if mapper is not None:
+        made |= dict(mapper(said.text, said.context_id))
+    elif parsed is not None:
+        made |= parsed
+    else:
+        _add_message(made, options, said)
+    used = set(_placeholders(options.payload_template))
+    if options.multimodal_mode and options.encode_files_base64:
+        for name, key in (("files", options.file_field), ("images", options.image_field)):
+            if values[name] and name not in used:
+                made[key] = values[name]
+    if said.callback_url is not None and "callbackUrl" not in used:
+        made[options.callback_field] = said.callback_url
+    return made
+
+
+def _add_message(made: dict[str, Any], options: HttpOptions, said: Said) -> None:
+    """Put the text into its field, the data beside it, and say which conversation it is, unless a template does."""
+    used = set(_placeholders(options.payload_template))
+    if not used & {"text", "message"}:
+        made[options.message_field] = said.text
+    if said.data is not None and "data" not in used:
+        made.setdefault("data", said.data)
+    if not options.payload_template:
+        made.setdefault("metadata", {"context_id": said.context_id, "task_id": said.task_id})
+    elif "contextId" not in used:
+        made.setdefault("context_id", said.context_id)
+
+
+def _values(options: HttpOptions, said: Said) -> dict[str, Any]:
+    groups = _grouped(options, said.parts) if options.encode_files_base64 else {}
+    return {
+        "text": said.text,
+        "message": said.text,
+        "data": said.data,
+        "files": [_file(part) for part in groups.get(options.file_field, ())],
+        "images": [_file(part) for part in groups.get(options.image_field, ())],
+        "contextId": said.context_id,
+        "taskId": said.task_id,
+        "messageId": said.message_id,
+        "callbackUrl": said.callback_url,
+    }
+
+
+def _grouped(options: HttpOptions, parts: Iterable[Part]) -> dict[str, list[Part]]:
+    """Return files by the field that they go into."""
+    found: dict[str, list[Part]] = {}
+    for part in file_parts(parts):
+        found.setdefault(options.image_field if sort_of(part) == "image" else options.file_field, []).append(part)
+    return found
+
+
+def _file(part: Part) -> dict[str, Any]:
+    """Return a file as a flow is told of it; one that is only linked to is the flow's to fetch."""
+    about = {"name": part.filename or "file", "mime_type": part.media_type or OCTETS}
+    if part.url is not None:
+        return about | {"uri": part.url}
+    return about | {"data": base64.b64encode(part.raw or b"").decode()}
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a text is, if it is one."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+
+
+# --- templates ----------------------------------------------------------------------------------------------------
+
+
+def _placeholders(template: Any) -> Iterable[str]:
+    if isinstance(template, str):
+        yield from PLACEHOLDER.findall(template)
+    elif isinstance(template, Mapping):
+        for value in template.values():
+            yield from _placeholders(value)
+    elif isinstance(template, list | tuple):
+        for value in template:
+            yield from _placeholders(value)
+
+
+def _filled(template: Any, values: Mapping[str, Any]) -> Any:
+    """Return a template with its placeholders filled in; what was filled in is not looked at again."""
+    if isinstance(template, str):
+        whole = PLACEHOLDER.fullmatch(template)
+        if whole is not None:
+            return values[whole[1]]  # as what it is, and not as its text
+        return PLACEHOLDER.sub(lambda found: _written(values[found[1]]), template)
+    if isinstance(template, Mapping):
+        return {name: _filled(value, values) for name, value in template.items()}
+    if isinstance(template, list | tuple):
+        return [_filled(value, values) for value in template]
+    return template
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# --- forms --------------------------------------------------------------------------------------------------------
+
+
+def _form(payload: Mapping[str, Any], files: Mapping[str, list[Part]]) -> Body:
+    """Return a form (RFC 7578): a field for each key of the payload, and the files as they are."""
+    boundary = uuid4().hex
+    pieces: list[bytes] = []
+    for name, value in payload.items():
+        pieces += (_head(boundary, name), _written(value).encode())
+    for name, parts in files.items():
+        for part in parts:
+            if part.raw is None:
+                pieces += (_head(boundary, f"{name}_uri"), (part.url or "").encode())
+            else:
+                pieces += (_head(boundary, name, part.filename or "file", part.media_type or OCTETS), part.raw)
+    pieces.append(f"\r\n--{boundary}--\r\n".encode())
+    return Body(b"".join(pieces).removeprefix(b"\r\n"), f"multipart/form-data; boundary={boundary}")
+
+
+def _head(boundary: str, name: str, filename: str | None = None, media_type: str | None = None) -> bytes:
+    lines = [f"\r\n--{boundary}", f'Content-Disposition: form-data; name="{_quoted(name)}"']
+    if filename is not None:
+        lines[-1] += f'; filename="{_quoted(filename)}"'
+    if media_type is not None:
+        lines.append(f"Content-Type: {_one_line(media_type)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _quoted(text: str) -> str:
+    """Return a name as browsers write it (WHATWG HTML, multipart/form-data encoding)."""
+    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "").replace("\n", "")

@@ -1,0 +1,199 @@
+"""Kinds of agents: how a thing is recognised as one, what settings may say about it, and how it becomes an agent.
+
+Each kind is an entry point of the group `accord.agents`, ours like anybody else's, and is one file that knows no other.
+Nothing of a framework is imported here, nor by a kind until an agent of it is made.
+"""
+
+import difflib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from accord.core.agent import TEXT, Agent, Crash, Profile
+from accord.core.schemes.settings import Settings
+from accord.model import AgentSkill
+from accord.protocol.budgets import Budget
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "accord.agents"
+"""The entry points that name kinds, each of them a `Kind`."""
+
+JSON = "application/json"
+
+Seconds = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
+
+log = logging.getLogger("accord.agents")
+
+
+class Options(Settings, frozen=True, kw_only=True):
+    """What may be said about an agent of any kind; each kind adds its own, and names in `SECRET` what is not shown.
+
+    `type` is the kind, and `target` names the thing that the agent is made of, where the kind has things. What is not
+    said is the agent's own, where its framework knows it, or its kind's.
+    """
+
+    type: str | None = None
+    target: str | None = None
+    description: str | None = None
+    version: str | None = None
+    skills: tuple[str, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    on_crash: Literal["resume", "restart", "fail"] | None = None
+    attempts: Count | None = None
+    timeout: Seconds | None = None
+    concurrency: Count | None = None
+    max_tokens: Count | None = None
+    max_cost: Annotated[float, Meta(gt=0)] | None = None
+
+
+class Given(Struct, frozen=True, kw_only=True):
+    """What an agent is made of: its name, if it is told one, the thing itself, if the kind has things, and options."""
+
+    options: Any
+    name: str | None = None
+    target: Any = None
+    env: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Given(name={self.name!r}, target={self.target!r}, options={self.options!r})"  # env has secrets
+
+
+class Kind(Struct, frozen=True, kw_only=True):
+    """A kind of agent.
+
+    One that `recognises` things is chosen when a command names such a thing; the others are made by settings alone. Of
+    several that recognise the same thing, the one of the highest `precedence` is: what is built on something else is
+    often that as well. `options` is the kind's own subclass of `Options`, and its defaults must do for a thing that a
+    command names.
+    """
+
+    name: str
+    make: Callable[[Given], Agent]
+    options: type[Options] = Options
+    recognises: Callable[[Any], bool] | None = None
+    precedence: int = 0
+
+
+class UnknownKind(ValueError):
+    """No kind has this name."""
+
+
+# --- which kinds there are --------------------------------------------------------------------------------------------
+
+
+def by_name(name: str) -> Kind:
+    """Return a kind by its name."""
+    registered = _registered()
+    if name not in registered:
+        near = difflib.get_close_matches(name, registered, 1)
+        rest = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(registered)}"
+        raise UnknownKind(f"there is no kind of agent called {name!r}; {rest}")
+    return _loaded(registered[name])
+
+
+def kind_of(thing: Any) -> Kind | None:
+    """Return the kind that recognises a thing, if one does."""
+    found: Kind | None = None
+    for entry in _registered().values():
+        try:
+            kind = _loaded(entry)
+        except Exception:  # a package beside us is broken, which is no reason to serve nothing
+            log.exception("kind of agent cannot be used", extra={"kind": entry.name, "entry_point": entry.value})
+            continue
+        if kind.recognises is not None and (found is None or kind.precedence > found.precedence):
+            found = kind if kind.recognises(thing) else found
+    return found
+
+
+def comes_from(thing: Any, *classes: str) -> bool:
+    """Whether a thing is an instance of a class, by the name `module:Class` that a framework defines it under.
+
+    So nothing has to be imported to see what it is not.
+    """
+    return any(f"{one.__module__}:{one.__qualname__}" in classes for one in type(thing).__mro__)
+
+
+@cache
+def _registered() -> dict[str, "EntryPoint"]:
+    from importlib.metadata import entry_points  # slow to import, and most servers are told agents
+
+    found: dict[str, EntryPoint] = {}
+    ours = f"{__package__}."
+    for entry in sorted(
+        entry_points(group=GROUP), key=lambda one: (one.name, not one.value.startswith(ours), one.value)
+    ):
+        kept = found.setdefault(entry.name, entry)
+        if kept.value != entry.value:
+            log.warning("two kinds of agent are called %s: %s is used, not %s", entry.name, kept.value, entry.value)
+    return found
+
+
+def _loaded(entry: "EntryPoint") -> Kind:
+    found = entry.load()
+    if not isinstance(found, Kind):
+        raise TypeError(f"The entry point {entry.name} of {GROUP} is no Kind but {type(found).__name__}: {entry.value}")
+    return found
+
+
+# --- who an agent is --------------------------------------------------------------------------------------------------
+
+
+def profile(given: Given, *, crash: Crash = Crash.RESTART, **own: Any) -> Profile:
+    """Return who an agent is: as its options say, else as it says itself (`own`, whose None says nothing).
+
+    `own` may have `name`, `description`, `version`, `skills` (names, or skills), `input_modes` and `output_modes`.
+    """
+    name = given.name or own.get("name") or "agent"
+    description = given.options.description or own.get("description") or name
+    itself = Profile(
+        name=name,
+        description=description,
+        version=own.get("version") or "1.0.0",
+        skills=skills_of(own.get("skills") or (name,), description),
+        input_modes=tuple(own.get("input_modes") or (TEXT, JSON)),
+        output_modes=tuple(own.get("output_modes") or (TEXT, JSON)),
+        crash=crash,
+    )
+    return restated(itself, given)
+
+
+def restated(profile: Profile, given: Given) -> Profile:
+    """Return who an agent is that says so itself, with what its options say instead."""
+    options: Options = given.options
+    description = options.description or profile.description
+    return replace(
+        profile,
+        name=given.name or profile.name,
+        description=description,
+        version=options.version or profile.version,
+        skills=skills_of(options.skills, description) or profile.skills,
+        input_modes=options.input_modes or profile.input_modes,
+        output_modes=options.output_modes or profile.output_modes,
+        crash=profile.crash if options.on_crash is None else Crash(options.on_crash),
+        attempts=options.attempts or profile.attempts,
+        timeout=options.timeout or profile.timeout,
+        concurrency=options.concurrency or profile.concurrency,
+        budget=Budget(
+            max_tokens=options.max_tokens or profile.budget.max_tokens,
+            max_cost=options.max_cost or profile.budget.max_cost,
+        ),
+    )
+
+
+def skills_of(skills: Sequence[str | AgentSkill], description: str) -> tuple[AgentSkill, ...]:
+    """Return skills, of which some may be names only."""
+    return tuple(_skill(skill, description) for skill in skills)
+
+
+def _skill(skill: str | AgentSkill, description: str) -> AgentSkill:
+    if isinstance(skill, AgentSkill):
+        return skill
+    return AgentSkill(id=skill.lower().replace(" ", "-"), name=skill, description=description, tags=(skill.lower(),))

@@ -1,0 +1,223 @@
+"""LangGraph's checkpoints in the store that has the tasks.
+
+A `Saver` is made for one run and writes under its fence: what a node that lost the task still writes is refused. It
+knows only LangGraph's interface; where the bytes go is `storage.commands.checkpoints`.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+
+from accord.core.patience import patiently
+from accord.storage.commands import checkpoints
+from accord.storage.commands.checkpoints import ALL, Entered, Fence, Loaded, Place, Typed, Write
+from accord.storage.store import Store
+
+EMPTY = "empty"
+"""The format of a channel that holds nothing any more."""
+
+T = TypeVar("T")
+
+log = logging.getLogger("accord.langgraph")
+
+
+class Saver(BaseCheckpointSaver[str]):
+    """The checkpoints of one tenant, as one run of a task may write them."""
+
+    def __init__(self, store: Store, tenant: str, fence: Fence) -> None:
+        """Keep checkpoints in `store`."""
+        super().__init__()
+        self._store, self._tenant, self._fence = store, tenant, fence
+        self._loop = asyncio.get_running_loop()
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return a version after another; two that follow on the same one differ, as they do in a fork."""
+        number = 0 if current is None else int(current.partition(".")[0])
+        return f"{number + 1:032}.{secrets.token_hex(8)}"
+
+    # --- threads ----------------------------------------------------------------------------------------------------
+
+    async def enter(self) -> Entered:
+        """Take the thread of the task's conversation, unless another task is at work there."""
+        return await self._patiently(lambda: self._store.do(checkpoints.enter, self._tenant, self._fence))
+
+    async def trim(self, thread: str) -> None:
+        """Keep nothing but the last step of a graph that has ended."""
+        await self._patiently(lambda: self._store.do(checkpoints.trim, self._tenant, thread, self._fence))
+
+    # --- LangGraph's interface --------------------------------------------------------------------------------------
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that a config names, or the latest."""
+        found = await self._load(_place(config), only=get_checkpoint_id(config), limit=1)
+        return found[0] if found else None
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Yield the checkpoints of a thread, the latest first."""
+        if config is None:
+            raise ValueError("Name a thread: this run may not look at others")
+        place, left = _place(config), ALL if limit is None else limit
+        places = [place]
+        if "checkpoint_ns" not in config["configurable"]:
+            within = checkpoints.spaces
+            spaces = await self._patiently(lambda: self._store.read(within, self._tenant, place.thread))
+            places = [Place(place.thread, space) for space in spaces]
+        for one in places:
+            only, until = get_checkpoint_id(config), get_checkpoint_id(before) if before else None
+            for found in await self._load(one, only=only, before=until, limit=ALL if filter else left):
+                metadata = cast(dict[str, Any], found.metadata)
+                if left > 0 and all(metadata.get(key) == value for key, value in (filter or {}).items()):
+                    left -= 1
+                    yield found
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Keep a checkpoint; of what the channels hold, what is new in it."""
+        place = _place(config)
+        state: dict[str, Any] = {**checkpoint}
+        held = state.pop("channel_values")
+        values = [
+            (channel, str(version), self._typed(held[channel]) if channel in held else Typed(EMPTY, b""))
+            for channel, version in new_versions.items()
+        ]
+        row = checkpoints.Checkpoint(
+            id=checkpoint["id"],
+            parent=config["configurable"].get("checkpoint_id"),
+            versions={channel: str(version) for channel, version in checkpoint["channel_versions"].items()},
+            state=self._typed(state),
+            metadata=self._typed(get_checkpoint_metadata(config, metadata)),
+        )
+        put = checkpoints.put
+        await self._patiently(lambda: self._store.do(put, self._tenant, place, self._fence, row, values))
+        return _config(place, row.id)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a node gave in a step that is not over."""
+        place, after = _place(config), config["configurable"]["checkpoint_id"]
+        rows = [
+            Write(
+                task=task_id,
+                position=WRITES_IDX_MAP.get(channel, position),
+                path=task_path,
+                channel=channel,
+                value=self._typed(value),
+            )
+            for position, (channel, value) in enumerate(writes)
+        ]
+        put = checkpoints.put_writes
+        await self._patiently(lambda: self._store.do(put, self._tenant, place, self._fence, after, rows))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Forget the checkpoints of a thread."""
+        await self._patiently(lambda: self._store.do(checkpoints.delete, self._tenant, thread_id, self._fence))
+
+    # --- the same for nodes that are plain functions, which are run in threads ----------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint that a config names, or the latest."""
+        return self._from_thread(self.aget_tuple(config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield the checkpoints of a thread, the latest first."""
+
+        async def collected() -> Sequence[CheckpointTuple]:
+            return [found async for found in self.alist(config, filter=filter, before=before, limit=limit)]
+
+        yield from self._from_thread(collected())
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Keep a checkpoint."""
+        return self._from_thread(self.aput(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a node gave."""
+        self._from_thread(self.aput_writes(config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Forget the checkpoints of a thread."""
+        self._from_thread(self.adelete_thread(thread_id))
+
+    def _from_thread(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Wait for the store where it cannot be used: everything here may be done twice."""
+        return await patiently(do, log, task_id=self._fence.task_id)
+
+    async def _load(self, place: Place, **which: Any) -> Sequence[CheckpointTuple]:
+        found = await self._patiently(lambda: self._store.read(checkpoints.load, self._tenant, place, **which))
+        return [self._tuple(place, one) for one in found]
+
+    def _tuple(self, place: Place, found: Loaded) -> CheckpointTuple:
+        row = found.checkpoint
+        values = {name: self._value(value) for name, value in found.values.items() if value.format != EMPTY}
+        checkpoint = cast(Checkpoint, {**self._value(row.state), "channel_values": values})
+        return CheckpointTuple(
+            config=_config(place, row.id),
+            checkpoint=checkpoint,
+            metadata=self._value(row.metadata),
+            parent_config=None if row.parent is None else _config(place, row.parent),
+            pending_writes=[(write.task, write.channel, self._value(write.value)) for write in found.writes],
+        )
+
+    def _typed(self, value: Any) -> Typed:
+        format, data = self.serde.dumps_typed(value)
+        return Typed(format, bytes(data))
+
+    def _value(self, value: Typed) -> Any:
+        return self.serde.loads_typed((value.format, value.data))
+
+
+def _place(config: RunnableConfig) -> Place:
+    named = config["configurable"]
+    return Place(named["thread_id"], named.get("checkpoint_ns", ""))
+
+
+def _config(place: Place, checkpoint_id: str) -> RunnableConfig:
+    named = {"thread_id": place.thread, "checkpoint_ns": place.space, "checkpoint_id": checkpoint_id}
+    return {"configurable": named}

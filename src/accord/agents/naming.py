@@ -1,0 +1,77 @@
+"""Things in Python code by their names: `module:name` or `path/to/file.py:name`.
+
+It only finds them; whether they are agents, or of use to one, is for who asked. All of `accord.agents` may stand above.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+class NotThere(ValueError):
+    """A name that names nothing, and why."""
+
+
+def named(spec: str) -> Any:
+    """Return whatever `module:name` or `file.py:name` names."""
+    where, separator, name = spec.rpartition(":")
+    if not separator or not where or not name:
+        raise NotThere(f"{spec!r} names nothing: write module:name or path/to/file.py:name")
+    try:
+        module = _file(Path(where)) if where.endswith(".py") else _module(where)
+    except ImportError as error:
+        raise NotThere(f"{where} cannot be imported: {error}") from error
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise NotThere(f"{where} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def function_named(spec: str, option: str) -> Callable[..., Any]:
+    """Return the function that an option of an agent names."""
+    try:
+        found: Any = named(spec)
+    except NotThere as error:
+        raise NotThere(f"{option}: {error}") from error
+    if not callable(found):
+        raise NotThere(f"{option}: {spec} is no function but {type(found).__name__}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _module(name: str) -> ModuleType:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the directory where the command was typed
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # something that the module itself needs
+        raise NotThere(f"There is no module called {name!r}") from None
+
+
+def _file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise NotThere(f"There is no file {path}")
+    known = sys.modules.get(path.stem)
+    source = getattr(known, "__file__", None)
+    if known is not None and source is not None and Path(source).resolve() == path.resolve():
+        return known  # several things of one file are of one module
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise NotThere(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]  # half of a module is none
+        raise
+    return module

@@ -1,0 +1,142 @@
+"""A command as an agent: a coding agent's own, or any other that reads a prompt and prints an answer.
+
+This is who it is and what it holds while its node runs; one turn of a task is `talk`, where it works `workspace`.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from accord.agents.kinds import Given, Kind, profile
+from accord.agents.process import files
+from accord.agents.process.holding import Holding
+from accord.agents.process.options import NEVER, PASSED, ProcessOptions, preset_of
+from accord.agents.process.talk import Means, Turn
+from accord.agents.process.workspace import Place, Workspaces, told
+from accord.core.agent import Crash, Node
+from accord.core.context import Context, Failed, OverBudget, Parked, Rejected
+from accord.protocol import lifecycle
+from accord.storage.commands import tasks
+from accord.storage.records import state_of
+from accord.storage.store import Store, StoreUnavailable
+
+MIN_SECRET = 8
+"""Characters of a value that is worth hiding: shorter ones are words like "true"."""
+
+WORKTREE = "worktree"
+"""Metadata key of where a task works, and the artifact that says where its work is."""
+
+
+class ProcessAgent:
+    """An agent that is a command."""
+
+    def __init__(self, given: Given) -> None:
+        """Run the command that the options name, with what they let through of `given.env`."""
+        options: ProcessOptions = given.options
+        self._options = options
+        self._preset = preset_of(options)
+        self._mode = self._preset.headless if options.mode == "headless" else self._preset.terminal
+        name = options.preset or Path(self._preset.binary).name
+        crash = Crash.RESUME if self._mode.resume else Crash.FAIL
+        self.profile = profile(given, crash=crash, name=name, description=f"Runs {name}", input_modes=("*/*",))
+        self._given = given.env or os.environ
+        self._workspaces = Workspaces(options, _root(options, self._given, self.profile.name))
+        self._talks: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
+        self._means: Means | None = None
+        self._store: Store
+
+    async def start(self, node: Node) -> None:
+        """Be ready to run commands on a node."""
+        self._store = node.store
+        await self._workspaces.prepare(self._is_over)
+        env = environment(self._options, self._given)
+        named = {*self._options.env, *self._options.pass_env}
+        self._means = Means(
+            name=self.profile.name,
+            options=self._options,
+            preset=self._preset,
+            mode=self._mode,
+            crash=self.profile.crash,
+            env=env,
+            secrets=frozenset(value for name, value in env.items() if name in named and len(value) >= MIN_SECRET),
+            holding=Holding(node),
+        )
+
+    async def stop(self) -> None:
+        """Let go of commands that wait for answers."""
+        means, self._means = self._means, None
+        if means is not None:
+            await means.holding.close()
+
+    async def run(self, ctx: Context) -> None:
+        """Do the work of one turn."""
+        means = self._means
+        if means is None:
+            raise RuntimeError("A process agent is run by a node that has started it")
+        key = (ctx.tenant, ctx.caller.owner, ctx.context_id)
+        async with self._talks.setdefault(key, asyncio.Lock()):  # a session is for one at a time
+            place = await self._workspaces.open(ctx)
+            if place.tree is not None and ctx.kept(WORKTREE) is None:
+                await ctx.status(f"It works on the branch {place.tree.branch}", metadata={WORKTREE: told(place.tree)})
+                await ctx.keep(WORKTREE, place.tree.branch)
+            try:
+                await self._talk(ctx, means, place)
+            except Parked:
+                raise  # what is there is needed again
+            except BaseException:
+                if await self._is_over(ctx.tenant, ctx.task_id):  # or the task goes on, here or elsewhere
+                    await self._workspaces.close(place)
+                raise
+
+    async def _talk(self, ctx: Context, means: Means, place: Place) -> None:
+        """Talk, and hand in what there is then, also if the command has failed."""
+        try:
+            await Turn(ctx, means, place).go()
+        except OverBudget:
+            raise  # which has ended the task already
+        except (Failed, Rejected):
+            await self._hand_in(ctx, place)
+            raise
+        await self._hand_in(ctx, place)
+
+    async def _hand_in(self, ctx: Context, place: Place) -> None:
+        """Deliver files, leave the place, and say where the rest of the work is."""
+        await self._deliver(ctx, place)
+        if (left := await self._workspaces.close(place)) is not None:
+            await ctx.artifact(left, id=WORKTREE, name=WORKTREE, metadata={WORKTREE: left})
+
+    async def _is_over(self, tenant: str, task_id: str) -> bool:
+        """Whether a task has ended."""
+        try:
+            head = await self._store.read(tasks.read_head, tenant, task_id)
+        except StoreUnavailable:
+            return False
+        return head is not None and state_of(head.state) in lifecycle.ENDED
+
+    async def _deliver(self, ctx: Context, place: Place) -> None:
+        """Make artifacts of the files that were left for the caller."""
+        options = self._options
+        parts, left = await asyncio.to_thread(files.taken_out, place.boxes, options.max_files, options.max_file_bytes)
+        for part in parts:
+            await ctx.artifact(part, id=f"file/{part.filename}", name=part.filename)
+        if left:
+            await ctx.status(f"These files are too many or too large and stay behind: {', '.join(left)}")
+
+
+def environment(options: ProcessOptions, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what a command may know of the server's environment, and what the settings add."""
+    passed = {name: given[name] for name in (*PASSED, *options.pass_env) if name in given and not NEVER.fullmatch(name)}
+    return {"TERM": "xterm-256color" if options.mode == "pty" else "dumb", **passed, **options.env}
+
+
+def _root(options: ProcessOptions, env: Mapping[str, str], name: str) -> Path:
+    """Return where fresh places are: among what a user's programs keep for themselves."""
+    if options.root is not None:
+        return Path(options.root).expanduser().absolute()
+    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or "~").expanduser() / ".local" / "state"
+    return Path(state) / "accord" / "work" / files.safe_name(name)
+
+
+KIND = Kind(name="process", make=ProcessAgent, options=ProcessOptions)

@@ -1,0 +1,151 @@
+"""What a terminal would show, as text: colours and titles left out, lines that are written over written once.
+
+It is no screen: what moves the cursor to another line is left out, so a program that paints windows reads badly. It
+takes text as it comes, in pieces cut anywhere, and never takes back what it gave. `talk` stands above.
+"""
+
+import codecs
+import re
+
+MAX_SEQUENCE = 4096
+"""Characters of one escape sequence; a longer one is none."""
+
+MAX_LINE = 4096
+"""Characters of a line that can still be written over."""
+
+PASTE_MODE = "\x1b[?2004h"
+"""What a program says that takes pasted text as one piece."""
+
+REPLIES = {"\x1b[5n": "\x1b[0n", "\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?1;2c", "\x1b[0c": "\x1b[?1;2c"}
+"""What programs ask of a terminal (whether it works, where the cursor is, what it is), and wait for: its answers."""
+
+_SEQUENCE = re.compile(
+    r"""\x1b\[[0-?]*[ -/]*[@-~]                     # CSI: colours, cursor, erasing
+      | \x9b[0-?]*[ -/]*[@-~]
+      | \x1b\][^\x07\x1b]*(?:\x07|\x1b\\)           # OSC: titles, links
+      | \x1b[PX^_](?:[^\x1b]|\x1b(?!\\))*\x1b\\     # DCS and its like
+      | \x1b[ -/]+[0-~]
+      | \x1b[0-OQ-WYZ\\`-~]                         # the two-character ones that begin nothing longer
+    """,
+    re.VERBOSE,
+)
+_ERASE_LINE = re.compile(r"[\x1b\x9b]\[?([012]?)K")
+_COLUMN = re.compile(r"[\x1b\x9b]\[?(\d*)G")
+
+
+class Plain:
+    """The text of one stream of bytes."""
+
+    def __init__(self) -> None:
+        """Begin with an empty line."""
+        self.pastes = False
+        self._bytes = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._rest = ""
+        self._line: list[str] = []
+        self._at = 0
+        self._given = 0
+        self._is_rewritten = False
+        self._replies = ""
+
+    def feed(self, data: bytes) -> str:
+        """Take in what came, and return the text that it adds; a line that is being written over is kept back."""
+        said = [self._put(piece) for piece in self._pieces(self._bytes.decode(data))]
+        if self._at == len(self._line) and not self._is_rewritten:
+            said.append(self._give())
+        return "".join(said)
+
+    def settle(self) -> str:
+        """Return what is kept back: nothing more has come for a while, or will."""
+        return self._give()
+
+    def replies(self) -> bytes:
+        """Return what a terminal would answer to what was asked of it, once."""
+        replies, self._replies = self._replies, ""
+        return replies.encode()
+
+    def _pieces(self, text: str) -> list[str]:
+        """Cut text into escape sequences and single characters; half a sequence waits for its other half."""
+        text, self._rest = self._rest + text, ""
+        pieces: list[str] = []
+        at = 0
+        while at < len(text):
+            if text[at] not in "\x1b\x9b":
+                pieces.append(text[at])
+                at += 1
+            elif found := _SEQUENCE.match(text, at):
+                pieces.append(found[0])
+                at = found.end()
+            elif len(text) - at > MAX_SEQUENCE:
+                at += 1  # it only looked like one
+            else:
+                self._rest = text[at:]
+                break
+        return pieces
+
+    def _put(self, piece: str) -> str:
+        """Put a character onto the line, or do what a sequence says; return a line that is done."""
+        if piece == "\n":
+            return self._end_line()
+        if piece == "\r":
+            self._at = 0
+        elif piece == "\b":
+            self._at = max(0, self._at - 1)
+        elif piece[0] in "\x1b\x9b":
+            self._obey(piece)
+        elif piece == "\t" or (piece >= " " and not "\x7f" <= piece <= "\x9f"):
+            self._write(piece)
+        return ""
+
+    def _obey(self, sequence: str) -> None:
+        if sequence == PASTE_MODE:
+            self.pastes = True
+        elif sequence in REPLIES:
+            self._replies += REPLIES[sequence]
+        elif erased := _ERASE_LINE.fullmatch(sequence):
+            self._erase(0 if erased[1] == "2" else self._at)
+        elif column := _COLUMN.fullmatch(sequence):
+            self._at = min(len(self._line), max(0, int(column[1] or 1) - 1))
+
+    def _erase(self, start: int) -> None:
+        if start < self._given:
+            self._is_rewritten = True
+        del self._line[start:]
+        self._at = min(self._at, start)
+
+    def _write(self, character: str) -> None:
+        if self._at == len(self._line):
+            self._line.append(character)
+        elif self._line[self._at] != character:
+            self._line[self._at] = character
+            self._is_rewritten = self._is_rewritten or self._at < self._given
+        self._at += 1
+        if self._at > MAX_LINE and self._given == len(self._line):
+            self._line, self._at, self._given = [], 0, 0
+
+    def _end_line(self) -> str:
+        said = self._give() + "\n"
+        self._line, self._at, self._given = [], 0, 0
+        return said
+
+    def _give(self) -> str:
+        """Return what was not given of the line; all of it, on a line of its own, if what was given is no longer so."""
+        said = "".join(self._line[0 if self._is_rewritten else self._given :])
+        if self._is_rewritten:
+            said = "\n" + said
+        self._given, self._is_rewritten = len(self._line), False
+        return said
+
+
+def plain(text: str) -> str:
+    """Return a whole text as a terminal would show it."""
+    shown = Plain()
+    return shown.feed(text.encode(errors="replace")) + shown.settle()
+
+
+def tail(text: str, characters: int) -> str:
+    """Return the end of a text, from the beginning of a line if there is one."""
+    text = plain(text).strip()
+    if len(text) <= characters:
+        return text
+    cut = text[-characters:]
+    return "…" + (cut.partition("\n")[2] or cut)

@@ -1,0 +1,200 @@
+"""Which message of a channel answers a request: never an old one, and never one that is somebody else's (C-10).
+
+A channel is shared: others ask in it, agents answer late or talk among themselves. A request is tagged `[a2a:<id>]`,
+and an answer is taken if it repeats the tag or is in the request's thread. One without either is taken only where
+nothing else can be meant. Pure functions of what was read; reading is `channel`, waiting `adapter`.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+DONE, FAILED, CANCEL = "DONE:", "FAILED:", "CANCEL:"
+"""How messages begin that answer a request, say that it cannot be done (with its tag only), or take it back."""
+
+TAG = re.compile(r"\[a2a:([^\[\]\s]+)\]")
+
+THREADS = ("thread_id", "threadId", "parent_id", "parentId", "reply_to", "replyTo", "in_reply_to")
+"""Where a message may say which one it replies to."""
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A message of a channel; `key` is its id, or what it says where it has none."""
+
+    key: str
+    text: str
+    id: str | None = None
+    sender: str | None = None
+    thread: str | None = None
+
+    @property
+    def tag(self) -> str | None:
+        """The tag that it is about: right after the word that it begins with, else the last one."""
+        found = TAG.findall(self.text)
+        first = TAG.match(self.text, len(self.word)) or TAG.match(self.body)
+        return first[1] if first else found[-1] if found else None
+
+    @property
+    def word(self) -> str:
+        """The word that it begins with, if that is one of ours."""
+        return next((word for word in (DONE, FAILED, CANCEL) if self.text.startswith(word)), "")
+
+    @property
+    def body(self) -> str:
+        """What it says after its word, without blanks around it."""
+        return self.text.removeprefix(self.word).strip()
+
+    @property
+    def answer(self) -> str:
+        """What it says without word and tag."""
+        tag = self.tag
+        return self.body if tag is None else self.body.replace(f"[a2a:{tag}]", "").strip()
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it asks for something under a tag."""
+        return not self.word and self.tag is not None
+
+
+def request(text: str, tag: str) -> str:
+    """Return a request as it is posted: tags in what a caller wrote mean nothing, nor does a word of ours."""
+    harmless = TAG.sub(r"(a2a:\1)", text)
+    if harmless.startswith((DONE, FAILED, CANCEL)):
+        return f"[a2a:{tag}]\n{harmless}"
+    return f"{harmless}\n\n[a2a:{tag}]"
+
+
+def asked(entry: Entry) -> str:
+    """Return what a request asks, without its tag."""
+    return entry.text.replace(f"[a2a:{entry.tag}]", "").strip()
+
+
+def entries(messages: Iterable[Any]) -> list[Entry]:
+    """Return the messages of a page; what has no text is none."""
+    return [_entry(one) for one in messages if isinstance(one, dict) and isinstance(one.get("text"), str)]
+
+
+def _entry(message: dict[str, Any]) -> Entry:
+    number = message.get("id")
+    name = None if number is None else str(number)
+    thread = next((message[one] for one in THREADS if message.get(one) is not None), None)
+    sender = message.get("from")
+    said = hashlib.sha256(msgspec.json.encode(message, order="sorted")).hexdigest()[:32]
+    return Entry(
+        key=f"said:{said}" if name is None else f"id:{name}",
+        text=message["text"],
+        id=name,
+        sender=None if sender is None else str(sender),
+        thread=None if thread is None else str(thread),
+    )
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A request: what was posted, when, and what the channel looked like before; it can be kept and gone on with."""
+
+    tag: str
+    text: str
+    at: float
+    before: tuple[Entry, ...] = ()
+    id: str | None = None
+
+
+class Watch:
+    """Looks for the answer to a request in pages of a channel, the newest of which may be first or last."""
+
+    def __init__(self, asked: Asked, target: str | None = None) -> None:
+        """Look for an answer by `target`, or by anybody."""
+        self._asked = asked
+        self._target = target
+        self._known = Counter(entry.key for entry in asked.before)
+        self._said: list[Entry] = []
+
+    def feed(self, page: Sequence[Entry]) -> list[Entry]:
+        """Take in a page and return what is new in it, oldest first."""
+        left = Counter(self._known)
+        is_new = []
+        for entry in page:
+            is_new.append(left[entry.key] <= 0)
+            left[entry.key] -= 1
+        new = [entry for entry, fresh in zip(page, is_new, strict=True) if fresh]
+        for key, count in Counter(entry.key for entry in page).items():
+            self._known[key] = max(self._known[key], count)
+        self._said += _in_order(new, is_new, self._is_own)
+        return self._said[len(self._said) - len(new) :]
+
+    def answer(self) -> Entry | None:
+        """Return the message that answers, if it is there."""
+        for entry in self._said:
+            if entry.word in (DONE, FAILED) and self._may_answer(entry) and self._is_meant(entry):
+                return entry
+        return self._untagged()
+
+    def is_posted(self) -> bool:
+        """Whether the request is in the channel."""
+        return any(self._is_own(entry) for entry in self._said)
+
+    def is_about(self, entry: Entry) -> bool:
+        """Whether a message is about the request, by the agent that does it."""
+        return not entry.word and self._may_answer(entry) and self._is_meant(entry)
+
+    def _is_own(self, entry: Entry) -> bool:
+        if self._asked.id is not None and entry.id is not None:
+            return entry.id == self._asked.id
+        return entry.text == self._asked.text
+
+    def _may_answer(self, entry: Entry) -> bool:
+        return not self._is_own(entry) and (self._target is None or entry.sender == self._target)
+
+    def _is_meant(self, entry: Entry) -> bool:
+        if entry.tag is not None:
+            return entry.tag == self._asked.tag
+        return entry.thread is not None and entry.thread == self._asked.id
+
+    def _untagged(self) -> Entry | None:
+        """Return an answer that says to nobody whose it is, if there is only one request that it can be about.
+
+        So it must come after ours, while no other is open; and where anybody may answer, nobody else may have spoken
+        in between, who might have been asked, or have asked.
+        """
+        is_visible = self.is_posted()
+        is_ours, speakers = not is_visible, set[str | None]()
+        waiting = {self._asked.tag} if not is_visible else set[str]()
+        for at, entry in enumerate((*self._asked.before, *self._said)):
+            is_late = at >= len(self._asked.before)
+            if self._is_own(entry):
+                is_ours = True
+            elif is_ours and is_late and not entry.word and entry.tag is None:
+                speakers.add(entry.sender)
+            if self._closes(entry, waiting, is_ours=is_ours and is_late, speakers=speakers):
+                return entry
+        return None
+
+    def _closes(self, entry: Entry, waiting: set[str], *, is_ours: bool, speakers: set[str | None]) -> bool:
+        """Keep account of the requests that wait for an answer; whether this is the answer to ours."""
+        if entry.is_request or self._is_own(entry):
+            waiting.add(self._asked.tag if self._is_own(entry) else entry.tag or "")
+            return False
+        if entry.tag is not None:
+            waiting.discard(entry.tag)
+            return False
+        if entry.word != DONE or entry.thread is not None or not self._may_answer(entry) or len(waiting) != 1:
+            return False
+        if is_ours and waiting == {self._asked.tag}:
+            return self._target is not None or speakers <= {entry.sender}
+        waiting.clear()
+        return False
+
+
+def _in_order(new: list[Entry], is_new: Sequence[bool], is_own: Any) -> list[Entry]:
+    """Return what is new with the oldest first: by number, else as it lies beside what was known or to our own."""
+    if all(entry.id is not None and entry.id.isdecimal() for entry in new):
+        return sorted(new, key=lambda entry: int(entry.id or 0))
+    if not all(is_new):
+        return new[::-1] if is_new[0] else new
+    own = next((at for at, entry in enumerate(new) if is_own(entry)), 0)
+    return new[::-1] if own and own == len(new) - 1 else new

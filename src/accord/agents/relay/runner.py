@@ -1,0 +1,262 @@
+"""A command as an agent of a channel: what is asked there is given to it, and what it prints is said to be done.
+
+    python -m accord.agents.relay.runner -- claude -p
+    python -m accord.agents.relay.runner --native -- my-relay-agent
+
+It is a process of its own, so that it can be talked to only through the channel, and ends with whoever started it: its
+standard input is closed then, however they end, and everything that it has started goes with it. With `--native` the
+command speaks to the channel itself, by the `RELAY_*` variables of its environment. `local` starts it.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from accord.agents.relay.channel import Channel, NoRelay
+from accord.agents.relay.correlation import CANCEL, DONE, FAILED, Entry, asked
+
+BASE_URL, API_KEY, CHANNEL, AGENT = "RELAY_BASE_URL", "RELAY_API_KEY", "RELAY_CHANNEL", "RELAY_AGENT_NAME"
+"""What an agent is told in its environment."""
+
+AT_ONCE = 4
+"""Requests that are worked on at a time."""
+
+WAIT_SECONDS = 20.0
+POLL_SECONDS = 2.0
+"""How often a relay is asked that does not let its readers wait."""
+
+PAGE = 100
+MAX_KNOWN = 1000
+"""Messages by which one is known again, from a relay that shows the same ones each time."""
+
+MAX_OUTPUT = 1024 * 1024
+"""Bytes that a command may print; what is more is left out, and that is said."""
+
+MAX_REASON = 2000
+"""Bytes of what a command that fails has complained last."""
+
+GRACE_SECONDS = 2.0
+"""How long what is asked to stop may take before it is killed."""
+
+PLACEHOLDER = "{prompt}"
+
+
+class Bridge:
+    """Lets a command answer what is asked in a channel."""
+
+    def __init__(self, channel: Channel, name: str, command: Sequence[str]) -> None:
+        """Answer as `name`."""
+        self._channel = channel
+        self._name = name
+        self._command = command
+        self._known = deque[str](maxlen=MAX_KNOWN)
+        self._working: dict[str, asyncio.Task[None]] = {}
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self) -> None:
+        """Answer until it is stopped."""
+        last: str | None = None
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began = loop.time()
+                page = await self._page(last)
+                new = [entry for entry in page if entry.key not in self._known]
+                self._known.extend(entry.key for entry in new)
+                for entry in self._open(new):
+                    self._begin(entry)
+                last = page[-1].id if page else last
+                if not new and loop.time() - began < POLL_SECONDS:
+                    await asyncio.sleep(POLL_SECONDS)  # it does not let its readers wait
+        finally:
+            for work in self._working.values():
+                work.cancel()
+            await asyncio.gather(*self._working.values(), return_exceptions=True)
+
+    async def _page(self, last: str | None) -> list[Entry]:
+        more = {"wait": WAIT_SECONDS} | ({} if last is None else {"after": last})
+        try:
+            return await self._channel.latest(PAGE, **more)
+        except NoRelay as error:
+            print(f"relay: {error}", file=sys.stderr, flush=True)
+            return []
+
+    def _open(self, new: list[Entry]) -> list[Entry]:
+        """Return the requests that are not answered yet; those that are taken back are stopped."""
+        over = {entry.tag for entry in new if entry.word}
+        for entry in new:
+            if entry.word == CANCEL and entry.tag in self._working:
+                self._working[entry.tag].cancel()
+        return [entry for entry in new if entry.is_request and entry.tag not in over and entry.sender != self._name]
+
+    def _begin(self, entry: Entry) -> None:
+        tag = entry.tag or ""
+        if tag in self._working:
+            return
+        work = asyncio.create_task(self._work(tag, asked(entry)), name=f"relay {tag}")
+        self._working[tag] = work
+        work.add_done_callback(lambda _: self._working.pop(tag, None))
+
+    async def _work(self, tag: str, text: str) -> None:
+        async with self._places:
+            try:
+                said = f"{DONE} [a2a:{tag}] {await _run(self._command, text)}"
+            except CommandFailed as error:
+                said = f"{FAILED} [a2a:{tag}] {error}"
+        await self._say(said)
+
+    async def _say(self, text: str) -> None:
+        while True:
+            try:
+                await self._channel.post(text)
+            except NoRelay as error:
+                print(f"relay: {error}", file=sys.stderr, flush=True)
+                if not error.may_pass:
+                    return
+                await asyncio.sleep(POLL_SECONDS)
+            else:
+                return
+
+
+class CommandFailed(Exception):
+    """A command could not be run, or says that it failed."""
+
+
+async def _run(command: Sequence[str], text: str) -> str:
+    """Run a command once: the text is its input, or where an argument has a place for it."""
+    arguments = _filled(command, text)
+    takes_input = arguments == list(command)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=PIPE if takes_input else DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=_without_secrets(os.environ),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise CommandFailed(f"{command[0]} cannot be started: {error}") from None
+    try:
+        return await _talk(process, text.encode() if takes_input else None)
+    finally:
+        await end(process)
+
+
+def _filled(command: Sequence[str], text: str) -> list[str]:
+    """Return a command with a text in its place; whoever asks must not set flags."""
+    before = ("", *command)
+    return [
+        one.replace(PLACEHOLDER, f" {text}" if one == PLACEHOLDER and last != "--" and text.startswith("-") else text)
+        for last, one in zip(before, command, strict=False)
+    ]
+
+
+async def _talk(process: Process, given: bytes | None) -> str:
+    assert process.stdout is not None
+    assert process.stderr is not None
+
+    async def tell() -> None:
+        if process.stdin is not None and given is not None:
+            with contextlib.suppress(ConnectionError):  # it does not read what it is given
+                process.stdin.write(given)
+                await process.stdin.drain()
+            process.stdin.close()
+
+    _, (said, is_all), (complained, _) = await asyncio.gather(
+        tell(), _kept(process.stdout, MAX_OUTPUT), _kept(process.stderr, MAX_REASON, keeps_end=True)
+    )
+    status = await process.wait()
+    if status:
+        lines = complained.decode("utf-8", "replace").strip().splitlines()
+        raise CommandFailed(f"exit status {status}{': ' + lines[-1] if lines else ''}")
+    return said.decode("utf-8", "replace").strip() + ("" if is_all else "\n[the rest is left out]")
+
+
+async def _kept(stream: asyncio.StreamReader, most: int, *, keeps_end: bool = False) -> tuple[bytes, bool]:
+    """Read everything, and return the first or the last of it and whether that is all."""
+    found, is_all = b"", True
+    while piece := await stream.read(65536):
+        found += piece if keeps_end or len(found) <= most else b""
+        is_all = is_all and len(found) <= most
+        found = found[-most:] if keeps_end else found
+    return found[:most], is_all
+
+
+async def end(process: Process) -> None:
+    """See to it that nothing of a process is left, nor of what it has started in its group."""
+    _signal(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(GRACE_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        pass
+    finally:  # even if whoever waits here is told to stop meanwhile
+        _signal(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has gone by itself
+        os.killpg(group, number)
+
+
+def _without_secrets(env: Mapping[str, str]) -> dict[str, str]:
+    """Return what a command may know; it has no business in the channel."""
+    return {name: value for name, value in env.items() if name not in (API_KEY, BASE_URL)}
+
+
+# --- the process ----------------------------------------------------------------------------------------------------
+
+
+async def _native(command: Sequence[str]) -> int:
+    process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, start_new_session=True)
+    try:
+        return await process.wait()
+    finally:
+        await end(process)
+
+
+async def _bridged(command: Sequence[str], env: Mapping[str, str]) -> int:
+    channel = Channel(env[BASE_URL], env[API_KEY], env.get(CHANNEL, "general"))
+    try:
+        await Bridge(channel, env.get(AGENT, ""), command).run()
+    finally:
+        await channel.close()
+    return 0
+
+
+async def _until_left() -> None:
+    """Wait until whoever started this is gone."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await reader.read()
+
+
+async def _main(arguments: Sequence[str]) -> int:
+    is_native = arguments[:1] == ["--native"]
+    command = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
+    if not command or not (os.environ.get(BASE_URL) and os.environ.get(API_KEY)):
+        print(f"usage: {BASE_URL}=... {API_KEY}=... python -m {__spec__.name} [--native] -- COMMAND", file=sys.stderr)
+        return 2
+    work = asyncio.create_task(_native(command) if is_native else _bridged(command, os.environ), name="work")
+    left = asyncio.create_task(_until_left(), name="lifeline")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, left.cancel)
+    await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (work, left):
+        task.cancel()
+    found = await asyncio.gather(work, left, return_exceptions=True)
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0] if isinstance(found[0], int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(_main(sys.argv[1:])))

@@ -1,0 +1,69 @@
+"""Temporal workflows as agents: each task is one workflow, with the task's id as its own.
+
+This is what settings say about one, and how it becomes an agent (`agent`). Nothing of Temporal is imported here.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from accord.agents.kinds import Given, Kind, Options, Seconds
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from accord.agents.temporal.agent import TemporalAgent
+
+__all__ = ["KIND", "TemporalOptions", "workflow_agent"]
+
+
+class TemporalOptions(Options, frozen=True, kw_only=True):
+    """What is said about a workflow; docs/agents/temporal.md has what each means."""
+
+    SECRET = frozenset({"api_key"})
+
+    workflow: str
+    task_queue: str
+    address: str = "localhost:7233"
+    namespace: str = "default"
+    api_key: str | None = None
+    tls: bool = False
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    input: Literal["auto", "text", "data", "message"] = "auto"
+    signal: str = "message"
+    status: str | None = None
+    execution_timeout: Seconds | None = None
+    grace_seconds: Seconds = 30.0
+    poll_seconds: Seconds = 15.0
+    watched: Annotated[int, Meta(ge=0)] = 100
+
+
+def make(given: Given, connect: "Callable[[], Awaitable[Client]] | None" = None) -> "TemporalAgent":
+    """Return the agent of a workflow, reached through the client that `connect` gives or as its options say."""
+    try:
+        import temporalio.client  # noqa: F401
+    except ImportError as error:
+        raise ImportError("Temporal agents need temporalio: pip install 'accord[temporal]'") from error
+    from accord.agents.temporal.agent import TemporalAgent
+
+    return TemporalAgent(given, connect)
+
+
+def workflow_agent(
+    workflow: str,
+    task_queue: str,
+    *,
+    name: str | None = None,
+    connect: "Callable[[], Awaitable[Client]] | None" = None,
+    **options: Any,
+) -> "TemporalAgent":
+    """Return a workflow as an agent, for programs; a client of your own may encrypt, trace and authenticate."""
+    said = msgspec.convert({"workflow": workflow, "task_queue": task_queue, **options}, TemporalOptions)
+    return make(Given(options=said, name=name), connect)
+
+
+KIND = Kind(name="temporal", options=TemporalOptions, make=make)

@@ -1,0 +1,254 @@
+"""One workflow as an agent.
+
+The work, its state and its retries are Temporal's; no worker runs here. A run holds nothing: it starts the workflow or
+finds it, passes on what the caller said, looks, and parks until the workflow ends or it is time to look again.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.api.common.v1 import Payloads, WorkflowExecution
+from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from accord.agents.kinds import Given, profile
+from accord.agents.temporal import TemporalOptions
+from accord.agents.temporal.cancels import Cancels
+from accord.agents.temporal.content import ANSWER, MODES, finish, given_of
+from accord.agents.temporal.service import NO_ANSWER, Service, may_pass
+from accord.core.agent import Crash, Node
+from accord.core.context import Context, Failed
+from accord.core.output import parts_of
+from accord.core.patience import patiently
+from accord.errors import AccordError
+from accord.model import Message, Role, TaskState
+from accord.storage.commands import remotes
+from accord.storage.commands.remotes import Expected
+
+QUERY = timedelta(seconds=5)
+"""How long a worker may take to say how a workflow stands; without a worker nobody ever does."""
+
+AGAIN_SECONDS = 5.0
+"""When to turn again to a Temporal that is not there."""
+
+PATIENCE_SECONDS = 60.0
+"""How long it may not be there before a task that it has not taken yet fails; others wait as long as it takes."""
+
+SOONEST_SECONDS = 1.0
+"""When to look at a workflow that has just begun; later after a tenth of its age."""
+
+CLOSED = "closed"
+"""What a task waits for: that its workflow has ended."""
+
+QUESTION = "question"
+"""The member of a status by which a workflow asks its caller something."""
+
+Handle = WorkflowHandle[Any, Any]
+
+log = logging.getLogger("accord.temporal")
+
+
+class TemporalAgent:
+    """An agent whose tasks are workflows."""
+
+    def __init__(self, given: Given, connect: Callable[[], Awaitable[Client]] | None = None) -> None:
+        """Start workflows as the options say, through the client that `connect` gives, if it is given."""
+        options: TemporalOptions = given.options
+        self.profile = profile(
+            given,
+            crash=Crash.RESUME,
+            name=options.workflow,
+            description=f"The Temporal workflow {options.workflow}",
+            input_modes=MODES[options.input],
+        )
+        self._options = options
+        self._connect = connect
+        self._service = Service(self.profile.name, options, connect)
+        self._down_since: float | None = None
+        self._node: Node | None = None
+        self._cancels: asyncio.Task[None] | None = None
+        self._watches: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    # --- startup, work, shutdown ----------------------------------------------------------------------------------
+
+    async def start(self, node: Node) -> None:
+        """Begin to pass on cancels; Temporal need not be there yet."""
+        self._node = node
+        self._service = Service(self.profile.name, self._options, self._connect)  # a client is its event loop's
+        cancels = Cancels(node.store, self._service, self._options.grace_seconds)
+        self._cancels = asyncio.create_task(cancels.keep(), name=f"cancels of {self.profile.name}")
+
+    async def stop(self) -> None:
+        """Stop watching; whoever goes on looks by itself."""
+        ending = [*self._watches.values(), *([] if self._cancels is None else [self._cancels])]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        self._node = self._cancels = None
+
+    async def run(self, ctx: Context) -> None:
+        """Let the workflow of this task go on, until it has ended."""
+        if self._node is None:
+            raise RuntimeError("A Temporal agent is run by a node that has started it")
+        has_ended = False
+        while not has_ended:
+            try:
+                has_ended = await self._go_on(ctx, self._node)
+            except NO_ANSWER as error:
+                await self._without_answer(ctx, error)
+
+    async def _go_on(self, ctx: Context, node: Node) -> bool:
+        """Do what there is to do and wait; true if the workflow has ended, and what it gave was said."""
+        client = await self._service.client()
+        handle = await self._begun(ctx, client, node)
+        await self._pass_on_messages(ctx, client)
+        said = None if ctx.handed_in(CLOSED) else await self._status(ctx, handle)
+        seen = await handle.describe(rpc_timeout=ANSWER)  # after that: what it asked before it ended is no question
+        self._down_since = None
+        if seen.status is not WorkflowExecutionStatus.RUNNING:
+            await finish(ctx, handle)
+            return True
+        await _report(ctx, said)
+        self._watch(ctx, handle, node)
+        await ctx.pause(self._delay(seen), key=None if ctx.handed_in(CLOSED) else CLOSED)
+        return False
+
+    # --- what is said to the workflow -----------------------------------------------------------------------------
+
+    async def _begun(self, ctx: Context, client: Client, node: Node) -> Handle:
+        """Return the workflow, started now unless it was before, by this run or by one that was lost."""
+        if ctx.kept("workflow") is None:
+            at = time.time_ns() // 1_000_000
+            new = Expected(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
+            # Before it begins: from now on cancels get there.
+            await patiently(lambda: node.store.do(remotes.expect, ctx.tenant, new), log, task_id=ctx.task_id)
+            await self._begin(ctx, client)
+            await ctx.keep("workflow", ctx.task_id)
+        return client.get_workflow_handle(ctx.task_id)
+
+    async def _begin(self, ctx: Context, client: Client) -> None:
+        options = self._options
+        limit = options.execution_timeout
+        about = {"task_id": ctx.task_id, "agent": self.profile.name, "workflow": options.workflow}
+        try:
+            await client.start_workflow(
+                options.workflow,
+                given_of(_said(ctx)[0], options.input),
+                id=ctx.task_id,
+                task_queue=options.task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                execution_timeout=None if limit is None else timedelta(seconds=limit),
+                memo={"agent": self.profile.name, "contextId": ctx.context_id},
+                rpc_timeout=ANSWER,
+            )
+        except WorkflowAlreadyStartedError:
+            log.info("workflow found", extra=about)
+        else:
+            log.info("workflow started", extra=about)
+
+    async def _pass_on_messages(self, ctx: Context, client: Client) -> None:
+        """Signal what the caller said since; Temporal takes a request id once, so that nothing is signalled twice."""
+        for message in _said(ctx)[1:]:
+            noted = f"signalled:{message.message_id}"
+            if ctx.kept(noted) is not None:
+                continue
+            payloads = await client.data_converter.encode([given_of(message, self._options.input)])
+            request = SignalWorkflowExecutionRequest(
+                namespace=client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=ctx.task_id),
+                signal_name=self._options.signal,
+                input=Payloads(payloads=payloads),
+                identity=client.identity,
+                request_id=f"{ctx.task_id}/{message.message_id}",
+            )
+            try:
+                await client.workflow_service.signal_workflow_execution(request, retry=True, timeout=ANSWER)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+                return  # it has ended, or is not known any more, as will be seen
+            await ctx.keep(noted, "")
+
+    # --- what it says ---------------------------------------------------------------------------------------------
+
+    async def _status(self, ctx: Context, handle: Handle) -> Any:
+        """Return how the workflow says it stands; None if it does not."""
+        if self._options.status is None:
+            return None
+        try:
+            return await handle.query(self._options.status, rpc_timeout=QUERY)
+        except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
+            log.info("workflow did not say how it stands", extra={"task_id": ctx.task_id, "reason": str(error)})
+            return None
+
+    def _delay(self, seen: WorkflowExecutionDescription) -> float:
+        """Return when to look again: for its status soon while it is young, for its end only lest that was missed."""
+        if self._options.status is None:
+            return self._options.poll_seconds
+        age = (datetime.now(UTC) - seen.start_time).total_seconds()
+        return min(max(SOONEST_SECONDS, age / 10), self._options.poll_seconds)
+
+    def _watch(self, ctx: Context, handle: Handle, node: Node) -> None:
+        """Have the task woken when its workflow ends, if not too many are watched already."""
+        key = (ctx.tenant, ctx.task_id)
+        if key not in self._watches and len(self._watches) < self._options.watched:
+            watch = asyncio.create_task(_wake_at_end(handle, node, *key), name=f"watch {ctx.task_id}")
+            self._watches[key] = watch
+            watch.add_done_callback(lambda _: self._watches.pop(key, None))
+
+    async def _without_answer(self, ctx: Context, error: Exception) -> None:
+        """Wait, if Temporal may answer later; fail, if it has said no."""
+        about = {"task_id": ctx.task_id, "agent": self.profile.name, "reason": str(error)}
+        is_begun = ctx.kept("workflow") is not None
+        if not may_pass(error):
+            log.error("Temporal refused", extra=about)
+            lost = "Temporal does not know the workflow any more" if is_begun else "Temporal did not take the task"
+            raise Failed(lost) from error
+        log.warning("Temporal does not answer", extra=about)
+        now = time.monotonic()
+        self._down_since = self._down_since or now
+        if not is_begun and now - self._down_since > PATIENCE_SECONDS:
+            raise Failed("Temporal cannot be reached") from error
+        await ctx.pause(AGAIN_SECONDS)
+
+
+def _said(ctx: Context) -> list[Message]:
+    return [message for message in ctx.history if message.role is Role.USER]
+
+
+async def _report(ctx: Context, said: Any) -> None:
+    """Say how a workflow stands, or what it asks, if that is news."""
+    asks = isinstance(said, dict) and QUESTION in said
+    parts = parts_of(said[QUESTION] if asks else said)
+    state = TaskState.INPUT_REQUIRED if asks else TaskState.WORKING
+    now = ctx.task.status
+    if parts and (state is not now.state or now.message is None or now.message.parts != parts):
+        await ctx.enter(state, parts)
+
+
+async def _wake_at_end(handle: Handle, node: Node, tenant: str, task_id: str) -> None:
+    try:
+        await handle.result()
+    except RPCError as error:
+        log.info("workflow is not watched", extra={"task_id": task_id, "reason": str(error)})
+        return
+    except Exception as error:  # it failed, or gave what only its own converter reads: it has ended
+        log.debug("workflow ended", extra={"task_id": task_id, "reason": str(error)})
+    try:
+        await node.wake(tenant, task_id, CLOSED, True)
+    except AccordError as error:  # the store cannot be used; the next look finds the end as well
+        log.info("task is not woken", extra={"task_id": task_id, "reason": str(error)})

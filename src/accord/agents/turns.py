@@ -1,0 +1,246 @@
+"""Agents that report on a task event by event, turn by turn, as servers of A2A have them: executors and workers.
+
+Each event that is news is written into the task's log, and a question that ends a turn parks it until the answer is the
+next. It has model values only; what the events of a framework are is its kind's business, which stands above.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.core.context import Context, Failed, Said
+from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState
+from accord.protocol.lifecycle import INTERRUPTED, TERMINAL
+
+MOMENT_SECONDS = 0.2
+"""How long a question waits for its turn to end, which parks the task with it. Who asks and goes on waits for somebody
+else, out of band, and the caller has to see it."""
+
+OWN_CANCEL_SECONDS = 0.5
+"""How long an agent's own way to cancel goes first; what still runs then is stopped."""
+
+STOP_SECONDS = 5.0
+"""How long what was cancelled, and its own way to cancel, may take to clean up."""
+
+log = logging.getLogger("accord.agents")
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """A turn that ended with a question, which is in the log if it `is_shown`.
+
+    `parts` is how many parts each artifact had then.
+    """
+
+    question: StatusUpdate
+    is_shown: bool
+    parts: dict[str, int]
+
+
+class Record:
+    """The events of one turn."""
+
+    def __init__(self, ctx: Context, before: Turn | None) -> None:
+        """Write to `ctx`, whose earlier turns ended with `before`."""
+        self.is_first = before is None
+        self._ctx = ctx
+        self._before = _earlier(ctx.task, before)
+        self._state = ctx.task.status.state
+        self._open: set[str] = set()
+        self._has_ended = False
+        self._question: StatusUpdate | None = None
+        self._is_shown = False
+        self._showing: asyncio.Task[None] | None = None
+
+    async def turn(self) -> Turn | None:
+        """Return the turn, if it ended with a question."""
+        if self._question is None:
+            return None
+        await self._ctx.flush()  # what is being committed is not in the task meanwhile
+        parts = {artifact.artifact_id: len(artifact.parts) for artifact in self._ctx.task.artifacts}
+        return Turn(question=self._question, is_shown=self._is_shown, parts=parts)
+
+    async def put(self, body: EventBody) -> None:
+        """Write an event."""
+        if self._has_ended:
+            log.warning("reported after the end", extra={"task_id": self._ctx.task_id, "event": type(body).__name__})
+            return
+        match body:
+            case StatusUpdate():
+                self._check(body.task_id)
+                await self._status(body)
+            case ArtifactUpdate():
+                self._check(body.task_id)
+                await self._artifact(body)
+            case Task():
+                self._check(body.id)
+                await self._task(body)
+            case Message():
+                await self._end(TaskState.COMPLETED, body)
+
+    async def close(self) -> None:
+        """End the turn: nothing is shown any more that waits for a moment."""
+        showing, self._showing = self._showing, None
+        if showing is not None:
+            showing.cancel()
+            await asyncio.wait({showing})
+            if not showing.cancelled():
+                showing.result()
+
+    def _check(self, task_id: str) -> None:
+        if task_id != self._ctx.task_id:
+            raise Failed(f"The agent reported on task {task_id} while it worked on {self._ctx.task_id}")
+
+    async def _status(self, update: StatusUpdate) -> None:
+        await self.close()
+        await self._show()
+        state, message = update.status.state, update.status.message
+        self._question = None
+        if state in INTERRUPTED:
+            self._question, self._is_shown = update, False
+            self._showing = asyncio.create_task(self._show_later(), name=f"question {self._ctx.task_id}")
+        elif state in TERMINAL:
+            await self._end(state, message, update)
+        elif message is not None or update.metadata or self._state is not TaskState.WORKING:
+            self._state = TaskState.WORKING  # whoever says that it is submitted has begun
+            await self._ctx.enter(TaskState.WORKING, message, metadata=update.metadata)
+
+    async def _end(self, state: TaskState, message: Message | None, update: StatusUpdate | None = None) -> None:
+        self._has_ended = True
+        for artifact_id in sorted(self._open):
+            await self._ctx.finish(artifact_id)
+        await self._ctx.enter(state, message, metadata=update.metadata if update else None)
+
+    async def _artifact(self, update: ArtifactUpdate) -> None:
+        artifact, append = update.artifact, bool(update.append)
+        (self._open.discard if update.last_chunk else self._open.add)(artifact.artifact_id)
+        earlier = self._before.pop(artifact.artifact_id, None)
+        if append and earlier is not None:  # the first chunk of a run replaces, and this one extends an earlier turn's
+            artifact, append = replace(earlier, parts=earlier.parts + artifact.parts), False
+        await self._ctx.artifact(artifact, append=append, last_chunk=bool(update.last_chunk))
+
+    async def _task(self, task: Task) -> None:
+        """Write what a whole task says that is not in the log."""
+        await self._ctx.flush()
+        context_id = self._ctx.context_id
+        known = {message.message_id for message in self._ctx.history}
+        for message in task.history:
+            if message.role is Role.AGENT and message.message_id not in known:
+                await self._ctx.say(message)
+        have = self._ctx.task.artifacts
+        for artifact in task.artifacts:
+            if artifact not in have:
+                whole = ArtifactUpdate(task_id=task.id, context_id=context_id, artifact=artifact, last_chunk=True)
+                await self._artifact(whole)
+        await self._status(StatusUpdate(task_id=task.id, context_id=context_id, status=task.status))
+
+    async def _show_later(self) -> None:
+        await asyncio.sleep(MOMENT_SECONDS)
+        await self._show()
+
+    async def _show(self) -> None:
+        """Tell followers of a question, although nobody waits for its answer."""
+        asked = self._question
+        if asked is not None and not self._is_shown:
+            self._is_shown, self._state = True, asked.status.state
+            await self._ctx.enter(asked.status.state, asked.status.message, metadata=asked.metadata)
+
+
+Take = Callable[[Message, Record], Awaitable[None]]
+
+
+async def take_turns(ctx: Context, take: Take) -> None:
+    """Take the turns of a task: one for its message, and one for each answer to a question that ended the one before.
+
+    A turn that ended is not taken again, whatever was lost since.
+    """
+    message, number = ctx.message, 0
+    before: Turn | None = None
+    while True:
+        key = f"turn/{number}"
+        kept = ctx.kept(key)
+        if kept is None:
+            turn = await _taken(take, message, Record(ctx, before))
+            if turn is None:
+                return
+            kept = await ctx.keep(key, msgspec.json.encode(turn).decode())
+            if turn.is_shown:
+                await ctx.pause()
+        before = msgspec.json.decode(kept, type=Turn)
+        message = (await _answer(ctx, before, key)).message
+        number += 1
+
+
+async def _taken(take: Take, message: Message, record: Record) -> Turn | None:
+    try:
+        await take(message, record)
+    finally:
+        await record.close()
+    return await record.turn()
+
+
+async def _answer(ctx: Context, turn: Turn, key: str) -> Said:
+    """Wait for the caller's answer to the question that ended a turn."""
+    status = turn.question.status
+    asking = ctx.require_auth if status.state is TaskState.AUTH_REQUIRED else ctx.ask
+    return await asking(status.message, key=key)
+
+
+async def stoppable(ctx: Context, doing: Coroutine[Any, Any, None], cancel: Callable[[], Awaitable[None]]) -> None:
+    """Do something that has its own way to cancel, which goes first when the task was ended from outside.
+
+    When the run goes on elsewhere it is only stopped.
+    """
+    work = asyncio.create_task(doing, name=f"work {ctx.task_id}")
+    try:
+        await asyncio.wait({work})
+    except asyncio.CancelledError:
+        await _stop(ctx, work, cancel)
+        raise
+    await work
+
+
+async def _stop(ctx: Context, work: asyncio.Task[None], cancel: Callable[[], Awaitable[None]]) -> None:
+    waited = {work}
+    if await _has_ended(ctx):
+        own = asyncio.create_task(_cancelled(ctx, cancel), name=f"cancel {ctx.task_id}")
+        waited.add(own)
+        await asyncio.wait({own}, timeout=OWN_CANCEL_SECONDS)
+    work.cancel()
+    done, left = await asyncio.wait(waited, timeout=STOP_SECONDS)
+    for one in left:
+        log.warning("agent does not stop", extra={"task_id": ctx.task_id, "doing": one.get_name()})
+        one.cancel()
+    if work in done and not work.cancelled() and (error := work.exception()) is not None:
+        log.info("agent ended with an error", extra={"task_id": ctx.task_id}, exc_info=error)
+
+
+async def _has_ended(ctx: Context) -> bool:
+    """Whether the task has ended; a store that cannot be asked in time must not keep the work going."""
+    try:
+        async with asyncio.timeout(OWN_CANCEL_SECONDS):
+            return await ctx.has_ended()
+    except TimeoutError:
+        return False
+
+
+async def _cancelled(ctx: Context, cancel: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await cancel()
+    except Exception:  # the task has ended: there is nobody to tell
+        log.exception("agent could not cancel", extra={"task_id": ctx.task_id})
+
+
+def _earlier(task: Task, before: Turn | None) -> dict[str, Artifact]:
+    """Return the artifacts of earlier turns as they were: a run that was lost may have added to them since."""
+    if before is None:
+        return {}
+    return {
+        artifact.artifact_id: replace(artifact, parts=artifact.parts[: before.parts[artifact.artifact_id]])
+        for artifact in task.artifacts
+        if artifact.artifact_id in before.parts
+    }

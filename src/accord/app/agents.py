@@ -1,0 +1,101 @@
+"""Agents here: from settings to agents, and those that hold something from the start of a node to its end.
+
+It only puts together what `agents.kinds` and `config` know; agents elsewhere are `app.remotes`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from accord.agents import kinds, load, naming
+from accord.agents.kinds import Given, Kind, UnknownKind
+from accord.agents.load import NotAnAgent
+from accord.agents.naming import NotThere
+from accord.config import BadSettings, Loaded
+from accord.core.agent import Agent, Living, Node, Profile
+from accord.core.remotes import Reaching
+
+Restate = Callable[[Profile], Profile]
+"""From what an agent says of itself to what is said of it."""
+
+
+def agents_of(loaded: Loaded, env: Mapping[str, str]) -> list[Agent]:
+    """Return the agents that settings describe."""
+    return [_agent(name, said, loaded, env) for name, said in loaded.settings.agents.items()]
+
+
+def _agent(name: str, said: str | dict[str, Any], loaded: Loaded, env: Mapping[str, str]) -> Agent:
+    at = f"agents.{name}"
+    try:
+        if isinstance(said, str):
+            return described(load.load(said, env), partial(replace, name=name))
+        target = naming.named(str(said["target"])) if "target" in said else None
+        kind = _kind(said, target)
+        given = Given(options=loaded.read(at, kind.options), name=name, target=target, env=env)
+        if load.is_agent(target):
+            return described(target, partial(kinds.restated, given=given))
+        return load.make(kind, given)
+    except (NotAnAgent, NotThere, UnknownKind) as error:
+        raise loaded.bad(at, error) from error
+
+
+def _kind(said: Mapping[str, Any], target: Any) -> Kind:
+    """Return the kind that a table names, or that its target is of."""
+    stated = said.get("type")
+    if stated is None:
+        if target is None:
+            raise UnknownKind('say what it is made of (target = "module:name") or which kind of agent it is (type)')
+        return kinds.by_name("function") if load.is_agent(target) else load.recognised(target, said["target"])
+    kind = kinds.by_name(str(stated))
+    if kind.recognises is not None and target is None:
+        raise UnknownKind(f'an agent of the kind {kind.name} is made of something: say target = "module:name"')
+    if kind.recognises is None and target is not None:
+        raise UnknownKind(f"an agent of the kind {kind.name} is made of nothing else: leave out the target")
+    if load.is_agent(target) and kind.name != "function":
+        raise UnknownKind(f"{said['target']} is an agent already: leave out the type")
+    return kind
+
+
+class Restated:
+    """An agent that is described otherwise than it does itself, whatever it may come to say."""
+
+    def __init__(self, agent: Agent, restate: Restate) -> None:
+        """Have `agent` work under another profile."""
+        self._agent = agent
+        self._restate = restate
+        self._own, self._stated = agent.profile, restate(agent.profile)
+        self.run = agent.run
+        if isinstance(agent, Living):
+            self.start, self.stop = agent.start, agent.stop
+        if isinstance(agent, Reaching):
+            self.trust, self.prepare, self.join, self.leave = agent.trust, agent.prepare, agent.join, agent.leave
+
+    @property
+    def profile(self) -> Profile:
+        """Who it is: one that works elsewhere says so only when it was asked."""
+        if self._agent.profile is not self._own:
+            self._own = self._agent.profile
+            self._stated = self._restate(self._own)
+        return self._stated
+
+
+def described(agent: Agent, restate: Restate) -> Agent:
+    """Return an agent under another profile, if it is another."""
+    stated = restate(agent.profile)
+    if isinstance(agent, Reaching) and stated.name != agent.profile.name:  # its tasks are linked to it by its name
+        raise NotAnAgent(f"it works elsewhere and is called {agent.profile.name!r}: only it can say otherwise")
+    return agent if stated == agent.profile else Restated(agent, restate)
+
+
+async def living(agents: Iterable[Agent], node: Node, stack: AsyncExitStack) -> None:
+    """Start the agents that hold something, until the stack is left; one that is served twice is started once."""
+    held = {agent.start: agent for agent in agents if isinstance(agent, Living)}
+    for start, agent in held.items():
+        try:
+            await start(node)
+        except (OSError, ValueError, ImportError) as error:
+            raise BadSettings(f"The agent {agent.profile.name} cannot start: {error}") from error
+        stack.push_async_callback(agent.stop)

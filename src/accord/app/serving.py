@@ -1,0 +1,121 @@
+"""One agent on a port of its own, told by a program rather than by a command: `serve_agent`.
+
+It puts nothing together that the rest of `app` does not, and says which servers nobody should start. Commands and
+programs stand above.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from accord.config import Settings
+
+if TYPE_CHECKING:
+    from accord.app.application import Application
+    from accord.core.agent import Agent
+    from accord.model import AgentCard
+
+PORT = 9000
+"""Where a2a-adapter serves."""
+
+WITHOUT_STREAMS = ("push",)
+"""What is offered for an adapter whose answers do not come in pieces."""
+
+
+def serve_agent(
+    adapter: Any, agent_card: "AgentCard | None" = None, host: str = "127.0.0.1", port: int = PORT, **settings: Any
+) -> None:
+    """Serve an adapter, or anything else that `accord serve` takes, until a signal comes.
+
+    It is described as it describes itself, or as `agent_card` does. Settings are those of `accord.config`, by section.
+    Unlike a2a-adapter it listens on this machine only, unless `auth` says who may come in.
+    """
+    import os
+
+    from accord.app import server
+
+    flags = {"server.host": host, "server.port": port} | dict(_dotted(settings))
+    application = application_of(adapter, card=agent_card, env=os.environ, flags=flags)
+    if (said := danger(application.settings)) is not None:
+        raise server.CannotListen(said)
+    server.run(application)
+
+
+def application_of(
+    adapter: Any,
+    *,
+    card: "AgentCard | None" = None,
+    file: Path | None = None,
+    env: Mapping[str, str],
+    flags: Mapping[str, Any],
+) -> "Application":
+    """Return an application for one agent, with the settings of a file, of the environment and of flags."""
+    from accord.agents.load import as_agent
+    from accord.app.application import Application
+    from accord.config import load
+
+    agent = as_agent(adapter, type(adapter).__name__, env)
+    if card is not None:
+        agent = _as_on(card, agent)
+    metadata = getattr(adapter, "get_metadata", None)
+    streams = metadata is None or metadata().streaming
+    loaded = load(file, env, flags)
+    if not streams and loaded.settings.server.capabilities is None:
+        loaded = load(file, env, {"server.capabilities": list(WITHOUT_STREAMS), **flags})
+    return Application([agent], loaded.settings, env=env)
+
+
+def _as_on(card: "AgentCard", agent: "Agent") -> "Agent":
+    """Return an agent as a card describes it."""
+    from accord.app.agents import described
+
+    stated = partial(
+        replace,
+        name=card.name,
+        description=card.description,
+        version=card.version,
+        skills=card.skills,
+        input_modes=card.default_input_modes,
+        output_modes=card.default_output_modes,
+    )
+    return described(agent, stated)
+
+
+def _dotted(settings: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """Return settings by their dotted names, so that a section adds to what is said elsewhere."""
+    found: list[tuple[str, Any]] = []
+    for name, value in settings.items():
+        path = f"{before}{name}"
+        found += _dotted(value, f"{path}.") if isinstance(value, Mapping) and not before else [(path, value)]
+    return found
+
+
+def danger(settings: Settings) -> str | None:
+    """Return why nobody should start a server, and what to do instead: strangers could use it, or read its secrets."""
+    server = settings.server
+    if is_loopback(server.host):
+        return None
+    if not settings.auth.schemes:
+        return (
+            f"Anybody could use this server: {server.host} is not a loopback address, and nobody has to say who they"
+            " are.\nRequire API keys with --auth api-keys (make one with `accord apikeys create`), set up other ways in"
+            " accord.toml, or listen on 127.0.0.1."
+        )
+    if not server.tls_cert and not server.behind_proxy:
+        return (
+            f"Credentials would travel in the clear: {server.host} is not a loopback address, and there is no TLS.\n"
+            "Give --tls-cert and --tls-key, or --behind-proxy if something in front of this server ends TLS."
+        )
+    return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine gets to an address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,150 @@
+"""`accord a2a serve`: an agent of a relay's channel over A2A, with a broker and a process for it on this machine.
+
+It reads flags, finds a command to be the agent, and has the server run; what it serves is `agents.relay`, how it is
+served `cli.serve`.
+"""
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accord.cli.serve import fail, refuse, run_here
+
+if TYPE_CHECKING:
+    from accord.agents.relay import RelayA2AAdapter
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Agents of other systems, over A2A.")
+
+COMMANDS = {
+    "claude": ("claude", "-p"),
+    "codex": ("codex", "exec", "-"),
+    "gemini": ("gemini",),
+    "opencode": ("opencode", "run"),
+    "droid": ("droid", "exec", "-"),
+}
+"""Commands that take what is asked as their input and print the answer; the first that there is is used if none is
+named."""
+
+
+@app.callback()
+def a2a() -> None:
+    """Agents of other systems, over A2A."""
+
+
+@app.command()
+def serve(
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 9000,
+    channel: Annotated[str, typer.Option(help="The channel in which the agent is asked.")] = "general",
+    agent: Annotated[str, typer.Option(help="What the agent is called in the channel.")] = "Worker1",
+    command: Annotated[
+        str | None,
+        typer.Option(
+            help="What the agent is: a command that is given each request as its input, or where it says {prompt}."
+            f" By default the first of {', '.join(COMMANDS)} that there is."
+        ),
+    ] = None,
+    native: Annotated[
+        bool,
+        typer.Option("--native", help="The command reads the channel itself, by the RELAY_* variables it is given."),
+    ] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that an answer may take.", min=0.001)] = 300.0,
+    poll_interval: Annotated[
+        float | None,
+        typer.Option(help="Seconds between two looks at the channel.", min=0.01, show_default="0.2, elsewhere 2"),
+    ] = None,
+    broker_port: Annotated[int, typer.Option(help="Port of the broker; 0 is any.", min=0, max=65535)] = 0,
+    relay_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Use the relay there, with the key in RELAY_API_KEY: nothing is started here."
+        ),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    url: Annotated[str | None, typer.Option(help="The address that callers use, if it is another.")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="The store, as for `accord serve`.")] = None,
+    config: Annotated[Path | None, typer.Option(envvar="ACCORD_CONFIG", help="A file of settings.")] = None,
+) -> None:
+    """Serve an agent of a channel: each task is asked there, and what the agent says is DONE is its result."""
+    from accord.app.serving import application_of
+    from accord.config import BadSettings
+    from accord.storage.address import BadAddress
+
+    if relay_url is not None:
+        served = _elsewhere(relay_url, channel, agent, poll_interval, timeout)
+    else:
+        served = _here(command, native, channel, agent, broker_port, poll_interval, timeout)
+    flags = {"server.host": host, "server.port": port, "server.url": url, "store": store}
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        application = application_of(served, file=config, env=os.environ, flags=given)
+    except (BadSettings, BadAddress) as error:
+        raise typer.BadParameter(str(error)) from None
+    application.on_start.append(lambda: _tell(served))
+    refuse(application)
+    run_here(application)
+
+
+def _elsewhere(
+    relay_url: str, channel: str, agent: str, poll_interval: float | None, timeout: float
+) -> "RelayA2AAdapter":
+    from accord.agents.relay import RelayA2AAdapter
+
+    key = os.environ.get("RELAY_API_KEY")
+    if not key:
+        fail("A relay wants a key: set RELAY_API_KEY.")
+    return RelayA2AAdapter(key, channel, agent, relay_url, poll_interval or 2.0, timeout)
+
+
+def _here(
+    command: str | None,
+    native: bool,
+    channel: str,
+    agent: str,
+    broker_port: int,
+    poll_interval: float | None,
+    timeout: float,
+) -> "RelayA2AAdapter":
+    from accord.agents.relay.local import POLL_SECONDS, LocalRelay
+
+    return LocalRelay(
+        _command(command),
+        native=native,
+        channel=channel,
+        target_agent=agent,
+        broker_port=broker_port,
+        poll_interval=poll_interval or POLL_SECONDS,
+        timeout=timeout,
+    )
+
+
+def _command(given: str | None) -> list[str]:
+    """Return what the agent is: as it is said, or the first command that is known and there; nothing if none is."""
+    if given is None:
+        return next((list(command) for name, command in COMMANDS.items() if shutil.which(name)), [])
+    try:
+        found = shlex.split(given)
+    except ValueError as error:
+        raise typer.BadParameter(f"{given!r} is no command: {error}", param_hint="--command") from None
+    if not found or shutil.which(found[0]) is None:
+        raise typer.BadParameter(f"There is no command {given!r}", param_hint="--command")
+    return found
+
+
+def _tell(served: "RelayA2AAdapter") -> None:
+    """Show who answers, and how another agent joins where none was started."""
+    from accord.agents.relay.local import LocalRelay
+
+    who = f"{served.target_agent} in #{served.channel} at {served.base_url}"
+    if not isinstance(served, LocalRelay):
+        typer.echo(f"Asking {who}", err=True)
+    elif served.command:
+        typer.echo(f"Asking {who}: {shlex.join(served.command)}", err=True)
+    else:
+        joined = " ".join(f"{name}={shlex.quote(value)}" for name, value in served.environment().items())
+        typer.echo(
+            f"Asking {who}\nNo agent was started: name one with --command, or let one join with\n  {joined}", err=True
+        )

@@ -1,0 +1,200 @@
+"""`accord mcp`: agents as tools for whoever speaks the Model Context Protocol.
+
+It finds the agents, here or elsewhere, and has `bindings.mcp` serve them; over standard input and output nothing else
+may be printed there.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from accord import __version__
+from accord.cli.exits import explained
+from accord.cli.reaching import Reach, pair_of
+from accord.cli.serve import application_of
+from accord.cli.worker import Served
+
+if TYPE_CHECKING:
+    from accord.app import Application
+    from accord.bindings.mcp import Exposed
+
+GRACE_SECONDS = 3
+"""How long answers under way are waited for when an HTTP server stops."""
+
+
+class Transport(StrEnum):
+    """How clients connect."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+
+
+def mcp(  # size: one parameter for each flag
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TARGET]...", help="Agents to run here, as module:name or file.py:name."),
+    ] = None,
+    url: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="An A2A agent elsewhere, or a server with all of its agents; repeatable."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(envvar="ACCORD_CONFIG", help="A file of settings; by default accord.toml, if there is one."),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where the tasks of agents here are kept.", show_default="as accord serve"),
+    ] = None,
+    transport: Annotated[Transport, typer.Option(help="How clients connect.")] = Transport.STDIO,
+    host: Annotated[str, typer.Option(help="Address to listen on; only this machine's own.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; the path is /mcp.", min=1, max=65535)] = 8080,
+    by_skill: Annotated[bool, typer.Option("--by-skill", help="A tool for each skill, not for each agent.")] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.1, help="How long a call waits before it answers with the task's id."),
+    ] = None,
+    bearer: Annotated[
+        str | None, typer.Option(metavar="TOKEN", envvar="ACCORD_BEARER", help="A bearer token for agents elsewhere.")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option(metavar="KEY", envvar="ACCORD_API_KEY", help="A key for agents elsewhere.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header for agents elsewhere; repeatable.")
+    ] = None,
+) -> None:
+    """Offer agents as tools over MCP, the Model Context Protocol."""
+    import asyncio
+
+    from accord.app.serving import is_loopback
+
+    if transport is Transport.HTTP and not is_loopback(host):
+        raise typer.BadParameter("Anybody could use the agents: listen on 127.0.0.1", param_hint="--host")
+    headers = tuple(map(pair_of, header or ()))
+    reaches = [Reach(agent=one, bearer=bearer, api_key=api_key, headers=headers) for one in url or ()]
+    application = None
+    if targets or config or not reaches:
+        flags = {} if store is None else {"store": store}
+        application = application_of(Served(targets=tuple(targets or ()), config=_path(config), flags=flags))
+    listen = (host, port) if transport is Transport.HTTP else None
+    try:
+        asyncio.run(_serve(application, reaches, listen, {"by_skill": by_skill, "wait_seconds": wait}))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if (said := _said(error)) is None:
+            raise
+        typer.echo(said, err=True)
+        raise typer.Exit(1) from None
+
+
+def _path(config: Path | None) -> str | None:
+    return None if config is None else str(config)
+
+
+def _said(error: Exception) -> str | None:
+    """Return what an operator can mend; anything else is a mistake of ours."""
+    from accord.app.application import NOT_STARTED
+
+    if isinstance(error, NOT_STARTED):
+        return str(error)
+    failure = explained(error)
+    return None if failure is None else failure.message
+
+
+async def _serve(
+    application: "Application | None", reaches: list[Reach], listen: tuple[str, int] | None, how: dict[str, Any]
+) -> None:
+    from accord.bindings.mcp import http_app, made, serve_stdio
+
+    async with AsyncExitStack() as stack:
+        agents: list[Exposed] = []
+        if application is not None:
+            agents += await stack.enter_async_context(_here(application))
+        for reach in reaches:
+            agents += await stack.enter_async_context(_elsewhere(reach))
+        server = made(agents, version=__version__, **how)
+        if listen is None:
+            await serve_stdio(server)
+        else:
+            await _serve_http(http_app(server, host=listen[0]), *listen)
+
+
+async def _serve_http(app: Any, host: str, port: int) -> None:
+    import socket
+
+    import uvicorn
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family)  # before anything claims to listen
+    typer.echo(f"MCP at http://{f'[{host}]' if ':' in host else host}:{port}/mcp", err=True)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS)
+    await uvicorn.Server(config).serve(sockets=[listening])
+
+
+# --- which agents -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _here(application: "Application") -> AsyncIterator[list["Exposed"]]:
+    """Run agents in this process; their tasks are in the store, as if they were served."""
+    from accord.bindings.mcp import Exposed
+    from accord.client.local import in_process
+
+    async with application.lifespan():
+        yield [
+            Exposed(
+                name=agent.profile.name,
+                agent=in_process(application.host.services[agent.profile.name]),
+                description=agent.profile.description,
+                skills=agent.profile.skills,
+            )
+            for agent in application.agents.values()
+        ]
+
+
+@asynccontextmanager
+async def _elsewhere(reach: Reach) -> AsyncIterator[list["Exposed"]]:
+    """Connect to an agent, or to all agents of a server."""
+    from accord.bindings.mcp import Exposed
+    from accord.cli.connecting import connected
+    from accord.client.wire import Unreachable
+
+    async with AsyncExitStack() as stack:
+        found = []
+        for address in await _addresses(reach.agent):
+            client = await stack.enter_async_context(connected(reach._replace(agent=address)))
+            card = client.card
+            found.append(
+                Exposed(
+                    name=card.name,
+                    agent=client,
+                    description=card.description,
+                    skills=card.skills,
+                    unreachable=(Unreachable,),
+                )
+            )
+        yield found
+
+
+async def _addresses(target: str) -> tuple[str, ...]:
+    """Return the agents that an address means: of a whole server, all that its catalog lists."""
+    from accord.client import transports
+    from accord.client.card_cache import CardCache
+    from accord.client.discovery import Discovery
+    from accord.client.exchange import Exchange
+
+    parts = urlsplit(target)
+    if parts.scheme not in ("http", "https") or parts.path.strip("/"):
+        return (target,)
+    transport = transports.choose("aiohttp")
+    try:
+        return await Discovery(Exchange(transport), cache=CardCache()).listed(target.rstrip("/")) or (target,)
+    finally:
+        await transport.close()

@@ -1,0 +1,91 @@
+"""The OpenAPI document of an API: made of its routes, so that it describes what is answered and nothing else.
+
+It reads the table that `console.routing` serves and the structures that its rows name; the words are the docstrings of
+their handlers. HTTP+JSON of A2A itself is described by `bindings.openapi`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from accord.console.routing import UNPROCESSABLE, Route
+from accord.console.shapes import Refused
+
+_REF = "#/components/schemas/{name}"
+_PART = re.compile(r"\(\?P<(\w+)>([^()]*)\)")
+
+
+def describe(title: str, version: str, base: str, routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of the routes below `base`, in this version of theirs."""
+    kinds = [kind for route in routes for kind in (route.takes, route.finds, route.gives) if kind is not None]
+    schemas, components = msgspec.json.schema_components([*kinds, Refused], ref_template=_REF)
+    schema_of = dict(zip(map(str, [*kinds, Refused]), schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = path_of(route).removeprefix(base)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, path, schema_of, components)
+    for found in [route.finds for route in routes if route.finds is not None]:
+        components.pop(found.__name__, None)  # they are parameters
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version},
+        "servers": [{"url": base}],
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def path_of(route: Route) -> str:
+    """Return the path of a route as OpenAPI writes it; a slash that may be left out is there."""
+    return _PART.sub(r"{\1}", route.pattern.replace("/?", "/"))
+
+
+def _operation(route: Route, path: str, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    summary = (route.handler.__doc__ or "").partition("\n")[0]
+    told: dict[str, Any] = {"description": summary}
+    if route.gives is not None:
+        told["content"] = _json(schema_of[str(route.gives)])
+    refusals = [(UNPROCESSABLE, "What is wrong with the request.")] if route.takes or route.finds else []
+    refusals += [] if route.is_open else [(401, "Who asks did not say who they are.")]
+    why_not = _json(schema_of[str(Refused)])
+    operation: dict[str, Any] = {
+        "operationId": _identifier(route, path),
+        "summary": summary,
+        "parameters": [*_in_path(route), *_in_query(route, components)],
+        "responses": {str(route.status): told}
+        | {str(status): {"description": reason, "content": why_not} for status, reason in refusals}
+        | {"default": {"description": "Why not.", "content": why_not}},
+    }
+    if route.takes is not None:
+        operation["requestBody"] = {"required": True, "content": _json(schema_of[str(route.takes)])}
+    return operation
+
+
+def _identifier(route: Route, path: str) -> str:
+    """Return a name of its own for each route, although one handler may answer several."""
+    words = re.findall(r"[a-z]+", path.replace("{", " by ").lower())
+    return "_".join([route.method.lower(), *words])
+
+
+def _in_path(route: Route) -> Iterator[dict[str, Any]]:
+    for name, pattern in _PART.findall(route.pattern):
+        yield {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "pattern": f"^{pattern}$"},
+        }
+
+
+def _in_query(route: Route, components: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if route.finds is None:
+        return
+    schema = components[route.finds.__name__]
+    for name, stated in schema["properties"].items():
+        yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": stated}
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

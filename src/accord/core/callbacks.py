@@ -1,0 +1,122 @@
+"""What flows report on the tasks that they do: a small JSON of our own, for whoever can post to an address.
+
+    {"status": "working", "text": "half of it"}
+    {"status": "completed", "text": "done", "data": {"total": 3}, "files": [{"name": "a.txt", "data": "aGk="}]}
+
+It reads a report and says what it means; whose it is and how it gets into the log is `remotes`, the HTTP of it
+`bindings.receiver`, and who posts to flows in the first place `agents.http`.
+"""
+
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from accord.core.remotes import Evidence, Remotes, Sender, unauthenticated
+from accord.core.reports import Report
+from accord.errors import InvalidParams, TaskNotFound
+from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from accord.storage.commands.remotes import Link
+
+PATH = "/api/callbacks"
+"""Where flows report; the token in the query says which task it is."""
+
+WEBHOOK = "/api/webhook/tasks"
+"""Where agents elsewhere report, of which an operator may say how it is reached from outside."""
+
+STATES = {
+    "working": TaskState.WORKING,
+    "completed": TaskState.COMPLETED,
+    "failed": TaskState.FAILED,
+    "input-required": TaskState.INPUT_REQUIRED,
+}
+
+FAILED, QUESTION = "The flow failed", "The flow needs an answer"
+"""What is said for a flow that does not say more."""
+
+
+class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file: its bytes in base64, or where it is. Flows are sent files in the same form."""
+
+    name: str | None = None
+    mime_type: str = "application/octet-stream"
+    data: bytes | None = None
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a file that is nowhere, or in two places."""
+        if (self.data is None) == (self.uri is None):
+            raise ValueError("A file has either data, in base64, or a uri")
+
+    def part(self) -> Part:
+        """Return it as a part."""
+        return Part(raw=self.data, url=self.uri, filename=self.name, media_type=self.mime_type)
+
+
+class Callback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One report. With a `sequence`, which grows, reports that were overtaken or come twice are told apart."""
+
+    status: Literal["working", "completed", "failed", "input-required"]
+    text: str | None = None
+    data: Any | UnsetType = UNSET
+    files: tuple[File, ...] = ()
+    sequence: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What it says."""
+        text = (Part(text=self.text),) if self.text else ()
+        data = () if self.data is UNSET else (Part(data=self.data, media_type="application/json"),)
+        return (*text, *data, *(file.part() for file in self.files))
+
+
+class Callbacks:
+    """Takes in what flows report; for `bindings.receiver`, as `Remotes` does what agents report."""
+
+    def __init__(self, remotes: Remotes) -> None:
+        """Report to the tasks of `remotes`."""
+        self._remotes = remotes
+
+    async def admit(self, evidence: Evidence) -> Sender:
+        """Say by its token whose report it is, before its body is read."""
+        sender = await self._remotes.admit(evidence)
+        if sender.link is None:  # a signature is no proof here: the body names no task
+            raise unauthenticated()
+        return sender
+
+    async def take(self, sender: Sender, body: bytes) -> None:
+        """Take a report in; one for a task that its caller has cancelled is told that there is no such task."""
+        assert sender.link is not None  # or it was not admitted
+        report = read(body, sender.link)
+        if await self._remotes.hear(sender.tenant, sender.link, report) is TaskState.CANCELED:
+            raise TaskNotFound("The task was cancelled: nobody waits for it any more")
+
+
+def read(body: bytes, link: Link) -> Report:
+    """Return what a report says about the task of a link."""
+    try:
+        said = msgspec.json.decode(body, type=Callback)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidParams(f"Not a report: {error}") from None
+    state = STATES[said.status]
+    parts = said.parts
+    if state is TaskState.COMPLETED:
+        made = (Artifact(artifact_id=f"answer-{max(1, link.sent)}", parts=parts),) if parts else ()
+        return _report(said, link, TaskStatus(state=state), made)
+    if not parts and state is not TaskState.WORKING:
+        parts = (Part(text=FAILED if state is TaskState.FAILED else QUESTION),)
+    message = Message(message_id=uuid4().hex, role=Role.AGENT, parts=parts) if parts else None
+    return _report(said, link, TaskStatus(state=state, message=message))
+
+
+def _report(said: Callback, link: Link, status: TaskStatus, made: tuple[Artifact, ...] = ()) -> Report:
+    # A flow has no name of its own for the task. As a task, because that is all of it: nobody can be asked for more.
+    return Report(body=Task(id=link.task_id, status=status, artifacts=made), seq=said.sequence)
+
+
+def address(webhook: str | None) -> str | None:
+    """Return where flows report on a server where agents elsewhere report to `webhook`, if that tells."""
+    if webhook is None or not webhook.endswith(WEBHOOK):
+        return None
+    return webhook.removesuffix(WEBHOOK) + PATH

@@ -1,0 +1,89 @@
+"""What a run is to the context that writes through it: everything that an agent can say, keep and wait for.
+
+An interface only: `core.run` is one, `core.context` is what agents see of it.
+"""
+
+from typing import Any, Protocol
+
+from accord.core.budgets import Spending
+from accord.core.calls import Calls
+from accord.core.conversation import Conversation
+from accord.core.interface import Caller
+from accord.model import Artifact, Message, Task, TaskState
+
+
+class Writer(Protocol):
+    """The run behind a context: what it writes through."""
+
+    tenant: str
+    caller: Caller
+    message: Message
+    attempt: int
+    epoch: int
+    deadline_at: int | None
+    is_cancelled: bool
+
+    @property
+    def calls(self) -> Calls:
+        """How it calls other agents."""
+
+    @property
+    def spending(self) -> Spending:
+        """What its task has used, and may."""
+
+    @property
+    def conversation(self) -> Conversation:
+        """The conversation that its task belongs to."""
+
+    @property
+    def task(self) -> Task:
+        """The task as it is now."""
+
+    def now_ms(self) -> int:
+        """The time."""
+
+    async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
+        """Append a status."""
+
+    async def say(self, message: Message) -> None:
+        """Append a message of the agent to the history."""
+
+    async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
+        """Append a chunk."""
+
+    async def finish(self, artifact_id: str) -> None:
+        """Say that an artifact is whole."""
+
+    async def flush(self) -> None:
+        """Wait until everything said is committed."""
+
+    async def has_ended(self) -> bool:
+        """Whether the task has ended, here or from outside."""
+
+    def recall(self, key: str) -> str | None:
+        """Return what a step gave."""
+
+    async def remember(self, key: str, output: str) -> None:
+        """Commit what a step gave."""
+
+    def answered(self, key: str) -> Message | None:
+        """Return the message that answered a question, if one has."""
+
+    async def take(self, key: str) -> bool:
+        """Let the caller's oldest message that nobody has taken answer a question; false if there is none."""
+
+    async def park(
+        self,
+        state: TaskState | None,
+        message: Message | None,
+        *,
+        delay_ms: int | None = None,
+        awaited: str | None = None,
+    ) -> None:
+        """End the run until something happens; returns if that has happened already."""
+
+    async def limit(self, key: str, seconds: float, reason: str) -> None:
+        """Give the task up as unknown after a while, and commit that as a step."""
+
+    def message_id(self) -> str:
+        """Make an id for a message."""

@@ -1,0 +1,167 @@
+"""Agents of Google's ADK: their sessions, what they wait for, what they say."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accord.agents.adk import KIND
+from accord.agents.kinds import Given
+from accord.model import StatusUpdate, Task, TaskState
+from tests.agents.contract.talking import Talk, made, status, text
+from tests.agents.elsewhere import serve, talking
+
+S = TaskState
+AGENTS = "tests.agents.adk.agents"
+NAMES = ("confirmed", "twice", "private", "saved", "typed", "broken", "remembers", "app", "runner")
+
+Talking = Callable[[str], AbstractAsyncContextManager[Talk]]
+
+
+def settings() -> dict[str, str]:
+    own = {name: f'target = "{AGENTS}:{name}"' for name in NAMES}
+    return own | {"example": 'target = "examples.agents.adk_agent:agent"'}
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
+    """A function that lets a test talk to an agent."""
+    folder = tmp_path_factory.mktemp("adk")
+    server = serve(folder, "google-adk", settings())
+    yield partial(_talk, server, folder)
+    server.stop()
+
+
+def _talk(server: Any, folder: Path, name: str) -> AbstractAsyncContextManager[Talk]:
+    return talking(server, name, folder)
+
+
+def ended(task: Task) -> tuple[TaskState, str]:
+    return task.status.state, text(task) or status(task)
+
+
+def data_of(task: Task) -> Any:
+    assert task.status.message is not None
+    return task.status.message.parts[1].data
+
+
+def test_without_the_framework_one_line_says_what_to_install() -> None:
+    with pytest.raises(ImportError, match=r"pip install 'accord\[adk\]'"):
+        KIND.make(Given(target=object(), options=KIND.options()))
+
+
+# --- its session ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_survives_the_server(tmp_path: Path) -> None:
+    server = serve(tmp_path, "google-adk", settings())
+    async with talking(server, "remembers", tmp_path) as agent:
+        first = await agent.send("my name is Ada")
+        assert ended(first) == (S.COMPLETED, "my name is Ada")
+    async with talking(server, "twice", tmp_path) as agent:
+        asked = await agent.send("book")
+        assert asked.status.state is S.INPUT_REQUIRED
+    server.kill()
+    server = serve(tmp_path, "google-adk", settings())
+    try:
+        async with talking(server, "remembers", tmp_path) as agent:
+            again = await agent.send("and now?", context_id=first.context_id)
+            assert text(again) == "my name is Ada my name is Ada and now?"
+        async with talking(server, "twice", tmp_path) as agent:
+            asked = await agent.send("Rome", task_id=asked.id)
+            done = await agent.send("Oslo", task_id=asked.id)
+            assert ended(done) == (S.COMPLETED, "Two things. Rome and Oslo")
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("name", ["app", "runner"])
+async def test_apps_and_runners_have_conversations_too(talk: Talking, name: str) -> None:
+    async with talk(name) as agent:
+        first = await agent.send("one")
+        again = await agent.send("two", context_id=first.context_id)
+        assert (text(first), text(again)) == ("one", "one one two")
+        assert text(await agent.send("three")) == "three"
+
+
+# --- what it waits for ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        ("yes", "{'result': 'deleted /x'}"),
+        ({"confirmed": True}, "{'result': 'deleted /x'}"),
+        ("rather not", "{'error': 'This tool call is rejected.'}"),
+    ],
+)
+async def test_a_tool_is_called_when_somebody_says_yes(talk: Talking, answer: Any, result: str) -> None:
+    async with talk("confirmed") as agent:
+        asked = await agent.send("tidy up")
+        assert (asked.status.state, "delete" in status(asked)) == (S.INPUT_REQUIRED, True)
+        assert data_of(asked)["args"]["originalFunctionCall"]["args"] == {"path": "/x"}
+        assert ended(await agent.send(answer, task_id=asked.id)) == (S.COMPLETED, result)
+
+
+async def test_two_calls_that_wait_are_asked_for_one_after_the_other(talk: Talking) -> None:
+    async with talk("twice") as agent:
+        task = await agent.send("book")
+        assert (task.status.state, status(task)) == (S.INPUT_REQUIRED, "From where?")
+        task = await agent.send("Rome", task_id=task.id)
+        assert (task.status.state, status(task)) == (S.INPUT_REQUIRED, "To where?")
+        task = await agent.send({"result": "Oslo"}, task_id=task.id)
+        assert ended(task) == (S.COMPLETED, "Two things. Rome and Oslo")
+
+
+async def test_credentials_are_asked_for_as_such(talk: Talking) -> None:
+    async with talk("private") as agent:
+        asked = await agent.send("what is on?")
+        assert asked.status.state is S.AUTH_REQUIRED
+        call = data_of(asked)
+        assert call["name"] == "adk_request_credential"
+        assert "https://a.test/auth" in str(call["args"])
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+async def test_files_that_are_saved_are_artifacts_calls_are_progress_and_thoughts_are_not_said(talk: Talking) -> None:
+    async with talk("saved") as agent:
+        events = [event.body async for event in agent.stream("draw a map")]
+        assert isinstance(events[0], Task)
+        task = await agent.get(events[0])
+    progress = [
+        part.text
+        for body in events
+        if isinstance(body, StatusUpdate) and body.status.message
+        for part in body.status.message.parts
+    ]
+    assert progress == ["subject calls save"]
+    files = {artifact.artifact_id: artifact.parts for artifact in task.artifacts}
+    assert files["map.png"][0].raw == b"\x89PNG"
+    assert (files["map.png"][0].media_type, text(task)) == ("image/png", "It is saved.")
+
+
+async def test_an_answer_with_a_schema_is_data(talk: Talking) -> None:
+    async with talk("typed") as agent:
+        task = await agent.send("which?")
+        assert task.status.state is S.COMPLETED
+        assert [part.data for part in made(task)] == [{"name": "Rome"}]
+
+
+async def test_a_failure_tells_callers_nothing_that_is_not_for_them(talk: Talking) -> None:
+    async with talk("broken") as agent:
+        task = await agent.send("go")
+        assert (task.status.state, "hunter2" in status(task)) == (S.FAILED, False)
+
+
+async def test_the_example_asks_and_answers(talk: Talking) -> None:
+    async with talk("example") as agent:
+        asked = await agent.send("a table for two")
+        assert (asked.status.state, status(asked)) == (S.INPUT_REQUIRED, "Is Friday fine?")
+        task = await agent.send("yes", task_id=asked.id)
+        assert task.status.state is S.COMPLETED, status(task)
+        assert "yes" in text(task)

@@ -1,0 +1,43 @@
+"""Nodes of ISEK, and with them all agents elsewhere: the work is done by another server, here one of ours."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accord.agents.kinds import Given
+from accord.agents.remote.node import KIND, IsekOptions
+from accord.core.agent import Agent, Crash
+from tests.agents.contract import function
+from tests.agents.contract.subjects import PACKAGE, Subject
+from tests.serve.running import Server
+
+BEHAVIOURS = function.SUBJECT.has
+NODE = "node"
+
+
+@contextmanager
+def beside(scratch: Path) -> Iterator[None]:
+    """Run the other server, which offers streams and no webhooks: nobody listens where tests run an agent."""
+    folder = scratch / NODE
+    folder.mkdir()
+    tables = [f'[agents.{name}]\ntarget = "{PACKAGE}.peers.functions:does.{name}"\n' for name in sorted(BEHAVIOURS)]
+    (folder / "accord.toml").write_text("\n".join(tables))
+    store = f"sqlite:///{folder}/accord.db"
+    server = Server(folder, "--store", store, "--capabilities", "streaming", SCRATCH=str(scratch))
+    try:
+        (folder / "url").write_text(server.url)
+        yield
+    finally:
+        server.kill()
+
+
+def make(behaviour: str, scratch: Path) -> Agent:
+    """Return an agent whose tasks a function of the other server does."""
+    url = (scratch / NODE / "url").read_text()
+    return KIND.make(Given(options=IsekOptions(url=f"{url}/agents/{behaviour}"), name="subject"))
+
+
+HAS = BEHAVIOURS - {"stream", "usage"}
+"""What is said before we follow comes in one piece (`held` shows the others), and what is used there is not ours."""
+
+SUBJECT = Subject(kind="isek", make=make, has=HAS, crash=Crash.RESUME, lives_on=True, beside=beside)

@@ -1,0 +1,186 @@
+"""Checkpoints in our store do what LangGraph expects of them, however large, and only for whoever holds the task."""
+
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, Send, interrupt
+
+from accord.agents.langgraph.checkpoints import Saver
+from accord.model import TaskState
+from accord.storage.commands import checkpoints, tasks
+from accord.storage.commands.checkpoints import Fence
+from accord.storage.commands.tasks import Fenced
+from accord.storage.store import Command as StoreCommand
+from accord.storage.store import Store, StoreUnavailable
+from tests.storage.conftest import OTHER, TENANT, AnyStore, heard, new, postgres, ready, store
+
+__all__ = ["heard", "postgres", "ready", "store"]
+
+MEGABYTES = 24
+
+
+class Sums(TypedDict):
+    given: list[int]
+    found: Annotated[list[int], operator.add]
+
+
+def summing() -> Any:
+    """A graph with parallel branches, a graph within it, and a question in that."""
+    inner = StateGraph(Sums)
+    inner.add_node("ask", lambda state: {"found": [int(interrupt("how many?"))]}).add_edge(START, "ask")
+    graph = StateGraph(Sums)
+    graph.add_node("square", lambda state: {"found": [state["given"][0] ** 2]})
+    graph.add_node("more", inner.compile())
+    graph.add_conditional_edges(START, lambda state: [Send("square", {"given": [n]}) for n in state["given"]])
+    return graph.add_edge("square", "more")
+
+
+@pytest.fixture
+async def saver(ready: AnyStore) -> Saver:
+    for tenant in (TENANT, OTHER):
+        await ready.do(tasks.create_task, tenant, new("t-1", state=TaskState.WORKING), epoch=1)
+    return Saver(ready, TENANT, Fence("t-1", 1))
+
+
+def at(thread: str, **more: Any) -> Any:
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+async def walked(saver: BaseCheckpointSaver[Any]) -> list[Any]:
+    """Run a graph to its end, and tell everything that can be read about that."""
+    graph = summing().compile(checkpointer=saver)
+    config = at("th-1")
+    await graph.ainvoke({"given": [1, 2, 3]}, config, durability="sync")
+    waiting = await graph.aget_state(config, subgraphs=True)
+    await graph.ainvoke(Command(resume="7"), config, durability="sync")
+    history = [one async for one in graph.aget_state_history(config)]
+    fork = history[2]
+    await graph.aupdate_state(fork.config, {"found": [100]}, as_node="square")
+    forked = [one async for one in graph.aget_state_history(config, limit=2)]
+    return [
+        (waiting.values, waiting.next, [one.value for one in waiting.interrupts]),
+        waiting.tasks[0].state.values,
+        *[(one.values, one.next, (one.metadata or {})["source"]) for one in (*history, *forked)],
+        [(one.values, one.next) async for one in graph.aget_state_history(config, filter={"source": "update"})],
+        [(one.values, one.next) async for one in graph.aget_state_history(config, before=fork.config)],
+    ]
+
+
+async def test_it_tells_what_langgraphs_own_tells(saver: Saver) -> None:
+    told = await walked(saver)
+    assert told == await walked(InMemorySaver())
+    assert told[2][0]["found"] == [1, 4, 9, 1, 4, 9, 7]
+
+
+async def test_a_thread_belongs_to_a_tenant(saver: Saver, ready: AnyStore) -> None:
+    await walked(saver)
+    assert await Saver(ready, OTHER, Fence("t-1", 1)).aget_tuple(at("th-1")) is None
+    assert [one async for one in Saver(ready, OTHER, Fence("t-1", 1)).alist(at("th-1"))] == []
+    with pytest.raises(ValueError, match="Name a thread"):
+        await anext(aiter(saver.alist(None)))
+    assert len({one.config["configurable"]["checkpoint_ns"] async for one in saver.alist(at("th-1"))}) > 1
+    await saver.adelete_thread("th-1")
+    assert await saver.aget_tuple(at("th-1")) is None
+
+
+async def test_large_states_are_kept(saver: Saver) -> None:
+    class Big(TypedDict):
+        data: bytes
+        texts: list[str]
+
+    graph = StateGraph(Big).add_node("grow", lambda state: {"data": state["data"] * 2, "texts": ["x" * 1_000_000] * 4})
+    compiled = graph.add_edge(START, "grow").compile(checkpointer=saver)
+    await compiled.ainvoke({"data": b"\0" * (MEGABYTES // 2 * 1_000_000), "texts": []}, at("big"), durability="sync")
+    state = await compiled.aget_state(at("big"))
+    assert (len(state.values["data"]), len(state.values["texts"])) == (MEGABYTES * 1_000_000, 4)
+
+
+async def test_who_lost_the_task_cannot_write(saver: Saver, ready: AnyStore) -> None:
+    zombie = Saver(ready, TENANT, Fence("t-1", 0))
+    with pytest.raises(Fenced):
+        await zombie.aput(at("th-1", checkpoint_ns=""), empty_checkpoint(), {"source": "loop"}, {})
+    with pytest.raises(Fenced):
+        await zombie.aput_writes(at("th-1", checkpoint_id="c"), [("a", 1)], "task")
+    for forget in (zombie.trim, zombie.adelete_thread):
+        with pytest.raises(Fenced):
+            await forget("th-1")
+    with pytest.raises(Fenced):
+        await zombie.enter()
+    graph = (
+        StateGraph(MessagesState).add_node("do", lambda state: {}).add_edge(START, "do").compile(checkpointer=zombie)
+    )
+    with pytest.raises(Fenced):
+        await graph.ainvoke({"messages": [HumanMessage("x")]}, at("th-1"), durability="sync")
+    assert await saver.aget_tuple(at("th-1")) is None
+
+
+async def test_plain_nodes_look_at_their_graph_from_their_threads(saver: Saver) -> None:
+    seen: list[Any] = []
+
+    def look(state: Any) -> Any:
+        seen.append(saver.get_tuple(at("th-1")))
+        seen.extend(saver.list(at("th-1", checkpoint_ns="")))
+        return {"messages": [AIMessage("seen")]}
+
+    graph = StateGraph(MessagesState).add_node("look", look).add_edge(START, "look").compile(checkpointer=saver)
+    await graph.ainvoke({"messages": [HumanMessage("x")]}, at("th-1"), durability="sync")
+    assert len(seen) == 3
+    assert seen[0] == seen[1]
+    assert seen[0].checkpoint["channel_values"]["messages"][0].text == "x"
+
+
+class Flaky:
+    """A store that cannot be used every other time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.refused = 0
+        self._asked = 0
+
+    async def do(self, command: StoreCommand[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._check()
+        return await self._store.do(command, *args, **kwargs)
+
+    async def read(self, command: StoreCommand[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._check()
+        return await self._store.read(command, *args, **kwargs)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def _check(self) -> None:
+        self._asked += 1
+        if self._asked % 2:
+            self.refused += 1
+            raise StoreUnavailable("not now")
+
+
+async def test_a_store_that_cannot_be_used_is_tried_again(saver: Saver, ready: AnyStore) -> None:
+    flaky = Flaky(ready)
+    told = await walked(Saver(flaky, TENANT, Fence("t-1", 1)))
+    assert flaky.refused > 10
+    assert told == await walked(InMemorySaver())
+
+
+async def test_a_graph_with_a_memory_of_its_own_keeps_it(saver: Saver, ready: AnyStore) -> None:
+    inner = StateGraph(MessagesState)
+    inner.add_node("count", lambda state: {"messages": [AIMessage(str(len(state["messages"])))]}).add_edge(
+        START, "count"
+    )
+    outer = StateGraph(MessagesState).add_node("inner", inner.compile(checkpointer=True)).add_edge(START, "inner")
+    graph = outer.compile(checkpointer=saver)
+    entered = await saver.enter()
+    for number in range(2):
+        await graph.ainvoke({"messages": [HumanMessage(f"m{number}")]}, at(entered.thread), durability="sync")
+        await saver.trim(entered.thread)
+    spaces = await ready.read(checkpoints.spaces, TENANT, entered.thread)
+    assert spaces == ["", "inner"]
+    assert len([one async for one in saver.alist(at(entered.thread, checkpoint_ns=""))]) == 1
+    kept = await saver.aget_tuple(at(entered.thread, checkpoint_ns="inner"))
+    assert kept is not None
+    assert len(kept.checkpoint["channel_values"]["messages"]) > 2

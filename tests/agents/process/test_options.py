@@ -1,0 +1,140 @@
+"""What settings may say of a command, and what becomes of it."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from accord.agents import kinds
+from accord.agents.process import KIND, ProcessOptions
+from accord.agents.process.options import PresetName, preset_of
+from accord.agents.process.presets import PRESETS, Call, Way, argv, is_session
+from accord.core.agent import Crash
+from tests.agents.process.conftest import Making
+
+SESSION = "0198-abc"
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "again"),
+    [
+        (
+            "claude",
+            "claude -p --output-format stream-json --verbose --include-partial-messages --extra",
+            "claude -p --output-format stream-json --verbose --include-partial-messages --extra --resume 0198-abc",
+        ),
+        ("codex", "codex exec --json --extra -", "codex exec --json --extra resume 0198-abc -"),
+        (
+            "gemini",
+            "gemini --output-format stream-json --extra",
+            "gemini --output-format stream-json --extra --resume 0198-abc",
+        ),
+        (
+            "goose",
+            "goose run --output-format stream-json --extra --name 0198-abc --instructions -",
+            "goose run --output-format stream-json --extra --resume --name 0198-abc --instructions -",
+        ),
+        ("opencode", "opencode run --format json --extra", "opencode run --format json --extra --session 0198-abc"),
+        (
+            "droid",
+            "droid exec --output-format stream-json --extra",
+            "droid exec --output-format stream-json --extra --session-id 0198-abc",
+        ),
+        (
+            "cursor",
+            "cursor-agent -p --output-format stream-json --extra",
+            "cursor-agent -p --output-format stream-json --extra --resume=0198-abc",
+        ),
+    ],
+)
+def test_how_a_preset_is_called(name: str, first: str, again: str) -> None:
+    preset = PRESETS[name]
+    begun = SESSION if preset.headless.begins else None
+    assert argv(preset.binary, preset.headless, ["--extra"], Call(prompt="-x", session=begun)) == first.split()
+    call = Call(prompt="-x", session=SESSION, resumes=True)
+    assert argv(preset.binary, preset.headless, ["--extra"], call) == again.split()
+    assert preset.headless.way is Way.STDIN, "what callers say is no argument"
+
+
+def test_aider_has_no_session_and_takes_the_prompt_as_a_value() -> None:
+    found = argv("aider", PRESETS["aider"].headless, [], Call(prompt="--exec rm", session=SESSION, resumes=True))
+    assert found[-1] == "--message=--exec rm"
+    assert SESSION not in " ".join(found)
+
+
+def test_grants_are_given_as_they_are() -> None:
+    call = Call(prompt="", session=SESSION, resumes=True, grants=("Bash(rm {session})", "Write"))
+    assert argv("claude", PRESETS["claude"].headless, [], call)[-3:] == [
+        "--allowedTools",
+        "Bash(rm {session})",
+        "Write",
+    ]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_prompt_is_never_a_flag_in_a_terminal(name: str) -> None:
+    mode = PRESETS[name].terminal
+    found = argv("x", mode, [], Call(prompt="--help"))
+    assert "--help" not in found[: found.index("--") if "--" in found else None]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_whole(name: str, making: Making) -> None:
+    preset = PRESETS[name]
+    for pattern in (*preset.questions, *([preset.lost] if preset.lost else [])):
+        re.compile(pattern)
+    agent = making(preset=name, name=None)
+    assert agent.profile.name == name
+    assert agent.profile.crash is (Crash.RESUME if preset.headless.resume else Crash.FAIL)
+
+
+def test_the_presets_are_those_that_settings_name() -> None:
+    assert set(PRESETS) == set(PresetName.__args__)  # type: ignore[attr-defined]
+
+
+def test_a_session_must_not_be_a_flag() -> None:
+    assert is_session("0198-abc_d.e:f")
+    assert not any(map(is_session, ("", "-x", "--resume", "a b", "a\n", "x" * 201)))
+
+
+def test_it_is_a_kind() -> None:
+    assert kinds.by_name("process") is KIND
+
+
+def test_a_command_may_be_a_line() -> None:
+    options = ProcessOptions(command="run 'two words' {prompt}")
+    preset = preset_of(options)
+    assert argv(preset.binary, preset.headless, (), Call(prompt="hi")) == ["run", "two words", "hi"]
+    assert preset.headless.way is Way.ARGUMENT
+
+
+def test_what_is_set_for_the_environment_is_not_shown() -> None:
+    assert "secret" not in repr(ProcessOptions(command="x", env={"KEY": "secret"}))
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({}, "say which command it is"),
+        ({"preset": "claude", "command": "x"}, "not both"),
+        ({"preset": "other"}, "preset"),
+        ({"command": ""}, "the command is empty"),
+        ({"preset": "claude", "events": "codex"}, "a preset knows itself"),
+        ({"command": "x", "prompt": "typed"}, "typed into a terminal"),
+        ({"command": "x", "mode": "pty", "prompt": "stdin"}, "in a terminal"),
+        ({"command": "x", "mode": "pty", "events": "lines"}, "without a terminal"),
+        ({"command": "x", "worktree": True}, "needs a repository"),
+        ({"command": "x", "repository": "r"}, "say both"),
+        ({"command": "x", "worktree": True, "repository": "r", "directory": "d"}, "not in both"),
+        ({"command": "x", "pass_env": ["ACCORD_STORE"]}, "the server's own"),
+        ({"command": "x", "pass_env": ["PGPASSWORD"]}, "the server's own"),
+        ({"command": "x", "questions": ["("]}, "no pattern"),
+        ({"command": "x", "done": "["}, "no pattern"),
+        ({"command": "x", "grace": 61}, "grace"),
+        ({"command": "x", "unknown": 1}, "unknown"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_read(said: dict[str, Any], reason: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=reason):
+        msgspec.convert(said, ProcessOptions)

@@ -1,0 +1,253 @@
+"""Where commands work: directories of conversations, given ones, worktrees; and files in and out."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.agents.process import files
+from accord.agents.process.files import Whose
+from accord.model import Part, Task, TaskState
+from accord.testing import running
+from tests.agents.process.conftest import Making, another, completed, message, sent, status, text, until, words
+
+
+def git(directory: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    done = subprocess.run(
+        ["git", "-C", str(directory), *identity, *arguments], capture_output=True, text=True, check=True, timeout=30
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    made = tmp_path / "repository"
+    made.mkdir()
+    git(made, "init", "--quiet", "--initial-branch=main")
+    (made / "old.txt").write_text("old")
+    git(made, "add", ".")
+    git(made, "commit", "--quiet", "-m", "first")
+    return made
+
+
+def reported(task: Task) -> Any:
+    """What the task says of its worktree in the end."""
+    found = next((one for one in task.artifacts if one.artifact_id == "worktree"), None)
+    if found is None:
+        return None
+    assert found.metadata == {"worktree": found.parts[0].data}
+    return found.parts[0].data
+
+
+async def test_each_conversation_has_a_directory_of_its_own(making: Making, tmp_path: Path) -> None:
+    async with running(making(command="pwd")) as a2a:
+        first = await sent(a2a, "go")
+        again = await sent(a2a, "go", context=first.context_id)
+        other = await sent(a2a, "go")
+        assert completed(first) == completed(again)
+        assert completed(other) != completed(first)
+        assert Path(completed(first)).is_relative_to(tmp_path / "work" / "conversations")
+
+
+async def test_the_same_context_of_another_caller_is_another_place(making: Making) -> None:
+    from accord.core.interface import Caller
+
+    async with running(making(command="pwd")) as a2a:
+        first = completed(await sent(a2a, "go", context="shared"))
+        a2a.caller = Caller(owner="somebody else")
+        assert completed(await sent(a2a, "go", context="shared")) != first
+
+
+async def test_it_works_in_a_directory_that_it_is_given_and_leaves_it_clean(making: Making, repository: Path) -> None:
+    async with running(making(command="pwd", directory=str(repository))) as a2a:
+        assert completed(await sent(a2a, "go", Part(raw=b"x", filename="x"))) == str(repository)
+    assert git(repository, "status", "--porcelain") == ""
+    assert [path.name for path in (repository / ".accord").iterdir()] == [".gitignore"]
+
+
+async def test_a_directory_that_is_not_there_is_refused_at_the_start(making: Making, tmp_path: Path) -> None:
+    from accord.config import BadSettings
+
+    with pytest.raises(BadSettings, match="is no directory"):
+        async with running(making(command="pwd", directory=str(tmp_path / "none"))):
+            pass
+
+
+async def test_old_directories_are_removed_at_the_start(making: Making, tmp_path: Path) -> None:
+    folders = [tmp_path / "work" / "conversations" / name for name in ("old", "new")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    os.utime(folders[0], (time.time() - 31 * 24 * 3600,) * 2)
+    async with running(making(command="pwd")):
+        assert [folder.exists() for folder in folders] == [False, True]
+
+
+# --- worktrees --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_worktree_without_changes_is_removed_with_its_branch(making: Making, repository: Path) -> None:
+    async with running(making(command="ls", worktree=True, repository=str(repository))) as a2a:
+        done = await sent(a2a, "go")
+        assert completed(done) == "old.txt"
+        assert reported(done) is None
+        assert any(f"branch accord/{done.id}" in json.dumps(msgspec.to_builtins(said)) for said in done.history)
+    assert git(repository, "branch", "--format=%(refname:short)") == "main"
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+async def test_commits_stay_in_the_branch(making: Making, repository: Path) -> None:
+    said = {"command": words("does", "commit", "--commit"), "worktree": True, "repository": str(repository)}
+    async with running(making(**said)) as a2a:
+        done = await sent(a2a, "go")
+        found = reported(done)
+    assert (found["path"], found["commits"], found["uncommitted"]) == (None, 1, False)
+    assert found["branch"] == f"accord/{done.id}"
+    assert git(repository, "show", f"{found['branch']}:new.txt") == "new"
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+async def test_what_was_not_committed_is_not_lost(making: Making, repository: Path) -> None:
+    said = {"command": words("does", "commit"), "worktree": True, "repository": str(repository)}
+    async with running(making(**said)) as a2a:
+        done = await sent(a2a, "go")
+        path, found = completed(done), reported(done)
+    assert (found["path"], found["uncommitted"]) == (path, True)
+    assert os.listdir(path).count("new.txt") == 1
+
+
+async def test_two_tasks_have_two_worktrees_and_they_can_be_kept(making: Making, repository: Path) -> None:
+    said = {"command": "pwd", "worktree": True, "repository": str(repository), "keep_worktree": True}
+    async with running(making(**said, base="main")) as a2a:
+        first = await sent(a2a, "go")
+        second = await sent(a2a, "go", context=first.context_id)
+        assert completed(first) != completed(second)
+        for task in (first, second):
+            assert "old.txt" in os.listdir(completed(task))
+            assert reported(task)["path"] == completed(task)
+
+
+async def test_a_cancelled_task_leaves_its_changes_and_no_clean_worktree(making: Making, repository: Path) -> None:
+    said = {"worktree": True, "repository": str(repository)}
+    script = "test $(cat) = change && echo x > new.txt; pwd; sleep 1000"
+    async with running(making(command=["sh", "-c", script], **said)) as a2a:
+        kept = {}
+        for told in ("change", "nothing"):
+            task = await a2a.send_text(told, at_once=True)
+
+            async def place(task: Task = task) -> str:
+                return "".join(part.text or "" for one in (await a2a.get(task)).artifacts for part in one.parts)
+
+            kept[told] = Path(await until(place))
+            await a2a.cancel(task)
+        await until(lambda: not kept["nothing"].exists())
+        assert (kept["change"] / "new.txt").exists()
+
+
+async def test_a_repository_without_the_base_fails_the_task_readably(making: Making, repository: Path) -> None:
+    said = {"command": "pwd", "worktree": True, "repository": str(repository), "base": "no-such-ref"}
+    async with running(making(**said)) as a2a:
+        failed = await sent(a2a, "go")
+        assert (failed.status.state, status(failed)) == (
+            TaskState.FAILED,
+            "There is no place to work for this task",
+        )
+
+
+async def test_what_a_task_left_that_was_cancelled_while_it_waited_is_cleaned_up_at_the_next_start(
+    making: Making, repository: Path, tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path}/accord.db"
+    said = {"command": words("does", "lines"), "events": "lines", "worktree": True, "repository": str(repository)}
+    async with another(making, store, **said) as a2a:
+        asked = [await sent(a2a, "book") for _ in range(2)]
+        assert {task.status.state for task in asked} == {TaskState.INPUT_REQUIRED}
+        await a2a.cancel(asked[0])
+        assert len(git(repository, "worktree", "list").splitlines()) == 3
+    async with another(making, store, **said) as a2a:
+        assert len(git(repository, "worktree", "list").splitlines()) == 2, "the other task still waits"
+        assert completed(await sent(a2a, "Rome", task=asked[1])) == "to Rome"
+    assert git(repository, "branch", "--format=%(refname:short)") == "main"
+
+
+async def test_a_task_that_is_handed_over_keeps_its_place(
+    making: Making, binary: Callable[[str], str], tmp_path: Path
+) -> None:
+    store, said = f"sqlite:///{tmp_path}/accord.db", {"preset": "claude", "path": binary("claude")}
+    async with another(making, store, **said) as a2a:
+        task = await a2a.send(message("sleep", Part(raw=b"x", filename="x.txt")), at_once=True)
+        assert isinstance(task, Task)
+
+        async def spoken() -> bool:
+            return "begin" in text(await a2a.get(task))
+
+        await until(spoken)
+    kept = list((tmp_path / "work").rglob("x.txt"))
+    assert len(kept) == 1
+    async with another(making, store, **said) as a2a:
+        done = await a2a.reaches(task, TaskState.COMPLETED)
+        assert text(done).startswith("I begin sleep | You were interrupted")
+    assert not kept[0].parent.parent.exists()
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_in_a_folder_of_its_own_before_is_no_artifact(making: Making, tmp_path: Path) -> None:
+    (tmp_path / "here" / "dist").mkdir(parents=True)
+    old = tmp_path / "here" / "dist" / "old.txt"
+    old.write_text("old")
+    os.utime(old, (1, 1))
+    made = tmp_path / "here" / "dist" / "sub"
+    command = ["sh", "-c", f"sleep 0.1; mkdir {made}; echo new > {made}/new.txt; echo changed > dist/also.bin"]
+    async with running(making(command=command, directory=str(tmp_path / "here"), outbox="dist")) as a2a:
+        done = await sent(a2a, "go")
+        found = {part.filename: part.raw for one in done.artifacts for part in one.parts if part.raw is not None}
+    assert found.keys() >= {"sub/new.txt", "also.bin"}
+    assert found["sub/new.txt"] == b"new\n"
+
+
+async def test_what_a_command_made_that_failed_is_delivered(making: Making) -> None:
+    command = ["sh", "-c", 'echo half > "$TASK_OUTBOX/half.txt"; exit 1']
+    async with running(making(command=command)) as a2a:
+        failed = await sent(a2a, "go")
+        assert failed.status.state is TaskState.FAILED
+        assert [part.raw for one in failed.artifacts for part in one.parts] == [b"half\n"]
+
+
+async def test_too_large_and_too_many_files_stay_behind(making: Making) -> None:
+    command = ["sh", "-c", 'cd "$TASK_OUTBOX"; printf 12345 > a; printf 1 > b; printf 2 > c']
+    async with running(making(command=command, max_files=1, max_file_bytes=4)) as a2a:
+        done = await sent(a2a, "go")
+        assert [part.filename for one in done.artifacts for part in one.parts] == ["b"]
+        told = [json.dumps(msgspec.to_builtins(said)) for said in done.history]
+        assert any("stay behind: a, c" in said for said in told), status(done)
+
+
+def test_a_folder_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / ".accord").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="leads out"):
+        files.open_boxes(tmp_path / "here", Whose("", "task"), None)
+    with pytest.raises(OSError, match="leads out"):
+        files.open_boxes(tmp_path, Whose("", "task"), "../outside")
+
+
+@given(st.text())
+def test_a_name_is_safe_whatever_it_was(name: str) -> None:
+    made = files.safe_name(name)
+    assert made
+    assert len(made) <= files.MAX_NAME
+    assert not made.startswith((".", "-"))
+    assert Path(made).name == made
+    assert files.safe_name(made) == made

@@ -1,0 +1,45 @@
+"""A stand-in for a command-line agent: it reads what it is asked and prints an answer, or misbehaves if it is told to.
+
+Its folder, the first argument, shows what it does: `pids` of itself and of what it starts, `beats` while it works.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def note(folder: Path, pid: int) -> None:
+    with (folder / "pids").open("a") as file:
+        file.write(f"{pid}\n")
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    asked = sys.argv[2] if len(sys.argv) > 2 else sys.stdin.read()
+    note(folder, os.getpid())
+    if asked.startswith("fail"):
+        print("Traceback: much to see here\nno such city", file=sys.stderr)
+        return 3
+    if asked.startswith("slow"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        note(folder, child.pid)
+        while True:
+            with (folder / "beats").open("ab") as file:
+                file.write(b".")
+            time.sleep(0.05)
+    if asked.startswith("much"):
+        print("x" * 3_000_000)
+        return 0
+    if asked.startswith("env"):
+        print(",".join(sorted(name for name in os.environ if name.startswith("RELAY_"))))
+        return 0
+    print(f"you said {asked}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

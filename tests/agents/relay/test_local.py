@@ -1,0 +1,280 @@
+"""A relay on this machine, with a broker and an agent of its own: real processes, all of which end with the server."""
+
+import asyncio
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from accord.agents.kinds import Given
+from accord.agents.relay.agent import KIND, RelayOptions
+from accord.agents.relay.local import LocalRelay
+from accord.agents.relay.runner import __name__ as RUNNER
+from accord.model import TaskState
+from accord.testing import running, text_in
+from tests.serve.running import BOUND_SECONDS, Server, accord, environment, free_port
+
+HERE = Path(__file__).parent
+CLI, NATIVE = HERE / "cli.py", HERE / "native.py"
+
+
+def command(folder: Path) -> list[str]:
+    return [sys.executable, str(CLI), str(folder)]
+
+
+def local(folder: Path, *more: str, **options: Any) -> LocalRelay:
+    return LocalRelay([*command(folder), *more], target_agent="Worker1", poll_interval=0.02, timeout=30.0, **options)
+
+
+async def gone(folder: Path, *pids: int) -> None:
+    """Wait until nothing is left of what was started."""
+    started = {int(line) for line in (folder / "pids").read_text().split()} | set(pids)
+    async with asyncio.timeout(BOUND_SECONDS):
+        while any(map(lives, started)):  # noqa: ASYNC110  # nobody says when a process has gone
+            await asyncio.sleep(0.02)
+
+
+def lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
+
+
+async def works(folder: Path) -> None:
+    """Wait until it works."""
+    file = folder / "beats"
+    async with asyncio.timeout(BOUND_SECONDS):
+        while not file.exists() or file.stat().st_size < 2:  # noqa: ASYNC110  # it is another process
+            await asyncio.sleep(0.02)
+
+
+async def test_a_command_answers_what_is_asked_in_the_channel(tmp_path: Path) -> None:
+    async with running(local(tmp_path)) as a2a:
+        assert await a2a.ask_text("hello") == "you said hello"
+        many = await asyncio.gather(*(a2a.ask_text(f"number {at}") for at in range(6)))
+        assert many == [f"you said number {at}" for at in range(6)]
+        assert await a2a.ask_text("env") == "RELAY_AGENT_NAME,RELAY_CHANNEL", "it has no business in the channel"
+        much = await a2a.ask_text("much")
+        assert (len(much) > 1_000_000, much.endswith("[the rest is left out]")) == (True, True)
+    await gone(tmp_path)
+
+
+async def test_the_text_may_have_its_place_among_the_arguments(tmp_path: Path) -> None:
+    async with running(local(tmp_path, "{prompt}")) as a2a:
+        assert await a2a.ask_text("$(reboot); `x` 'y'") == "you said $(reboot); `x` 'y'"
+        assert await a2a.ask_text("--version") == "you said  --version", "it is no flag"
+
+
+async def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+    async with running(local(tmp_path)) as a2a:
+        task = await a2a.send_text("fail")
+        assert (task.status.state, text_in(task)) == (TaskState.FAILED, "exit status 3: no such city")
+    async with running(LocalRelay(["/nowhere/at/all"], target_agent="W", poll_interval=0.02)) as a2a:
+        task = await a2a.send_text("go")
+        assert text_in(task).startswith("/nowhere/at/all cannot be started")
+
+
+async def test_cancelled_everything_it_has_started_is_gone(tmp_path: Path) -> None:
+    async with running(local(tmp_path)) as a2a:
+        task = await a2a.send_text("slow", at_once=True)
+        await works(tmp_path)
+        assert (await a2a.cancel(task)).status.state is TaskState.CANCELED
+        await gone(tmp_path)
+        assert await a2a.ask_text("hello") == "you said hello", "the agent itself is still there"
+
+
+async def test_stopped_everything_it_has_started_is_gone(tmp_path: Path) -> None:
+    async with running(local(tmp_path)) as a2a:
+        await a2a.send_text("slow", at_once=True)
+        await works(tmp_path)
+    await gone(tmp_path)
+
+
+async def test_an_agent_that_ends_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.agents.relay.local.AGAIN_SECONDS", 0.01)
+    made = local(tmp_path)
+    async with running(made) as a2a:
+        assert await a2a.ask_text("one") == "you said one"
+        first = children()
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        assert await a2a.ask_text("two") == "you said two"
+        assert not set(children()) & set(first)
+    await gone(tmp_path, *first)
+
+
+def children() -> list[int]:
+    """The runners that this process has started."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if RUNNER.encode() in words and parent == os.getpid():
+                found.append(int(folder.name))
+    return found
+
+
+async def test_an_agent_may_read_the_channel_itself(tmp_path: Path) -> None:
+    made = LocalRelay([sys.executable, str(NATIVE)], native=True, target_agent="Worker1", poll_interval=0.02)
+    async with running(made) as a2a:
+        assert await a2a.ask_text("hello there") == "natively hello"
+
+
+def test_settings_make_one_with_a_command() -> None:
+    made = KIND.make(Given(options=RelayOptions(command="claude -p", timeout=5.0), name="cli"))
+    assert isinstance(made, LocalRelay)
+    assert (made.command, made.target_agent, made.timeout) == (["claude", "-p"], "Worker1", 5.0)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+class Relayed(Server):
+    """`accord a2a serve` as a real process."""
+
+    verb = ("a2a", "serve")
+
+
+def said(text: str) -> dict[str, Any]:
+    """A message as the specification of the relay writes it."""
+    message = {"role": "user", "parts": [{"type": "text", "text": text}], "messageId": f"m-{text}"}
+    return {"jsonrpc": "2.0", "id": "1", "method": "message/send", "params": {"message": message}}
+
+
+FLAGS = ("--channel", "general", "--agent", "Worker1")
+
+
+@pytest.mark.proves("1-53", "1-54", "1-55", "1-56")
+async def test_the_command_serves_an_agent_of_a_channel(tmp_path: Path) -> None:
+    stand_in = shlex.join(command(tmp_path))
+    server = await asyncio.to_thread(Relayed, tmp_path, *FLAGS, "--command", stand_in)
+    try:
+        card = await _card(server.port)
+        assert card["name"] == "Agent Relay"
+        assert card["description"] == "Multi-agent workspace (channel: general)"
+        assert card["capabilities"]["streaming"] is False
+        assert "Asking Worker1 in #general" in server.says("Asking")
+        async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
+            task = (await http.post(f"{server.url}/", json=said("hello"))).json()["result"]
+            assert task["status"]["state"] == "completed"
+            assert task["artifacts"][0]["parts"][0]["text"] == "you said hello"
+            slow = said("slow")
+            slow["params"]["configuration"] = {"blocking": False}
+            await http.post(f"{server.url}/", json=slow)
+        await works(tmp_path)
+    finally:
+        status = await asyncio.to_thread(server.stop)
+    assert status == 0
+    await gone(tmp_path)
+
+
+async def test_killed_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    server = await asyncio.to_thread(Relayed, tmp_path, *FLAGS, "--command", shlex.join(command(tmp_path)))
+    async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
+        slow = said("slow")
+        slow["params"]["configuration"] = {"blocking": False}
+        await http.post(f"{server.url}/", json=slow)
+    await works(tmp_path)
+    await asyncio.to_thread(server.kill)
+    await gone(tmp_path)
+
+
+async def test_without_a_command_an_agent_may_join(tmp_path: Path) -> None:
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    server = await asyncio.to_thread(Relayed, tmp_path, *FLAGS, PATH=str(empty))
+    try:
+        told = await asyncio.to_thread(server.says, "RELAY_BASE_URL=")
+        env = environment(tmp_path) | dict(pair.split("=", 1) for pair in shlex.split(told))
+        joins = [sys.executable, "-m", RUNNER, "--", *command(tmp_path)]
+        worker = await asyncio.create_subprocess_exec(*joins, env=env, stdin=subprocess.PIPE)
+        try:
+            async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
+                task = (await http.post(f"{server.url}/", json=said("hello"))).json()["result"]
+            assert task["artifacts"][0]["parts"][0]["text"] == "you said hello"
+        finally:
+            assert worker.stdin is not None
+            worker.stdin.close()
+            assert await asyncio.wait_for(worker.wait(), BOUND_SECONDS) == 0
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+def test_what_cannot_be_served_is_said_at_once(tmp_path: Path) -> None:
+    nothing = accord(tmp_path, "a2a", "serve", "--command", "no-such-command -p")
+    assert (nothing.returncode, "There is no command" in nothing.stderr) == (2, True)
+    keyless = accord(tmp_path, "a2a", "serve", "--relay-url", "https://relay.example", RELAY_API_KEY="")
+    assert (keyless.returncode, keyless.stderr) == (1, "A relay wants a key: set RELAY_API_KEY.\n")
+    open_to_all = accord(tmp_path, "a2a", "serve", "--host", "0.0.0.0", "--port", str(free_port()))
+    assert (open_to_all.returncode, "Anybody could use this server" in open_to_all.stderr) == (1, True)
+    assert "a2a" in accord(tmp_path, "--help").stdout
+
+
+def test_a_runner_without_anything_to_run_says_how_it_is_used(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    for arguments in ((), ("--",), ("--", "cat")):
+        found = subprocess.run(
+            [sys.executable, "-m", RUNNER, *arguments],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_SECONDS,
+            check=False,
+        )
+        assert (found.returncode, found.stderr.startswith("usage: ")) == (2, True), found.stderr
+
+
+# --- served by a program ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("1-52")
+async def test_a_program_serves_it_with_one_call(tmp_path: Path) -> None:
+    port = free_port()
+    code = (
+        "from accord import serve_agent\n"
+        "from accord.agents.relay.local import LocalRelay\n"
+        f"serve_agent(LocalRelay({command(tmp_path)!r}, target_agent='Worker1'), port={port}, store='sqlite://:memory:')\n"
+    )
+    env = environment(tmp_path)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=env)
+    try:
+        card = await _card(port)
+        assert (card["name"], card["capabilities"]["streaming"]) == ("Agent Relay", False)
+        async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
+            task = (await http.post(f"http://localhost:{port}/", json=said("hello"))).json()["result"]
+        assert task["artifacts"][0]["parts"][0]["text"] == "you said hello"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), BOUND_SECONDS) == 0
+    await gone(tmp_path)
+
+
+async def _card(port: int) -> dict[str, Any]:
+    async with httpx.AsyncClient() as http, asyncio.timeout(BOUND_SECONDS):
+        while True:
+            try:
+                card: dict[str, Any] = (await http.get(f"http://localhost:{port}/.well-known/agent.json")).json()
+                return card
+            except httpx.ConnectError:
+                await asyncio.sleep(0.05)
+
+
+def test_a_program_may_not_open_it_to_all() -> None:
+    from accord import RelayA2AAdapter, serve_agent
+    from accord.app.server import CannotListen
+
+    with pytest.raises(CannotListen, match="Anybody could use this server"):
+        serve_agent(RelayA2AAdapter("rk"), host="0.0.0.0", store="sqlite://:memory:")

@@ -1,0 +1,37 @@
+"""A real Temporal server, a real worker, and agents whose tasks are its workflows."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from accord.agents.temporal import workflow_agent
+from accord.agents.temporal.agent import TemporalAgent
+from tests.agents.temporal.server import running_server
+from tests.agents.temporal.workflows import QUEUE, WORKFLOWS, look_up
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """The address of a server of this test process."""
+    with running_server() as found:
+        yield found
+
+
+@pytest.fixture
+async def temporal(address: str) -> Client:
+    """Temporal, as the user who owns the workflows sees it."""
+    return await Client.connect(address)
+
+
+@pytest.fixture
+async def worker(temporal: Client) -> AsyncIterator[Worker]:
+    """What runs the workflows."""
+    async with Worker(temporal, task_queue=QUEUE, workflows=WORKFLOWS, activities=[look_up]) as running:
+        yield running
+
+
+def agent_of(address: str, workflow: str, **options: Any) -> TemporalAgent:
+    return workflow_agent(workflow, QUEUE, name=workflow.lower(), **{"address": address, **options})

@@ -1,0 +1,382 @@
+"""Kinds of agents: which there are, how things are recognised, what settings say, and a kind of somebody else's."""
+
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from accord.agents import kinds
+from accord.agents.echo import echo
+from accord.agents.function import KIND as FUNCTION
+from accord.agents.function import agent
+from accord.agents.kinds import Given, Kind, Options, by_name, comes_from, kind_of, restated
+from accord.agents.load import NotAnAgent, as_agent, load
+from accord.agents.naming import NotThere, named
+from accord.agents.remote.agent import RemoteAgent
+from accord.app.agents import agents_of
+from accord.config import BadSettings
+from accord.config import load as load_settings
+from accord.core.agent import Agent, Crash, Profile
+from accord.core.remotes import Reaching
+from accord.model import TaskState
+from accord.protocol.budgets import Budget
+from accord.testing import running, text_in
+
+PARROT = """
+from accord.agents.kinds import Kind, Options, profile
+
+class Parrot:
+    def __init__(self, sentence):
+        self.sentence = sentence
+
+class ParrotOptions(Options, frozen=True, kw_only=True):
+    SECRET = frozenset({"password"})
+    times: int = 1
+    password: str | None = None
+
+class ParrotAgent:
+    def __init__(self, given):
+        self.profile = profile(given, name="parrot", description="Repeats itself")
+        self._says = given.target.sentence * given.options.times
+
+    async def run(self, ctx):
+        await ctx.artifact(self._says)
+
+KIND = Kind(name="parrot", options=ParrotOptions, make=ParrotAgent, recognises=lambda thing: isinstance(thing, Parrot))
+polly = Parrot("hello ")
+"""
+
+
+def install(folder: Path, source: str, entry_point: str) -> None:
+    """Put a package where Python looks for packages, as an installer would."""
+    (folder / "parrots.py").write_text(source)
+    facts = folder / "parrots-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: parrots\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[accord.agents]\n{entry_point}\n")
+
+
+Install = Callable[[str, str], None]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """A function that installs a package of somebody else's; it is gone in the end."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def put(source: str, entry_point: str) -> None:
+        install(tmp_path, source, entry_point)
+        kinds._registered.cache_clear()
+
+    kinds._registered.cache_clear()
+    yield put
+    sys.modules.pop("parrots", None)
+    kinds._registered.cache_clear()
+
+
+@pytest.fixture
+def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Agent]:
+    """A function that makes the agent `x` that a file of settings describes."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(table: str, env: dict[str, str] | None = None) -> Agent:
+        Path("accord.toml").write_text(table)
+        (found,) = agents_of(load_settings(env=env or {}), env or {})
+        return found
+
+    return make
+
+
+def greet(text: str) -> str:
+    """Greets."""
+    return f"hello {text}"
+
+
+@agent(description="Waves", skills=["wave"], timeout=5.0, concurrency=2)
+async def wave(text: str) -> str:
+    return "~"
+
+
+shop = RemoteAgent("https://shop.example", name="shop")
+
+HERE = f"{Path(__file__)}"
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+
+FRAMEWORKS = {
+    *("a2a", "agents", "crewai", "fasta2a", "langchain_core", "langgraph", "mcp", "openai", "pydantic", "pydantic_ai"),
+    "temporalio",
+}
+
+
+# --- somebody else's kind ---------------------------------------------------------------------------------------------
+
+
+async def test_a_kind_of_somebody_else_s_is_recognised_and_set_up(
+    installed: Install, described: Callable[..., Agent]
+) -> None:
+    installed(PARROT, "parrot = parrots:KIND")
+    assert load("parrots:polly").profile.description == "Repeats itself"
+    made = described(
+        '[agents.x]\ntarget = "parrots:polly"\ntimes = "env:TIMES"\npassword = "env:SECRET"\nskills = ["talk"]',
+        {"TIMES": "2", "SECRET": "hush"},
+    )
+    assert (made.profile.name, made.profile.skills[0].name) == ("x", "talk")
+    async with running(made) as a2a:
+        assert await a2a.ask_text("say") == "hello hello "
+    assert "hush" not in repr(load_settings(env={"TIMES": "2", "SECRET": "hush"}).settings)
+
+
+def test_a_package_that_is_broken_is_logged_and_does_not_disturb_the_rest(
+    installed: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    installed("raise RuntimeError('a mistake of theirs')", "parrot = parrots:KIND")
+    with caplog.at_level(logging.ERROR, "accord.agents"):
+        assert as_agent(Callable_(), "x").profile.name == "Callable_"
+    assert "a mistake of theirs" in caplog.text
+    with pytest.raises(RuntimeError, match="theirs"):
+        by_name("parrot")
+
+
+def test_a_kind_of_ours_is_not_replaced_unnoticed(installed: Install, caplog: pytest.LogCaptureFixture) -> None:
+    installed(PARROT, "function = parrots:KIND")
+    with caplog.at_level(logging.WARNING, "accord.agents"):
+        assert by_name("function") is FUNCTION
+    assert "accord.agents.function:KIND is used, not parrots:KIND" in caplog.text
+
+
+def test_an_entry_point_that_is_no_kind_is_refused(installed: Install) -> None:
+    installed("KIND = 5", "parrot = parrots:KIND")
+    with pytest.raises(TypeError, match=r"parrot of accord\.agents is no Kind but int"):
+        by_name("parrot")
+
+
+async def test_the_example_is_a_kind(installed: Install, described: Callable[..., Agent]) -> None:
+    source = (ROOT / "examples" / "agents" / "own_kind.py").read_text()
+    installed(source, "phrases = parrots:KIND")
+    async with running(described('[agents.x]\ntarget = "parrots:italian"\npolite = true')) as a2a:
+        assert await a2a.ask_text("bill") == "il conto , please."
+        failed = await a2a.send_text("help")
+        assert (failed.status.state, text_in(failed)) == (TaskState.FAILED, "That is not in the book")
+    (shown,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert shown in source
+
+
+# --- what is written about it -----------------------------------------------------------------------------------------
+
+
+def test_the_documentation_lists_every_kind_and_every_common_option() -> None:
+    before, _, after = DOCUMENT.partition("## Settings")
+    assert re.findall(r"^\| `([\w-]+)` \|", before, re.MULTILINE) == sorted(kinds._registered())
+    cells = [line.split("|")[1] for line in after.splitlines() if line.startswith("| `")]
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert named | {"type", "target"} == set(Options.__struct_fields__)
+
+
+def test_the_settings_in_the_documentation_make_agents(
+    installed: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    installed("", "phrases = examples.agents.own_kind:KIND")
+    (shown,) = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)
+    Path("accord.toml").write_text(shown)
+    made = {one.profile.name: one.profile for one in agents_of(load_settings(), {})}
+    assert set(made) == {"booking", "phrases", "other"}
+    assert (made["phrases"].description, made["phrases"].timeout) == ("Says it in Italian", 60)
+    assert (made["other"].crash, made["other"].budget.max_cost) == (Crash.FAIL, 0.5)
+
+
+# --- recognising ------------------------------------------------------------------------------------------------------
+
+
+class Callable_:
+    def __call__(self, text: str) -> str:
+        return text
+
+
+class Chair:
+    pass
+
+
+def test_what_several_kinds_recognise_is_of_the_one_that_says_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def registering(*given: Kind) -> None:
+        by = {kind.name: kind for kind in given}
+        monkeypatch.setattr(kinds, "_registered", lambda: {name: name for name in by})
+        monkeypatch.setattr(kinds, "_loaded", by.__getitem__)
+
+    def is_chair(thing: Any) -> bool:
+        return isinstance(thing, Chair)
+
+    def make(given: Given) -> Agent:
+        return echo
+
+    furniture = Kind(name="furniture", make=make, recognises=is_chair)
+    seat = Kind(name="seat", make=make, recognises=is_chair, precedence=1)
+    table = Kind(name="table", make=make, recognises=lambda thing: False, precedence=2)
+    for order in ((furniture, seat, table), (table, seat, furniture)):
+        registering(*order)
+        assert kind_of(Chair()) is seat
+        assert kind_of(5) is None
+
+
+def test_a_thing_is_known_by_the_name_of_its_class_and_of_those_above() -> None:
+    class Throne(Chair):
+        pass
+
+    assert comes_from(Throne(), f"{__name__}:Chair")
+    assert not comes_from(Chair(), f"{__name__}:Throne", "elsewhere:Chair")
+
+
+def test_all_kinds_of_ours_can_be_loaded_and_are_called_as_they_say() -> None:
+    for name in kinds._registered():
+        kind = by_name(name)
+        assert kind.name == name
+        assert issubclass(kind.options, Options)
+        if kind.recognises is not None:
+            kind.options()  # what a command names has none
+
+
+def test_no_kind_loads_a_framework_before_an_agent_of_it_is_made() -> None:
+    look = (
+        "import sys; from accord.agents import kinds;"
+        " kinds.kind_of(object()); [kinds.by_name(name) for name in kinds._registered()];"
+        f" print(*sorted({FRAMEWORKS!r} & {{name.partition('.')[0] for name in sys.modules}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == []
+
+
+def test_an_agent_is_taken_as_it_is_and_a_callable_object_is_one() -> None:
+    assert as_agent(echo, "echo") is echo
+    assert as_agent(Callable_(), "x").profile.name == "Callable_"
+
+
+@pytest.mark.parametrize(("thing", "reason"), [(Chair, "but the class Chair"), (Chair(), "but Chair"), (5, "but int")])
+def test_what_no_kind_recognises_is_refused(thing: Any, reason: str) -> None:
+    with pytest.raises(NotAnAgent, match=reason):
+        as_agent(thing, "x")
+
+
+def test_what_a_kind_cannot_make_is_said_in_one_line(installed: Install, described: Callable[..., Agent]) -> None:
+    picky = PARROT.replace(
+        "def __init__(self, given):", "def __init__(self, given):\n        raise ValueError('times: no')"
+    )
+    installed(picky, "parrot = parrots:KIND")
+    with pytest.raises(NotAnAgent, match=r"^parrots:polly: times: no$"):
+        load("parrots:polly")
+    with pytest.raises(BadSettings, match=r"^accord\.toml: agents\.x: times: no$"):
+        described('agents.x.target = "parrots:polly"')
+
+
+def test_a_framework_that_is_not_installed_is_said_in_one_line(installed: Install, tmp_path: Path) -> None:
+    missing = PARROT.replace("def __init__(self, given):", "def __init__(self, given):\n        import no_such_birds")
+    installed(missing, "parrot = parrots:KIND")
+    with pytest.raises(NotAnAgent, match=r"^parrots:polly: No module named .no_such_birds.$"):
+        load("parrots:polly")
+    file = tmp_path / "trip.py"
+    file.write_text("import no_such_birds")
+    with pytest.raises(NotThere, match=r"trip\.py cannot be imported: No module named 'no_such_birds'$"):
+        named(f"{file}:graph")
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_table_says_more_about_a_function_than_it_says_itself(described: Callable[..., Agent]) -> None:
+    made = described(
+        f"""
+        [agents.x]
+        type = "function"
+        target = "{HERE}:greet"
+        description = "Greets politely"
+        version = "2.0"
+        input_modes = ["text/plain"]
+        on_crash = "fail"
+        attempts = 7
+        timeout = 2.5
+        concurrency = 3
+        max_tokens = 100
+        max_cost = 0.5
+        """
+    )
+    profile = made.profile
+    assert (profile.name, profile.description, profile.version) == ("x", "Greets politely", "2.0")
+    assert (profile.input_modes, profile.crash, profile.attempts) == (("text/plain",), Crash.FAIL, 7)
+    assert (profile.timeout, profile.concurrency) == (2.5, 3)
+    assert profile.budget == Budget(max_tokens=100, max_cost=0.5)
+    async with running(made) as a2a:
+        assert await a2a.ask_text("you") == "hello you"
+
+
+def test_a_table_about_an_agent_leaves_what_it_does_not_mention(described: Callable[..., Agent]) -> None:
+    made = described(f'[agents.x]\ntarget = "{HERE}:wave"\ntimeout = 9')
+    assert made.profile == _but(wave.profile, name="x", timeout=9.0)
+    assert described(f'agents.x = "{HERE}:wave"').profile == _but(wave.profile, name="x")
+
+
+def test_an_agent_elsewhere_keeps_its_name(described: Callable[..., Agent]) -> None:
+    assert described(f'agents.shop = "{HERE}:shop"') is sys.modules["test_kinds"].shop
+    table = described(f'[agents.shop]\ntarget = "{HERE}:shop"\ntimeout = 60')
+    assert isinstance(table, Reaching)
+    assert (table.profile.name, table.profile.timeout) == ("shop", 60)
+    with pytest.raises(BadSettings, match=r"agents\.x: it works elsewhere and is called 'shop'"):
+        described(f'agents.x = "{HERE}:shop"')
+
+
+def test_a_variable_may_be_a_table(described: Callable[..., Agent]) -> None:
+    table = f'{{"target": "{HERE}:greet", "timeout": 4}}'
+    assert described("", {"ACCORD_AGENTS__X": table}).profile.timeout == 4
+    assert described("", {"ACCORD_AGENTS__X": f"{HERE}:greet"}).profile.name == "x"
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ("", "agents.x: say what it is made of"),
+        ('type = "functoin"', "agents.x: there is no kind of agent called 'functoin'; did you mean 'function'?"),
+        ('type = "function"', "agents.x: an agent of the kind function is made of something"),
+        ('target = "HERE:greet"\ntimout = 5', "there is no setting called agents.x.timout; did you mean agents.x.time"),
+        ('target = "HERE:greet"\ntimeout = 0', "agents.x.timeout: Expected `float` > 0.0"),
+        ('target = "HERE:greet"\non_crash = "run"', "agents.x.on_crash: Invalid enum value 'run'"),
+        ('target = "HERE:greet"\nskills = [1]', "agents.x.skills[0]: Expected `str`, got `int`"),
+        ('target = "HERE:greet"\ndescription = "env:NONE"', "agents.x.description refers to NONE, which is not set"),
+        ('target = "HERE:nothing"', "has no 'nothing'"),
+        ("target = 5", "agents.x: '5' names nothing"),
+        ('target = "HERE:HERE"', "agents.x: HERE:HERE is no agent but str"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said_with_its_place(
+    table: str, reason: str, described: Callable[..., Agent]
+) -> None:
+    with pytest.raises(BadSettings) as raised:
+        described(f"[agents.x]\n{table.replace('HERE:', f'{HERE}:')}")
+    said = str(raised.value).replace(HERE, "HERE")
+    assert said.startswith("accord.toml: ")
+    assert reason in said
+
+
+def test_a_kind_that_is_made_of_nothing_takes_no_target(installed: Install, described: Callable[..., Agent]) -> None:
+    installed(re.sub(r", recognises=.*\)", ")", PARROT), "parrot = parrots:KIND")
+    with pytest.raises(BadSettings, match="leave out the target"):
+        described('[agents.x]\ntype = "parrot"\ntarget = "parrots:polly"')
+
+
+def test_an_agent_is_of_no_other_kind(installed: Install, described: Callable[..., Agent]) -> None:
+    installed(PARROT, "parrot = parrots:KIND")
+    with pytest.raises(BadSettings, match="is an agent already: leave out the type"):
+        described(f'[agents.x]\ntype = "parrot"\ntarget = "{HERE}:wave"')
+
+
+def _but(profile: Profile, **changes: Any) -> Profile:
+    return replace(profile, **changes)
+
+
+def test_options_that_are_not_stated_change_nothing() -> None:
+    assert restated(wave.profile, Given(options=Options())) == wave.profile

@@ -1,0 +1,126 @@
+"""What tasks use: counted once for each step, for every task above, under the fence; too much ends the topmost."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from accord.model import TaskState
+from accord.protocol.budgets import Account, Budget, Use
+from accord.storage.commands import endings, runs, usage
+from accord.storage.commands.children import Parent
+from accord.storage.commands.tasks import Fenced
+from accord.storage.commands.usage import Spend
+from tests.storage.conftest import AT, BOUND_SECONDS, TENANT, AnyStore, accepting, claimed, postgres_only, stored
+
+S = TaskState
+
+
+def spending(task_id: str = "t-1", epoch: int = 1, step: str = "usage:1", **fields: object) -> Spend:
+    given = {"use": Use(input_tokens=3, output_tokens=1, cost=0.5), "budget": Budget(), "at": AT + 9, **fields}
+    return Spend(task_id=task_id, epoch=epoch, step=step, **given)  # type: ignore[arg-type]
+
+
+async def account(store: AnyStore, task_id: str = "t-1") -> Account:
+    return await store.read(usage.read, TENANT, task_id)
+
+
+def calling(parent: Parent, task_id: str) -> runs.Accept:
+    """A message that makes a child."""
+    made = accepting(task_id, node="n-1", parent=parent)
+    return replace(made, new=replace(made.new, parent_id=parent.task_id))
+
+
+async def family(store: AnyStore, *budgets: Budget) -> None:
+    """Tasks t-1, t-2 ... each called by the one before, with the budget of its place; a node holds them all."""
+    await store.do(runs.accept, TENANT, accepting("t-1", node="n-1"))
+    for number, budget in enumerate(budgets[:-1], 1):
+        parent = Parent(task_id=f"t-{number}", epoch=1, step=f"child:{number}", budget=budget)
+        await store.do(runs.accept, TENANT, calling(parent, f"t-{number + 1}"))
+
+
+async def test_a_use_counts_once_for_each_step(ready: AnyStore) -> None:
+    await family(ready, Budget())
+    first = await ready.do(endings.spend, TENANT, spending(model="small"))
+    again = await ready.do(endings.spend, TENANT, spending(model="small"))
+    assert (first.is_counted, again.is_counted, first.over) == (True, False, None)
+    assert first.account == again.account == await account(ready)
+    more = await ready.do(endings.spend, TENANT, spending(step="usage:2"))
+    assert more.account.used == Use(input_tokens=6, output_tokens=2, cost=1.0)
+    assert more.account.models == {"small": Use(input_tokens=3, output_tokens=1, cost=0.5)}
+
+
+async def test_who_lost_the_task_counts_nothing(ready: AnyStore) -> None:
+    await family(ready, Budget())
+    for lost in (spending(epoch=2), spending("t-none")):
+        with pytest.raises(Fenced):
+            await ready.do(endings.spend, TENANT, lost)
+    assert await account(ready) == Account()
+
+
+async def test_it_counts_for_all_above_and_for_nobody_else(ready: AnyStore) -> None:
+    await family(ready, Budget(), Budget(), Budget())
+    await ready.do(endings.spend, TENANT, spending("t-2"))
+    found = [(await account(ready, f"t-{number}")).used.tokens for number in (1, 2, 3)]
+    assert found == [4, 4, 0]
+
+
+async def test_the_topmost_that_has_used_too_much_ends_with_all_below(ready: AnyStore) -> None:
+    await family(ready, Budget(max_tokens=100), Budget(max_tokens=3), Budget(max_tokens=2))
+    spent = await ready.do(endings.spend, TENANT, spending("t-3", budget=Budget(max_tokens=2)))
+    assert spent.over == "The budget of 3 tokens is spent"
+    found = [await stored(ready, f"t-{number}") for number in (1, 2, 3)]
+    assert [one.task_state for one in found] == [S.SUBMITTED, S.FAILED, S.CANCELED]
+    assert [(one.task().metadata or {}).get("usage", {}).get("totalTokens") for one in found] == [None, 4, 4]
+    with pytest.raises(Fenced):
+        await ready.do(endings.spend, TENANT, spending("t-3", step="usage:2"))
+
+
+async def test_what_has_ended_is_counted_but_not_ended_again(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting())
+    job = await claimed(ready)
+    over = spending(epoch=job.epoch, budget=Budget(max_tokens=1))
+    assert (await ready.do(endings.spend, TENANT, over)).over is not None
+    ended = await stored(ready)
+    later = replace(over, epoch=ended.epoch, step="usage:2")
+    assert (await ready.do(endings.spend, TENANT, later)).over is None
+    assert (await stored(ready)).last_seq == ended.last_seq
+
+
+async def test_a_budget_only_becomes_tighter(ready: AnyStore) -> None:
+    await family(ready, Budget())
+    for budget in (Budget(), Budget(max_tokens=5), Budget(max_tokens=9, max_cost=2), Budget(max_cost=3)):
+        await ready.do(usage.limit, TENANT, "t-1", budget, AT)
+    assert (await account(ready)).budget == Budget(max_tokens=5, max_cost=2)
+
+
+@postgres_only
+async def test_siblings_that_spend_at_the_same_time_lose_nothing(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting("t-1", node="n-1"))
+    children = [f"t-c{number}" for number in range(4)]
+    for child in children:
+        parent = Parent(task_id="t-1", epoch=1, step=f"child:{child}")
+        await ready.do(runs.accept, TENANT, calling(parent, child))
+    async with asyncio.timeout(BOUND_SECONDS):
+        await asyncio.gather(
+            *(
+                ready.do(endings.spend, TENANT, spending(child, step=f"usage:{number}"))
+                for number in range(5)
+                for child in children
+            )
+        )
+    assert (await account(ready)).used.tokens == 4 * 20
+    assert {(await account(ready, child)).used.tokens for child in children} == {20}
+
+
+async def test_a_line_is_locked_from_the_top(ready: AnyStore) -> None:
+    await family(ready, Budget(), Budget(), Budget())
+    line = await ready.do(usage.lineage, TENANT, "t-3")
+    assert [head.id for head in line] == ["t-1", "t-2", "t-3"]
+    assert await ready.do(usage.lineage, TENANT, "t-none") == []
+    charged = await ready.do(usage.charge, TENANT, line, spending("t-3", budget=Budget(max_tokens=9)))
+    assert charged is not None
+    assert [one.used.tokens for one in charged] == [4, 4, 4]
+    assert [one.budget.max_tokens for one in charged] == [None, None, 9]
+    assert await ready.do(usage.charge, TENANT, line, spending("t-3")) is None
+    assert await ready.read(usage.read, TENANT, "t-3") == charged[-1]
