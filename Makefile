@@ -7,6 +7,8 @@ LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --custom-compile-command "make lock"
 PEERS  := $(patsubst requirements/peers/%.txt,.peers/%/.installed,$(wildcard requirements/peers/*.txt))
 ARGS   ?=
+# Tests wait about as often as they work: for servers that start, processes that die, leases that end.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup peers run test check fmt bench web docs lock clean
@@ -21,7 +23,7 @@ run: $(VENV)/.runtime ## start the server
 	$(BIN)/accord serve $(ARGS)
 
 test: $(VENV)/.dev $(PEERS) ## run every test
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, layers, sizes
 	$(BIN)/ruff format --check .

@@ -180,16 +180,13 @@ def test_the_documentation_lists_every_kind_and_every_common_option() -> None:
     assert named | {"type", "target"} == set(Options.__struct_fields__)
 
 
-def test_the_settings_in_the_documentation_make_agents(
-    installed: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_in_the_documentation_make_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    installed("", "phrases = examples.agents.own_kind:KIND")
     (shown,) = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)
     Path("accord.toml").write_text(shown)
     made = {one.profile.name: one.profile for one in agents_of(load_settings(), {})}
-    assert set(made) == {"booking", "phrases", "other"}
-    assert (made["phrases"].description, made["phrases"].timeout) == ("Says it in Italian", 60)
+    assert set(made) == {"booking", "shout", "other"}
+    assert (made["shout"].description, made["shout"].timeout) == ("Says it louder", 60)
     assert (made["other"].crash, made["other"].budget.max_cost) == (Crash.FAIL, 0.5)
 
 
@@ -350,6 +347,8 @@ def test_a_variable_may_be_a_table(described: Callable[..., Agent]) -> None:
         ('target = "HERE:nothing"', "has no 'nothing'"),
         ("target = 5", "agents.x: '5' names nothing"),
         ('target = "HERE:HERE"', "agents.x: HERE:HERE is no agent but str"),
+        ('type = "function"\ntarget = "HERE:HERE"', "agents.x: HERE:HERE is nothing of the kind function, but str"),
+        ('type = "langgraph"\ntarget = "HERE:greet"', "HERE:greet is nothing of the kind langgraph, but function"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_said_with_its_place(

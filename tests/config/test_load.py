@@ -245,6 +245,7 @@ def test_every_setting_has_a_variable(path: tuple[str, ...]) -> None:
         ('[server]\ndialects = ["v1", "v9"]', "server.dialects[1]: Invalid enum value 'v9'"),
         ("keep_days = -1", "keep_days: Expected `float` >= 0.0"),
         ("store = 5", "store: Expected `str | null`, got `int`"),
+        ('[agents."a.b"]\ntarget = "m:x"', "agents: 'a.b' has a dot, and names have none"),
         ("[agents]\na = 1", "agents[...]: Expected `str | object`, got `int`"),
         ('[card.provider]\nurl = "x"', "card.provider: Object missing required field `organization`"),
         ('[[auth.schemes]]\ntype = "api-kes"', "auth.schemes[0].type: Invalid value 'api-kes'"),

@@ -308,6 +308,60 @@ async def test_some_exceptions_are_meant_for_the_caller(hosting: Hosting) -> Non
 
 
 @agent
+async def rejects_in_a_group(ctx: Context) -> None:
+    async with asyncio.TaskGroup() as outer:
+        outer.create_task(_in_a_group(Rejected("Not on a Sunday")))
+
+
+@agent
+async def fails_in_a_group(ctx: Context) -> None:
+    await _in_a_group(Failed("The printer is on fire"))
+
+
+@agent
+async def breaks_in_a_group(ctx: Context) -> None:
+    await _in_a_group(RuntimeError("the password is hunter2"))
+
+
+@agent
+async def fails_twice(ctx: Context) -> None:
+    raise ExceptionGroup("both", [Failed("The printer is on fire"), RuntimeError("the password is hunter2")])
+
+
+async def _in_a_group(error: Exception) -> None:
+    async def fail() -> None:
+        raise error
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+
+
+@agent
+async def goes_on_after_a_group(ctx: Context) -> str:
+    try:
+        await _in_a_group(ValueError())
+    except* ValueError:
+        pass
+    return "and on"
+
+
+async def test_a_task_group_that_fails_is_no_cancel(hosting: Hosting) -> None:
+    found = await answers(hosting, goes_on_after_a_group)
+    assert text(found["goes_on_after_a_group"]) == "and on"
+
+
+async def test_one_alone_in_a_group_counts_as_itself(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
+    found = await answers(hosting, rejects_in_a_group, fails_in_a_group, breaks_in_a_group, fails_twice)
+    assert {name: (state(task), said(task)) for name, task in found.items()} == {
+        "rejects_in_a_group": (S.REJECTED, "Not on a Sunday"),
+        "fails_in_a_group": (S.FAILED, "The printer is on fire"),
+        "breaks_in_a_group": (S.FAILED, "The agent failed"),
+        "fails_twice": (S.FAILED, "The agent failed"),
+    }
+    assert caplog.text.count("RuntimeError: the password is hunter2") == 2
+
+
+@agent
 async def gives_up(ctx: Context) -> None:
     raise asyncio.CancelledError
 

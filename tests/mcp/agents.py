@@ -44,6 +44,8 @@ async def count(ctx: Context) -> AsyncIterator[str]:
 
 @agent(name="fail")
 async def fail(ctx: Context) -> None:
+    if ctx.text == "half way":
+        await ctx.artifact("so far")
     raise Failed("no such city")
 
 

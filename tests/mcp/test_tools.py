@@ -67,6 +67,14 @@ async def test_a_call_is_answered(connect: Connect) -> None:
     assert result.structured_content["text"] == "you said hello"
 
 
+async def test_what_it_made_and_why_it_failed_are_told_apart(connect: Connect) -> None:
+    async with connect() as client:
+        result = await client.call_tool("fail", {"message": "half way"})
+    assert result.is_error
+    assert text(result) == ["so far", "no such city"]
+    assert result.structured_content["text"] == "so far\nno such city"
+
+
 async def test_a_conversation_goes_on_by_its_context(connect: Connect) -> None:
     async with connect() as client:
         first = (await client.call_tool("echo", {"message": "a"})).structured_content

@@ -56,6 +56,8 @@ def _kind(said: Mapping[str, Any], target: Any) -> Kind:
         raise UnknownKind(f"an agent of the kind {kind.name} is made of nothing else: leave out the target")
     if load.is_agent(target) and kind.name != "function":
         raise UnknownKind(f"{said['target']} is an agent already: leave out the type")
+    if kind.recognises is not None and not load.is_agent(target) and not kind.recognises(target):
+        raise UnknownKind(f"{said['target']} is nothing of the kind {kind.name}, but {type(target).__name__}")
     return kind
 
 

@@ -73,6 +73,7 @@ def mcp(  # size: one parameter for each flag
     import asyncio
 
     from accord.app.serving import is_loopback
+    from accord.telemetry.logs import write_down
 
     if transport is Transport.HTTP and not is_loopback(host):
         raise typer.BadParameter("Anybody could use the agents: listen on 127.0.0.1", param_hint="--host")
@@ -83,6 +84,7 @@ def mcp(  # size: one parameter for each flag
         flags = {} if store is None else {"store": store}
         application = application_of(Served(targets=tuple(targets or ()), config=_path(config), flags=flags))
     listen = (host, port) if transport is Transport.HTTP else None
+    write_down()
     try:
         asyncio.run(_serve(application, reaches, listen, {"by_skill": by_skill, "wait_seconds": wait}))
     except KeyboardInterrupt:

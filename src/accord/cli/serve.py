@@ -126,7 +126,9 @@ def run_here(application: "Application") -> None:
     from accord.app import server
     from accord.app.application import NOT_STARTED
     from accord.cli.welcome import welcome
+    from accord.telemetry.logs import write_down
 
+    write_down()
     application.on_start.append(lambda: welcome(application))
     try:
         server.run(application)

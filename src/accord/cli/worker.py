@@ -58,8 +58,10 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 def application() -> "Application":
     """Return the application of a process that was started by the command."""
     from accord.app.server import be_worker
+    from accord.telemetry.logs import write_down
 
     told = os.environ.pop(VARIABLE)  # processes that agents start need not know it: it may name a store's password
     made = msgspec.json.decode(told, type=Served).application()
+    write_down()  # when agents are there: one that says itself what becomes of records is obeyed
     be_worker(made)
     return made

@@ -130,9 +130,10 @@ def _put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
     for source, table in given:
         try:
             check(Settings, table)
+            leaves = list(_leaves(table))
         except Unknown as error:
             raise BadSettings(f"{source}: {error}") from None
-        for name, value in _leaves(table):
+        for name, value in leaves:
             _put(merged, name, value)
             sources[name] = source
     try:
@@ -210,6 +211,8 @@ def _leaves(table: Mapping[str, Any], *before: str) -> Iterator[tuple[str, Any]]
     """Yield the settings of a table by their dotted names: tables are added to, everything else is replaced."""
     for key, value in table.items():
         path = (*before, key)
+        if "." in key:
+            raise Unknown(f"{'.'.join(before)}: {key!r} has a dot, and names have none")
         if _is_table(kind_of(Settings, path)):
             yield from _leaves(value, *path)
         else:

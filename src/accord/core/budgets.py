@@ -78,6 +78,8 @@ class Spending:
     async def count(self, use: Use, model: str | None, step: str) -> str | None:
         """Count a use, once for each step; if that was too much the task has ended, and it is said why."""
         run = self._run
+        if use == NOTHING and self.budget == Budget():
+            return None  # with a budget, those who count for the task elsewhere have to know it
         await run.flush()  # a task that ends here has said what was said before
         spend = usage.Spend(
             task_id=run.job.key,

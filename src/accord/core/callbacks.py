@@ -11,12 +11,15 @@ from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from accord.core.remotes import Evidence, Remotes, Sender, unauthenticated
 from accord.core.reports import Report
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from accord.model.base import Metadata
+from accord.model.keys import USAGE
+from accord.protocol.budgets import Total, Use
 from accord.storage.commands.remotes import Link
 
 PATH = "/api/callbacks"
@@ -54,6 +57,20 @@ class File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Part(raw=self.data, url=self.uri, filename=self.name, media_type=self.mime_type)
 
 
+class Used(Use, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a flow has used for a task in all, of one model if it names one."""
+
+    model: str | None = None
+
+    @property
+    def total(self) -> Metadata:
+        """As tasks show it."""
+        use = Use().and_(self)
+        return {
+            USAGE: msgspec.to_builtins(Total(**structs.asdict(use), models={self.model: use} if self.model else {}))
+        }
+
+
 class Callback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One report. With a `sequence`, which grows, reports that were overtaken or come twice are told apart."""
 
@@ -61,6 +78,7 @@ class Callback(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str | None = None
     data: Any | UnsetType = UNSET
     files: tuple[File, ...] = ()
+    usage: Used | None = None
     sequence: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
     @property
@@ -112,7 +130,8 @@ def read(body: bytes, link: Link) -> Report:
 
 def _report(said: Callback, link: Link, status: TaskStatus, made: tuple[Artifact, ...] = ()) -> Report:
     # A flow has no name of its own for the task. As a task, because that is all of it: nobody can be asked for more.
-    return Report(body=Task(id=link.task_id, status=status, artifacts=made), seq=said.sequence)
+    metadata = None if said.usage is None else said.usage.total
+    return Report(body=Task(id=link.task_id, status=status, artifacts=made, metadata=metadata), seq=said.sequence)
 
 
 def address(webhook: str | None) -> str | None:

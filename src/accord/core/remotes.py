@@ -27,12 +27,15 @@ from accord.core.context import wait_key
 from accord.core.reports import Here, News, NotItsTask, Report, needs_task, news
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, TaskNotFound
 from accord.model import Event, EventBody, StatusUpdate, Task, TaskState
+from accord.model.base import Metadata
 from accord.protocol import lifecycle, push_headers
+from accord.protocol.budgets import shown
 from accord.protocol.webhook import decode_webhook
-from accord.storage.commands import remotes, reports
+from accord.storage.commands import endings, remotes, reports
 from accord.storage.commands.endings import NoSuchTask
 from accord.storage.commands.remotes import Cancel, Expected, Link
 from accord.storage.commands.tasks import Append, Behind, Head, Stored
+from accord.storage.commands.usage import Told
 from accord.storage.store import BadValue, StoreUnavailable
 
 TOKEN_BYTES = 32
@@ -254,13 +257,31 @@ class Remotes:
             raise NoSuchTask(task_id)
         link, head = seen
         body, blobs = await self._packed(tenant, link, report.body)
-        found = news(replace(report, body=body), link, _here(head), self.now_ms())
+        report, here = replace(report, body=body), _here(head)
+        found = news(report, link, here, self.now_ms())
+        if (used := await self._used(tenant, head.id, body)) is not None:
+            found = news(report, link, replace(here, usage=used), self.now_ms())
         if found == News(link=replace(link, heard_at=found.link.heard_at)):
             return head.task_state  # nothing new; saying the same again is no sign of life either
         relay = await self._relay(tenant, head, found, report, blobs)
         await self._store.do(reports.relay, tenant, relay)
         self._tell(head, link, found)
         return relay.last.state or head.task_state
+
+    async def _used(self, tenant: str, task_id: str, body: EventBody) -> Metadata | None:
+        """Count what an agent says that it has used; return how the task shows that.
+
+        Raises Behind if it was too much: the task has ended.
+        """
+        total = shown(body.metadata) if isinstance(body, Task | StatusUpdate) else None
+        if total is None:
+            return None
+        told = Told(task_id=task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
+        spent = await self._store.do(endings.hear, tenant, told)
+        if spent.over is not None:
+            log.info("remote task is over its budget", extra={"task_id": task_id, "reason": spent.over})
+            raise Behind(task_id)
+        return spent.account.shown
 
     async def _packed(self, tenant: str, link: Link, body: EventBody) -> tuple[EventBody, tuple[str, ...]]:
         """Return a report as it is kept: redacted, and without its large parts."""

@@ -27,6 +27,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.base import Metadata, timestamp_ms
+from accord.model.keys import USAGE
 from accord.protocol import lifecycle
 from accord.storage.commands.remotes import Link
 
@@ -64,12 +65,16 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Here(Struct, frozen=True, kw_only=True):
-    """The task as it is here; what it made and said is there only for a report that needs it."""
+    """The task as it is here; what it made and said is there only for a report that needs it.
+
+    `usage` is what it has used, as it is shown, if the report said so.
+    """
 
     task_id: str
     context_id: str
     state: TaskState
     task: Task | None = None
+    usage: Metadata | None = None
 
 
 class News(Struct, frozen=True, kw_only=True):
@@ -190,6 +195,8 @@ class _Reader:
             self._metadata = {REMOTE_TASK: link.remote_id, REMOTE_CONTEXT: link.context_id or ""}
         if other is not None:
             self._metadata[OTHER_CONTEXT] = other
+        if here.usage is not None:
+            self._metadata[USAGE] = here.usage
 
     def read(self) -> News:
         match self._report.body:

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.core import failures
 from accord.core.agent import Agent
 from accord.core.archive import Archive, Packed
 from accord.core.budgets import Spending
 from accord.core.calls import Calls
-from accord.core.context import Context, Failed, Parked, Rejected
+from accord.core.context import Context, Failed, Parked
 from accord.core.conversation import Conversation
 from accord.core.follow import Hub
 from accord.core.hooks import EventsAppended, Hooks
@@ -26,7 +27,6 @@ from accord.core.output import spoken
 from accord.core.patience import patiently
 from accord.core.start import Start
 from accord.core.tasklog import TaskLog, Unread, last_state
-from accord.errors import AccordError
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -156,7 +156,7 @@ class Run:
     async def _work(self) -> Task:
         """Run the agent and say how it ended."""
         state, text = await self._do()
-        if _is_being_cancelled():
+        if self.is_cancelled:
             raise asyncio.CancelledError  # the agent was stopped: whatever it made of that is not its end
         try:
             return await self.end(state, text)
@@ -170,16 +170,14 @@ class Run:
         """Run the agent and return how the task ends, and what its caller is told."""
         try:
             await self.agent.run(Context(self))
-        except Fenced:
-            raise
         except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
             log.info("agent was interrupted", extra={"task_id": self.job.key})
             return TaskState.FAILED, "The agent was interrupted"
-        except Rejected as error:
-            return TaskState.REJECTED, str(error)
-        except (Failed, AccordError) as error:
-            return TaskState.FAILED, str(error)
-        except Exception:  # an agent may raise anything: logged in full, shown as nothing
+        except Exception as error:  # an agent may raise anything: logged in full, shown as nothing
+            if (told := failures.told(error)) is not None:
+                return told
             log.exception("agent failed", extra={"task_id": self.job.key})
             return TaskState.FAILED, "The agent failed"
         return TaskState.COMPLETED, None
@@ -494,6 +492,9 @@ class Run:
 
 
 def _is_being_cancelled() -> bool:
-    """Whether somebody wants this asyncio task to stop; an agent may also raise CancelledError of its own accord."""
+    """Whether somebody wants this asyncio task to stop; an agent may also raise CancelledError of its own accord.
+
+    Of one that raises none it says nothing: a task group that fails leaves such a wish behind in Python 3.11.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

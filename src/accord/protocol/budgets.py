@@ -53,6 +53,31 @@ class Use(Struct, frozen=True, kw_only=True, rename="camel"):
             cost=round(self.cost + more.cost, DIGITS),
         )
 
+    def beyond(self, other: "Use") -> "Use":
+        """Return what is more than another; what is less counts as nothing."""
+        return Use(
+            input_tokens=max(0, self.input_tokens - other.input_tokens),
+            output_tokens=max(0, self.output_tokens - other.output_tokens),
+            cost=max(0.0, round(self.cost - other.cost, DIGITS)),
+        )
+
+
+class Total(Use, frozen=True, kw_only=True):
+    """What a task has used in all, as it shows it itself: `usage` in its metadata."""
+
+    models: dict[str, Use] = {}
+
+    def since(self, before: "Total") -> list[tuple[Use, str | None]]:
+        """Return what was used since then, model by model, and at last what no model is named for."""
+        found: list[tuple[Use, str | None]] = [
+            (use.beyond(before.models.get(model, Use())), model) for model, use in self.models.items()
+        ]
+        named = Use()
+        for use, _ in found:
+            named = named.and_(use)
+        found.append((self.beyond(before).beyond(named), None))
+        return [(use, model) for use, model in found if use != Use()]
+
 
 class Budget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What one task may use up, together with the tasks that it starts; None is no limit."""
@@ -150,6 +175,15 @@ def wish(metadata: Metadata | None, where: str = "message.metadata") -> Wish | N
     if isinstance(found.deadline, str) and _time(found.deadline) is None:
         raise invalid_field(f"{field}.deadline", "Expected seconds, or an ISO 8601 time with its zone")
     return found
+
+
+def shown(metadata: Metadata | None) -> Total | None:
+    """Return what a task's metadata say that it has used; what cannot be understood counts as not said."""
+    try:
+        found = msgspec.convert((metadata or {}).get(keys.USAGE), Total, strict=False)  # protobuf has fractions only
+    except msgspec.ValidationError:
+        return None
+    return found if max(found.tokens, found.cost) <= MOST else None
 
 
 def stated(metadata: Metadata | None) -> Budget:

@@ -37,7 +37,7 @@ def make(behaviour: str, scratch: Path) -> Agent:
     return KIND.make(Given(options=IsekOptions(url=f"{url}/agents/{behaviour}"), name="subject"))
 
 
-HAS = BEHAVIOURS - {"stream", "usage"}
-"""What is said before we follow comes in one piece (`held` shows the others), and what is used there is not ours."""
+HAS = BEHAVIOURS - {"stream"}
+"""What is said before we follow comes in one piece; `held` shows the others."""
 
 SUBJECT = Subject(kind="isek", make=make, has=HAS, crash=Crash.RESUME, lives_on=True, beside=beside)

@@ -383,13 +383,16 @@ async def test_who_may_have_got_it_is_not_told_again(answer: Behave) -> None:
     assert len(hook.asked) == 1
 
 
-async def test_who_is_not_there_is_looked_for_again() -> None:
+async def test_who_is_not_there_is_looked_for_again(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         async with running(flow(f"http://127.0.0.1:{taken.getsockname()[1]}/", backoff=0.001)) as a2a:
             task = await a2a.send_text("hi")
     assert task.status.state is TaskState.FAILED
-    assert text_in(task).startswith("The flow could not be reached: There is no connection to 127.0.0.1")
+    assert text_in(task) == "The flow could not be reached", "callers are not told where it is"
+    noted = [vars(one)["reason"] for one in caplog.records if one.message == "flow not answered"]
+    assert len(noted) == 3
+    assert all("127.0.0.1" in reason for reason in noted)
 
 
 async def test_an_answer_that_is_too_large_is_not_taken() -> None:
@@ -399,10 +402,11 @@ async def test_an_answer_that_is_too_large_is_not_taken() -> None:
         assert "more than 4096 bytes" in str(task.status.message)
 
 
-async def test_a_service_of_the_cloud_is_no_flow() -> None:
+async def test_a_service_of_the_cloud_is_no_flow(caplog: pytest.LogCaptureFixture) -> None:
     async with running(flow("http://169.254.169.254/latest/meta-data", max_retries=0)) as a2a:
         task = await a2a.send_text("hi")
-    assert "link-local" in text_in(task)
+    assert text_in(task) == "The flow could not be reached"
+    assert any("link-local" in vars(one).get("reason", "") for one in caplog.records)
 
 
 async def test_cancelled_it_hangs_up() -> None:

@@ -106,6 +106,20 @@ async def test_numbered_reports_that_are_overtaken_change_nothing() -> None:
         assert text_in_status(await flow.a2a.get(task)) == "second"
 
 
+async def test_what_a_flow_has_used_is_counted_and_limited() -> None:
+    async with flowing(max_tokens=10) as flow:
+        task = await flow.told()
+        used = {"inputTokens": 3, "outputTokens": 4, "cost": 0.5, "model": "m"}
+        assert [await flow.reports({"status": "working", "usage": used}) for _ in range(2)] == [204] * 2
+        assert await flow.reports({"status": "completed", "text": "done", "usage": used | {"outputTokens": 5}}) == 204
+        ended = await flow.a2a.get(task)
+        assert (ended.status.state, (ended.metadata or {})["usage"]["totalTokens"]) == (TaskState.COMPLETED, 8)
+        late = await flow.told(messages=2)
+        assert await flow.reports({"status": "completed", "text": "done", "usage": {"inputTokens": 11}}) == 204
+        ended = await flow.a2a.get(late)
+        assert (ended.status.state, text_in(ended)) == (TaskState.FAILED, "The budget of 10 tokens is spent")
+
+
 async def test_a_failure_is_the_flows_own_to_explain() -> None:
     async with flowing() as flow:
         for report, text in (
@@ -239,6 +253,8 @@ async def test_strangers_are_refused_and_learn_nothing() -> None:
         b'{"status": "completed", "files": [{"name": "a"}]}',
         b'{"status": "completed", "files": [{"data": "not base64!"}]}',
         b'{"status": "working", "sequence": -1}',
+        b'{"status": "working", "usage": {"inputTokens": -1}}',
+        b'{"status": "working", "usage": {"tokens": 1}}',
         b'{"status": "completed", "text": "' + rb"\ud800" + b'"}',
         b"[" * 100_000,
     ],

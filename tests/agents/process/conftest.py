@@ -14,6 +14,7 @@ import pytest
 
 from accord.agents.kinds import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
+from accord.agents.process.keeper import descendants
 from accord.app import Application
 from accord.config.settings import Server, Settings
 from accord.core.engine import Limits
@@ -31,6 +32,7 @@ def words(script: str, *args: str) -> tuple[str, ...]:
 
 
 Making = Callable[..., ProcessAgent]
+Left = Callable[[], set[int]]
 
 
 @pytest.fixture
@@ -45,6 +47,18 @@ def binary(tmp_path: Path) -> Callable[[str], str]:
         return str(file)
 
     return make
+
+
+@pytest.fixture
+def left() -> Left:
+    """A function that returns what was started during the test and is still there; others share this process."""
+    before = set(descendants(os.getpid()))
+
+    def look() -> set[int]:
+        others = before.union(*(descendants(pid) for pid in before))
+        return set(descendants(os.getpid())) - others
+
+    return look
 
 
 @pytest.fixture

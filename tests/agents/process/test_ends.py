@@ -17,7 +17,7 @@ from accord.agents.process.keeper import descendants
 from accord.model import GetRequest, Task, TaskState
 from accord.testing import running
 from accord.testing.inprocess import Running
-from tests.agents.process.conftest import BOUND_SECONDS, Making, another, lives, status, text, until, words
+from tests.agents.process.conftest import BOUND_SECONDS, Left, Making, another, lives, status, text, until, words
 
 ROOT = Path(__file__).parent.parent.parent.parent
 GONE_SECONDS = 5.0
@@ -37,7 +37,7 @@ async def family(a2a: Running, task: Task) -> list[int]:
 
 
 @linux
-async def test_grandchildren_that_left_and_ignore_sigterm_are_gone(making: Making, tmp_path: Path) -> None:
+async def test_grandchildren_that_left_and_ignore_sigterm_are_gone(making: Making, tmp_path: Path, left: Left) -> None:
     async with running(making(command=words("wild", str(tmp_path)), grace=1.0)) as a2a:
         task = await a2a.send_text("go", at_once=True)
         pids = await family(a2a, task)
@@ -45,11 +45,11 @@ async def test_grandchildren_that_left_and_ignore_sigterm_are_gone(making: Makin
         assert all(map(lives, pids))
         assert (await a2a.cancel(task)).status.state is TaskState.CANCELED
         async with asyncio.timeout(GONE_SECONDS):
-            await until(lambda: not any(map(lives, pids)) and not descendants(os.getpid()))
+            await until(lambda: not any(map(lives, pids)) and not left())
 
 
 @linux
-async def test_fifty_at_a_time_leave_no_orphan(making: Making, tmp_path: Path) -> None:
+async def test_fifty_at_a_time_leave_no_orphan(making: Making, tmp_path: Path, left: Left) -> None:
     async with running(making(command=words("wild", str(tmp_path)), grace=0.2), bound=120) as a2a:
         tasks = [await a2a.send_text("go", at_once=True) for _ in range(50)]
         async with asyncio.timeout(120):
@@ -58,15 +58,15 @@ async def test_fifty_at_a_time_leave_no_orphan(making: Making, tmp_path: Path) -
         assert len(pids) == 150
         assert all(map(lives, pids))
         await asyncio.gather(*(a2a.cancel(task) for task in tasks))
-        await until(lambda: not any(map(lives, pids)) and not descendants(os.getpid()))
+        await until(lambda: not any(map(lives, pids)) and not left())
 
 
 @linux
-async def test_a_node_that_stops_takes_its_commands_with_it(making: Making, tmp_path: Path) -> None:
+async def test_a_node_that_stops_takes_its_commands_with_it(making: Making, tmp_path: Path, left: Left) -> None:
     async with running(making(command=words("wild", str(tmp_path)), grace=0.2)) as a2a:
         pids = await family(a2a, await a2a.send_text("go", at_once=True))
     assert not any(map(lives, pids))
-    assert not descendants(os.getpid())
+    assert not left()
 
 
 async def test_a_keeper_that_is_killed_takes_the_command_with_it(tmp_path: Path) -> None:
@@ -80,24 +80,24 @@ async def test_a_keeper_that_is_killed_takes_the_command_with_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize("has_terminal", [False, True])
-async def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, has_terminal: bool) -> None:
+async def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, has_terminal: bool, left: Left) -> None:
     before = os.listdir("/dev/fd")
     for argv, directory in ((["no-such-command"], tmp_path), (["true"], tmp_path / "none"), (["a\0b"], tmp_path)):
         command = spawn.Command(argv=argv, directory=directory, env=os.environ, grace=0.2, has_terminal=has_terminal)
         with pytest.raises(spawn.NotStarted):
             await spawn.start(command)
-    assert not descendants(os.getpid())
+    assert not left()
     assert len(os.listdir("/dev/fd")) == len(before)
 
 
-async def test_whoever_is_cancelled_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+async def test_whoever_is_cancelled_while_it_starts_leaves_nothing(tmp_path: Path, left: Left) -> None:
     command = spawn.Command(argv=["sleep", "1000"], directory=tmp_path, env=os.environ, grace=0.2)
     starting = asyncio.create_task(spawn.start(command))
     await asyncio.sleep(0)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert not descendants(os.getpid())
+    assert not left()
 
 
 # --- kill -9 ----------------------------------------------------------------------------------------------------------

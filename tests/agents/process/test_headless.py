@@ -1,7 +1,6 @@
 """Commands without a terminal: what is said to them, what they say, and how they end."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from accord.agents.process.keeper import descendants
 from accord.model import Part, Task, TaskState
 from accord.testing import running
-from tests.agents.process.conftest import Making, completed, message, sent, status, text, until, words
+from tests.agents.process.conftest import Left, Making, completed, message, sent, status, text, until, words
 
 
 async def test_it_says_the_prompt_to_a_command_and_strips_its_colours(making: Making) -> None:
@@ -85,11 +83,11 @@ async def test_what_is_refused_is_not_done(making: Making, binary: Callable[[str
         assert "ran" not in text(done)
 
 
-async def test_a_budget_stops_it_in_the_middle(making: Making, binary: Callable[[str], str]) -> None:
+async def test_a_budget_stops_it_in_the_middle(making: Making, binary: Callable[[str], str], left: Left) -> None:
     async with running(making(preset="claude", path=binary("claude"), max_tokens=5)) as a2a:
         failed = await sent(a2a, "sleep")
         assert (failed.status.state, status(failed)) == (TaskState.FAILED, "The budget of 5 tokens is spent")
-        await until(lambda: not descendants(os.getpid()))
+        await until(lambda: not left())
 
 
 async def test_turns_of_a_conversation_follow_each_other(making: Making, tmp_path: Path) -> None:
@@ -200,7 +198,7 @@ async def test_too_many_or_too_large_files_are_refused(making: Making) -> None:
             assert (await sent(a2a, "go", *refused)).status.state is TaskState.REJECTED
 
 
-async def test_what_it_leaves_running_ends_with_it(making: Making) -> None:
+async def test_what_it_leaves_running_ends_with_it(making: Making, left: Left) -> None:
     async with running(making(command=words("does", "leave"))) as a2a:
         assert completed(await sent(a2a, "go")) == "done"
-    assert not descendants(os.getpid())
+    assert not left()

@@ -35,7 +35,7 @@ def main() -> int:
         print("x" * 3_000_000)
         return 0
     if asked.startswith("env"):
-        print(",".join(sorted(name for name in os.environ if name.startswith("RELAY_"))))
+        print(",".join(sorted(name for name in os.environ if name.startswith(("RELAY_", "ACCORD_", "PGPASS")))))
         return 0
     print(f"you said {asked}")
     return 0

@@ -15,6 +15,7 @@ import pytest
 from accord.agents.kinds import Given
 from accord.agents.relay.agent import KIND, RelayOptions
 from accord.agents.relay.local import LocalRelay
+from accord.agents.relay.runner import AT_ONCE
 from accord.agents.relay.runner import __name__ as RUNNER
 from accord.model import TaskState
 from accord.testing import running, text_in
@@ -56,12 +57,14 @@ async def works(folder: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_command_answers_what_is_asked_in_the_channel(tmp_path: Path) -> None:
+async def test_a_command_answers_what_is_asked_in_the_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ACCORD_STORE", "PGPASSWORD"):
+        monkeypatch.setenv(name, "secret")
     async with running(local(tmp_path)) as a2a:
         assert await a2a.ask_text("hello") == "you said hello"
         many = await asyncio.gather(*(a2a.ask_text(f"number {at}") for at in range(6)))
         assert many == [f"you said number {at}" for at in range(6)]
-        assert await a2a.ask_text("env") == "RELAY_AGENT_NAME,RELAY_CHANNEL", "it has no business in the channel"
+        assert await a2a.ask_text("env") == "RELAY_AGENT_NAME,RELAY_CHANNEL", "the rest is none of its business"
         much = await a2a.ask_text("much")
         assert (len(much) > 1_000_000, much.endswith("[the rest is left out]")) == (True, True)
     await gone(tmp_path)
@@ -89,6 +92,17 @@ async def test_cancelled_everything_it_has_started_is_gone(tmp_path: Path) -> No
         assert (await a2a.cancel(task)).status.state is TaskState.CANCELED
         await gone(tmp_path)
         assert await a2a.ask_text("hello") == "you said hello", "the agent itself is still there"
+
+
+async def test_what_took_too_long_is_gone_and_its_place_is_free(tmp_path: Path) -> None:
+    made = local(tmp_path)
+    made.timeout = 0.3
+    async with running(made) as a2a:
+        tasks = await asyncio.gather(*(a2a.send_text(f"slow {at}") for at in range(AT_ONCE)))
+        assert {text_in(task) for task in tasks} == {"No DONE response within 0.3s"}
+        made.timeout = 30.0
+        assert await a2a.ask_text("hello") == "you said hello"
+        await gone(tmp_path)
 
 
 async def test_stopped_everything_it_has_started_is_gone(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ class CallbackAgent(HttpAgent):
         """Post what the flow was not told yet, and wait; the task ends by a report, never by returning from here."""
         if self._remotes is None:
             raise RuntimeError("A flow that calls back is run by a host that it has joined")
+        await ctx.usage(key="elsewhere")  # nothing yet: its budget is known to whoever hears what it uses
         await Waiting(self, ctx, self._remotes).go_on()
 
     async def tell(self, ctx: Context, said: Message, number: int, token: str) -> None:

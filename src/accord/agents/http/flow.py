@@ -18,7 +18,7 @@ from accord.agents.http.options import HttpOptions
 from accord.agents.http.payload import Body
 from accord.agents.http.reading import NotReadable, reader
 from accord.client import transports
-from accord.client.wire import Opened, Outgoing, Transport, Unreachable, too_large
+from accord.client.wire import Opened, Outgoing, TimedOut, Transport, Unreachable, too_large
 from accord.core.context import Failed
 from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy
@@ -119,11 +119,12 @@ class Flow:
             try:
                 opened = await self._open(request)
             except Unreachable as error:
-                self._tell(tries, error.reason)
+                self._tell(tries, error.reason)  # which names addresses that are nobody else's business
                 if error.was_sent:
-                    raise InDoubt(f"The flow did not answer: {error.reason}") from error
+                    in_time = " in time" if isinstance(error, TimedOut) else ""
+                    raise InDoubt(f"The flow did not answer{in_time}") from error
                 if is_last:
-                    raise Failed(f"The flow could not be reached: {error.reason}") from error
+                    raise Failed("The flow could not be reached") from error
             else:
                 if 200 <= opened.status < 300:
                     return opened
@@ -167,7 +168,8 @@ class Flow:
             for said in reads.end():
                 yield said
         except Unreachable as error:
-            raise InDoubt(f"The flow's answer was cut off: {error.reason}") from error
+            log.warning("flow's answer was cut off", extra={"url": str(self._target), "reason": error.reason})
+            raise InDoubt("The flow's answer was cut off") from error
         except (InvalidAgentResponse, FrameTooLarge) as error:
             raise Failed(f"The flow's answer cannot be taken: {error}") from error
         except NotReadable as error:

@@ -57,7 +57,10 @@ class HttpOptions(Options, frozen=True, kw_only=True):
         """Where the flow is."""
         if bool(self.url) == bool(self.webhook_url):
             raise ValueError("url: An HTTP agent needs the address of its webhook, as url or as webhook_url")
-        return self.url or self.webhook_url or ""
+        address = self.url or self.webhook_url or ""
+        if not address.lower().startswith(("http://", "https://")):
+            raise ValueError("url: The address of a webhook begins with http:// or https://")
+        return address
 
     def __repr__(self) -> str:
         return f"HttpOptions(url={(self.url or self.webhook_url or '').partition('?')[0]!r})"  # the rest may be secret

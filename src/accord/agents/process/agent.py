@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from accord.agents.environment import OURS
 from accord.agents.kinds import Given, Kind, profile
 from accord.agents.process import files
 from accord.agents.process.holding import Holding
-from accord.agents.process.options import NEVER, PASSED, ProcessOptions, preset_of
+from accord.agents.process.options import PASSED, ProcessOptions, preset_of
 from accord.agents.process.talk import Means, Turn
 from accord.agents.process.workspace import Place, Workspaces, told
 from accord.core.agent import Crash, Node
@@ -127,7 +128,7 @@ class ProcessAgent:
 
 def environment(options: ProcessOptions, given: Mapping[str, str]) -> dict[str, str]:
     """Return what a command may know of the server's environment, and what the settings add."""
-    passed = {name: given[name] for name in (*PASSED, *options.pass_env) if name in given and not NEVER.fullmatch(name)}
+    passed = {name: given[name] for name in (*PASSED, *options.pass_env) if name in given and not OURS.fullmatch(name)}
     return {"TERM": "xterm-256color" if options.mode == "pty" else "dumb", **passed, **options.env}
 
 

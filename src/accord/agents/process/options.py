@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from accord.agents.environment import OURS
 from accord.agents.kinds import Count, Options, Seconds
 from accord.agents.process.formats import FORMATS
 from accord.agents.process.presets import PRESETS, PROMPT, QUESTIONS, YES_OR_NO, Mode, Preset, Way
@@ -19,9 +20,6 @@ FormatName = Literal["claude", "codex", "cursor", "droid", "gemini", "goose", "l
 
 PASSED = ("PATH", "HOME", "LANG", "TERM")
 """What of the server's environment every command gets."""
-
-NEVER = re.compile(r"ACCORD_.*|PGPASSWORD|PGPASSFILE")
-"""What no command gets: it is how the server reaches its store, and how its own callers are let in."""
 
 
 class ProcessOptions(Options, frozen=True, kw_only=True):
@@ -105,7 +103,7 @@ def _problems(said: ProcessOptions) -> Iterator[str]:
     if said.worktree and said.directory is not None:
         yield "it works in the directory or in a worktree, not in both"
     for name in said.pass_env:
-        if NEVER.fullmatch(name):
+        if OURS.fullmatch(name):
             yield f"{name} is the server's own and is given to no command"
     for pattern in (*(said.questions or ()), *([said.done] if said.done else [])):
         if wrong := _refused(pattern):

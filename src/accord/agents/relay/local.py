@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from accord.agents.content import prompt
+from accord.agents.environment import without_ours
 from accord.agents.relay import runner
 from accord.agents.relay.adapter import RelayA2AAdapter
 from accord.agents.relay.broker import Broker
 from accord.agents.relay.channel import NoRelay
 from accord.agents.relay.correlation import CANCEL, Asked
 from accord.core.agent import Crash, Node
-from accord.core.context import Context
+from accord.core.context import Context, Failed
 
 POLL_SECONDS = 0.2
 """How often the channel is read: it is on this machine."""
@@ -84,10 +85,10 @@ class LocalRelay(RelayA2AAdapter):
             self._broker = None
 
     async def run(self, ctx: Context) -> None:
-        """Ask and give the answer; who is cancelled tells the agent to stop."""
+        """Ask and give the answer; who is cancelled, or waits no longer, tells the agent to stop."""
         try:
             await super().run(ctx)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Failed):  # one that has ended by itself does not mind
             await self._take_back(ctx.task_id)
             raise
 
@@ -123,7 +124,7 @@ class LocalRelay(RelayA2AAdapter):
             "--",
             *self.command,
             stdin=PIPE,  # a lifeline: it is closed when this process ends, however that is
-            env={**os.environ, **self.environment()},
+            env=without_ours(os.environ) | self.environment(),
             start_new_session=True,
         )
         log.info("relay agent started", extra={"agent": self.target_agent, "pid": process.pid})

@@ -142,6 +142,7 @@ class RemoteAgent:
         """Do the work of one turn, which is to let it be done."""
         if self._means is None:
             raise RuntimeError("A remote agent is run by a host that it has joined")
+        await ctx.usage(key="elsewhere")  # nothing yet: its budget is known to whoever hears what it uses
         await Talk(ctx, self._means, uuid4().hex).go_on()
 
     # --- the way there --------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ know is structured content. Pure conversion; `calls` stands above.
 """
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 from urllib.parse import quote
 
@@ -55,13 +56,13 @@ def result_of(answer: Task | Message) -> CallToolResult:
     """Return the result that says what an agent answered, as far as it has."""
     if isinstance(answer, Message):
         about = {"state": _state(TaskState.COMPLETED), "context_id": answer.context_id}
-        return _result(answer.parts, answer.message_id, about)
+        return _result([answer.parts], answer.message_id, about)
     state = answer.status.state
     about = {"state": _state(state), "task_id": answer.id, "context_id": answer.context_id}
-    made = tuple(part for artifact in answer.artifacts for part in artifact.parts)
-    said = answer.status.message.parts if answer.status.message else ()
-    parts = (*made, *said) if state in lifecycle.INTERRUPTED | FAILURES else made or said
-    return _result(parts, answer.id, about, hint=_hint(answer), is_error=state in FAILURES)
+    made = [artifact.parts for artifact in answer.artifacts]
+    said = [answer.status.message.parts] if answer.status.message else []
+    told = [*made, *said] if state in lifecycle.INTERRUPTED | FAILURES else made or said
+    return _result(told, answer.id, about, hint=_hint(answer), is_error=state in FAILURES)
 
 
 def refusal(text: str) -> CallToolResult:
@@ -107,25 +108,27 @@ def _hint(task: Task) -> str | None:
 
 
 def _result(
-    parts: Iterable[Part], of: str, about: dict[str, Any], *, hint: str | None = None, is_error: bool = False
+    told: Sequence[Sequence[Part]], of: str, about: dict[str, Any], *, hint: str | None = None, is_error: bool = False
 ) -> CallToolResult:
-    parts = tuple(parts)
+    """Return what was told: each artifact and each message is a text of its own."""
+    parts = [part for one in told for part in one]
     data = [part.data for part in parts if part.data is not msgspec.UNSET]
     structured: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
-    if text := text_of(parts):
+    if text := "\n".join(filter(None, map(text_of, told))):
         structured["text"] = text
     if data:
         structured["data"] = data[0] if len(data) == 1 else data
-    content = _blocks(parts, of)
+    numbers = count()
+    content = [block for one in told for block in _blocks(one, of, numbers)]
     if hint is not None:
         content.append(TextContent(text=hint))
     return CallToolResult(content=content, structured_content=structured, is_error=is_error)
 
 
-def _blocks(parts: Iterable[Part], of: str) -> list[ContentBlock]:
+def _blocks(parts: Iterable[Part], of: str, numbers: Iterator[int]) -> list[ContentBlock]:
     """Return content; texts that follow each other are one, as they were streamed."""
     found: list[ContentBlock] = []
-    for number, part in enumerate(parts):
+    for part, number in zip(parts, numbers, strict=False):
         if part.text is not None and found and isinstance(found[-1], TextContent):
             found[-1] = TextContent(text=found[-1].text + part.text)
         else:

@@ -18,7 +18,7 @@ from accord.protocol.budgets import Account
 from accord.storage.commands import children, jobs, remotes, steps, usage
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Append, Head, Stored, append, lock_task
-from accord.storage.commands.usage import Spend, Spent
+from accord.storage.commands.usage import Spend, Spent, Told
 from accord.storage.store import Tx
 
 H = TypeVar("H", bound=Head)
@@ -175,6 +175,16 @@ async def spend(tx: Tx, tenant: str, request: Spend) -> Spent:
     """
     line = await usage.lineage(tx, tenant, request.task_id)
     accounts = await usage.charge(tx, tenant, line, request)
+    return await _spent(tx, tenant, request, line, accounts)
+
+
+async def hear(tx: Tx, tenant: str, told: Told) -> Spent:
+    """Count what an agent elsewhere says that it has used for a task; otherwise like `spend`, whoever runs the task."""
+    line = await usage.lineage(tx, tenant, told.task_id)
+    return await _spent(tx, tenant, told, line, await usage.hear(tx, tenant, line, told))
+
+
+async def _spent(tx: Tx, tenant: str, request: Spend | Told, line: list[Head], accounts: list[Account] | None) -> Spent:
     if accounts is None:
         return Spent(account=await usage.read(tx, tenant, request.task_id), is_counted=False)
     for head, account in zip(line, accounts, strict=True):

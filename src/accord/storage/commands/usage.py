@@ -7,7 +7,7 @@ task ends which has used too much is `endings`; what a budget is, `protocol.budg
 import msgspec
 from msgspec import Struct
 
-from accord.protocol.budgets import Account, Budget, Use
+from accord.protocol.budgets import Account, Budget, Total, Use
 from accord.storage.commands import steps
 from accord.storage.commands.tasks import Fenced, Head, lock_head
 from accord.storage.store import Tx
@@ -15,7 +15,11 @@ from accord.storage.store import Tx
 ACCOUNT = "usage"
 """The step that is a task's account; steps of agents have other names."""
 
+ELSEWHERE = "elsewhere:"
+"""Begins the steps that keep what agents elsewhere said last, each with what the task is called there."""
+
 _ACCOUNT: msgspec.json.Decoder[Account] = msgspec.json.Decoder(Account)
+_TOTAL: msgspec.json.Decoder[Total] = msgspec.json.Decoder(Total)
 _NEW = Account()
 
 
@@ -29,6 +33,15 @@ class Spend(Struct, frozen=True, kw_only=True):
     budget: Budget
     at: int
     model: str | None = None
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What an agent elsewhere says that it has used in all for a task, which is called `name` there."""
+
+    task_id: str
+    name: str
+    total: Total
+    at: int
 
 
 class Spent(Struct, frozen=True, kw_only=True):
@@ -52,7 +65,7 @@ async def read(tx: Tx, tenant: str, task_id: str) -> Account:
 async def limit(tx: Tx, tenant: str, task_id: str, budget: Budget, at: int) -> None:
     """Let a budget be known that is at least as tight as the one before; the task is locked."""
     if budget != Budget():
-        await _put(tx, tenant, task_id, (await read(tx, tenant, task_id)).limited(budget), at)
+        await _put(tx, tenant, task_id, ACCOUNT, (await read(tx, tenant, task_id)).limited(budget), at)
 
 
 async def lineage(tx: Tx, tenant: str, task_id: str) -> list[Head]:
@@ -77,23 +90,43 @@ async def charge(tx: Tx, tenant: str, line: list[Head], spend: Spend) -> list[Ac
         raise Fenced(f"Task {spend.task_id} has another owner than epoch {spend.epoch}, or does not exist")
     if not await steps.put(tx, tenant, spend.task_id, spend.step, "null", spend.at):
         return None
+    return await _charge(tx, tenant, line, [(spend.use, spend.model)], spend.at, spend.budget)
+
+
+async def hear(tx: Tx, tenant: str, line: list[Head], told: Told) -> list[Account] | None:
+    """Count what an agent elsewhere has used since it last said so; None if that is nothing."""
+    key = f"{ELSEWHERE}{told.name}"
+    found = await steps.find(tx, tenant, told.task_id, key)
+    uses = told.total.since(Total() if found is None else _TOTAL.decode(found))
+    if not line or not uses:
+        return None
+    await _put(tx, tenant, told.task_id, key, told.total, told.at)
+    return await _charge(tx, tenant, line, uses, told.at)
+
+
+async def _charge(
+    tx: Tx, tenant: str, line: list[Head], uses: list[tuple[Use, str | None]], at: int, budget: Budget = _NEW.budget
+) -> list[Account]:
+    """Count uses for a whole line, whose last task has this budget at most."""
     accounts: list[Account] = []
     for head in line:
-        account = (await read(tx, tenant, head.id)).charged(spend.use, spend.model)
-        if head.id == spend.task_id:
-            account = account.limited(spend.budget)
-        await _put(tx, tenant, head.id, account, spend.at)
+        account = await read(tx, tenant, head.id)
+        for use, model in uses:
+            account = account.charged(use, model)
+        if head is line[-1]:
+            account = account.limited(budget)
+        await _put(tx, tenant, head.id, ACCOUNT, account, at)
         accounts.append(account)
     return accounts
 
 
-async def _put(tx: Tx, tenant: str, task_id: str, account: Account, at: int) -> None:
+async def _put(tx: Tx, tenant: str, task_id: str, key: str, value: Account | Total, at: int) -> None:
     await tx.run(
         """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
            ON CONFLICT (tenant, task_id, key) DO UPDATE SET output = excluded.output, at = excluded.at""",
         tenant=tenant,
         task_id=task_id,
-        key=ACCOUNT,
-        output=msgspec.json.encode(account).decode(),
+        key=key,
+        output=msgspec.json.encode(value).decode(),
         at=at,
     )

@@ -1,0 +1,29 @@
+"""What an exception of an agent means: how its task ends, and what its caller is told.
+
+Only what is meant for callers is told, and nothing is logged or written here; `core.run`, which stands above, does
+that. Task groups put even a single exception into a group, so one that is alone in there counts as raised by itself.
+"""
+
+from accord.core.context import Failed, Rejected
+from accord.errors import AccordError
+from accord.model import TaskState
+from accord.storage.commands.tasks import Fenced
+
+
+def told(error: Exception) -> tuple[TaskState, str] | None:
+    """Return how a task ends and what its caller is told, or None if that is nothing; raises Fenced for a lost run."""
+    match _lone(error):
+        case Fenced() as lost:
+            raise lost from None
+        case Rejected() as meant:
+            return TaskState.REJECTED, str(meant)
+        case Failed() | AccordError() as meant:
+            return TaskState.FAILED, str(meant)
+    return None
+
+
+def _lone(error: Exception) -> Exception:
+    """Return the exception that is alone in a group, however deep, and any other as it is."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
