@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from accord.model import TaskState
-from accord.protocol.budgets import Account, Budget, Use
+from accord.protocol.budgets import Account, Budget, Total, Use
 from accord.storage.commands import endings, runs, usage
 from accord.storage.commands.children import Parent
 from accord.storage.commands.tasks import Fenced
-from accord.storage.commands.usage import Spend
+from accord.storage.commands.usage import Spend, Told
 from tests.storage.conftest import AT, BOUND_SECONDS, TENANT, AnyStore, accepting, claimed, postgres_only, stored
 
 S = TaskState
@@ -124,3 +124,32 @@ async def test_a_line_is_locked_from_the_top(ready: AnyStore) -> None:
     assert [one.budget.max_tokens for one in charged] == [None, None, 9]
     assert await ready.do(usage.charge, TENANT, line, spending("t-3")) is None
     assert await ready.read(usage.read, TENANT, "t-3") == charged[-1]
+
+
+# --- what agents elsewhere say -----------------------------------------------------------------------------------
+
+
+def telling(tokens: int, task_id: str = "t-1") -> Told:
+    """An agent elsewhere that has used so many tokens in all."""
+    return Told(task_id=task_id, name="r-1", total=Total(input_tokens=tokens), at=AT + 9)
+
+
+async def test_what_is_used_elsewhere_counts_as_a_sum_for_all_above(ready: AnyStore) -> None:
+    await family(ready, Budget(), Budget())
+    for tokens, is_counted in ((3, True), (3, False), (5, True), (4, False)):
+        heard = await ready.do(endings.hear, TENANT, telling(tokens, "t-2"))
+        assert (heard.is_counted, heard.over) == (is_counted, None)
+    assert [(await account(ready, one)).used.tokens for one in ("t-1", "t-2")] == [5, 5]
+
+
+async def test_too_much_elsewhere_ends_the_topmost_as_well(ready: AnyStore) -> None:
+    await family(ready, Budget(max_tokens=4), Budget())
+    await ready.do(endings.spend, TENANT, spending("t-1", budget=Budget(max_tokens=4)))
+    heard = await ready.do(endings.hear, TENANT, telling(1, "t-2"))
+    assert heard.over == "The budget of 4 tokens is spent"
+    assert [(await stored(ready, one)).task_state for one in ("t-1", "t-2")] == [S.FAILED, S.CANCELED]
+
+
+async def test_a_task_that_is_gone_is_not_counted_for(ready: AnyStore) -> None:
+    assert await ready.do(usage.hear, TENANT, [], telling(3)) is None
+    assert await account(ready) == Account()
