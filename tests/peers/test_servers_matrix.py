@@ -130,7 +130,8 @@ async def _followed(task: RemoteTask) -> list[Event]:
 async def test_a_working_task_is_followed_and_cancelled(client: Client) -> None:
     task = await client.start("hold")
     following = asyncio.create_task(_followed(task))
-    while (await task.refresh()).status.state is not TaskState.WORKING:  # no event: 0.3 does not repeat what was before
+    # By asking: 0.3 does not repeat in a stream what was before it.
+    while (await task.refresh()).status.state is not TaskState.WORKING:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
     await task.cancel()
     *_, last = await following
