@@ -20,9 +20,7 @@ from accord.storage.postgres_relay import relay_item, write_relays
 from accord.storage.postgres_rows import ADDED, Entry, arrays, entries_of, fetched, given, in_order
 from accord.storage.records import encode_body, encode_task, state_name
 from accord.storage.sql import Engine, compile
-
-ARRIVALS = 20
-"""Turns of the loop in which requests that arrive together are read: none of them should go ahead of the others."""
+from accord.storage.store import ARRIVALS
 
 
 class Overrides:
@@ -34,8 +32,8 @@ class Overrides:
         The first saves two round trips; whatever needs one statement only is written so.
         """
 
-        def batcher(write: Write) -> Batcher:
-            return Batcher([Stage(connect, write, is_statement=True)], publish)
+        def batcher(write: Write, turns: int = 0) -> Batcher:
+            return Batcher([Stage(connect, write, is_statement=True)], publish, turns)
 
         log = Batcher(
             [
@@ -48,9 +46,7 @@ class Overrides:
         self._table: dict[Callable[..., Any], Override] = {
             tasks.append: Override(_append, log),
             runs.settle: Override(_settle, log),
-            runs.accept: Override(
-                _accept, Batcher([Stage(connect, _write_accepted, is_statement=True)], publish, ARRIVALS)
-            ),
+            runs.accept: Override(_accept, batcher(_write_accepted, ARRIVALS)),
             jobs.finish: Override(_finish, batcher(_write_finished)),
             reports.relay: Override(relay_item, batcher(write_relays)),
         }

@@ -22,6 +22,7 @@ import apsw
 from accord.storage.commands import runs, tasks
 from accord.storage.sql import Engine, compile
 from accord.storage.store import (
+    ARRIVALS,
     BadValue,
     Command,
     NotACommand,
@@ -51,10 +52,6 @@ CACHE_KIB = 16 * 1024
 
 BUSY_MS = 10_000
 """How long to wait for another process that holds the file's write lock."""
-
-ARRIVALS = 20
-"""Turns of the loop in which requests that arrive together are read: while the loop reads them the writer would get the
-interpreter for moments only, and hold up with the first of them all others."""
 
 WAITED_FOR: frozenset[Callable[..., Any]] = frozenset({runs.accept, runs.settle})
 """What the caller of a single send waits for. Chunks of a stream have others coming up behind them, which would have to

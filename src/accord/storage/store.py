@@ -38,6 +38,11 @@ class Tx(Protocol):
 Command = Callable[Concatenate[Tx, P], Coroutine[Any, Any, T]]
 
 
+ARRIVALS = 20
+"""Turns of the loop in which requests that arrive together are read. Tasks are accepted once these are over: one that
+went ahead would take the processor from those that are still being read, and hold all others up behind it."""
+
+
 class Store(Protocol):
     """A place where commands run."""
 

@@ -11,9 +11,9 @@ from accord.agents.chat import ChatOptions
 from accord.agents.chat.agent import KIND
 from accord.agents.kinds import Given
 from accord.core.interface import Caller
-from accord.model import ArtifactUpdate, Message, Part, Role, SubscribeRequest, Task, TaskState
+from accord.model import ArtifactUpdate, Part, Role, SubscribeRequest, Task, TaskState
 from accord.testing import running
-from accord.testing.inprocess import Running, text_in
+from accord.testing.inprocess import text_in
 from tests.agents.chat.conftest import Making
 from tests.agents.chat.server import (
     Asked,
@@ -24,30 +24,11 @@ from tests.agents.chat.server import (
     refuses,
     says,
 )
+from tests.agents.talk import reason, saying, sent
 from tests.core.conftest import bounded
 
 KEY = "sk-very-secret-0123456789"
 PNG = Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png")
-
-
-_numbers = iter(range(10**9))
-
-
-def saying(text: str, *parts: Part, context: str | None = None) -> Message:
-    return Message(
-        message_id=f"m-{next(_numbers)}", role=Role.USER, parts=(Part(text=text), *parts), context_id=context
-    )
-
-
-async def sent(a2a: Running, message: str | Message) -> Task:
-    answer = await a2a.send(message)
-    assert isinstance(answer, Task)
-    return answer
-
-
-def reason(task: Task) -> str:
-    assert task.status.message is not None
-    return task.status.message.parts[0].text or ""
 
 
 # --- what it says ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from accord.core.context import Context
 from accord.model import ArtifactUpdate, Event, Message, Part, Role, Task, TaskState
 from accord.testing import Running, running
 from tests.agents.langgraph.models import Talking
+from tests.agents.talk import text
 
 
 def runnable_agent(runnable: Any, **options: Any) -> Any:
@@ -30,10 +31,6 @@ async def answer(runnable: Any, content: Any, **options: Any) -> Task:
         task = await a2a.send(content)
     assert isinstance(task, Task)
     return task
-
-
-def text(task: Task) -> str:
-    return "".join(part.text or "" for artifact in task.artifacts for part in artifact.parts)
 
 
 def data(task: Task) -> list[Any]:

@@ -18,6 +18,7 @@ from accord.core.context import Context
 from accord.model import Part, Task, TaskState
 from accord.testing import running
 from tests.agents.langgraph.conftest import graph_agent
+from tests.agents.talk import text
 
 PIXEL = Part(raw=b"\x89PNG", filename="dot.png", media_type="image/png")
 
@@ -32,10 +33,6 @@ async def answer(graph: Any, *content: Any, **options: Any) -> Task:
         task = await a2a.send(parts)
     assert isinstance(task, Task)
     return task
-
-
-def text(task: Task) -> str:
-    return "".join(part.text or "" for artifact in task.artifacts for part in artifact.parts)
 
 
 def data(task: Task) -> list[Any]:

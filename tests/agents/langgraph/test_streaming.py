@@ -13,6 +13,7 @@ from accord.protocol import lifecycle
 from accord.testing import running
 from tests.agents.langgraph.conftest import graph_agent
 from tests.agents.langgraph.models import Talking
+from tests.agents.talk import text
 
 
 def chained(schema: Any, **nodes: Any) -> Any:
@@ -52,10 +53,6 @@ def reports(events: list[Event]) -> list[list[Part]]:
 
 def words(events: list[Event]) -> list[str]:
     return ["".join(part.text or "" for part in parts) for parts in reports(events)]
-
-
-def text(task: Task) -> str:
-    return "".join(part.text or "" for artifact in task.artifacts for part in artifact.parts)
 
 
 async def test_tokens_are_chunks_and_the_answer_is_not_said_again() -> None:

@@ -26,14 +26,14 @@ from accord.agents.load import as_agent
 from accord.agents.openai_agents import KIND, OpenAIAgent, OpenAIAgentsOptions
 from accord.core.context import Failed
 from accord.core.output import text_of
-from accord.model import ArtifactUpdate, Message, Part, Role, StatusUpdate, Task, TaskState
+from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState
 from accord.testing import running
-from accord.testing.inprocess import Running, text_in
+from accord.testing.inprocess import text_in
 from tests.agents.openai_agents.models import Scripted, calls, heard, returned
+from tests.agents.talk import parts, reason, saying, sent
 from tests.core.conftest import bounded
 
 S = TaskState
-_numbers = iter(range(10**9))
 
 
 def hosted(agent: Agent[Any], **options: Any) -> OpenAIAgent:
@@ -43,27 +43,6 @@ def hosted(agent: Agent[Any], **options: Any) -> OpenAIAgent:
 def speaking(*words: Any, **more: Any) -> Agent[Any]:
     """An agent that says this."""
     return Agent("speaker", model=Scripted(lambda items, time: words), **more)
-
-
-def saying(text: str, *parts: Part, context: str | None = None) -> Message:
-    return Message(
-        message_id=f"m-{next(_numbers)}", role=Role.USER, parts=(Part(text=text), *parts), context_id=context
-    )
-
-
-async def sent(a2a: Running, message: Any, **more: Any) -> Task:
-    answer = await a2a.send(message, **more)
-    assert isinstance(answer, Task)
-    return answer
-
-
-def reason(task: Task) -> str:
-    assert task.status.message is not None
-    return task.status.message.parts[0].text or ""
-
-
-def parts(task: Task) -> list[Part]:
-    return [part for artifact in task.artifacts for part in artifact.parts]
 
 
 # --- what it says ---------------------------------------------------------------------------------------------------

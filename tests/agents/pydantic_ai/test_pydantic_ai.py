@@ -28,43 +28,18 @@ from accord.agents.kinds import Given, kind_of
 from accord.agents.load import as_agent
 from accord.agents.pydantic_ai import KIND, PydanticAIAgent, PydanticAIOptions
 from accord.core.context import Failed, Rejected
-from accord.model import ArtifactUpdate, Message, Part, Role, StatusUpdate, Task, TaskState
+from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState
 from accord.testing import running
-from accord.testing.inprocess import Running, text_in
+from accord.testing.inprocess import text_in
 from tests.agents.pydantic_ai.models import Scripted, calls, heard, returned
+from tests.agents.talk import parts, reason, saying, sent
 from tests.core.conftest import bounded
 
 S = TaskState
-_numbers = iter(range(10**9))
 
 
 def hosted(agent: Agent[Any, Any], **options: Any) -> PydanticAIAgent:
     return PydanticAIAgent(Given(options=PydanticAIOptions(**options), name="subject", target=agent))
-
-
-def saying(text: str, *parts: Part, context: str | None = None, task: Task | None = None) -> Message:
-    return Message(
-        message_id=f"m-{next(_numbers)}",
-        role=Role.USER,
-        parts=(Part(text=text), *parts),
-        context_id=context,
-        task_id=task.id if task else None,
-    )
-
-
-async def sent(a2a: Running, message: Any, **more: Any) -> Task:
-    answer = await a2a.send(message, **more)
-    assert isinstance(answer, Task)
-    return answer
-
-
-def reason(task: Task) -> str:
-    assert task.status.message is not None
-    return task.status.message.parts[0].text or ""
-
-
-def parts(task: Task) -> list[Part]:
-    return [part for artifact in task.artifacts for part in artifact.parts]
 
 
 # --- what it says ---------------------------------------------------------------------------------------------------
