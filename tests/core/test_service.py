@@ -1,7 +1,9 @@
 """A2A's semantics on every store: what is answered, refused, kept and shown to whom."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -413,7 +415,11 @@ async def test_what_no_store_can_keep_is_refused_alike(host: Host) -> None:
 
 
 @pytest.mark.proves("0-38")
-async def test_everything_about_a_task_can_be_read_from_the_store_alone(host: Host) -> None:
+async def test_everything_about_a_task_can_be_read_from_the_store_alone(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = count(time.time_ns(), 1_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: next(ticks))  # no two things happen at one time
     task = await host.services["asking"].send(saying("hi", context_id="c"), ALICE)
     assert isinstance(task, Task)
     task = await host.services["asking"].send(saying("Ada", task_id=task.id), ALICE)

@@ -4,6 +4,8 @@ Only what is meant for callers is told, and nothing is logged or written here; `
 that. Task groups put even a single exception into a group, so one that is alone in there counts as raised by itself.
 """
 
+import asyncio
+
 from accord.core.context import Failed, Rejected
 from accord.errors import AccordError
 from accord.model import TaskState
@@ -27,3 +29,12 @@ def _lone(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+def is_being_cancelled() -> bool:
+    """Whether somebody wants this asyncio task to stop; an agent may also raise CancelledError of its own accord.
+
+    Of one that raises none it says nothing: a task group that fails leaves such a wish behind in Python 3.11.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

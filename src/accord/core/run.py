@@ -113,6 +113,7 @@ class Run:
         self._flushing: asyncio.Task[None] | None = None
         self._begun = {artifact.artifact_id for artifact in start.task.artifacts} if start.resumes else set()
         self._said = 0
+        self._status_ms = 0
 
     @cached_property
     def conversation(self) -> Conversation:
@@ -171,7 +172,7 @@ class Run:
         try:
             await self.agent.run(Context(self))
         except asyncio.CancelledError:
-            if _is_being_cancelled():
+            if failures.is_being_cancelled():
                 raise
             log.info("agent was interrupted", extra={"task_id": self.job.key})
             return TaskState.FAILED, "The agent was interrupted"
@@ -448,7 +449,7 @@ class Run:
             epoch=self.job.epoch,
             after=self._log.seq,
             bodies=packed.bodies,
-            at=self.now_ms(),
+            at=self._status_ms if state is not None and self._status_ms else self.now_ms(),
             state=state,
             snapshot=packed.snapshot,
             blobs=packed.blobs,
@@ -486,15 +487,7 @@ class Run:
         return steps.Step(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())
 
     def _update(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
-        status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(self.now_ms()))
+        self._status_ms = self.now_ms()
+        status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(self._status_ms))
         shown = self.spending.shown_in(metadata)
         return StatusUpdate(task_id=self.job.key, context_id=self._context_id, status=status, metadata=shown)
-
-
-def _is_being_cancelled() -> bool:
-    """Whether somebody wants this asyncio task to stop; an agent may also raise CancelledError of its own accord.
-
-    Of one that raises none it says nothing: a task group that fails leaves such a wish behind in Python 3.11.
-    """
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
