@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from accord.client.names import DEFAULT
+from accord.workflows.running import RUNNER
 
 __version__ = "0.1.0"
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from accord.app.serving import serve_agent
     from accord.client import BlockingClient, Client, RemoteTask, Said
     from accord.core.context import Context, Failed, Rejected
-    from accord.model import AgentCard
+    from accord.model import AgentCard, Task
+    from accord.workflows.document import Document
 
 __all__ = [
     "BlockingClient",
@@ -66,3 +68,13 @@ async def _resolved(name: str) -> "AgentCard":
 
 # Here, because this is always imported first: it does not matter which module a client is imported from.
 DEFAULT.resolve = _resolved
+
+
+async def _run(document: "Document", wish: dict[str, Any], **more: Any) -> "Task":
+    """Run a workflow; a store, and all that hosts agents, is only loaded for one."""
+    from accord.app.workflows import run_document
+
+    return await run_document(document, wish, **more)
+
+
+RUNNER.run = _run

@@ -4,6 +4,7 @@ import logging
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,47 @@ def test_what_no_kind_recognises_is_refused(thing: Any, reason: str) -> None:
         as_agent(thing, "x")
 
 
+def of(module: str, name: str) -> type:
+    """A class that a framework could have defined, without the framework."""
+    return type(name, (), {"__module__": module})
+
+
+@pytest.mark.parametrize(
+    ("thing", "reason"),
+    [
+        (of("langgraph.graph.message", "MessageGraph")(), "a graph is served, by pip install 'accord[langgraph]'"),
+        (type("Mine", (of("crewai.task", "Task"),), {})(), "a Crew, a Flow or an Agent is served, by pip install"),
+        (of("google.adk.tools.base_tool", "BaseTool")(), "pip install 'accord[adk]'"),
+        (of("crewai.crew", "Crew"), "the class Crew: make one, it is a class; of crewai.crew a Crew"),
+        (of("agents.tool", "Tool")(), "decorate a function"),  # which may be anybody's
+        (of("langgraphs", "Graph")(), "decorate a function"),
+    ],
+)
+def test_who_has_a_thing_of_a_framework_is_told_which_extra_serves_it(thing: Any, reason: str) -> None:
+    with pytest.raises(NotAnAgent, match=re.escape(reason)):
+        as_agent(thing, "x")
+
+
+def test_every_framework_is_an_extra_and_a_kind() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = {one.extra for one in kinds.FRAMEWORKS.values()}
+    assert named <= extras.keys() & kinds._registered().keys()
+    assert named == extras.keys() & kinds._registered().keys(), "a new kind of a framework has a row"
+
+
+@pytest.mark.parametrize(("missing", "remedy"), [("crewai", ": pip install 'accord[crewai]'"), ("agents", "")])
+def test_a_framework_that_is_missing_is_named_with_its_extra(
+    missing: str, remedy: str, tmp_path: Path, described: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)  # as if it were not installed
+    file = tmp_path / "crew.py"
+    file.write_text(f"import {missing}")
+    for look in (lambda: load(f"{file}:crew"), lambda: described(f'agents.x.target = "{file}:crew"')):
+        with pytest.raises((NotAnAgent, BadSettings)) as raised:
+            look()
+        assert str(raised.value).endswith(f"in sys.modules{remedy}")
+
+
 def test_what_a_kind_cannot_make_is_said_in_one_line(installed: Install, described: Callable[..., Agent]) -> None:
     picky = PARROT.replace(
         "def __init__(self, given):", "def __init__(self, given):\n        raise ValueError('times: no')"
@@ -341,7 +383,7 @@ def test_a_variable_may_be_a_table(described: Callable[..., Agent]) -> None:
         ('type = "function"', "agents.x: an agent of the kind function is made of something"),
         ('target = "HERE:greet"\ntimout = 5', "there is no setting called agents.x.timout; did you mean agents.x.time"),
         ('target = "HERE:greet"\ntimeout = 0', "agents.x.timeout: Expected `float` > 0.0"),
-        ('target = "HERE:greet"\non_crash = "run"', "agents.x.on_crash: Invalid enum value 'run'"),
+        ('target = "HERE:greet"\non_crash = "run"', "agents.x.on_crash: 'run' is none of resume, restart, fail"),
         ('target = "HERE:greet"\nskills = [1]', "agents.x.skills[0]: Expected `str`, got `int`"),
         ('target = "HERE:greet"\ndescription = "env:NONE"', "agents.x.description refers to NONE, which is not set"),
         ('target = "HERE:nothing"', "has no 'nothing'"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accord.agents.load import NotAnAgent, load
-from accord.agents.naming import named
+from accord.agents.naming import Broken, lines_of, named
 from accord.model import Task, TaskState
 from tests.core.conftest import ALICE, Hosting, hosting, postgres, saying, state, text
 
@@ -30,8 +30,9 @@ def test_a_file_is_one_module_however_many_of_its_agents_are_named(tmp_path: Pat
     other = tmp_path / "deeper" / "both.py"
     other.parent.mkdir()
     other.write_text("raise RuntimeError('not yet')")
-    with pytest.raises(RuntimeError):
+    with pytest.raises(Broken, match=r"cannot be imported: RuntimeError: not yet$") as broken:
         named(f"{other}:one")
+    assert lines_of(broken.value) == f"  File \"{other}\", line 1, in <module>\n    raise RuntimeError('not yet')"
     other.write_text("def one(): return 1")
     assert named(f"{other}:one")() == 1
 

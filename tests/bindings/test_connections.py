@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from accord.bindings import streams
-from accord.bindings.connections import connections
+from accord.bindings.connections import Joined, connections
 from accord.bindings.http import App, Receive, Scope, Send, read_body, respond
 from accord.bindings.streams import Writer
 from accord.core.quotas import Quotas
@@ -178,11 +178,15 @@ class Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.written = b""
+        self.writes: list[bytes] = []
         self.is_closed = False
 
+    @property
+    def written(self) -> bytes:
+        return b"".join(self.writes)
+
     def write(self, data: Any) -> None:
-        self.written += data
+        self.writes.append(data)
 
     def close(self) -> None:
         self.is_closed = True
@@ -205,6 +209,23 @@ async def test_a_head_that_is_too_large_is_431(begun: bytes) -> None:
     assert wire.written.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
     connection.connection_lost(None)
     assert connection._late is None, "no timer is left"
+
+
+async def test_a_head_goes_out_with_its_body_and_later_events_of_one_turn_together() -> None:
+    wire = Wire()
+    joined = Joined(wire, asyncio.get_running_loop())
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    joined.write(head)
+    assert wire.writes == [], "it waits for its body"
+    joined.write(b"first")
+    assert wire.writes == [head + b"first"], "which waits for nobody"
+    joined.write(b"second")
+    joined.write(b"third")
+    await asyncio.sleep(0)
+    assert wire.writes[1:] == [b"secondthird"]
+    joined.write(head)
+    await asyncio.sleep(0)
+    assert wire.writes[2:] == [head], "nor does it wait for longer than a turn"
 
 
 async def test_a_long_body_is_no_long_head(connecting: Connecting) -> None:

@@ -1,13 +1,20 @@
 """What is attached to a message, in the order of the flags."""
 
 import io
+import os
 from pathlib import Path
 
 import pytest
 import typer
 
+from accord.cli import parts
 from accord.cli.parts import Given, given_in, object_of, parts_of
 from accord.model import Part
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    """Let standard input be this."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said)))
 
 
 def test_flags_come_back_in_their_order_and_media_types_belong_to_the_part_before() -> None:
@@ -43,14 +50,57 @@ def test_files_are_read_and_addresses_passed_on(tmp_path: Path) -> None:
 
 def test_data_is_json_from_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "d.json").write_text("[1]")
-    monkeypatch.setattr("sys.stdin", io.StringIO('{"b": 2}'))
+    piped(monkeypatch, b'{"b": 2}')
     given = [Given("data", '{"a": 1}'), Given("data", str(tmp_path / "d.json")), Given("data", "-")]
     assert [part.data for part in parts_of(None, given)] == [{"a": 1}, [1], {"b": 2}]
 
 
 def test_a_text_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("long\ntext\n"))
+    piped(monkeypatch, b"long\ntext\n")
     assert parts_of("-", []) == (Part(text="long\ntext\n"),)
+
+
+def test_a_file_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    piped(monkeypatch, b"\xff\x00")
+    assert parts_of(None, [Given("file", "-", "image/png")]) == (Part(raw=b"\xff\x00", media_type="image/png"),)
+
+
+def test_a_line_of_a_conversation_is_taken_as_it_is() -> None:
+    assert parts_of(None, [Given("line", "-")]) == (Part(text="-"),)
+
+
+@pytest.mark.parametrize("flag", ["file", "data"])
+def test_only_what_is_sure_to_end_is_read(tmp_path: Path, flag: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for odd in (str(pipe), "/dev/zero", str(tmp_path)):
+        with pytest.raises(typer.BadParameter, match="is no regular file; - is standard input"):
+            parts_of(None, [Given(flag, odd)])
+
+
+def test_what_is_too_large_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(parts.MOST + 1)
+    with pytest.raises(typer.BadParameter, match="sparse is larger than 64 MiB; give the agent an https address"):
+        parts_of(None, [Given("file", str(tmp_path / "sparse"))])
+    monkeypatch.setattr(parts, "MOST", 3)
+    for text, given in (("-", []), (None, [Given("file", "-")]), (None, [Given("data", "-")])):
+        piped(monkeypatch, b"1234")
+        with pytest.raises(typer.BadParameter, match="Standard input is larger"):
+            parts_of(text, given)
+    piped(monkeypatch, b"123")
+    assert parts_of("-", []) == (Part(text="123"),)
+
+
+def test_standard_input_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    piped(monkeypatch, b"\xff")
+    with pytest.raises(typer.BadParameter, match="UTF-8"):
+        parts_of("-", [])
+    piped(monkeypatch, b'"\xff"')
+    with pytest.raises(typer.BadParameter, match="not JSON"):
+        parts_of(None, [Given("data", "-")])
 
 
 @pytest.mark.parametrize(("text", "given"), [("\udcff", []), (None, [Given("texts", "\udcff")])])
@@ -63,6 +113,7 @@ def test_bytes_that_are_no_text_are_refused(text: str | None, given: list[Given]
     ("given", "why"),
     [
         (Given("file", "/nowhere/at/all"), "No such file"),
+        (Given("file", "/no\0where"), "embedded null"),
         (Given("data", "/nowhere/at/all"), "No such file"),
         (Given("data", "{oops"), "not JSON"),
     ],

@@ -306,6 +306,7 @@ def test_nobody_there_is_unreachable(ask: Asking, arguments: tuple[str, ...]) ->
 
     code, error, _ = failing(ask, *arguments, "-a", f"http://localhost:{free_port()}")
     assert (code, error["code"]) == (Exit.UNREACHABLE, "A2ACLI_ERR_UNREACHABLE")
+    assert error["hint"], "it says what to do"
 
 
 def test_a_name_that_has_no_address_is_unreachable(ask: Asking) -> None:

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import typer
@@ -12,6 +13,8 @@ from typer.testing import CliRunner
 
 from accord.cli import Commands, app
 from accord.cli.exits import Exit
+from accord.cli.loading import Loading
+from tests.serve.running import accord
 
 WRITTEN = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
 
@@ -78,3 +81,46 @@ def test_the_documentation_names_every_command_that_asks_agents() -> None:
         for name in re.findall(r"`(accord [^`]+)`", row)
     }
     assert names <= named
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sevre"], ["accord: No such command 'sevre'. Did you mean 'serve'?", "Try 'accord --help'."]),
+        (["task", "gte"], ["accord task: No such command 'gte'. Did you mean 'get'?", "Try 'accord task --help'."]),
+        (["creds", "set"], ["accord creds set: Missing argument 'ID'.", "Try 'accord creds set --help'."]),
+        (
+            ["send", "--file", "/dev/zero", "http://localhost:1"],
+            [
+                "accord send: Invalid value for --file: /dev/zero is no regular file; - is standard input",
+                "Try 'accord send --help'.",
+            ],
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_that_can_be_searched_and_where_to_read_more(
+    tmp_path: Path, arguments: list[str], said: list[str]
+) -> None:
+    done = accord(tmp_path, *arguments)
+    shown = done.stderr.replace("python -m accord", "accord")  # which is how tests call it
+    assert (done.returncode, done.stdout, shown.splitlines()) == (2, "", said)
+
+
+def test_who_says_nothing_is_shown_what_there_is() -> None:
+    done = CliRunner().invoke(app, ["task"])
+    assert (done.exit_code, done.stderr) == (2, "")
+    assert "subscribe" in done.stdout
+
+
+def test_who_is_asked_and_wants_no_more_of_it_ends_the_command() -> None:
+    class Asked(Loading):
+        table: ClassVar = {}
+
+    asking = typer.Typer(cls=Asked)
+
+    @asking.callback(invoke_without_command=True)
+    def ask() -> None:
+        raise typer.Abort
+
+    done = CliRunner().invoke(asking, [])
+    assert (done.exit_code, done.stderr) == (1, "Aborted.\n")

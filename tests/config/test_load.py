@@ -2,12 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
+from accord.agents.remote.terms import Mode
 from accord.config import BadSettings, Loaded, Settings, load, settings_of, store_of
 from accord.config.names import fields, is_struct, names
 from accord.config.settings import Capability, HttpServer
@@ -32,6 +34,13 @@ def refusal(*given: Any, **named: Any) -> str:
     with pytest.raises(BadSettings) as raised:
         load(*given, **named)
     return str(raised.value)
+
+
+class Flow(Struct):
+    """What some kind of agent understands."""
+
+    type: str
+    mode: Literal["answer", "callback"] = "answer"
 
 
 # --- precedence -------------------------------------------------------------------------------------------------------
@@ -242,13 +251,32 @@ def test_every_setting_has_a_variable(path: tuple[str, ...]) -> None:
         ("[server]\ngrpc_port = 0", "server.grpc_port: Expected `int` >= 1"),
         ("[server]\nworkers = 0", "server.workers: Expected `int` >= 1"),
         ("[server]\ndialects = []", "server.dialects: Expected `array` of length >= 1"),
-        ('[server]\ndialects = ["v1", "v9"]', "server.dialects[1]: Invalid enum value 'v9'"),
+        ('[server]\ndialects = ["v1", "v9"]', "server.dialects[1]: 'v9' is none of v1, v03, vault, gen, relay"),
+        (
+            '[server]\ndialects = ["v0.3"]',
+            "server.dialects[0]: 'v0.3' is none of v1, v03, vault, gen, relay; did you mean v03?",
+        ),
+        ('[server]\nserver = "Uvicorn"', "server.server: 'Uvicorn' is none of uvicorn, granian; did you mean uvicorn?"),
+        ("[server]\nserver = 1", "server.server: Expected `str`, got `int`; it is one of uvicorn, granian"),
+        (
+            '[server]\ncapabilities = ["pus"]',
+            "server.capabilities[0]: 'pus' is none of streaming, push, extended-card; did you mean push?",
+        ),
+        (
+            '[remotes.a]\nurl = "http://x"\n[remotes.b]\nurl = "http://x"\nmode = "pol"',
+            f"remotes.b.mode: 'pol' is none of {', '.join(mode.value for mode in Mode)}; did you mean poll?",
+        ),
+        ('[remotes.a]\nurl = "http://x"\nstreams = -1', "remotes.a.streams: Expected `int` >= 0"),
         ("keep_days = -1", "keep_days: Expected `float` >= 0.0"),
         ("store = 5", "store: Expected `str | null`, got `int`"),
         ('[agents."a.b"]\ntarget = "m:x"', "agents: 'a.b' has a dot, and names have none"),
-        ("[agents]\na = 1", "agents[...]: Expected `str | object`, got `int`"),
+        ("[agents]\na = 1", "agents.a: Expected `str | object`, got `int`"),
         ('[card.provider]\nurl = "x"', "card.provider: Object missing required field `organization`"),
-        ('[[auth.schemes]]\ntype = "api-kes"', "auth.schemes[0].type: Invalid value 'api-kes'"),
+        (
+            '[[auth.schemes]]\ntype = "api-kes"',
+            "auth.schemes[0].type: 'api-kes' is none of api-keys, jwt, basic, header, hmac, mtls;"
+            " did you mean api-keys?",
+        ),
         ('[[auth.schemes]]\ntype = "jwt"\nissuer = "x"', "auth.schemes[0]: Object missing required field `audience`"),
         (
             '[[auth.schemes]]\ntype = "header"\nname = "X"\nsecrets = [{ secret = "short" }]',
@@ -266,6 +294,27 @@ def test_the_source_of_a_wrong_value_is_the_one_that_said_it() -> None:
     assert refusal(file, {}, wrong) == "--signing-key-url: card.signing_key_url: Expected `str | null`, got `int`"
     assert refusal(file, {"ACCORD_SERVER__PORT": "x"}).startswith("ACCORD_SERVER__PORT: server.port: ")
     assert refusal(file, {}, {"auth.schemes": [{"type": "jwt"}]}).startswith("--auth: auth.schemes[0]: ")
+
+
+def test_a_wrong_choice_is_explained_wherever_it_is_said() -> None:
+    assert refusal(None, {"ACCORD_AUDIT": "writs"}) == (
+        "ACCORD_AUDIT: audit: 'writs' is none of all, writes, none; did you mean writes?"
+    )
+    assert refusal(None, {}, {"server.dialects": ["v2"]}).startswith(
+        "--dialects: server.dialects[0]: 'v2' is none of v1"
+    )
+    referred = written('audit = "env:HOW"')
+    assert refusal(referred, {"HOW": "al"}).endswith("did you mean all?")
+    mtls = written('[[auth.schemes]]\ntype = "mtls"\nnames = ["dnss"]')
+    assert refusal(mtls) == (
+        "accord.toml: auth.schemes[0].names[0]: 'dnss' is none of uri, dns, email, common-name; did you mean dns?"
+    )
+    flow = load(written('[agents.x]\ntype = "http"\nmode = "calback"'))
+    with pytest.raises(BadSettings) as raised:
+        flow.read("agents.x", Flow)
+    assert str(raised.value) == (
+        "accord.toml: agents.x.mode: 'calback' is none of answer, callback; did you mean callback?"
+    )
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,11 @@
 """What an agent keeps of a conversation: later tasks of the same caller and context find it, on any node."""
 
+import asyncio
+
 import pytest
 
 from accord import Context, agent
+from accord.core.conversation import Conversation
 from accord.model import TaskState
 from tests.core.conftest import ALICE, BOB, Hosting, saying, state, text
 from tests.core.doubles import sent
@@ -43,3 +46,38 @@ async def test_a_run_finds_what_it_kept_itself(hosting: Hosting, value: str) -> 
     host = await hosting(keeper)
     await sent(host.default, saying("a"), ALICE)
     assert found == [value]
+
+
+async def test_what_two_tasks_make_of_the_same_value_at_the_same_time_both_counts(
+    hosting: Hosting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, both = Conversation.recall, asyncio.Barrier(2)
+    looks: list[str | None] = []
+
+    async def recall(self: Conversation, key: str) -> str | None:
+        found = await read(self, key)
+        looks.append(found)
+        if len(looks) <= 2:
+            await both.wait()  # neither has written when both have looked
+        return found
+
+    @agent
+    async def adding(ctx: Context) -> str | None:
+        if ctx.text == "?":
+            return await ctx.recall_context("said")
+        await ctx.remember_context("said", lambda before: f"{before or ''}{ctx.text} ")
+        return None
+
+    host = await hosting(adding)
+    first = await sent(host.default, saying("a"), ALICE)
+    looks.clear()
+    monkeypatch.setattr(Conversation, "recall", recall)
+    again = [saying(text, context_id=first.context_id) for text in ("b", "c")]
+    async with asyncio.timeout(30):
+        ended = await asyncio.gather(*(sent(host.default, message, ALICE) for message in again))
+    assert {state(task) for task in ended} == {S.COMPLETED}
+    assert looks[:2] == ["a ", "a "]
+    assert looks[2] in ("a b ", "a c "), "who was later looks again"
+    assert len(looks) == 3
+    said = text(await sent(host.default, saying("?", context_id=first.context_id), ALICE))
+    assert sorted(said.split()) == ["a", "b", "c"]

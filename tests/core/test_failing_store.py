@@ -7,6 +7,7 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.echo import echo
+from accord.core.context import Failed
 from accord.core.engine import Limits
 from accord.core.hooks import Hooks, RunStarted
 from accord.core.host import Host
@@ -203,3 +204,48 @@ async def test_a_stream_goes_on_when_the_database_does(hosting: Hosting, between
     await first.default.send(saying("good", task_id=task.id), ALICE)
     assert states(await all_of(stream))[-1] is S.COMPLETED
     assert second.engine.hub._channels == {}
+
+
+# --- what an agent sees meanwhile ---------------------------------------------------------------------------------
+
+
+async def test_a_task_shows_what_is_being_committed(hosting: Hosting, between: Between) -> None:
+    seen: list[str] = []
+
+    @agent
+    async def talker(ctx: Context) -> None:
+        await ctx.artifact("one ", id="a")
+        held = between.store.waits["tasks.append"] = asyncio.Event()
+        await ctx.artifact("two ", id="a", append=True)
+        await until(is_held)
+        seen.append(text(ctx.task))
+        await ctx.artifact("three", id="a", append=True)
+        seen.append(text(ctx.task))
+        held.set()
+        await ctx.flush()
+        seen.append(text(ctx.task))
+
+    async def is_held() -> bool:
+        return between.store.begun.count("tasks.append") > between.store.done.count("tasks.append")
+
+    host = await hosting(talker, wrap=between)
+    assert text(await sent(host.default, saying("x"), ALICE)) == "one two three"
+    assert seen == ["one two ", "one two three", "one two three"]
+
+
+async def test_a_task_does_not_show_what_could_not_be_kept(hosting: Hosting) -> None:
+    seen: list[str] = []
+
+    @agent
+    async def clumsy(ctx: Context) -> None:
+        await ctx.artifact("kept", id="a")
+        await ctx.flush()
+        await ctx.artifact("\udcff", id="b")
+        try:
+            await ctx.flush()
+        except Failed:
+            seen.append(text(ctx.task))
+
+    host = await hosting(clumsy)
+    assert text(await sent(host.default, saying("x"), ALICE)) == "kept"
+    assert seen == ["kept"]

@@ -194,6 +194,20 @@ async def test_those_who_follow_together_read_together(hosting: Hosting) -> None
     assert reads(between.store) <= 45
 
 
+async def test_whoever_begins_a_task_reads_nothing(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "POLL_SECONDS", 60.0)
+    between = Between()
+    host = await hosting(echo, wrap=between)
+    events = await all_of(host.default.stream(saying("a b c"), ALICE))
+    assert numbers(events) == list(range(6))
+    assert states(events) == [S.SUBMITTED, S.WORKING, S.COMPLETED]
+    assert reads(between.store) == 0
+    task = events[0].body
+    assert isinstance(task, Task)
+    again = await all_of(host.default.subscribe(SubscribeRequest(id=task.id), ALICE, after=0))
+    assert again[1:] == events[1:], "what was not read is what is kept"
+
+
 async def test_those_who_follow_the_runs_own_node_read_nothing(hosting: Hosting) -> None:
     gated, between = Gated(10), Between()
     host = await hosting(agent(name="gated")(gated), wrap=between)

@@ -122,12 +122,15 @@ def test_without_a_rate_nobody_is_counted() -> None:
 
 def test_open_streams_are_counted_by_caller_and_given_back() -> None:
     usage = Usage(Quotas(streams=2))
-    with usage.streaming(ALICE), usage.streaming(ALICE), usage.streaming(BOB):
-        with pytest.raises(RateLimited, match="2 streams are open already") as refused, usage.streaming(ALICE):
-            pytest.fail("a third was let through")
-        assert refused.value.retry_after == AGAIN_SECONDS
-    with usage.streaming(ALICE), usage.streaming(ALICE):
-        pass
+    for caller in (ALICE, ALICE, BOB):
+        usage.open_stream(caller)
+    with pytest.raises(RateLimited, match="2 streams are open already") as refused:
+        usage.open_stream(ALICE)
+    assert refused.value.retry_after == AGAIN_SECONDS
+    usage.close_stream(ALICE)
+    usage.open_stream(ALICE)
+    for caller in (ALICE, ALICE, BOB):
+        usage.close_stream(caller)
     assert not usage._streams, "whoever has none open is not remembered"
 
 

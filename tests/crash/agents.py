@@ -12,6 +12,9 @@ from typing import Any
 from accord.agents.function import agent
 from accord.core.context import Context
 from accord.storage.commands.tasks import Fenced
+from accord.workflows.document import Step
+from accord.workflows.steps.scene import Result, Scene
+from tests.workflows.flows import FlowAgent, Member, agents, plan_of, step
 
 MANY = 1_000
 """Attempts for agents whose process is killed again and again without any fault of theirs."""
@@ -220,10 +223,33 @@ async def patron(ctx: Context) -> str:
     return (await ctx.call("spender", ctx.text)).text
 
 
+async def link(scene: Scene) -> Result:
+    """Do a step of a workflow: take a moment, and tell."""
+    await asyncio.sleep(0.02)
+    say("stepped", run=scene.run_id, step=scene.step.name)
+    return Result(ok=True, output=scene.step.name, exit_code=0)
+
+
+async def side(ctx: Context) -> str:
+    """Do one side of a diamond as a task of its own."""
+    await asyncio.sleep(0.02)
+    say("stepped", run=ctx.task_id, step="right")
+    return ctx.text
+
+
+DIAMOND = plan_of(
+    step("top"),
+    step("left", "top"),
+    Step(name="right", type="a2a", agent="side", task="right", depends_on=("top",)),
+    step("bottom", "left", "right"),
+    agents=agents("side"),
+)
+
 HALF_A_CHARACTER = "\ud800"
 """Half a surrogate pair, which no UTF-8 has."""
 
 AGENTS = (
     *(chunks, careful, stubborn, large, endless, waiting, brief, deadly, fragile, telling, chain, poison, nul),
     *(boss, hurried, secretary, inquirer, spender, patron),
+    *(FlowAgent(DIAMOND, link), Member("side", side, attempts=MANY)),
 )

@@ -126,7 +126,7 @@ async def test_an_agent_that_is_gone_is_an_error_that_says_so(elsewhere: Server,
 
 def test_what_cannot_be_served_is_said_on_standard_error(tmp_path: Path) -> None:
     nowhere = accord(tmp_path, "mcp", "--url", f"http://127.0.0.1:{free_port()}")
-    assert (nowhere.returncode, nowhere.stdout) == (1, "")
+    assert (nowhere.returncode, nowhere.stdout) == (3, ""), "as for every command"
     assert "Traceback" not in nowhere.stderr
     assert accord(tmp_path, "mcp", "nowhere:agent").returncode == 2
 

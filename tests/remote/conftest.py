@@ -187,7 +187,7 @@ async def joining(hosting: Hosting) -> AsyncIterator[Joining]:
         way = connect or reach
         agent = RemoteAgent("https://there.example", name="there", terms=terms, trust=trust, connect=way)
         host = await hosting(agent, **more)
-        remotes = Remotes(host.engine.archive, trust={"there": agent.trust})
+        remotes = Remotes(host.engine.archive, trust={"there": agent.trust}, hooks=host.engine.hooks)
         await agent.join(remotes)
         joined.append(agent)
         return Joined(host, remotes, found, agent)

@@ -6,13 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
+from accord.core.hooks import Hooks, Used
 from accord.core.remotes import Evidence
 from accord.model import Event, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.budgets import Total, Use, shown
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state
-from tests.core.doubles import reaches, sent, until
+from tests.core.doubles import Watch, reaches, sent, until
 from tests.remote.conftest import Joined, Joining, Scripted, there
 
 S = TaskState
@@ -53,7 +54,8 @@ def used(task: Task) -> dict[str, Any]:
 
 
 async def test_what_is_reported_is_counted_once_and_shown(joining: Joining) -> None:
-    here = await joining()
+    watch = Watch()
+    here = await joining(hooks=Hooks((watch,)))
     task = await begun(here, saying("work", configuration=AT_ONCE))
     update = StatusUpdate(
         task_id="r-1",
@@ -76,6 +78,11 @@ async def test_what_is_reported_is_counted_once_and_shown(joining: Joining) -> N
         "cost": 0.75,
         "models": {"m": {"inputTokens": 6, "outputTokens": 0, "cost": 0.5}},
     }
+    assert [(one.agent, one.model, one.use) for one in watch.of(Used)] == [
+        ("there", "m", Use(input_tokens=3, cost=0.5)),
+        ("there", "m", Use(input_tokens=3)),
+        ("there", None, Use(input_tokens=1, output_tokens=5, cost=0.25)),
+    ]
 
 
 async def test_a_budget_ends_the_task_here_and_there(joining: Joining) -> None:

@@ -90,7 +90,7 @@ def test_a_password_is_never_shown(url: str) -> None:
     ("url", "reason"),
     [
         ("", "no scheme"),
-        ("accord.db", "no scheme"),
+        ("accord.db", "no scheme; write sqlite:/// before the path of a file"),
         ("/var/lib/s3cret.db", "no scheme"),
         ("me:s3cret@host", "no scheme"),
         ("mysql://me:s3cret@host/db", r"mysql://; known are sqlite:///relative\.db.*postgresql://"),

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import hashlib
 import os
+import stat
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,6 +91,17 @@ async def test_a_directory_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> N
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable):
         Directory(tmp_path / "file" / "blobs")
+
+
+def modes_below(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+
+
+async def test_a_directory_is_made_for_its_owner_only(tmp_path: Path) -> None:
+    await Directory(tmp_path / "blobs").write("tenant/aa/bb", DATA, HASH)
+    made = modes_below(tmp_path)
+    assert made.pop("blobs/tenant/aa/bb") == 0o600
+    assert made == dict.fromkeys(("blobs", "blobs/tenant", "blobs/tenant/aa", "blobs/unfinished"), 0o700)
 
 
 def test_what_a_crash_left_unfinished_is_removed_after_a_day(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from accord.model import TaskState
 from accord.storage.commands import checkpoints, tasks
-from accord.storage.commands.checkpoints import Checkpoint, Entered, Fence, Place, Typed, Write
+from accord.storage.commands.checkpoints import Checkpoint, Entered, Fence, Given, Place, Step, Typed, Write
 from accord.storage.commands.retention import purge
 from accord.storage.commands.tasks import Fenced
 from tests.storage.conftest import AGENT, OTHER, TENANT, AnyStore, new, table
@@ -46,7 +46,7 @@ async def counted(store: AnyStore) -> dict[str, int]:
 
 
 async def test_a_thread_is_one_task_at_a_time(with_tasks: AnyStore) -> None:
-    assert await with_tasks.do(checkpoints.enter, TENANT, MINE) == Entered(THREAD)
+    assert await with_tasks.do(checkpoints.enter, TENANT, MINE) == Entered(THREAD, is_new=True)
     assert await with_tasks.do(checkpoints.enter, TENANT, MINE) == Entered(THREAD), "which may come again"
     assert await with_tasks.do(checkpoints.enter, TENANT, YOURS) == Entered(THREAD, "t-1")
     others = await with_tasks.do(checkpoints.enter, TENANT, Fence("t-3", 1))
@@ -68,10 +68,10 @@ async def _becomes(tx: Any, task_id: str, state: str) -> None:
 
 async def test_a_step_is_found_with_what_it_holds(with_tasks: AnyStore) -> None:
     first = [("a", "1", value("a1")), ("b", "1", value("b1"))]
-    await with_tasks.do(checkpoints.put, TENANT, TOP, MINE, step("s-1", a="1", b="1"), first)
+    await with_tasks.do(checkpoints.put, TENANT, MINE, [Step(TOP, step("s-1", a="1", b="1"), first)])
     second = step("s-2", "s-1", a="2", b="1", gone="7")
-    await with_tasks.do(checkpoints.put, TENANT, TOP, MINE, second, [("a", "2", value("a2"))])
-    await with_tasks.do(checkpoints.put, TENANT, INSIDE, MINE, step("s-3", a="2"), [("a", "2", value("inside"))])
+    inside = Step(INSIDE, step("s-3", a="2"), [("a", "2", value("inside"))])
+    await with_tasks.do(checkpoints.put, TENANT, MINE, [Step(TOP, second, [("a", "2", value("a2"))]), inside])
     latest, before = await with_tasks.read(checkpoints.load, TENANT, TOP)
     assert (latest.checkpoint, latest.values) == (second, {"a": value("a2"), "b": value("b1")})
     assert before.values == {"a": value("a1"), "b": value("b1")}
@@ -83,16 +83,15 @@ async def test_a_step_is_found_with_what_it_holds(with_tasks: AnyStore) -> None:
 
 
 async def test_what_nodes_gave_is_kept_once_unless_it_is_meant_to_change(with_tasks: AnyStore) -> None:
-    await with_tasks.do(checkpoints.put, TENANT, TOP, MINE, step("s-1"), [])
     given = [
         write("z", 0, "last", "~2"),
         write("a", 1, "second", "~1"),
         write("a", 0, "first", "~1"),
         write("a", -3, "?"),
     ]
-    await with_tasks.do(checkpoints.put_writes, TENANT, TOP, MINE, "s-1", given)
+    await with_tasks.do(checkpoints.put, TENANT, MINE, [Step(TOP, step("s-1"), []), Given(TOP, "s-1", given)])
     again = [write("a", 0, "never", "~1"), write("a", -3, "asked")]
-    await with_tasks.do(checkpoints.put_writes, TENANT, TOP, MINE, "s-1", again)
+    await with_tasks.do(checkpoints.put, TENANT, MINE, [Given(TOP, "s-1", [one]) for one in again])
     (found,) = await with_tasks.read(checkpoints.load, TENANT, TOP)
     assert [one.value.data for one in found.writes] == [b"asked", b"first", b"second", b"last"]
 
@@ -101,11 +100,11 @@ async def test_only_the_latest_step_of_a_graph_is_left(with_tasks: AnyStore) -> 
     await with_tasks.do(checkpoints.trim, TENANT, THREAD, MINE)  # there is none
     for place in (TOP, INSIDE, OWN):
         for number in ("1", "2"):
-            held = [("a", number, value(number))]
-            await with_tasks.do(checkpoints.put, TENANT, place, MINE, step(f"s-{number}", a=number), held)
-            await with_tasks.do(checkpoints.put_writes, TENANT, place, MINE, f"s-{number}", [write("t", 0, "w")])
+            kept = Step(place, step(f"s-{number}", a=number), [("a", number, value(number))])
+            given = Given(place, f"s-{number}", [write("t", 0, "w")])
+            await with_tasks.do(checkpoints.put, TENANT, MINE, [kept, given])
     other = Place(f"{THREAD}/other")
-    await with_tasks.do(checkpoints.put, TENANT, other, MINE, step("s-0"), [])
+    await with_tasks.do(checkpoints.put, TENANT, MINE, [Step(other, step("s-0"), [])])
     await with_tasks.do(checkpoints.trim, TENANT, THREAD, MINE)
     (left,) = await with_tasks.read(checkpoints.load, TENANT, TOP)
     assert (left.checkpoint.id, left.values, len(left.writes)) == ("s-2", {"a": value("2")}, 1)
@@ -122,9 +121,9 @@ async def test_who_has_lost_the_task_changes_nothing(with_tasks: AnyStore) -> No
         with pytest.raises(Fenced):
             await with_tasks.do(checkpoints.enter, TENANT, fence)
         with pytest.raises(Fenced):
-            await with_tasks.do(checkpoints.put, TENANT, TOP, fence, step("s-1"), [])
+            await with_tasks.do(checkpoints.put, TENANT, fence, [Step(TOP, step("s-1"), [])])
         with pytest.raises(Fenced):
-            await with_tasks.do(checkpoints.put_writes, TENANT, TOP, fence, "s-1", [write("t", 0, "w")])
+            await with_tasks.do(checkpoints.put, TENANT, fence, [Given(TOP, "s-1", [write("t", 0, "w")])])
         for forget in (checkpoints.trim, checkpoints.delete):
             with pytest.raises(Fenced):
                 await with_tasks.do(forget, TENANT, THREAD, fence)
@@ -134,8 +133,8 @@ async def test_who_has_lost_the_task_changes_nothing(with_tasks: AnyStore) -> No
 async def test_a_thread_goes_with_the_last_task_that_had_it(with_tasks: AnyStore) -> None:
     for fence in (MINE, YOURS):
         await with_tasks.do(checkpoints.enter, TENANT, fence)
-        await with_tasks.do(checkpoints.put, TENANT, TOP, fence, step("s-1", a="1"), [("a", "1", value("a"))])
-        await with_tasks.do(checkpoints.put_writes, TENANT, TOP, fence, "s-1", [write("t", 0, "w")])
+        kept = Step(TOP, step("s-1", a="1"), [("a", "1", value("a"))])
+        await with_tasks.do(checkpoints.put, TENANT, fence, [kept, Given(TOP, "s-1", [write("t", 0, "w")])])
         await with_tasks.do(_becomes, fence.task_id, "completed")
     await with_tasks.do(checkpoints.forget, [{"tenant": TENANT, "task_id": "t-1"}])
     assert (await counted(with_tasks))["checkpoint"] == 1, "another had it since"

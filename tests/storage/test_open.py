@@ -1,6 +1,7 @@
 """Opening stores by their address: what is made, what is refused, and that everything is closed again."""
 
 import asyncio
+import os
 import socket
 import stat
 from pathlib import Path
@@ -18,6 +19,10 @@ BOUND_SECONDS = 20
 
 def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
 
 
 async def make(tx: Tx) -> None:
@@ -74,6 +79,44 @@ async def test_the_default_directory_is_made_for_its_owner_only(tmp_path: Path) 
     assert address.path is not None
     assert address.path.exists()
     assert stat.S_IMODE(address.path.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+async def test_every_file_is_made_for_its_owner_only(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        async with open_store(f"sqlite:///{tmp_path}/accord.db") as store:
+            await store.do(make)
+            modes = modes_in(tmp_path)
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(("accord.db", "accord.db-wal", "accord.db-shm"), 0o600)
+
+
+async def test_a_file_that_is_there_stays_as_its_owner_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "accord.db"
+    file.touch(0o640)
+    file.chmod(0o640)
+    async with open_store(f"sqlite:///{file}") as store:
+        await store.do(make)
+        modes = modes_in(tmp_path)
+    assert set(modes.values()) == {0o640}
+
+
+async def test_a_file_in_a_directory_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"typo/accord\.db: .* see that its directory is there"):
+        async with open_store(f"sqlite:///{tmp_path}/typo/accord.db"):
+            pass
+
+
+async def test_a_server_that_is_not_there_says_what_to_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    reason = rf"^postgresql://me@127\.0\.0\.1:{port}/x cannot be used: PostgreSQL: .*; see that the server runs"
+    with pytest.raises(StoreUnavailable, match=reason) as refused:
+        async with open_store(f"postgresql://me:secret@127.0.0.1:{port}/x"):
+            pass
+    assert "secret" not in str(refused.value)
 
 
 async def test_no_other_directory_is_made(tmp_path: Path) -> None:

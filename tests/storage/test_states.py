@@ -7,7 +7,7 @@ import pytest
 from accord.model import TaskState
 from accord.storage.commands import jobs, runs, states, tasks
 from accord.storage.commands.retention import purge
-from accord.storage.commands.states import State
+from accord.storage.commands.states import Revision, State
 from accord.storage.commands.tasks import Fenced
 from tests.storage.conftest import (
     AGENT,
@@ -54,6 +54,38 @@ async def test_a_value_is_found_by_the_tasks_of_the_conversation_and_replaced(wi
         assert await with_tasks.read(states.recall, TENANT, task_id, "c") is None
 
 
+async def test_a_value_is_revised_only_by_who_has_seen_it(with_tasks: AnyStore) -> None:
+    async def revise(before: str | None, value: str, task_id: str = "t-1") -> bool:
+        revision = Revision(keeping("a", value, task_id=task_id), before)
+        return await with_tasks.do(states.revise, TENANT, revision)
+
+    assert not await revise("0", "1"), "there is nothing to be revised"
+    assert await revise(None, "1")
+    assert not await revise(None, "2", "t-2")
+    assert not await revise("0", "2", "t-2")
+    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") == "1"
+    assert await revise("1", "1 2", "t-2")
+    assert await revise("1 2", "ümläut " * 10_000, "another-context") is False
+    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") == "1 2"
+    assert await with_tasks.read(states.recall, TENANT, "another-context", "a") is None
+
+
+@postgres_only
+@pytest.mark.parametrize("before", [None, "0"])
+async def test_of_two_who_revise_at_the_same_time_one_has_to_look_again(
+    with_tasks: AnyStore, before: str | None
+) -> None:
+    if before is not None:
+        await with_tasks.do(states.remember, TENANT, keeping("a", before))
+    outcomes = await overlapped(
+        with_tasks,
+        lambda tx: states.revise(tx, TENANT, Revision(keeping("a", "one"), before)),
+        lambda tx: states.revise(tx, TENANT, Revision(keeping("a", "two", task_id="t-2"), before)),
+    )
+    assert outcomes == [True, False]
+    assert await with_tasks.read(states.recall, TENANT, "t-1", "a") == "one"
+
+
 async def test_nobody_else_finds_it(with_tasks: AnyStore) -> None:
     await with_tasks.do(states.remember, TENANT, keeping("a", "mine"))
     for task_id in ("another-context", "another-agent", "another-owner", "nowhere"):
@@ -70,6 +102,8 @@ async def test_only_the_worker_that_holds_the_task_keeps_anything(ready: AnyStor
     for epoch in (0, 1, 3):
         with pytest.raises(Fenced):
             await ready.do(states.remember, TENANT, keeping("a", "zombie", epoch))
+        with pytest.raises(Fenced):
+            await ready.do(states.revise, TENANT, Revision(keeping("a", "zombie", epoch), None))
     with pytest.raises(Fenced):
         await ready.do(states.remember, TENANT, keeping("a", "x", 0, "nowhere"))
     await ready.do(states.remember, TENANT, keeping("a", "2", 2))

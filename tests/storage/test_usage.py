@@ -43,7 +43,8 @@ async def test_a_use_counts_once_for_each_step(ready: AnyStore) -> None:
     await family(ready, Budget())
     first = await ready.do(endings.spend, TENANT, spending(model="small"))
     again = await ready.do(endings.spend, TENANT, spending(model="small"))
-    assert (first.is_counted, again.is_counted, first.over) == (True, False, None)
+    used = Use(input_tokens=3, output_tokens=1, cost=0.5)
+    assert (first.counted, again.counted, first.over) == (((used, "small"),), (), None)
     assert first.account == again.account == await account(ready)
     more = await ready.do(endings.spend, TENANT, spending(step="usage:2"))
     assert more.account.used == Use(input_tokens=6, output_tokens=2, cost=1.0)
@@ -120,10 +121,11 @@ async def test_a_line_is_locked_from_the_top(ready: AnyStore) -> None:
     assert await ready.do(usage.lineage, TENANT, "t-none") == []
     charged = await ready.do(usage.charge, TENANT, line, spending("t-3", budget=Budget(max_tokens=9)))
     assert charged is not None
-    assert [one.used.tokens for one in charged] == [4, 4, 4]
-    assert [one.budget.max_tokens for one in charged] == [None, None, 9]
+    assert charged.uses == ((spending().use, None),)
+    assert [one.used.tokens for one in charged.accounts] == [4, 4, 4]
+    assert [one.budget.max_tokens for one in charged.accounts] == [None, None, 9]
     assert await ready.do(usage.charge, TENANT, line, spending("t-3")) is None
-    assert await ready.read(usage.read, TENANT, "t-3") == charged[-1]
+    assert await ready.read(usage.read, TENANT, "t-3") == charged.accounts[-1]
 
 
 # --- what agents elsewhere say -----------------------------------------------------------------------------------
@@ -136,9 +138,10 @@ def telling(tokens: int, task_id: str = "t-1") -> Told:
 
 async def test_what_is_used_elsewhere_counts_as_a_sum_for_all_above(ready: AnyStore) -> None:
     await family(ready, Budget(), Budget())
-    for tokens, is_counted in ((3, True), (3, False), (5, True), (4, False)):
+    for tokens, counted in ((3, 3), (3, 0), (5, 2), (4, 0)):
         heard = await ready.do(endings.hear, TENANT, telling(tokens, "t-2"))
-        assert (heard.is_counted, heard.over) == (is_counted, None)
+        assert [use.input_tokens for use, _ in heard.counted] == ([counted] if counted else [])
+        assert heard.over is None
     assert [(await account(ready, one)).used.tokens for one in ("t-1", "t-2")] == [5, 5]
 
 

@@ -5,10 +5,11 @@ Nothing of a framework is imported here, nor by a kind until an agent of it is m
 """
 
 import difflib
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -118,7 +119,49 @@ def comes_from(thing: Any, *classes: str) -> bool:
 
     So nothing has to be imported to see what it is not.
     """
-    return any(f"{one.__module__}:{one.__qualname__}" in classes for one in type(thing).__mro__)
+    return is_class_of(type(thing), *classes)
+
+
+def is_class_of(kind: type, *classes: str) -> bool:
+    """Whether a class is one of those, or made of one."""
+    return any(f"{one.__module__}:{one.__qualname__}" in classes for one in kind.__mro__)
+
+
+class Framework(NamedTuple):
+    """The extra that serves what a framework makes, and what of that."""
+
+    extra: str
+    serves: str
+
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "a2a.server": Framework("a2a-sdk", "an AgentExecutor"),
+    "agents.agent": Framework("openai-agents", "an Agent"),
+    "crewai": Framework("crewai", "a Crew, a Flow or an Agent"),
+    "fasta2a": Framework("fasta2a", "a Worker"),
+    "google.adk": Framework("adk", "an agent, an App or a Runner"),
+    "langchain": Framework("langchain", "a Runnable"),
+    "langchain_core": Framework("langchain", "a Runnable"),
+    "langgraph": Framework("langgraph", "a graph"),
+    "pydantic_ai": Framework("pydantic-ai", "an Agent"),
+    "temporalio": Framework("temporal", "a workflow that settings name"),
+}
+"""Where a framework's classes are -> who serves them. OpenAI's package has a name that many have, so it is longer."""
+
+
+def framework(module: str) -> Framework | None:
+    """Return the framework that a module belongs to, if we serve something of it."""
+    return next((one for name, one in FRAMEWORKS.items() if f"{module}.".startswith(f"{name}.")), None)
+
+
+def remedy(thing: Any) -> str | None:
+    """Return what would make an agent of a thing that no kind recognises; it is known by its classes' modules."""
+    is_class = inspect.isclass(thing)
+    for one in (thing if is_class else type(thing)).__mro__:
+        if (found := framework(one.__module__)) is not None:
+            made = "make one, it is a class; " if is_class else ""
+            return f"{made}of {one.__module__} {found.serves} is served, by pip install 'accord[{found.extra}]'"
+    return None
 
 
 @cache

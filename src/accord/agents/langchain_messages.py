@@ -121,6 +121,9 @@ def _file(block: Any) -> Part | None:
 class Usage(BaseCallbackHandler):
     """Collects what each call of a model has used, wherever in a run it is made, until it is counted."""
 
+    run_inline = True
+    """Or LangChain would hand each event, every token among them, to a thread, which takes longer than what is done."""
+
     def __init__(self, ctx: Context) -> None:
         """Count for the task of `ctx`."""
         self._ctx = ctx

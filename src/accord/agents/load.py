@@ -6,6 +6,7 @@ are is `agents.kinds`; what settings say about an agent is read in `app`.
 
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeGuard
 
@@ -16,18 +17,35 @@ from accord.core.agent import Agent, Profile
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
+FILES = frozenset({".yaml", ".yml"})
+"""How the names of files end that are things by themselves."""
+
 
 class NotAnAgent(ValueError):
     """There is nothing of that name, or it is no agent, or cannot be made one."""
 
 
 def load(spec: str, env: Mapping[str, str] = NOTHING) -> Agent:
-    """Return the agent that `module:name` or `file.py:name` names."""
+    """Return the agent that `module:name`, `file.py:name` or a file names."""
+    return as_agent(thing(spec), spec, env)
+
+
+def thing(spec: str) -> Any:
+    """Return what a name names; if a framework is missing that we serve, what brings it is said.
+
+    A file that is no Python is a thing by itself, for the kind that recognises it.
+    """
+    if ":" not in spec and Path(spec).suffix in FILES:
+        if not Path(spec).is_file():
+            raise NotAnAgent(f"There is no file {spec}")
+        return Path(spec)
     try:
-        found = named(spec)
+        return named(spec)
     except NotThere as error:
-        raise NotAnAgent(str(error)) from error
-    return as_agent(found, spec, env)
+        missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
+        found = kinds.framework(missing or "")
+        brought = "" if found is None else f": pip install 'accord[{found.extra}]'"
+        raise NotAnAgent(f"{error}{brought}") from error
 
 
 def as_agent(found: Any, name: str, env: Mapping[str, str] = NOTHING) -> Agent:
@@ -51,7 +69,7 @@ def recognised(found: Any, name: str) -> Kind:
     kind = function.KIND if inspect.isroutine(found) else kinds.kind_of(found)  # no need to look what else there is
     if kind is None:
         what = f"the class {found.__name__}" if inspect.isclass(found) else type(found).__name__
-        raise NotAnAgent(f"{name} is no agent but {what}: decorate a function with @agent")
+        raise NotAnAgent(f"{name} is no agent but {what}: {kinds.remedy(found) or 'decorate a function with @agent'}")
     return kind
 
 

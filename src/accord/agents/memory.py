@@ -4,6 +4,7 @@ Both are in the framework's own form, which only its kind reads. A turn that is 
 has parked, finds what it noted last, and joins the conversation once however often it ends; `core.context` is below.
 """
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -51,15 +52,26 @@ class Memory:
 
     async def earlier(self) -> list[Turn]:
         """Return the turns of the conversation before this one."""
-        found = await self._ctx.recall_context(self._history)
+        return self._others(await self._ctx.recall_context(self._history))
+
+    async def close(self, messages: Raw, keep: Callable[[list[Turn]], list[Turn]]) -> None:
+        """Add what this turn has said to the conversation; running it again does nothing from now on.
+
+        `keep` says what is kept of all turns, of which this is the last: another task may have added one meanwhile.
+        """
+        await self._ctx.flush()
+        turn = Turn(self.turn, messages)
+
+        def joined(found: str | None) -> str:
+            return msgspec.json.encode(keep([*self._others(found), turn])).decode()
+
+        await self._ctx.remember_context(self._history, joined)
+        await self._keep(_Note(self.turn, is_done=True))
+
+    def _others(self, found: str | None) -> list[Turn]:
+        """Return the turns of a history but this one."""
         turns = [] if found is None else msgspec.json.decode(found, type=list[Turn])
         return [turn for turn in turns if turn.id != self.turn]
-
-    async def close(self, turns: list[Turn]) -> None:
-        """Make these turns, of which this is the last, the conversation; running it again does nothing from now on."""
-        await self._ctx.flush()
-        await self._ctx.remember_context(self._history, msgspec.json.encode(turns).decode())
-        await self._keep(_Note(self.turn, is_done=True))
 
     async def _keep(self, note: _Note) -> None:
         await self._ctx.flush()

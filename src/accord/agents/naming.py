@@ -6,14 +6,27 @@ It only finds them; whether they are agents, or of use to one, is for who asked.
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+OURS = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib"
+"""How the names of files begin that whoever wrote a module knows nothing of: what serves it, and what imports it."""
+
 
 class NotThere(ValueError):
     """A name that names nothing, and why."""
+
+
+class Broken(NotThere):
+    """A module that cannot be imported because of what is in it; `lines` shows where, as Python does."""
+
+    def __init__(self, where: str, error: BaseException) -> None:
+        """Say in one line what went wrong in `where`."""
+        super().__init__(f"{where} cannot be imported: {_reason(error)}")
+        self.lines = _lines(error)
 
 
 def named(spec: str) -> Any:
@@ -23,14 +36,23 @@ def named(spec: str) -> Any:
         raise NotThere(f"{spec!r} names nothing: write module:name or path/to/file.py:name")
     try:
         module = _file(Path(where)) if where.endswith(".py") else _module(where)
-    except ImportError as error:
-        raise NotThere(f"{where} cannot be imported: {error}") from error
+    except NotThere:
+        raise
+    except (Exception, SystemExit) as error:  # a module may raise anything
+        raise Broken(where, error) from error
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             raise NotThere(f"{where} has no {name!r}")
         found = getattr(found, part)
     return found
+
+
+def lines_of(error: BaseException | None) -> str | None:
+    """Return where a module is broken, if that is what led to an error."""
+    while error is not None and not isinstance(error, Broken):
+        error = error.__cause__
+    return None if error is None else error.lines
 
 
 def function_named(spec: str, option: str) -> Callable[..., Any]:
@@ -75,3 +97,28 @@ def _file(path: Path) -> ModuleType:
         del sys.modules[path.stem]  # half of a module is none
         raise
     return module
+
+
+# --- what is wrong with a module --------------------------------------------------------------------------------------
+
+
+def _reason(error: BaseException) -> str:
+    kind, said = type(error).__name__, " ".join(str(error).split())
+    match error:
+        case ImportError():
+            return said or kind  # which says what is missing
+        case SyntaxError():
+            return f"{kind}: {error.msg}"
+        case SystemExit():
+            return f"it ends the process: sys.exit({error.code!r})"
+    return f"{kind}: {said}" if said else kind
+
+
+def _lines(error: BaseException) -> str:
+    """Return where an error was raised, without those lines that import modules or are ours."""
+    found = traceback.TracebackException.from_exception(error)
+    frames = [frame for frame in found.stack if not frame.filename.startswith(OURS)]
+    lines = traceback.StackSummary.from_list(frames).format()
+    if isinstance(error, SyntaxError):
+        lines += list(found.format_exception_only())[:-1]  # the last one is the reason
+    return "".join(lines).rstrip("\n")

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.core.context import Context, Failed, Said
+from accord.core.context import Context, Failed
+from accord.core.said import Said
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState
 from accord.protocol.lifecycle import INTERRUPTED, TERMINAL
 

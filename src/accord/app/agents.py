@@ -10,10 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.agents import kinds, load, naming
+from accord.agents import kinds, load
 from accord.agents.kinds import Given, Kind, UnknownKind
 from accord.agents.load import NotAnAgent
-from accord.agents.naming import NotThere
 from accord.config import BadSettings, Loaded
 from accord.core.agent import Agent, Living, Node, Profile
 from accord.core.remotes import Reaching
@@ -32,13 +31,13 @@ def _agent(name: str, said: str | dict[str, Any], loaded: Loaded, env: Mapping[s
     try:
         if isinstance(said, str):
             return described(load.load(said, env), partial(replace, name=name))
-        target = naming.named(str(said["target"])) if "target" in said else None
+        target = load.thing(str(said["target"])) if "target" in said else None
         kind = _kind(said, target)
         given = Given(options=loaded.read(at, kind.options), name=name, target=target, env=env)
         if load.is_agent(target):
             return described(target, partial(kinds.restated, given=given))
         return load.make(kind, given)
-    except (NotAnAgent, NotThere, UnknownKind) as error:
+    except (NotAnAgent, UnknownKind) as error:
         raise loaded.bad(at, error) from error
 
 

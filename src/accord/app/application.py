@@ -39,6 +39,7 @@ class Application:
 
     A server tells it by lifespan events when to start and stop. Mounted in another application, which keeps those to
     itself, it starts with its first request; whoever mounts it should run `lifespan` so that it is stopped as well.
+    `refusal` is why it did not start when a server told it to.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Application:
         self.address = parse(self.settings.store) if self.settings.store else default(env)
         self.agents = cards.by_slug(agents)
         self.on_start: list[Callable[[], None]] = []
+        self.refusal: str | None = None
         self._composition = Composition(self.settings, self.address, self.agents, self.url, env)
         self._running: Running | None = None
         self._opened = AsyncExitStack()
@@ -126,7 +128,8 @@ class Application:
         try:
             await self.start()
         except NOT_STARTED as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            self.refusal = str(error)
+            await send({"type": "lifespan.startup.failed", "message": self.refusal})
             return
         for tell in self.on_start:
             tell()

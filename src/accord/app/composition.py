@@ -31,7 +31,7 @@ from accord.bindings.wellknown import CARD_PATH, CATALOG_PATH, Catalog, Sign, We
 from accord.config import BadSettings, Settings
 from accord.config.settings import Capability
 from accord.core.access import Access
-from accord.core.agent import Agent, Node, Profile
+from accord.core.agent import Agent, Node, Profile, with_members
 from accord.core.archive import Archive
 from accord.core.audit import Audit, watched
 from accord.core.follow import Hub
@@ -107,12 +107,13 @@ class Composition:
         audit = Audit(store, self._settings.audit)
         audit.start()
         stack.push_async_callback(audit.stop)
-        metrics = Metrics([agent.profile.name for agent in self._agents.values()])
-        elsewhere = await remotes.prepared(self._agents.values())
+        everybody = with_members(self._agents.values())
+        metrics = Metrics([agent.profile.name for agent in everybody])
+        elsewhere = await remotes.prepared(everybody)
         host = await self._hosted(store, hub, Hooks((metrics.note,)), stack)
-        receivers = await remotes.joined(elsewhere, host.engine.archive, self._settings, self._url, stack)
+        receivers = await remotes.joined(elsewhere, host.engine, self._settings, self._url, stack)
         node = Node(store=store, url=self._url, wake=host.default.wake, env=self._env)
-        await living(self._agents.values(), node, stack)
+        await living(everybody, node, stack)
         await host.start()
         stack.push_async_callback(host.stop, self._settings.server.grace_seconds)
         usage = Usage(self._settings.limits, count=counting(store))
@@ -165,7 +166,7 @@ class Composition:
         return Host(
             Archive(store, await LargeParts.open(store, blobs)),
             hub,
-            list(self._agents.values()),
+            with_members(self._agents.values()),
             limits=settings.engine,
             hooks=hooks,
             sender=PushSender(outbound, keys=push.signing_keys),
@@ -239,7 +240,7 @@ class Composition:
 
     def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:
         """Return the page with measurements; of several processes each has its own, so they say which they are."""
-        names = [agent.profile.name for agent in self._agents.values()]
+        names = [agent.profile.name for agent in with_members(self._agents.values())]
         worker = str(os.getpid()) if self._settings.server.workers > 1 else None
         page = Exposition(metrics, StoreLook(store, names), version=__version__, worker=worker)
         return MetricsPage(page, admit=None if access.is_open else admit)

@@ -14,7 +14,7 @@ from accord.config import BadSettings
 from accord.config.settings import NAME, NAMES_ARE, Remote, Settings
 from accord.core import callbacks
 from accord.core.agent import Agent
-from accord.core.archive import Archive
+from accord.core.engine import Engine
 from accord.core.remotes import Reaching, Redact, Remotes, Trust
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _redact(name: str, remote: Remote) -> Redact | None:
     try:
         found: Redact = named(remote.redact)
     except NotThere as error:
-        raise BadSettings(f"remotes.{name}.redact: {error}") from None
+        raise BadSettings(f"remotes.{name}.redact: {error}") from error
     return found
 
 
@@ -97,14 +97,15 @@ async def prepared(agents: Iterable[Agent]) -> list[Reaching]:
 
 
 async def joined(
-    agents: Iterable[Reaching], archive: Archive, settings: Settings, url: str, stack: AsyncExitStack
+    agents: Iterable[Reaching], engine: Engine, settings: Settings, url: str, stack: AsyncExitStack
 ) -> dict[str, App]:
     """Let agents elsewhere work until the stack is left; return what takes their reports in, by its path."""
     names = {agent.profile.name: agent for agent in agents}
     if not names:
         return {}
     trust = {name: agent.trust for name, agent in names.items()}
-    remotes = Remotes(archive, trust=trust, ttl_seconds=settings.receiver.token_seconds)
+    token_seconds = settings.receiver.token_seconds
+    remotes = Remotes(engine.archive, trust=trust, ttl_seconds=token_seconds, hooks=engine.hooks)
     webhook = webhook_of(settings, url)
     for agent in names.values():
         await agent.join(remotes, webhook)

@@ -4,6 +4,7 @@ It takes the port before anything claims to listen on it, ends TLS, and closes c
 answered is the application's.
 """
 
+import errno
 import gc
 import logging
 import multiprocessing
@@ -32,6 +33,12 @@ STARTUP_FAILURE = 3
 """How a process of uvicorn's ends whose application could not start."""
 
 NOT_STARTED = "The server could not be started, for the reason above."
+
+GIVEN_UP = "Application startup failed. Exiting."
+"""What uvicorn says after the reason."""
+
+PORTS = "Choose another port with --port."
+HOSTS = "Choose an address of this machine with --host."
 
 STOPS = "Cancel %s running task(s), timeout graceful shutdown exceeded"
 UNFINISHED = "ASGI callable returned without completing response."
@@ -62,11 +69,17 @@ def run(application: Application) -> None:
     check_tls(settings.server)
     server = uvicorn.Server(_uvicorn(application, settings, http=connections(settings.limits)))
     _hush()
+    logging.getLogger("uvicorn.error").addFilter(lambda record: not _is_told(application, record))
     listening = listen(settings.server)
     with _ending_well():
         server.run([listening])
     if not server.started:
-        raise CannotListen(NOT_STARTED)
+        raise CannotListen(application.refusal or NOT_STARTED)
+
+
+def _is_told(application: Application, record: logging.LogRecord) -> bool:
+    """Whether uvicorn says why the application did not start, which whoever runs this says better."""
+    return application.refusal is not None and record.msg in (application.refusal, GIVEN_UP)
 
 
 def run_workers(
@@ -115,10 +128,10 @@ def listen(server: Server) -> socket.socket:
     try:
         found = socket.create_server((server.host, server.port), family=family, backlog=2048, dualstack_ipv6=is_dual)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-        raise CannotListen(
-            f"Cannot listen on {server.host}:{server.port}: {reason}. Choose another port with --port."
-        ) from None
+        number = error.errno or 0
+        reason = os.strerror(number) if number > 0 else "The name has no address"  # those of names are negative
+        remedy = HOSTS if number < 0 or number == errno.EADDRNOTAVAIL else PORTS
+        raise CannotListen(f"Cannot listen on {server.host}:{server.port}: {reason}. {remedy}") from None
     found.set_inheritable(True)
     return found
 
@@ -173,7 +186,10 @@ def _hush() -> None:
 
 @contextmanager
 def _ending_well() -> Iterator[None]:
-    """Let a signal that was obeyed count as a success: uvicorn sends it to itself once more when all is done."""
+    """Let a signal that was obeyed count as a success: uvicorn sends it to itself once more when all is done.
+
+    How it ends the process that did not start is left to who asked for it.
+    """
 
     def leave(_number: int, _frame: Any) -> None:
         raise SystemExit(0)
@@ -184,7 +200,6 @@ def _ending_well() -> Iterator[None]:
     except SystemExit as error:
         if not error.code:
             raise
-        raise CannotListen(NOT_STARTED) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

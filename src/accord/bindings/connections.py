@@ -17,6 +17,9 @@ from accord.core.quotas import Quotas
 ENOUGH = 64 * 1024
 """Bytes that are written without waiting for more."""
 
+HEAD = b"HTTP/"
+"""How the head of an answer begins."""
+
 
 class Parser(HttpRequestParser):
     """A parser for a server that speaks nothing else: a wish to upgrade is passed over (RFC 9110, 7.8).
@@ -48,6 +51,7 @@ class Joined:
     """A transport that writes at once what is said in one turn of the loop: a head and its body, or several events.
 
     Each write is a call of the system that wakes the client up, and costs as much as all the rest of a short answer.
+    A head waits for its body and no longer: of many answers in one turn, the first does not wait for the last.
     """
 
     def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
@@ -63,9 +67,10 @@ class Joined:
         """Write, a little later."""
         if not self._held:
             self._loop.call_soon(self._flush)
-        self._held.append(data)
+        held = self._held
+        held.append(data)
         self._size += len(data)
-        if self._size > ENOUGH:
+        if self._size > ENOUGH or (len(held) == 2 and held[0].startswith(HEAD)):
             self._flush()
 
     def close(self) -> None:

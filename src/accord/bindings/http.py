@@ -283,8 +283,8 @@ def _authority(stated: str) -> str | None:
 def _first(scope: Scope) -> dict[bytes, bytes]:
     """Return the first header of each name; a request is asked for a dozen, most of which it does not have."""
     headers = scope["headers"]
-    known: tuple[object, dict[bytes, bytes]] = scope.get("accord.headers", (None, {}))
-    if known[0] is not headers:
+    known: tuple[object, dict[bytes, bytes]] | None = scope.get("accord.headers")
+    if known is None or known[0] is not headers:
         scope["accord.headers"] = known = headers, dict(reversed(headers))
     return known[1]
 

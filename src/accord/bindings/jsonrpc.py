@@ -252,16 +252,16 @@ class JsonRpc:
             async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
                 await _write(send, Answer(b"", name))
             return
-        writer = Writer(send, partial(_event, understood), partial(_stream_error, understood))
+        writer = Writer(send, partial(_event, understood.dialect, call.id), partial(_stream_error, understood))
         said = (_DIALECT, name.value.encode())
         await writer.run(first, events, receive, [said, *understood.headers])
 
 
-def _event(understood: Understood, event: Event) -> bytes | None:
-    frame = understood.dialect.encode_event(event)
+def _event(dialect: Dialect, identifier: bytes, event: Event) -> bytes | None:
+    frame = dialect.encode_event(event)
     if frame is None:
         return None
-    data = jsonrpc.success(understood.call.id, frame.data) if understood.dialect.wraps_events else frame.data
+    data = jsonrpc.success(identifier, frame.data) if dialect.wraps_events else frame.data
     return sse.encode(Frame(id=str(event.seq), event=frame.event, data=data))
 
 

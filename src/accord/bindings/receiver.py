@@ -2,9 +2,9 @@
 `POST /api/callbacks?token=...`, where flows do.
 
 Who shows no token that is known is refused before a body is read. Then it reads one bounded body and answers 204, or
-the status of what is wrong: 400 no report, 401 not this task's token, 404 signed but unknown, or cancelled, 413 too
-large, 429 too many at once, 503 try again. Whose report it is and what it means is `core.remotes` and `core.callbacks`;
-there is nothing here of A2A's versions.
+the status of what is wrong: 400 no report, 401 not this task's token, 404 signed but unknown, or ended without the
+sender, 413 too large, 429 too many at once, 503 try again. Whose report it is and what it means is `core.remotes` and
+`core.callbacks`; there is nothing here of A2A's versions.
 """
 
 import logging

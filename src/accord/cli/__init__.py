@@ -23,6 +23,7 @@ class Commands(Loading):
         "card": "accord.cli.card:app",
         "task": "accord.cli.task:app",
         "agents": "accord.cli.agents:app",
+        "workflow": "accord.cli.workflow:app",
         "creds": "accord.cli.creds:app",
         "apikeys": "accord.cli.apikeys:app",
         "audit": "accord.cli.audit:app",

@@ -152,7 +152,7 @@ class Talk:
         message = Message(
             message_id=new_id(),
             role=Role.USER,
-            parts=parts.parts_of(line, [parts.Given("file", path) for path in files]),
+            parts=parts.parts_of(None, [parts.Given("line", line), *(parts.Given("file", path) for path in files)]),
             context_id=self._context_id,
             task_id=self._asking,
         )

@@ -348,6 +348,8 @@ def _run(work: Coroutine[Any, Any, int]) -> None:
             if failure is None:
                 raise
             typer.echo(f"{NAME}: {plain(failure.message)}", err=True)
+            if failure.hint:
+                typer.echo(failure.hint, err=True)
             return failure.exit
 
     exit_with(NAME, explaining())

@@ -100,7 +100,9 @@ async def opened(url: str | None, *, read_only: bool = False) -> AsyncIterator["
 
     address = address_of(url)
     if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
-        raise StoreRefused(f"There is no database at {address}")
+        raise StoreRefused(
+            f"There is no database at {address}: name another with --store, or make it with `accord db upgrade`"
+        )
     async with open_store(address, read_only=read_only) as store:
         await migrate.check(store)
         yield store

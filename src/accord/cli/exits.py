@@ -76,8 +76,11 @@ def explained(error: Exception) -> Failure | None:
     cause = getattr(error, "because", error)  # of a message whose answer was lost
     for kind, exit, code in _own():
         if isinstance(cause, kind) and (exit is not Exit.TIMED_OUT or getattr(cause, "was_sent", True)):
-            return Failure(exit, code, str(error) or "It took too long")
+            return Failure(exit, code, str(error) or "It took too long", _REMEDIES.get(exit))
     return None
+
+
+_REMEDIES = {Exit.UNREACHABLE: "See that the agent runs, and that its address is right"}
 
 
 def _number(error: "AccordError") -> int:

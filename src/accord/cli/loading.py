@@ -1,9 +1,10 @@
-"""A group of commands that loads each when it is named.
+"""A group of commands that loads each when it is named, and says in a line what is wrong with how one was called.
 
 Who runs one command waits for no other: building all of them takes as long as Python itself needs to start. Which
 commands there are is the table of `accord.cli`.
 """
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar
@@ -12,8 +13,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+Refused: Any = typer.BadParameter.mro()[2]
+"""Whatever is wrong with how a command was called: `ClickException`, of click or of the copy that newer typers have."""
+
 ORDER = "accord.order"
 """Where a command keeps the order of its flags, in its context's `meta`."""
+
+ABORTED = 1
+"""How a command ends whose user was asked something and wanted no more of it."""
 
 
 class Ordered(TyperCommand):
@@ -37,6 +44,22 @@ class Loading(TyperGroup):
         super().__init__(**settings)
         self.commands: Any = dict.fromkeys(self.table)
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run a command; what is wrong with how it was called is a line, and the next one says where to read more.
+
+        Typer would draw a box around it, which can neither be searched nor be copied.
+        """
+        is_alone = settings.pop("standalone_mode", True)
+        try:
+            code = super().main(*args, **(settings | {"standalone_mode": False}))
+        except (typer.Abort, Refused) as error:
+            if not is_alone:
+                raise
+            if told := _told(error):
+                typer.echo(told, err=True)
+            code = getattr(error, "exit_code", ABORTED)
+        return sys.exit(code) if is_alone else code
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names."""
         return list(self.commands)
@@ -46,6 +69,16 @@ class Loading(TyperGroup):
         if self.commands.get(cmd_name) is None and cmd_name in self.table:
             self.commands[cmd_name] = _built(cmd_name, self.table[cmd_name])
         return self.commands.get(cmd_name)
+
+
+def _told(error: Any) -> str | None:
+    """Return what to say; nothing to who gave no arguments, and was shown what there is."""
+    if isinstance(error, typer.Abort):
+        return "Aborted."
+    context = getattr(error, "ctx", None)
+    command = "accord" if context is None else context.command_path
+    said = error.format_message()
+    return f"{command}: {said}\nTry '{command} --help'." if said else None
 
 
 def _built(name: str, place: str) -> Any:

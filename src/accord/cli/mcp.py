@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from accord import __version__
-from accord.cli.exits import explained
+from accord.cli.exits import Failure, explained, failed
 from accord.cli.reaching import Reach, pair_of
 from accord.cli.serve import application_of
 from accord.cli.worker import Served
@@ -37,7 +37,7 @@ class Transport(StrEnum):
 def mcp(  # size: one parameter for each flag
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TARGET]...", help="Agents to run here, as module:name or file.py:name."),
+        typer.Argument(metavar="TARGET", help="Agents to run here, as module:name or file.py:name."),
     ] = None,
     url: Annotated[
         list[str] | None,
@@ -90,24 +90,24 @@ def mcp(  # size: one parameter for each flag
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except Exception as error:
-        if (said := _said(error)) is None:
+        if (failure := _failure(error)) is None:
             raise
-        typer.echo(said, err=True)
-        raise typer.Exit(1) from None
+        typer.echo("\n".join(line for line in (failure.message, failure.hint) if line), err=True)
+        raise typer.Exit(failure.exit) from None
 
 
 def _path(config: Path | None) -> str | None:
     return None if config is None else str(config)
 
 
-def _said(error: Exception) -> str | None:
+def _failure(error: Exception) -> Failure | None:
     """Return what an operator can mend; anything else is a mistake of ours."""
     from accord.app.application import NOT_STARTED
+    from accord.app.server import CannotListen
 
-    if isinstance(error, NOT_STARTED):
-        return str(error)
-    failure = explained(error)
-    return None if failure is None else failure.message
+    if isinstance(error, (CannotListen, *NOT_STARTED)):
+        return failed(str(error)).failure
+    return explained(error)
 
 
 async def _serve(
@@ -129,12 +129,12 @@ async def _serve(
 
 
 async def _serve_http(app: Any, host: str, port: int) -> None:
-    import socket
-
     import uvicorn
 
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family)  # before anything claims to listen
+    from accord.app.server import listen
+    from accord.config.settings import Server
+
+    listening = listen(Server(host=host, port=port))  # before anything claims to listen
     typer.echo(f"MCP at http://{f'[{host}]' if ':' in host else host}:{port}/mcp", err=True)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=GRACE_SECONDS)
     await uvicorn.Server(config).serve(sockets=[listening])

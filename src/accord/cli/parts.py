@@ -4,6 +4,7 @@ It reads local files and standard input and fetches nothing: an address is passe
 """
 
 import mimetypes
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,10 @@ import typer
 from accord.model import Part
 
 STDIN = "-"
+
+MOST = 64 * 1024 * 1024
+"""Bytes of one part: it is in memory several times over while it is sent, and few servers take as much. What is larger
+is for an address that the agent fetches."""
 
 
 class Given(NamedTuple):
@@ -64,7 +69,14 @@ def _text(given: Given) -> Part:
     return Part(text=_said(given.value, "--text"), media_type=given.media_type)
 
 
+def _line(given: Given) -> Part:
+    """Take a line of a conversation as it is: whoever types a dash says that."""
+    return Part(text=_sendable(given.value, "TEXT"))
+
+
 def _file(given: Given) -> Part:
+    if given.value == STDIN:
+        return Part(raw=_stdin("--file"), media_type=given.media_type or _ANY)
     is_address = given.value.startswith(("https://", "http://"))
     name = (given.value.partition("?")[0] if is_address else given.value).rpartition("/")[2]
     kind = given.media_type or mimetypes.guess_type(name)[0]
@@ -76,33 +88,59 @@ def _file(given: Given) -> Part:
 def _data(given: Given) -> Part:
     """Read JSON: what looks like it, a file of it, or standard input."""
     text = given.value.strip()
-    stated = _stdin() if text == STDIN else text if text[:1] in ("{", "[", '"') else _read(given.value, "--data")
+    is_json = text[:1] in ("{", "[", '"')
+    stated = _stdin("--data") if text == STDIN else text if is_json else _read(given.value, "--data")
     try:
         return Part(data=msgspec.json.decode(stated), media_type=given.media_type)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"It is not JSON: {error}", param_hint="--data") from None
 
 
 _ANY = "application/octet-stream"
-_READ = {"texts": _text, "file": _file, "data": _data}
+_READ = {"texts": _text, "line": _line, "file": _file, "data": _data}
 
 
 def _read(path: str, flag: str) -> bytes:
+    """Read a file. Only a regular one has an end that is sure to come: a pipe or a device may never have."""
     try:
-        return Path(path).read_bytes()
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise typer.BadParameter(f"{path} is no regular file; - is standard input", param_hint=flag)
+        with Path(path).open("rb") as file:
+            return _bounded(file.read(MOST + 1), path, flag)
     except OSError as error:
         raise typer.BadParameter(f"{path} cannot be read: {error.strerror}", param_hint=flag) from None
+    except ValueError as error:  # such as a name with a NUL in it
+        raise typer.BadParameter(f"{path!r} cannot be read: {error}", param_hint=flag) from None
+
+
+def _bounded(found: bytes, name: str, flag: str) -> bytes:
+    if len(found) > MOST:
+        larger = f"{name} is larger than {MOST >> 20} MiB; give the agent an https address to fetch it from"
+        raise typer.BadParameter(larger, param_hint=flag)
+    return found
 
 
 def _said(text: str, flag: str) -> str:
-    """Return a text that can be sent: bytes that are no UTF-8 come in as halves of characters, which cannot."""
-    said = _stdin() if text == STDIN else text
+    if text != STDIN:
+        return _sendable(text, flag)
     try:
-        said.encode()
+        return _stdin(flag).decode()
+    except UnicodeDecodeError:
+        raise _no_text(flag) from None
+
+
+def _sendable(text: str, flag: str) -> str:
+    """Return a text that can be sent: bytes that are no UTF-8 come in as halves of characters, which cannot."""
+    try:
+        text.encode()
     except UnicodeEncodeError:
-        raise typer.BadParameter("It is no text in UTF-8; --file sends anything", param_hint=flag) from None
-    return said
+        raise _no_text(flag) from None
+    return text
 
 
-def _stdin() -> str:
-    return sys.stdin.read()
+def _no_text(flag: str) -> typer.BadParameter:
+    return typer.BadParameter("It is no text in UTF-8; --file sends anything", param_hint=flag)
+
+
+def _stdin(flag: str) -> bytes:
+    return _bounded(sys.stdin.buffer.read(MOST + 1), "Standard input", flag)

@@ -22,7 +22,9 @@ def send(  # size: one parameter for each flag
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="A file to attach, or an address that the agent is to fetch."),
+        typer.Option(
+            metavar="FILE", help="A file to attach, - for standard input, or an address that the agent is to fetch."
+        ),
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option(metavar="JSON", help="Data: JSON, a file of it, or - for standard input.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from accord.cli.exits import Exit
 from accord.cli.worker import WORKER, Served
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ ALL_CAPABILITIES = ("streaming", "push", "extended-card")
 def serve(  # size: one parameter for each flag
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TARGET]...", help="Agents, as module:name or file.py:name; by default an echo."),
+        typer.Argument(metavar="TARGET", help="Agents, as module:name or file.py:name; by default an echo."),
     ] = None,
     config: Annotated[
         Path | None,
@@ -108,17 +109,17 @@ def serve(  # size: one parameter for each flag
 def application_of(served: Served) -> "Application":
     """Put together what a command was told, or say what is wrong with it."""
     from accord.agents.load import NotAnAgent
+    from accord.agents.naming import lines_of
     from accord.config import BadSettings
     from accord.storage.address import BadAddress
 
     try:
         return served.application()
-    except NotAnAgent as error:
-        raise typer.BadParameter(str(error), param_hint="TARGET") from None
-    except BadAddress as error:
-        raise typer.BadParameter(str(error), param_hint="--store") from None
-    except BadSettings as error:
-        raise typer.BadParameter(str(error)) from None
+    except (NotAnAgent, BadAddress, BadSettings) as error:
+        if (lines := lines_of(error)) is not None:
+            fail(f"{error}\n{lines}".rstrip(), Exit.MISUSED)
+        hint = {NotAnAgent: "TARGET", BadAddress: "--store"}.get(type(error))
+        raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
 def run_here(application: "Application") -> None:
@@ -224,7 +225,7 @@ def _capabilities(text: str | None) -> list[str] | None:
     return whole.get(text, _listed(text)) if text is not None else None
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, exit: Exit = Exit.FAILED) -> NoReturn:
     """Say what is wrong, and end."""
     typer.echo(message, err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(exit)

@@ -4,6 +4,7 @@ The command leaves what it was told in one variable of the environment, which it
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ VARIABLE = "ACCORD_SERVED"
 
 WORKER = f"{__name__}:application"
 """What each process runs."""
+
+BROKEN = 2
+"""How a process ends whose agents cannot be imported: as the command does."""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +61,20 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 def application() -> "Application":
     """Return the application of a process that was started by the command."""
+    from accord.agents.naming import lines_of
     from accord.app.server import be_worker
     from accord.telemetry.logs import write_down
 
     told = os.environ.pop(VARIABLE)  # processes that agents start need not know it: it may name a store's password
-    made = msgspec.json.decode(told, type=Served).application()
+    try:
+        made = msgspec.json.decode(told, type=Served).application()
+    except ValueError as error:
+        if (lines := lines_of(error)) is None:
+            raise
+        print(
+            f"{error}\n{lines}", file=sys.stderr
+        )  # somebody is at work on it, and it is tried again when they are done
+        raise SystemExit(BROKEN) from None
     write_down()  # when agents are there: one that says itself what becomes of records is obeyed
     be_worker(made)
     return made

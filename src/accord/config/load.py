@@ -16,6 +16,7 @@ import msgspec
 
 from accord.config.names import Unknown, check, is_struct, kind_of, names
 from accord.config.settings import Credentials, Registry, Settings
+from accord.config.wrong import explained
 
 PREFIX = "ACCORD_"
 FILE, CONFIG = "accord.toml", "ACCORD_CONFIG"
@@ -75,7 +76,8 @@ class Loaded(NamedTuple):
         except Unknown as error:
             raise BadSettings(f"{_source(name, self.sources)}{error}") from None
         except msgspec.ValidationError as error:
-            raise _explained(error, self.sources, name) from None
+            path, reason = explained(error, kind, table)
+            raise self.bad(name + path, reason) from None
 
     def bad(self, name: str, reason: object) -> BadSettings:
         """Return the refusal of a setting, which says where it came from."""
@@ -136,10 +138,13 @@ def _put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
         for name, value in leaves:
             _put(merged, name, value)
             sources[name] = source
+    values = _resolved(merged, env, sources)
     try:
-        settings = msgspec.convert(_resolved(merged, env, sources), Settings, strict=False)
+        settings = msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise _explained(error, sources) from None
+        path, reason = explained(error, Settings, values)
+        name = path.removeprefix(".")
+        raise BadSettings(f"{_source(name, sources)}{name or 'settings'}: {reason}") from None
     return Loaded(settings, sources)
 
 
@@ -245,12 +250,6 @@ def _resolved(value: Any, env: Mapping[str, str], sources: Mapping[str, str], na
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
-
-
-def _explained(error: msgspec.ValidationError, sources: Mapping[str, str], at: str = "") -> BadSettings:
-    text, _, path = str(error).partition(" - at `$")
-    name = (at + path.rstrip("`")).removeprefix(".")
-    return BadSettings(f"{_source(name, sources)}{name or 'settings'}: {text}")
 
 
 def _source(name: str, sources: Mapping[str, str]) -> str:

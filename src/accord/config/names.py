@@ -47,7 +47,7 @@ def check(kind: Any, value: Any, at: str = "") -> None:
     elif get_origin(kind) in (tuple, frozenset) and isinstance(value, list | tuple):
         for place, part in enumerate(value):
             check(get_args(kind)[0], part, f"{at}[{place}]")
-    elif isinstance(value, Mapping) and (chosen := _by_tag(kind, value)) is not None:
+    elif isinstance(value, Mapping) and (chosen := by_tag(kind, value)) is not None:
         tag = chosen.__struct_config__.tag_field
         check(chosen, {name: part for name, part in value.items() if name != tag}, at)
 
@@ -55,6 +55,14 @@ def check(kind: Any, value: Any, at: str = "") -> None:
 def is_struct(kind: Any) -> TypeGuard[type[Struct]]:
     """Whether a type is a group of settings."""
     return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def by_tag(kind: Any, value: Mapping[str, Any]) -> type[Struct] | None:
+    """Return the one of several structs that a value says to be."""
+    for one in get_args(kind):
+        if is_struct(one) and value.get(one.__struct_config__.tag_field or "") == one.__struct_config__.tag:
+            return one
+    return None
 
 
 def _values(kind: Any) -> Any:
@@ -76,14 +84,6 @@ def _table(value: Any, at: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise Unknown(f"{at} is a table of settings, not one value")
     return value
-
-
-def _by_tag(kind: Any, value: Mapping[str, Any]) -> type[Struct] | None:
-    """Return the one of several structs that a value says to be."""
-    for one in get_args(kind):
-        if is_struct(one) and value.get(one.__struct_config__.tag_field or "") == one.__struct_config__.tag:
-            return one
-    return None
 
 
 def _stated(kind: Any) -> Any:

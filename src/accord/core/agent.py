@@ -4,7 +4,7 @@ A function, a graph, a process, a remote agent and a workflow all look like this
 kind. What an agent may do while it runs is `core.context`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
@@ -96,3 +96,18 @@ class Living(Protocol):
 
     async def stop(self) -> None:
         """Let go of it, once nothing of it runs here any more."""
+
+
+@runtime_checkable
+class Leading(Protocol):
+    """An agent with members: agents that are hosted beside it, and that nobody but its runs can reach."""
+
+    @property
+    def members(self) -> Mapping[str, Agent]:
+        """They, by their names."""
+
+
+def with_members(agents: Iterable[Agent]) -> list[Agent]:
+    """Return agents, and then the members of each."""
+    found = list(agents)
+    return [*found, *(member for agent in found if isinstance(agent, Leading) for member in agent.members.values())]

@@ -93,8 +93,8 @@ class Spending:
         spent = await run.persist(endings.spend, spend)
         assert spent is not None  # only events may be found to be there already
         self._account = spent.account
-        if spent.is_counted:
-            self._hooks.tell(Used(tenant=run.tenant, task_id=run.job.key, agent=run.job.queue, use=use, model=model))
+        for counted, of in spent.counted:
+            self._hooks.tell(Used(tenant=run.tenant, task_id=run.job.key, agent=run.job.queue, use=counted, model=of))
         if spent.over is not None:
             run.is_cancelled = True
             run.on_lost()  # an agent that catches every exception must not go on

@@ -19,6 +19,7 @@ from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from accord.model.base import Metadata
 from accord.model.keys import USAGE
+from accord.protocol import lifecycle
 from accord.protocol.budgets import Total, Use
 from accord.storage.commands.remotes import Link
 
@@ -104,11 +105,13 @@ class Callbacks:
         return sender
 
     async def take(self, sender: Sender, body: bytes) -> None:
-        """Take a report in; one for a task that its caller has cancelled is told that there is no such task."""
+        """Take a report in; one for a task that has ended without its flow is told that there is no such task."""
         assert sender.link is not None  # or it was not admitted
-        report = read(body, sender.link)
-        if await self._remotes.hear(sender.tenant, sender.link, report) is TaskState.CANCELED:
-            raise TaskNotFound("The task was cancelled: nobody waits for it any more")
+        tenant, link = sender.tenant, sender.link
+        state = await self._remotes.hear(tenant, link, read(body, link))
+        if state in lifecycle.TERMINAL and not await self._remotes.was_reported(tenant, link.task_id):
+            how = "was cancelled" if state is TaskState.CANCELED else "has ended without its flow"
+            raise TaskNotFound(f"The task {how}: nobody waits for it any more")
 
 
 def read(body: bytes, link: Link) -> Report:

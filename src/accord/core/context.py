@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import Any, TypeVar, overload
 
 import msgspec
-from msgspec import Struct
 
 from accord.core.interface import Caller
+from accord.core.journal import Journal
 from accord.core.output import parts_of, text_of
+from accord.core.said import Approval, Said
 from accord.core.writer import Writer
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
 from accord.protocol.budgets import Use, stated_as
@@ -32,8 +33,6 @@ APPROVAL = "approval"
 
 CONVERSATION_TASKS = 50
 """Of a conversation: more than most have, and as much as most models take."""
-
-YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "true", "1"})
 
 
 class Parked(BaseException):
@@ -63,45 +62,6 @@ class CallFailed(Exception):
         said = text_of(task.status.message.parts) if task.status.message else ""
         super().__init__(f"The task is {task.status.state.name}{': ' + said if said else ''}")
         self.task = task
-
-
-class Said(Struct, frozen=True):
-    """A message with the ways to look at it."""
-
-    message: Message
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Its parts."""
-        return self.message.parts
-
-    @property
-    def text(self) -> str:
-        """Its text, all of it."""
-        return text_of(self.parts)
-
-    @property
-    def data(self) -> Any:
-        """The value of its first data part, or None."""
-        return next((part.data for part in self.parts if part.data is not msgspec.UNSET), None)
-
-    @property
-    def files(self) -> tuple[Part, ...]:
-        """Its parts that carry or link to a file."""
-        return tuple(part for part in self.parts if part.raw is not None or part.url is not None)
-
-    def __str__(self) -> str:
-        return self.text
-
-
-class Approval(Struct, frozen=True):
-    """A person's decision; it is true if it is a yes."""
-
-    is_approved: bool
-    comment: str
-
-    def __bool__(self) -> bool:
-        return self.is_approved
 
 
 class Context:
@@ -297,11 +257,7 @@ class Context:
 
     async def approve(self, question: Any, *, key: str | None = None) -> Approval:
         """Ask a person for a yes or no: `{"approved": true, "comment": "..."}` as data, or a word."""
-        said = await self._interrupt(TaskState.INPUT_REQUIRED, question, key, {APPROVAL: True})
-        if isinstance(said.data, dict):
-            return Approval(said.data.get("approved") is True, str(said.data.get("comment") or ""))
-        word, _, rest = said.text.strip().partition(" ")
-        return Approval(word.strip(".,!").lower() in YES, rest.strip())
+        return Approval.of(await self._interrupt(TaskState.INPUT_REQUIRED, question, key, {APPROVAL: True}))
 
     async def sleep(self, seconds: float) -> None:
         """Wait; for longer than a moment, without holding anything."""
@@ -358,11 +314,12 @@ class Context:
         """Return what this agent keeps of the caller's conversation under `key`, whichever task it was kept by."""
         return await self._run.conversation.recall(key)
 
-    async def remember_context(self, key: str, value: str) -> None:
+    async def remember_context(self, key: str, value: str | Callable[[str | None], str]) -> None:
         """Keep a value of the caller's conversation under `key`, in place of the one before.
 
-        Later tasks of the same context find it, until the last of them is purged. Of two tasks that run at the same
-        time the later to write counts.
+        Later tasks of the same context find it, until the last of them is purged. Of two that run at the same time the
+        later to write counts; a function makes the value of what is kept by then, so both do. It is asked again if
+        another was faster, or if nobody knows whether what it made was committed: it must be able to tell.
         """
         await self._run.conversation.remember(key, value)
 
@@ -420,6 +377,11 @@ class Context:
             found = msgspec.json.encode(answer).decode()
             await self._run.remember(name, found)
         return Said(msgspec.json.decode(found, type=Message))
+
+    @cached_property
+    def journal(self) -> Journal:
+        """For an agent that does many things at once: what it writes down of them, begins and waits for together."""
+        return self._run.journal
 
     # --- inside ---------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,9 @@ from accord.storage.store import Command
 Q = TypeVar("Q")
 T = TypeVar("T")
 
+Revise = Callable[[str | None], str]
+"""Makes a new value of the one that is kept, if any is."""
+
 
 class Speaker(Protocol):
     """The run whose conversation it is."""
@@ -51,8 +54,17 @@ class Conversation:
         run, store = self._run, self._archive.store
         return await run.patiently(lambda: store.read(states.recall, run.tenant, run.job.key, key))
 
-    async def remember(self, key: str, value: str) -> None:
-        """Commit what is to be kept of it."""
+    async def remember(self, key: str, value: str | Revise) -> None:
+        """Commit what is to be kept of it: a value, or what a function makes of the one that is there then."""
+        if isinstance(value, str):
+            await self._run.persist(states.remember, self._state(key, value))
+            return
+        while True:
+            before = await self.recall(key)
+            revision = states.Revision(self._state(key, value(before)), before)
+            if await self._run.persist(states.revise, revision):
+                return  # or another task of the conversation was faster
+
+    def _state(self, key: str, value: str) -> states.State:
         job = self._run.job
-        state = states.State(task_id=job.key, epoch=job.epoch, key=key, value=value, at=self._run.now_ms())
-        await self._run.persist(states.remember, state)
+        return states.State(task_id=job.key, epoch=job.epoch, key=key, value=value, at=self._run.now_ms())

@@ -22,6 +22,8 @@ from accord.core.follow import Hub, at_rest
 from accord.core.hooks import Hooks, NodeReaped, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
+from accord.core.journal import Journal
+from accord.core.reaching import Reaching, Services
 from accord.core.run import Run, Tools
 from accord.core.start import Start
 from accord.errors import TaskNotFound
@@ -49,7 +51,6 @@ LATE = "The task did not finish in time"
 
 log = logging.getLogger("accord.engine")
 
-Reach = Callable[[Run, str, Message, str], Coroutine[Any, Any, str]]
 """Says something to an agent for a run, which notes the task under a step, and returns that task."""
 
 
@@ -110,7 +111,7 @@ class Engine:
         self.now_ms = now_ms
         self.make_id = make_id
         self.node = make_id()
-        self.reach: Reach | None = None
+        self.services: Services | None = None
         self._runs: dict[tuple[str, str], Run] = {}
         self._working: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._calling: Counter[Run] = Counter()
@@ -132,6 +133,7 @@ class Engine:
             now_ms=now_ms,
             make_id=make_id,
             calls=self._calls_of,
+            journal=self._journal_of,
             alarm=self.alarm,
         )
 
@@ -391,8 +393,8 @@ class Engine:
         run = self._runs.get((tenant, task_id))
         if run is not None:
             ended = await asyncio.shield(run.rest)
-            if ended is not None and _rests(ended):
-                return ended
+            if ended is not None and ended.status.state in lifecycle.ENDED:
+                return ended  # one that asks may have been answered meanwhile, as only the store knows
         while True:
             found = await self.archive.read(tenant, task_id)
             if found is None:
@@ -416,18 +418,27 @@ class Engine:
     def _calls_of(self, run: Run) -> Calls:
         """Return how a run calls others."""
         look = partial(self.archive.read, run.tenant)
-        return Calls(run, partial(self._send, run), partial(self._settled_for, run), look)
+        return Calls(run, partial(self._send, run), partial(self.settled_for, run), look)
+
+    def _journal_of(self, run: Run) -> Journal:
+        """Return how a run does many things at once, told when something happens to its task."""
+        hint, topic = asyncio.Event(), tasks.topic(run.tenant, run.job.key)
+        self.hub.watch(hint, topic)
+        run.outcome.add_done_callback(lambda _: self.hub.unwatch(topic, hint))
+        if self.services is None:
+            raise RuntimeError("This node has no service to call agents through")
+        return Journal(run, Reaching(run, self, self.services), hint)
 
     async def _send(self, run: Run, agent: str, message: Message, step: str) -> str:
         """Say something to another agent for a run, and return its task."""
-        if self.reach is None:
+        if self.services is None:
             raise RuntimeError("This node has no service to call agents through")
-        with self._calls_others(run):
-            return await self.reach(run, agent, message, step)
+        with self.calls_others(run):
+            return await self.services.call(run, agent, message, step)
 
-    async def _settled_for(self, run: Run, task_id: str) -> Task:
+    async def settled_for(self, run: Run, task_id: str) -> Task:
         """Wait for a task that a run has called; whoever still waits when the run is over was left behind by it."""
-        with self._calls_others(run):
+        with self.calls_others(run):
             rest = asyncio.create_task(self.settled(run.tenant, task_id), name=f"wait {task_id}")
             either: set[asyncio.Future[Any]] = {rest, run.outcome}
             try:
@@ -439,7 +450,7 @@ class Engine:
                 rest.cancel()
 
     @contextmanager
-    def _calls_others(self, run: Run) -> Iterator[None]:
+    def calls_others(self, run: Run) -> Iterator[None]:
         """Let a run occupy no slot: those it waits for need one."""
         self._calling[run] += 1
         self._due.set()

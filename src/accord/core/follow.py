@@ -59,7 +59,7 @@ class Channel:
         self.is_fed = False
         self.is_stale = True
         self.reading = asyncio.Lock()
-        self.read_at = -POLL_SECONDS
+        self.read_at = asyncio.get_running_loop().time()
         self._events: deque[Event] = deque(maxlen=MEMORY)
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -110,13 +110,19 @@ class Channel:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.add(future)
+        late = loop.call_at(self.read_at + POLL_SECONDS, self._look, future)
         try:
-            async with asyncio.timeout_at(self.read_at + POLL_SECONDS):
-                await future
-        except TimeoutError:
-            self.is_stale = self.is_stale or loop.time() >= self.read_at + POLL_SECONDS
+            await future
         finally:
+            late.cancel()
             self._waiting.discard(future)
+
+    def _look(self, future: "asyncio.Future[None]") -> None:
+        """Let somebody look without a hint, unless another has done so meanwhile."""
+        now = asyncio.get_running_loop().time()
+        self.is_stale = self.is_stale or now >= self.read_at + POLL_SECONDS
+        if not future.done():
+            future.set_result(None)
 
 
 class Follower:
@@ -174,12 +180,17 @@ class Hub:
         for topic in topics:
             if channel := self._channels.get(topic):
                 channel.hint()
-            elif event := self._topics.get(topic):
+            if event := self._topics.get(topic):
                 event.set()
 
     def watch(self, event: asyncio.Event, *topics: str) -> None:
         """Set `event` at every hint about one of the topics."""
         self._topics.update(dict.fromkeys(topics, event))
+
+    def unwatch(self, topic: str, event: asyncio.Event) -> None:
+        """Leave `event` alone at hints about a topic, unless another has taken its place."""
+        if self._topics.get(topic) is event:
+            del self._topics[topic]
 
     def follow(self, tenant: str, task_id: str, after: int) -> Follower:
         """Begin to follow a task; what happens from now on is not missed."""

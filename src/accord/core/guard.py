@@ -5,7 +5,6 @@ caller is has been settled by `core.access`; what the operations mean is the ser
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -157,19 +156,22 @@ class Guarded:
         self, operation: Operation, follow: Follow[R], request: R, caller: Caller, after: int | None
     ) -> AsyncIterator[Event]:
         """Do the same for a stream; what is noted is how it begins."""
-        async with AsyncExitStack() as opened:
-            slot = self._usage.streaming(caller)
+        opened: list[AsyncIterator[Event]] = []
 
-            async def begin(request: R, caller: Caller) -> tuple[Event, AsyncIterator[Event]]:
-                opened.enter_context(slot)
-                events = follow(request, caller, after)
-                await opened.enter_async_context(aclosing(events))  # type: ignore[type-var]  # all are generators
-                return await anext(events), events
+        async def begin(request: R, placed: Caller) -> Event:
+            self._usage.open_stream(caller)
+            opened.append(follow(request, placed, after))
+            return await anext(opened[0])
 
-            first, events = await self._ask(operation, begin, request, caller)
+        try:
+            first = await self._ask(operation, begin, request, caller)
             yield replace(first, body=self._shown(first.body)) if isinstance(first.body, Task) else first
-            async for event in events:
+            async for event in opened[0]:
                 yield event
+        finally:
+            for events in opened:
+                self._usage.close_stream(caller)
+                await events.aclose()  # type: ignore[attr-defined]  # every service stream is an async generator
 
     def _shown(self, task: Task) -> Task:
         return lifecycle.limit_history(task, self._quotas.history)
@@ -237,7 +239,7 @@ class Guarded:
 
 def _task_id(request: Any, result: Any) -> str | None:
     """Return the task that something was about."""
-    made = result[0].body if isinstance(result, tuple) else result
+    made = result.body if isinstance(result, Event) else result
     if isinstance(made, Task):
         return made.id
     if isinstance(request, SendRequest):

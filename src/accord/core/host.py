@@ -4,6 +4,9 @@ It only joins what the other modules of `core` do; opening the store is for whoe
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+
+from msgspec.structs import replace
 
 from accord.core.agent import Agent
 from accord.core.archive import Archive
@@ -11,11 +14,13 @@ from accord.core.context import Failed
 from accord.core.engine import Engine, Limits
 from accord.core.follow import Hub
 from accord.core.hooks import Hooks
+from accord.core.journal import Call, Child
 from accord.core.push import Pusher, Sender
 from accord.core.run import Run
 from accord.core.service import Offers, Service
 from accord.core.upkeep import Upkeep
-from accord.model import Message
+from accord.errors import TaskNotCancelable
+from accord.model import CancelRequest, Message
 
 
 class Host:
@@ -38,7 +43,7 @@ class Host:
         if len(known) != len(agents):
             raise ValueError("Two agents have the same name")
         self.engine = Engine(archive, hub, known, limits=limits, hooks=hooks)
-        self.engine.reach = self._call
+        self.engine.services = self
         check_push = None if sender is None else sender.check
         self.services = {name: Service(self.engine, name, check_push=check_push, offers=offers) for name in known}
         self.pusher = None if sender is None else Pusher(self.engine, sender)
@@ -61,8 +66,24 @@ class Host:
             await self.pusher.stop()
         await self.engine.stop(grace_seconds)
 
-    async def _call(self, run: Run, agent: str, message: Message, step: str) -> str:
+    # --- for runs -------------------------------------------------------------------------------------------------
+
+    async def call(self, run: Run, agent: str, message: Message, step: str) -> str:
+        """Say something to an agent for a run, and return the task, which if it is new is noted under a step."""
+        return await self._known(agent).call(run, message, step)
+
+    async def child(self, run: Run, call: Call, places: ExitStack) -> Child:
+        """Return a task as a run is about to make it."""
+        return await self._known(call.agent).child(run, call, places)
+
+    async def cancel(self, run: Run, agent: str, task_id: str) -> None:
+        """End a task for a run; one that has ended has."""
+        caller = replace(run.caller, tenant=run.tenant)
+        with suppress(TaskNotCancelable):
+            await self._known(agent).cancel(CancelRequest(id=task_id), caller)
+
+    def _known(self, agent: str) -> Service:
         service = self.services.get(agent)
         if service is None:
             raise Failed(f"There is no agent called {agent!r} here")
-        return await service.call(run, message, step)
+        return service

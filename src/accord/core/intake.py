@@ -5,6 +5,8 @@ It decides what belongs together in one transaction and whether this node takes 
 """
 
 import hashlib
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +17,7 @@ from accord.core.hooks import TaskAccepted
 from accord.core.interface import Caller
 from accord.core.start import Start
 from accord.errors import ContentTypeNotSupported, TaskNotFound, UnsupportedOperation
-from accord.model import Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
+from accord.model import Event, Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.model.keys import BUDGET
 from accord.protocol import lifecycle
@@ -29,8 +31,25 @@ from accord.storage.commands.tasks import NewTask, Stored
 PRIORITIES = {"high": -10, "normal": 0, "low": 10}
 """The caller's word -> the job's number; smaller comes first."""
 
-Begun = tuple[Task, int]
-"""A task, and the number of the last event that it includes."""
+
+class Begun(NamedTuple):
+    """A task, the number of the last event that it includes, and what has been committed after it by who runs it here.
+
+    Whoever follows the task need not read that.
+    """
+
+    task: Task
+    seq: int
+    events: tuple[Event, ...] = ()
+
+
+class Ready(NamedTuple):
+    """A task that is about to be made: what is stored, the task, the event that says that work on it begins."""
+
+    accept: runs.Accept
+    task: Task
+    working: StatusUpdate
+    caller: Caller
 
 
 class Intake:
@@ -68,14 +87,32 @@ class Intake:
     # --- a new task -----------------------------------------------------------------------------------------------
 
     async def _start(self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None) -> Begun:
+        ready = await self._ready(request, caller, work, parent)
+        accepted = await self._engine.store.do(runs.accept, caller.tenant, ready.accept)
+        self.begin(ready, accepted)
+        if accepted.is_repeated:
+            stored, found = await self.find(accepted.task_id, caller)
+            return Begun(found, stored.last_seq)
+        if accepted.job is None:
+            return Begun(ready.task, 0)
+        return Begun(ready.task, 0, (Event(seq=1, body=ready.working, at=timestamp_ms(ready.accept.new.at)),))
+
+    async def ready(self, request: SendRequest, caller: Caller, parent: Parent, places: ExitStack) -> Ready:
+        """Return a task as its parent is about to make it, with a place to run it at once if there is one."""
+        self._check_media_types(request.message)
+        request = _within_budget(request)
+        node = places.enter_context(self._engine.place(self._agent))
+        return await self._ready(request, caller, self._work(request, node), parent)
+
+    async def _ready(self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None) -> Ready:
         at = self._engine.now_ms()
         due = self._due(request, at)
         new = self._new_task(request, caller, at, parent)
-        task, said = new.task, new.task.history[0]
+        task = new.task
         working = _working(task, new.at)
         accept = runs.Accept(
             new=await self._packed(replace(new, deadline_at=least(due, new.deadline_at)), caller.tenant),
-            message_id=said.message_id,
+            message_id=task.history[0].message_id,
             work=work,
             key=self._key(request.message, caller) if parent is None else None,
             parent=parent,
@@ -83,16 +120,17 @@ class Intake:
             deadline_ms=None if due is None else max(0, due - new.at),
             push=self._push(request, task.id),
         )
-        accepted = await self._engine.store.do(runs.accept, caller.tenant, accept)
-        self._tell(caller, accepted.task_id, is_new=not accepted.is_repeated)
+        return Ready(accept, task, working, caller)
+
+    def begin(self, ready: Ready, accepted: runs.Accepted) -> None:
+        """Go on with a task that has been made, unless that was done before."""
+        self._tell(ready.caller, accepted.task_id, is_new=not accepted.is_repeated)
         if accepted.is_repeated:
-            stored, found = await self.find(accepted.task_id, caller)
-            return found, stored.last_seq
-        if accept.deadline_ms is not None:
-            self._engine.alarm(accept.deadline_ms)
+            return
+        if ready.accept.deadline_ms is not None:
+            self._engine.alarm(ready.accept.deadline_ms)
         if accepted.job is not None:
-            self._run(accepted.job, lifecycle.apply(task, working), accept.new, caller)
-        return task, 0
+            self._run(accepted.job, lifecycle.apply(ready.task, ready.working), ready.accept.new, ready.caller)
 
     async def _packed(self, new: NewTask, tenant: str) -> NewTask:
         """Take large parts out of what is to be stored."""
@@ -139,6 +177,7 @@ class Intake:
             caller=caller,
             steps={},
             deadline_at=new.deadline_at,
+            parent_id=new.parent_id,
             has_large=bool(new.blobs),
         )
         self._engine.run(self._agent, start)
@@ -178,7 +217,7 @@ class Intake:
         if say.deadline_at is not None:
             engine.alarm(max(0, say.deadline_at - at))
         self._tell(caller, task_id, is_new=False)
-        return task, done.stored.last_seq
+        return Begun(task, done.stored.last_seq)
 
     # --- small things ---------------------------------------------------------------------------------------------
 

@@ -7,8 +7,7 @@ large or too deep is `core.bounds`; when to look is `core.guard`.
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Hashable
 
 from msgspec import Struct
 
@@ -157,19 +156,19 @@ class Usage:
             rate = self.quotas.rate if caller.owner else self.quotas.open_rate
             raise _refused(f"More than {rate:g} requests a second are too many", "rate", wait)
 
-    @contextmanager
-    def streaming(self, caller: Caller) -> Iterator[None]:
-        """Count a stream while it is open, or refuse it."""
+    def open_stream(self, caller: Caller) -> None:
+        """Count a stream until `close_stream` is called for it, or refuse it."""
         key = caller.tenant, caller.owner
         if self._streams[key] >= self.quotas.streams:
             raise _refused(f"{self.quotas.streams} streams are open already", "streams", AGAIN_SECONDS)
         self._streams[key] += 1
-        try:
-            yield
-        finally:
-            self._streams[key] -= 1
-            if not self._streams[key]:
-                del self._streams[key]
+
+    def close_stream(self, caller: Caller) -> None:
+        """Note that a stream is over."""
+        key = caller.tenant, caller.owner
+        self._streams[key] -= 1
+        if not self._streams[key]:
+            del self._streams[key]
 
     async def open_task(self, caller: Caller) -> None:
         """Count a new task, or refuse it.

@@ -24,6 +24,7 @@ from accord.core import patience
 from accord.core.agent import Profile
 from accord.core.archive import Archive
 from accord.core.context import wait_key
+from accord.core.hooks import Hooks, Used
 from accord.core.reports import Here, News, NotItsTask, Report, needs_task, news
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, TaskNotFound
 from accord.model import Event, EventBody, StatusUpdate, Task, TaskState
@@ -50,6 +51,8 @@ SNAPSHOT_AT = 128
 RETRY_SECONDS = 5
 """When to report again while the database cannot be used."""
 
+
+NOBODY = Hooks()
 
 T = TypeVar("T")
 
@@ -119,16 +122,21 @@ class Remotes:
         *,
         trust: Mapping[str, Trust] | None = None,
         ttl_seconds: float | None = None,
+        hooks: Hooks = NOBODY,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         make_token: Callable[[], str] = lambda: secrets.token_urlsafe(TOKEN_BYTES),
     ) -> None:
-        """Keep links in the archive's store; tokens are good for `ttl_seconds`, or as long as their task is kept."""
+        """Keep links in the archive's store; tokens are good for `ttl_seconds`, or as long as their task is kept.
+
+        What agents elsewhere have used is told to `hooks`.
+        """
         self._archive = archive
         self._store = archive.store
         self._trust = dict(trust or {})
         self._ttl_ms = None if ttl_seconds is None else round(ttl_seconds * 1000)
         self.now_ms = now_ms
         self._make_token = make_token
+        self._hooks = hooks
         self._lanes = [asyncio.Lock() for _ in range(LANES)]
 
     # --- links ----------------------------------------------------------------------------------------------------
@@ -208,6 +216,12 @@ class Remotes:
         log.debug("webhook accepted", extra={"task_id": link.task_id, "agent": link.agent})
         return state
 
+    async def was_reported(self, tenant: str, task_id: str) -> bool:
+        """Whether a task that has ended did so by what its agent reported, and was not cancelled or over its budget."""
+        with _refusing():
+            link = await self.find(tenant, task_id)
+        return link is not None and link.state in lifecycle.TERMINAL
+
     async def _read(self, sender: Sender, body: bytes) -> tuple[str, Link, EventBody]:
         """Return what a webhook says and about which task, if it is signed as it has to be."""
         evidence, link = sender.evidence, sender.link
@@ -259,7 +273,7 @@ class Remotes:
         body, blobs = await self._packed(tenant, link, report.body)
         report, here = replace(report, body=body), _here(head)
         found = news(report, link, here, self.now_ms())
-        if (used := await self._used(tenant, head.id, body)) is not None:
+        if (used := await self._used(tenant, link, body)) is not None:
             found = news(report, link, replace(here, usage=used), self.now_ms())
         if found == News(link=replace(link, heard_at=found.link.heard_at)):
             return head.task_state  # nothing new; saying the same again is no sign of life either
@@ -268,7 +282,7 @@ class Remotes:
         self._tell(head, link, found)
         return relay.last.state or head.task_state
 
-    async def _used(self, tenant: str, task_id: str, body: EventBody) -> Metadata | None:
+    async def _used(self, tenant: str, link: Link, body: EventBody) -> Metadata | None:
         """Count what an agent says that it has used; return how the task shows that.
 
         Raises Behind if it was too much: the task has ended.
@@ -276,11 +290,13 @@ class Remotes:
         total = shown(body.metadata) if isinstance(body, Task | StatusUpdate) else None
         if total is None:
             return None
-        told = Told(task_id=task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
+        told = Told(task_id=link.task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
         spent = await self._store.do(endings.hear, tenant, told)
+        for use, model in spent.counted:
+            self._hooks.tell(Used(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
         if spent.over is not None:
-            log.info("remote task is over its budget", extra={"task_id": task_id, "reason": spent.over})
-            raise Behind(task_id)
+            log.info("remote task is over its budget", extra={"task_id": link.task_id, "reason": spent.over})
+            raise Behind(link.task_id)
         return spent.account.shown
 
     async def _packed(self, tenant: str, link: Link, body: EventBody) -> tuple[EventBody, tuple[str, ...]]:

@@ -4,7 +4,9 @@ It knows no dialect and no binding: model in, model out, `AccordError` for every
 keeping the store's; a task that is not there and one that is somebody else's look the same.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +22,7 @@ from accord.core.follow import Stops, at_answer, at_end
 from accord.core.intake import Intake
 from accord.core.interest import check_events
 from accord.core.interface import Caller
+from accord.core.journal import Call, Child
 from accord.core.output import spoken
 from accord.core.run import Run
 from accord.errors import (
@@ -56,6 +59,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.base import timestamp_ms
+from accord.model.keys import TASK_CONFIG
 from accord.protocol import lifecycle
 from accord.storage.commands import endings, pushes, runs, tasks
 from accord.storage.commands.children import Parent
@@ -106,7 +110,7 @@ class Service:
         answers_alone = self._profile.answers_alone(request.message)
         self._check_inline(request)
         with _retryable:
-            task, _ = await self._intake.accept(request, caller)
+            task = (await self._intake.accept(request, caller)).task
             if answers_alone or not configuration.return_immediately:  # which has no effect on a message alone (3.2.2)
                 task = await self._engine.settled(caller.tenant, task.id)
         if request.timeout_ms is not None and _is_late(task):
@@ -128,12 +132,12 @@ class Service:
         configuration = request.configuration or SendConfiguration()
         self._check_inline(request)
         with _retryable:
-            task, seq = await self._intake.accept(request, caller)
+            task, seq, known = await self._intake.accept(request, caller)
             if after is not None and after < seq:
                 stored, task = await self._intake.find(task.id, caller)
                 task, seq = await self._from(stored, task, after, caller.tenant)
         first = lifecycle.limit_history(task, configuration.history_length)
-        async for event in shaping.shaped(self._follow(first, seq, caller, at_answer), request):
+        async for event in shaping.shaped(self._follow(first, seq, caller, at_answer, known), request):
             yield event
 
     async def subscribe(
@@ -153,9 +157,13 @@ class Service:
         async for event in self._follow(first, seq, caller, at_end):
             yield event
 
-    async def _follow(self, first: Task, seq: int, caller: Caller, stops: Stops) -> AsyncIterator[Event]:
-        begin = Event(seq=seq, body=first, at=first.status.timestamp)
-        async with self._engine.hub.follow(caller.tenant, first.id, seq) as follower:
+    async def _follow(
+        self, first: Task, seq: int, caller: Caller, stops: Stops, known: Sequence[Event] = ()
+    ) -> AsyncIterator[Event]:
+        begin, hub = Event(seq=seq, body=first, at=first.status.timestamp), self._engine.hub
+        async with hub.follow(caller.tenant, first.id, seq) as follower:
+            if known:
+                hub.feed(caller.tenant, first.id, known)
             yield begin
             if stops(begin):
                 return
@@ -290,21 +298,34 @@ class Service:
 
     async def call(self, run: Run, message: Message, step: str) -> str:
         """Say something to this agent for a run, and return the task; a new one is noted under the run's step."""
-        caller = replace(run.caller, tenant=run.tenant)
-        parent = Parent(
-            task_id=run.job.key,
-            epoch=run.job.epoch,
-            step=step,
-            budget=run.spending.budget,
-            deadline_at=run.deadline_at,
-        )
         try:
-            task, _ = await self._intake.accept(SendRequest(message=message), caller, parent)
+            begun = await self._intake.accept(SendRequest(message=message), _caller(run), _parent(run, step))
         except UnsupportedOperation:
             if message.task_id is None:
                 raise
             return message.task_id  # it has ended meanwhile, as whoever waits for it finds out
-        return task.id
+        return begun.task.id
+
+    async def child(self, run: Run, call: Call, places: ExitStack) -> Child:
+        """Return a task of this agent as a run is about to make it."""
+        limit = None if call.timeout_ms is None else {TASK_CONFIG: {"timeout": call.timeout_ms}}
+        request = SendRequest(message=call.message, metadata=limit)
+        ready = await self._intake.ready(request, _caller(run), _parent(run, call.key), places)
+        return Child(ready.accept, partial(self._intake.begin, ready))
+
+
+def _caller(run: Run) -> Caller:
+    return replace(run.caller, tenant=run.tenant)
+
+
+def _parent(run: Run, step: str) -> Parent:
+    return Parent(
+        task_id=run.job.key,
+        epoch=run.job.epoch,
+        step=step,
+        budget=run.spending.budget,
+        deadline_at=run.deadline_at,
+    )
 
 
 def _answer(task: Task) -> Message:

@@ -12,12 +12,17 @@ from accord.model import Artifact, ArtifactUpdate, Event, Part, SendRequest, Tas
 from accord.protocol import lifecycle
 
 
-async def shaped(events: AsyncIterator[Event], request: SendRequest) -> AsyncIterator[Event]:
-    """Yield the events as the request wants them."""
-    size = request.buffer_size
-    source = events if request.include_intermediates else _outcome(events)
-    async for event in source:
-        if size is None or not isinstance(event.body, ArtifactUpdate):
+def shaped(events: AsyncIterator[Event], request: SendRequest) -> AsyncIterator[Event]:
+    """Return the events as the request wants them; most want them as they are."""
+    if not request.include_intermediates:
+        events = _outcome(events)
+    return events if request.buffer_size is None else _cut_up(events, request.buffer_size)
+
+
+async def _cut_up(events: AsyncIterator[Event], size: int) -> AsyncIterator[Event]:
+    """Yield the events with their texts in small pieces."""
+    async for event in events:
+        if not isinstance(event.body, ArtifactUpdate):
             yield event
             continue
         for piece in _pieces(event, event.body, size):

@@ -28,6 +28,12 @@ class TaskLog:
         self._since: list[EventBody] = []
         self._kept = kept
         self._fresh: Task | None = None
+        self.taken: Sequence[EventBody] = ()
+        """Events that are being committed, and may yet be refused."""
+
+    def now(self, bodies: Sequence[EventBody]) -> Task:
+        """Return the task with all that was said: what is being committed, and then what still waits for that."""
+        return self.after((*self.taken, *bodies))
 
     def after(self, bodies: Sequence[EventBody]) -> Task:
         """Return the task as it will be after events that are not committed."""
@@ -49,6 +55,7 @@ class TaskLog:
 
     def committed(self, bodies: Sequence[EventBody]) -> None:
         """Take in events that were committed, with the snapshot that was returned for them."""
+        self.taken = ()
         self.seq += len(bodies)
         if self._fresh is None:
             self._since.extend(bodies)

@@ -9,6 +9,7 @@ from accord.core.budgets import Spending
 from accord.core.calls import Calls
 from accord.core.conversation import Conversation
 from accord.core.interface import Caller
+from accord.core.journal import Journal
 from accord.model import Artifact, Message, Task, TaskState
 
 
@@ -26,6 +27,10 @@ class Writer(Protocol):
     @property
     def calls(self) -> Calls:
         """How it calls other agents."""
+
+    @property
+    def journal(self) -> Journal:
+        """What it writes down if it does many things at once."""
 
     @property
     def spending(self) -> Spending:

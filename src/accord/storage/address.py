@@ -21,6 +21,8 @@ SHOWN = frozenset({"host", "port", "user", "dbname", "database", "sslmode"})
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(:\d*)?")
 _MEMORY = ":memory:"
+_FILE = re.compile(r"[\w./~-]+\.(db|sqlite3?)")
+"""What looks like the path of a file."""
 
 
 class BadAddress(StoreRefused):
@@ -58,7 +60,8 @@ def parse(url: str) -> Address:
     """Return the address that a URL means; an error never repeats what might be a password."""
     scheme, separator, _ = url.partition("://")
     if not separator:
-        raise BadAddress(f"The store's address has no scheme; known are {FORMS}")
+        meant = "write sqlite:/// before the path of a file" if _FILE.fullmatch(url) else f"known are {FORMS}"
+        raise BadAddress(f"The store's address has no scheme; {meant}")
     if "#" in url:
         raise BadAddress(f"The {scheme} address contains '#'; write it as %23")
     try:

@@ -5,13 +5,14 @@ through a package that is not installed. A driver is loaded when it is used: Pos
 """
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from accord.storage.address import Address, PostgresAddress, SqliteAddress, parse
-from accord.storage.store import Store, StoreRefused
+from accord.storage.store import Store, StoreRefused, StoreUnavailable
 
 NETWORK = re.compile(
     r"nfs\d*|cifs|smb\w*|afs|ceph|lustre|gpfs|glusterfs|beegfs|fuse\.(sshfs|glusterfs|ceph\S*|s3fs|rclone)"
@@ -45,9 +46,20 @@ async def _sqlite(address: SqliteAddress, publish: Callable[[list[str]], None], 
 
     if address.path is not None:
         refuse_network(address.path)
-        if address.own_directory and not read_only:
-            address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not read_only:
+            _make(address.path, with_directory=address.own_directory)
     return await asyncio.to_thread(SqliteStore, address.path, publish, read_only=read_only)
+
+
+def _make(path: Path, *, with_directory: bool) -> None:
+    """Make a file that only its owner reads, as tasks are nobody else's; SQLite gives its log the file's own mode.
+
+    One that is there stays as its owner has it, and what cannot be made is for SQLite to refuse.
+    """
+    if with_directory:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 async def _postgres(address: PostgresAddress, publish: Callable[[list[str]], None], stack: AsyncExitStack) -> Store:
@@ -61,7 +73,11 @@ async def _postgres(address: PostgresAddress, publish: Callable[[list[str]], Non
         stack.push_async_callback(carrier.close)
         publish = carrier.publish
     store = PostgresStore(address.dsn, publish, listen=address.listen)
-    await store.open()
+    try:
+        await store.open()
+    except StoreUnavailable as error:
+        remedy = "see that the server runs, and that the address and the password are right"
+        raise StoreUnavailable(f"{address} cannot be used: {error}; {remedy}") from error
     return store
 
 

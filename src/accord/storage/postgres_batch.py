@@ -7,7 +7,7 @@ those of the portable command. Which commands there are, and their statements, i
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,8 +35,8 @@ log = logging.getLogger("accord.postgres")
 class Item(NamedTuple):
     """One command, ready to be written with others.
 
-    No two items of a batch share any of the `keys`. `row` and `entries` are what is written, `result` and `topics` what
-    is returned and published for it, unless writing finds out better.
+    No two items of a batch share any of the `keys`. `row`, `entries` and `notes` are what is written, `result` and
+    `topics` what is returned and published for it, unless writing finds out better.
     """
 
     keys: tuple[Hashable, ...]
@@ -44,11 +44,19 @@ class Item(NamedTuple):
     entries: Sequence[Sequence[Value]] = ()
     result: Any = None
     topics: tuple[str, ...] = ()
+    notes: Sequence[Sequence[Value]] = ()
+
+    @property
+    def rows(self) -> Iterator[Sequence[Value]]:
+        """All that is written."""
+        yield self.row
+        yield from self.entries
+        yield from self.notes
 
     def characters(self) -> int:
         """Return how much text there is to write."""
         count = 0
-        for row in (self.row, *self.entries):
+        for row in self.rows:
             for value in row:
                 if type(value) is str:
                     count += len(value)
@@ -232,7 +240,7 @@ class Override(NamedTuple):
         """Run the command with others; what cannot even be written down is the portable command's to refuse."""
         try:
             item = self.item(*args, **kwargs)
-            for row in (item.row, *item.entries):
+            for row in item.rows:
                 refuse_nul(row)
         except ValueError:
             return await alone()

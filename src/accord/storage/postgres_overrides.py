@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from accord.protocol import lifecycle
-from accord.storage.commands import jobs, pushes, reports, runs, tasks
+from accord.storage.commands import jobs, journal, pushes, reports, runs, tasks
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, queue_topic
 from accord.storage.commands.runs import Accept, Accepted, Settle
 from accord.storage.commands.tasks import Append, topic
 from accord.storage.postgres_batch import Batcher, Begin, Item, Override, Stage, Write, Written
+from accord.storage.postgres_journal import advance_item, write_advances
 from accord.storage.postgres_relay import relay_item, write_relays
 from accord.storage.postgres_rows import ADDED, Entry, arrays, entries_of, fetched, given, in_order
 from accord.storage.records import encode_body, encode_task, state_name
@@ -49,6 +50,7 @@ class Overrides:
             runs.accept: Override(_accept, batcher(_write_accepted, ARRIVALS)),
             jobs.finish: Override(_finish, batcher(_write_finished)),
             reports.relay: Override(relay_item, batcher(write_relays)),
+            journal.advance: Override(advance_item, batcher(write_advances)),
         }
 
     def get(self, command: Callable[..., Any]) -> Override | None:
@@ -190,7 +192,7 @@ def _whole(plain: _PlainRow, new: Append) -> _LogRow:
 
 
 def _settle(tenant: str, request: Settle) -> Item:
-    if request.child is not None or request.parent_id is not None:
+    if request.child is not None or request.watch is not None or request.parent_id is not None:
         raise ValueError("Questions that are passed on are rare and left to the portable command")
     item, job = _append(tenant, request.last), request.job
     fate = PARKED if request.parks else ENDED if request.last.state in lifecycle.ENDED else DONE

@@ -56,7 +56,8 @@ WITH item AS MATERIALIZED (
     ) AS link
     WHERE link.version = item.version AND item.after IN (task.last_seq, item.last) AND task.pushes = 0
       AND (task.children = 0 OR item.ends = 0)
-      AND (task.parent_id IS NULL OR (item.ends = 0 AND task.state NOT IN ('input_required', 'auth_required')))
+      AND (task.parent_id IS NULL OR (
+          item.ends = 0 AND NOT ARRAY[task.state, item.state] && ARRAY['input_required', 'auth_required']))
 ), linked AS (
     UPDATE remote SET remote_id = item.remote_id, context_id = item.context_id, mode = item.mode, state = item.there,
                       stamp = item.stamp, seq = item.seq, mark = item.mark, sent = item.sent, tries = item.tries,

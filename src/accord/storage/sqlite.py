@@ -410,8 +410,9 @@ class SqliteStore:
             connection.pragma("cache_size", -CACHE_KIB)
             if not writes:
                 connection.pragma("query_only", 1)
-        except apsw.CantOpenError as error:
-            raise StoreUnavailable(f"SQLite cannot open {self._path}: {error}") from error
+        except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+            remedy = "see that its directory is there, and that this user may write to both"
+            raise StoreUnavailable(f"SQLite cannot open {self._path}: {error}; {remedy}") from error
         except apsw.Error as error:
             raise translated(error) from error
         return connection

@@ -1,5 +1,6 @@
 """Agents for the tests beside this file; they run in ADK's environment."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
@@ -11,7 +12,8 @@ from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
 from google.genai import types
 from pydantic import BaseModel
 
-from tests.agents.contract.peers.adk import Scripted, agent, ask_person, everything
+from tests.agents.contract import scratch as marks
+from tests.agents.contract.peers.adk import SCRATCH, Scripted, agent, ask_person, everything
 
 
 def called(told: list[types.Part]) -> dict[str, object] | None:
@@ -67,6 +69,33 @@ def read_calendar(tool_context: ToolContext) -> str | None:
     return None
 
 
+# --- at the same time -------------------------------------------------------------------------------------------------
+
+BOTH = asyncio.Barrier(2)
+
+
+async def together(told: list[types.Part]) -> AsyncIterator[types.Part]:
+    """Say everything; who is told so waits for another."""
+    if (told[-1].text or "").startswith("together"):
+        async with asyncio.timeout(marks.BOUND_SECONDS):
+            await BOTH.wait()
+    async for part in everything(told):
+        yield part
+
+
+async def waiting(told: list[types.Part]) -> AsyncIterator[types.Part]:
+    given = called(told)
+    yield calling("wait") if given is None else types.Part(text=f"{given}")
+
+
+def wait(tool_context: ToolContext) -> str:
+    """Block until the test says to go on; in whose thread?"""
+    marks.step(SCRATCH, 1)
+    marks.held_in_thread(SCRATCH)
+    tool_context.state["waited"] = True
+    return "waited"
+
+
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
@@ -105,5 +134,7 @@ saved = agent(saving, save)
 typed = LlmAgent(name="typed", model=Scripted(model="scripted", says=naming), output_schema=City)
 broken = agent(breaking)
 remembers = agent(everything)
+meets = agent(together)
+blocks = agent(waiting, wait)
 app = App(name="talker", root_agent=agent(everything))
 runner = InMemoryRunner(agent=agent(everything), app_name="own")

@@ -1,5 +1,6 @@
 """Agents of Google's ADK: their sessions, what they wait for, what they say."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -11,12 +12,13 @@ import pytest
 from accord.agents.adk import KIND
 from accord.agents.kinds import Given
 from accord.model import StatusUpdate, Task, TaskState
-from tests.agents.contract.talking import Talk, made, status, text
+from tests.agents.contract.scratch import BEAT_SECONDS
+from tests.agents.contract.talking import BOUND_SECONDS, Talk, chunk, made, status, text
 from tests.agents.elsewhere import serve, talking
 
 S = TaskState
 AGENTS = "tests.agents.adk.agents"
-NAMES = ("confirmed", "twice", "private", "saved", "typed", "broken", "remembers", "app", "runner")
+NAMES = ("confirmed", "twice", "private", "saved", "typed", "broken", "remembers", "meets", "blocks", "app", "runner")
 
 Talking = Callable[[str], AbstractAsyncContextManager[Talk]]
 
@@ -85,6 +87,36 @@ async def test_apps_and_runners_have_conversations_too(talk: Talking, name: str)
         again = await agent.send("two", context_id=first.context_id)
         assert (text(first), text(again)) == ("one", "one one two")
         assert text(await agent.send("three")) == "three"
+
+
+# --- at the same time -------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_tasks_that_end_at_the_same_time_both_are_in_the_session(talk: Talking) -> None:
+    async with talk("meets") as agent:
+        first = await agent.send("one")
+        same: dict[str, Any] = {"context_id": first.context_id}
+        async with asyncio.timeout(BOUND_SECONDS):
+            both = await asyncio.gather(agent.send("together a", **same), agent.send("together b", **same))
+        assert sorted(map(text, both)) == ["one one together a", "one one together b"]
+        last = text(await agent.send("last", **same))
+    turns = [f"together {one} one one together {one}" for one in "ab"]
+    assert last in [f"one one {first} {second} last" for first, second in (turns, turns[::-1])]
+
+
+async def test_a_tool_that_blocks_stops_nobody_else(talk: Talking) -> None:
+    async with talk("blocks") as agent, talk("remembers") as other:
+        task = await agent.send("go", at_once=True)
+        try:
+            async with asyncio.timeout(BOUND_SECONDS):
+                while not (agent.scratch / "steps").exists():  # noqa: ASYNC110  # it is said by another process
+                    await asyncio.sleep(BEAT_SECONDS)
+                events = [event async for event in other.stream("hello")]
+                assert "".join(map(chunk, events)) == "hello", "while the tool of another task blocks"
+                assert (await agent.get(task)).status.state is S.WORKING
+        finally:
+            (agent.scratch / "go").touch()
+        assert ended(await agent.reaches(task, S.COMPLETED)) == (S.COMPLETED, "{'result': 'waited'}")
 
 
 # --- what it waits for ------------------------------------------------------------------------------------------------

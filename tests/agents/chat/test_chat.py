@@ -281,6 +281,50 @@ async def test_what_is_not_understood_is_said_to_be_so(make: Making, models: Mod
     assert reason(task) == "The model's server answered with something that is not understood"
 
 
+@pytest.mark.parametrize(
+    ("form", "named"), [("text/html; charset=utf-8", "text/html"), ("text/plain", "a page"), ("image/png", "image/png")]
+)
+@bounded
+async def test_a_page_is_no_answer_and_is_not_asked_for_again(
+    make: Making, models: Models, caplog: pytest.LogCaptureFixture, form: str, named: str
+) -> None:
+    async def page(stage: Stage, asked: Asked) -> None:
+        await stage.head(content_type=form)
+        await stage.raw(b"\n<!doctype html><title>Sign in</title>")
+
+    models.otherwise = page
+    async with running(make()) as a2a:
+        task = await sent(a2a, "hi")
+    assert (task.status.state, len(models.asked)) == (TaskState.FAILED, 1)
+    assert reason(task) == f"The model's server answered with {named}, which is no answer of its API"
+    (noted,) = [vars(record) for record in caplog.records if record.name == "accord.agents.chat"]
+    assert (noted["task_id"], "base_url" in noted["reason"]) == (task.id, True)
+
+
+@bounded
+async def test_a_model_that_never_comes_to_an_end_is_given_up(make: Making, models: Models) -> None:
+    async def goes_on(stage: Stage, asked: Asked) -> None:
+        await stage.head()
+        while True:
+            await stage.word("and ")
+            await asyncio.sleep(0.01)
+
+    models.plays(goes_on)
+    async with running(make(answer_seconds=0.3)) as a2a:
+        task = await sent(a2a, "hi")
+        async with asyncio.timeout(30):
+            await models.left.wait()
+    assert (task.status.state, reason(task)) == (TaskState.FAILED, "The model was not done after 0.3 seconds")
+
+
+@bounded
+async def test_nor_is_it_tried_again_after_its_time(make: Making, models: Models) -> None:
+    models.otherwise = hangs_after(begins=False)
+    async with running(make(answer_seconds=0.3)) as a2a:
+        task = await sent(a2a, "hi")
+    assert (reason(task), len(models.asked)) == ("The model was not done after 0.3 seconds", 1)
+
+
 @bounded
 async def test_an_error_in_the_stream_is_told(make: Making, models: Models) -> None:
     async def fails(stage: Stage, asked: Asked) -> None:

@@ -10,7 +10,7 @@ from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 
 COMMAND = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 scratch, behaviour, asked = Path(sys.argv[1]), sys.argv[2], sys.stdin.read()
 if behaviour == "fail":
@@ -19,7 +19,13 @@ while behaviour == "slow":
     with (scratch / "beats").open("ab") as file:
         file.write(b".")
     time.sleep(float(sys.argv[3]))
-print(f"you said {asked}")
+if behaviour == "remember":
+    with (scratch / os.environ["RELAY_CONTEXT_ID"]).open("a+") as file:
+        print(asked, file=file, flush=True)
+        file.seek(0)
+        print(file.read())
+else:
+    print(f"you said {asked}")
 """
 
 
@@ -30,4 +36,4 @@ def make(behaviour: str, scratch: Path) -> Agent:
     return KIND.make(Given(options=options, name="subject"))
 
 
-SUBJECT = Subject(kind="relay", make=make, has=frozenset({"echo", "slow", "fail"}), crash=Crash.RESTART)
+SUBJECT = Subject(kind="relay", make=make, has=frozenset({"echo", "remember", "slow", "fail"}), crash=Crash.RESTART)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from accord.agents.temporal import workflow_agent
 from accord.core.agent import Agent, Crash
@@ -14,6 +15,14 @@ from tests.agents.temporal.server import ending, running_server
 
 ADDRESS = "temporal"
 """The file of the scratch folder that says where the server is."""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "ask": {"status": "status"},
+    "stream": {"progress_query": "progress"},
+    "held": {"progress_query": "progress"},
+    "remember": {"input": "conversation"},
+}
+"""What is said about the workflow of a behaviour."""
 
 ROOT = HERE.parent.parent.parent
 
@@ -34,9 +43,9 @@ def beside(scratch: Path) -> Iterator[None]:
 
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
-    status = "status" if behaviour == "ask" else None
     address = (scratch / ADDRESS).read_text()
-    return workflow_agent(behaviour, "contract", name="subject", address=address, status=status, poll_seconds=1.0)
+    options = {"poll_seconds": 1.0, **OPTIONS.get(behaviour, {})}
+    return workflow_agent(behaviour, "contract", name="subject", address=address, **options)
 
 
 SUBJECT = Subject(

@@ -390,9 +390,9 @@ async def test_who_is_not_there_is_looked_for_again(caplog: pytest.LogCaptureFix
             task = await a2a.send_text("hi")
     assert task.status.state is TaskState.FAILED
     assert text_in(task) == "The flow could not be reached", "callers are not told where it is"
-    noted = [vars(one)["reason"] for one in caplog.records if one.message == "flow not answered"]
-    assert len(noted) == 3
-    assert all("127.0.0.1" in reason for reason in noted)
+    noted = [vars(one) for one in caplog.records if one.message == "flow not answered"]
+    assert [(one["task_id"], one["tries"]) for one in noted] == [(task.id, tries) for tries in (1, 2, 3)]
+    assert all("127.0.0.1" in one["reason"] for one in noted)
 
 
 async def test_an_answer_that_is_too_large_is_not_taken() -> None:

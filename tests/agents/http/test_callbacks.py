@@ -43,6 +43,9 @@ class Flow:
         body = more or {"json": report}
         return (await self._http.post(url or self.url(at), **body)).status_code
 
+    async def page(self, path: str) -> str:
+        return (await self._http.get(f"http://localhost:8000{path}")).text
+
     async def told(self, text: str = "work", *, messages: int = 1, **more: Any) -> Task:
         """Say something, and wait until the flow was told."""
         task = await self.a2a.send_text(text, at_once=True, **more)
@@ -114,8 +117,12 @@ async def test_what_a_flow_has_used_is_counted_and_limited() -> None:
         assert await flow.reports({"status": "completed", "text": "done", "usage": used | {"outputTokens": 5}}) == 204
         ended = await flow.a2a.get(task)
         assert (ended.status.state, (ended.metadata or {})["usage"]["totalTokens"]) == (TaskState.COMPLETED, 8)
+        metrics = await flow.page("/metrics")
+        assert 'accord_input_tokens_total{agent="flow"} 3.0\n' in metrics
+        assert 'accord_output_tokens_total{agent="flow"} 5.0\n' in metrics
         late = await flow.told(messages=2)
-        assert await flow.reports({"status": "completed", "text": "done", "usage": {"inputTokens": 11}}) == 204
+        assert await flow.reports({"status": "working", "usage": {"inputTokens": 11}}) == 404, "it can stop"
+        assert await flow.reports({"status": "completed", "text": "done"}) == 404
         ended = await flow.a2a.get(late)
         assert (ended.status.state, text_in(ended)) == (TaskState.FAILED, "The budget of 10 tokens is spent")
 

@@ -153,6 +153,18 @@ async def test_it_is_reminded_of_the_latest_turns() -> None:
     assert heard(model.told[-1]) == ["two", "answer 2", "three"]
 
 
+@bounded
+async def test_of_two_tasks_that_end_at_the_same_time_both_are_remembered() -> None:
+    both = asyncio.Barrier(2)
+    model = Scripted(lambda items, time: [f"answer {heard(items)[-1]}", *([both.wait] if time < 3 else [])])
+    async with running(hosted(Agent("a", model=model))) as a2a:
+        await asyncio.gather(*(sent(a2a, saying(text, context="c")) for text in ("one", "two")))
+        await sent(a2a, saying("three", context="c"))
+    *before, last = heard(model.told[-1])
+    assert last == "three"
+    assert sorted([before[:2], before[2:]]) == [["one", "answer one"], ["two", "answer two"]]
+
+
 # --- what it waits for ----------------------------------------------------------------------------------------------
 
 

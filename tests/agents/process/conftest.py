@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from accord.agents.keeper import descendants
 from accord.agents.kinds import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.agents.process.keeper import descendants
 from accord.app import Application
 from accord.config.settings import Server, Settings
 from accord.core.engine import Limits

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from accord.agents.keeper import descendants
 from accord.agents.process import spawn
-from accord.agents.process.keeper import descendants
 from accord.model import GetRequest, Task, TaskState
 from accord.testing import running
 from accord.testing.inprocess import Running

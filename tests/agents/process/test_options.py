@@ -1,17 +1,20 @@
 """What settings may say of a command, and what becomes of it."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from accord.agents import kinds
+from accord.agents.kinds import Given
 from accord.agents.process import KIND, ProcessOptions
 from accord.agents.process.options import PresetName, preset_of
 from accord.agents.process.presets import PRESETS, Call, Way, argv, is_session
 from accord.core.agent import Crash
 from tests.agents.process.conftest import Making
+from tests.serve.running import accord
 
 SESSION = "0198-abc"
 
@@ -100,6 +103,47 @@ def test_a_session_must_not_be_a_flag() -> None:
 
 def test_it_is_a_kind() -> None:
     assert kinds.by_name("process") is KIND
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"preset": "claude"}, r"no command claude .*\(npm install -g .*path = .*installed_later = true$"),
+        ({"preset": "codex", "path": "/nowhere/codex"}, "no command /nowhere/codex"),
+        ({"command": "no-such-command -p"}, r"no command no-such-command .*: install it, .*command = "),
+        ({"command": "./beside", "directory": "HERE"}, "no command ./beside"),
+    ],
+)
+def test_a_command_that_is_missing_is_noticed_before_the_first_task(
+    said: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    told = {name: value.replace("HERE", str(tmp_path)) for name, value in said.items()}
+
+    def given(**more: Any) -> Given:
+        options = msgspec.convert({**told, **more}, ProcessOptions)
+        return Given(options=options, env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
+
+    with pytest.raises(ValueError, match=reason):
+        KIND.make(given())
+    KIND.make(given(installed_later=True))
+    file = tmp_path / Path((told.get("command") or told["preset"]).partition(" ")[0]).name
+    file.write_text("#!/bin/sh\n")
+    file.chmod(0o755)
+    KIND.make(given(**({"path": str(file)} if "path" in told else {})))
+
+
+def test_one_beside_a_directory_that_is_yet_to_be_made_may_be_there() -> None:
+    KIND.make(Given(options=ProcessOptions(command="./later"), env={"PATH": "", "HOME": "/"}))
+
+
+def test_a_server_whose_command_is_missing_says_so_in_one_line(tmp_path: Path) -> None:
+    for table in ('type = "process"\npreset = "droid"', 'type = "relay"\ncommand = "no-such-command -p"'):
+        (tmp_path / "accord.toml").write_text(f"[agents.x]\n{table}\n")
+        refused = accord(tmp_path, "serve", "--store", "sqlite://:memory:", PATH=str(tmp_path))
+        assert refused.returncode == 2, refused.stderr
+        (line,) = [line for line in refused.stderr.splitlines() if "there is no" in line]
+        assert "agents.x: " in line
+        assert "installed_later = true" in line
 
 
 def test_a_command_may_be_a_line() -> None:

@@ -198,6 +198,31 @@ async def test_a_history_that_the_agent_makes_shorter_stays_short() -> None:
     assert [heard(told) for told in model.told] == [["one"], ["two"], ["three"]]
 
 
+TWO_AND_THREE = [["two", "answer two"], ["three", "answer three"]]
+
+
+@pytest.mark.parametrize("shortens", [False, True])
+@bounded
+async def test_of_two_tasks_that_end_at_the_same_time_both_are_remembered(shortens: bool) -> None:
+    both = asyncio.Barrier(2)
+
+    def say(messages: Any, time: int) -> list[Any]:
+        return [f"answer {heard(messages)[-1]}", *([both.wait] if time in (2, 3) else [])]
+
+    def shorter(messages: list[Any]) -> list[Any]:
+        return messages[-1:] if shortens and len(model.told) in (1, 2) else messages
+
+    model = Scripted(say)
+    async with running(hosted(Agent(model, capabilities=[ProcessHistory(shorter)]))) as a2a:
+        await sent(a2a, saying("one", context="c"))
+        await asyncio.gather(*(sent(a2a, saying(text, context="c")) for text in ("two", "three")))
+        await sent(a2a, saying("four", context="c"))
+    said = heard(model.told[-1])
+    turns = [said[at : at + 2] for at in range(0, len(said) - 1, 2)]
+    assert said[-1] == "four"
+    assert sorted(turns) == sorted([*([] if shortens else [["one", "answer one"]]), *TWO_AND_THREE])
+
+
 @bounded
 async def test_what_failed_is_not_remembered() -> None:
     model = Scripted(lambda messages, time: [ModelHTTPError(500, "m")] if time == 1 else ["ok"])

@@ -25,19 +25,23 @@ def main() -> int:
         return 3
     if asked.startswith("slow"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        note(folder, child.pid)
+        for leaves in (False, True):  # one that stays in its group, and one that does not
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=leaves)
+            note(folder, child.pid)
         while True:
             with (folder / "beats").open("ab") as file:
                 file.write(b".")
             time.sleep(0.05)
+    while asked.startswith("flood"):
+        print("x" * 100_000, flush=True)
+        (folder / "beats").write_text("..")
     if asked.startswith("much"):
         print("x" * 3_000_000)
         return 0
     if asked.startswith("env"):
         print(",".join(sorted(name for name in os.environ if name.startswith(("RELAY_", "ACCORD_", "PGPASS")))))
         return 0
-    print(f"you said {asked}")
+    print(" ".join(["you said", asked, *sys.argv[3:]]))
     return 0
 
 

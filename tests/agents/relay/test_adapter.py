@@ -12,8 +12,12 @@ from accord import RelayA2AAdapter
 from accord.agents.kinds import Given
 from accord.agents.relay.agent import KIND, RelayOptions
 from accord.agents.relay.channel import NoRelay
-from accord.model import TaskState
+from accord.agents.relay.correlation import entries
+from accord.core.interface import Caller
+from accord.core.output import text_of
+from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState
 from accord.testing import running, text_in
+from accord.testing.inprocess import Running
 from tests.agents.relay.relays import BOUND_SECONDS, broker, hears, joined, relay
 
 
@@ -171,6 +175,51 @@ async def test_hosted_it_tells_how_far_it_is_and_what_came_of_it() -> None:
         await worker.post(f"FAILED: [a2a:{failing.id}] no such city")
         failed = await a2a.reaches(failing, TaskState.FAILED)
         assert text_in(failed) == "no such city"
+
+
+async def test_what_the_agent_says_meanwhile_is_streamed() -> None:
+    async with (
+        broker() as url,
+        joined(url, "rk_worker") as worker,
+        running(adapter(url, target_agent="Worker1")) as a2a,
+    ):
+        told: list[str] = []
+        async with asyncio.timeout(BOUND_SECONDS):
+            async for event in a2a.stream_text("count"):
+                body = event.body
+                if isinstance(body, Task):
+                    await hears(worker, lambda text: text.startswith("count"))
+                    await worker.post("I begin to count")
+                if isinstance(body, StatusUpdate) and body.status.message is not None:
+                    told.append(text_of(body.status.message.parts))
+                    if told == ["I begin to count"]:
+                        await worker.post(f"half of it [a2a:{body.task_id}]")
+                    if told[-1] == "half of it":
+                        await worker.post(f"DONE: [a2a:{body.task_id}] three")
+    assert told == ["I begin to count", "half of it"]
+
+
+async def test_requests_of_a_conversation_say_so_and_those_of_others_do_not() -> None:
+    async with broker() as url, joined(url, "rk_worker") as worker, running(adapter(url)) as a2a:
+
+        async def posted(number: int, owner: str, context_id: str | None) -> tuple[Task, str]:
+            """Ask as somebody, and return what the worker reads."""
+            message = Message(
+                message_id=f"m-{number}", role=Role.USER, parts=(Part(text=f"number {number}"),), context_id=context_id
+            )
+            task = await Running(a2a.app, Caller(owner=owner), BOUND_SECONDS).send(message, at_once=True)
+            assert isinstance(task, Task)
+            text = await hears(worker, lambda text: f"[a2a:{task.id}]" in text)
+            await worker.post(f"DONE: [a2a:{task.id}]")
+            return task, text
+
+        first, text = await posted(0, "ada", None)
+        others = [("ada", first.context_id), ("bob", first.context_id), ("ada", None)]
+        texts = [text, *[(await posted(at, *other))[1] for at, other in enumerate(others, 1)]]
+    found = [entry.context for entry in entries({"text": text} for text in texts)]
+    assert None not in found
+    assert found[0] == found[1]
+    assert len(set(found)) == 3, "neither another caller's nor another conversation's"
 
 
 # --- when the relay does not do as it should --------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.agents.relay.correlation import Asked, Entry, Watch, entries, request
+from accord.agents.relay.correlation import Asked, Entry, Watch, asked, entries, request
 
 OLD = {"id": 1, "from": "Worker1", "text": "DONE: old"}
 
@@ -96,10 +96,40 @@ def test_a_failure_is_one_only_with_the_tag() -> None:
     assert (found.word, found.answer) == ("FAILED:", "no such city")
 
 
-def test_what_is_said_about_it_is_told_from_chatter() -> None:
+@pytest.mark.parametrize(
+    ("after", "about"),
+    [
+        ([said("half of it [a2a:t-1]"), said("mine [a2a:t-1]", "Bob")], ["half of it"]),
+        ([said("half of it"), said("most of it")], ["half of it", "most of it"]),
+        ([said("half of it", thread_id="77")], []),
+        ([said("hello", "Bob"), said("hello Bob"), said("half of it [a2a:t-1]")], ["half of it"]),
+        ([said("please [a2a:t-2]", "Bob"), said("on it")], []),
+        ([said("half of it"), said("please [a2a:t-2]", "Bob"), said("on it")], ["half of it"]),
+        ([said("DONE: [a2a:t-1] it is 42"), said("what a day")], []),
+    ],
+)
+def test_what_is_said_about_it_is_told_from_chatter(after: list[dict[str, Any]], about: list[str]) -> None:
     found = watch()
-    new = found.feed(entries([said("half of it [a2a:t-1]"), said("hello all"), said("mine [a2a:t-1]", "Bob")]))
-    assert [entry.answer for entry in new if found.is_about(entry)] == ["half of it"]
+    new = found.feed(entries(after))
+    assert [entry.answer for entry in new if found.is_about(entry)] == about
+
+
+def test_without_a_target_only_what_has_the_tag_is_about_it() -> None:
+    found = watch(target=None)
+    new = found.feed(entries([said("half of it"), said("most of it [a2a:t-1]")]))
+    assert [entry.answer for entry in new if found.is_about(entry)] == ["most of it"]
+
+
+def test_a_request_says_which_conversation_it_belongs_to() -> None:
+    entry = Entry(key="1", text=request("see [context:c-2] and [a2a:t-2]", "t-1", "c-1"))
+    assert (entry.tag, entry.context, entry.is_request) == ("t-1", "c-1", True)
+    assert asked(entry) == "see (context:c-2) and (a2a:t-2)"
+    assert entry.text.splitlines()[-1] == "[a2a:t-1]"
+    word = Entry(key="1", text=request("DONE: haha", "t-1", "c-1"))
+    assert (word.tag, word.context, word.word, asked(word)) == ("t-1", "c-1", "", "DONE: haha")
+    repeated = Entry(key="2", text="DONE: [a2a:t-1] 42 [context:c-1]")
+    assert repeated.answer == "42"
+    assert Entry(key="3", text=request("plain", "t-1")).context is None
 
 
 @pytest.mark.parametrize("numbered", [True, False])

@@ -8,16 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from accord.agents.kinds import Given
 from accord.agents.relay.agent import KIND, RelayOptions
 from accord.agents.relay.local import LocalRelay
 from accord.agents.relay.runner import AT_ONCE
 from accord.agents.relay.runner import __name__ as RUNNER
-from accord.model import TaskState
+from accord.model import Message, Part, Role, TaskState
 from accord.testing import running, text_in
 from tests.serve.running import BOUND_SECONDS, Server, accord, environment, free_port
 
@@ -64,7 +66,8 @@ async def test_a_command_answers_what_is_asked_in_the_channel(tmp_path: Path, mo
         assert await a2a.ask_text("hello") == "you said hello"
         many = await asyncio.gather(*(a2a.ask_text(f"number {at}") for at in range(6)))
         assert many == [f"you said number {at}" for at in range(6)]
-        assert await a2a.ask_text("env") == "RELAY_AGENT_NAME,RELAY_CHANNEL", "the rest is none of its business"
+        known = "RELAY_AGENT_NAME,RELAY_CHANNEL,RELAY_CONTEXT_ID,RELAY_TASK_ID"
+        assert await a2a.ask_text("env") == known, "the rest is none of its business"
         much = await a2a.ask_text("much")
         assert (len(much) > 1_000_000, much.endswith("[the rest is left out]")) == (True, True)
     await gone(tmp_path)
@@ -74,6 +77,19 @@ async def test_the_text_may_have_its_place_among_the_arguments(tmp_path: Path) -
     async with running(local(tmp_path, "{prompt}")) as a2a:
         assert await a2a.ask_text("$(reboot); `x` 'y'") == "you said $(reboot); `x` 'y'"
         assert await a2a.ask_text("--version") == "you said  --version", "it is no flag"
+
+
+async def test_a_command_is_told_which_conversation_it_is_in(tmp_path: Path) -> None:
+    async with running(local(tmp_path, "{prompt}", "--session={context}")) as a2a:
+        first = await a2a.send_text("{context}")
+        again = Message(message_id="m-2", role=Role.USER, parts=(Part(text="on"),), context_id=first.context_id)
+        second = await a2a.send(again)
+        other = await a2a.ask_text("on")
+    assert text_in(first).startswith("you said {context} --session=")
+    session = text_in(first).rpartition("=")[2]
+    assert str(UUID(session)) == session
+    assert text_in(second) == f"you said on --session={session}"
+    assert session not in other
 
 
 async def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
@@ -92,6 +108,17 @@ async def test_cancelled_everything_it_has_started_is_gone(tmp_path: Path) -> No
         assert (await a2a.cancel(task)).status.state is TaskState.CANCELED
         await gone(tmp_path)
         assert await a2a.ask_text("hello") == "you said hello", "the agent itself is still there"
+
+
+async def test_cancelled_in_the_middle_of_a_flood_it_leaves_its_place(tmp_path: Path) -> None:
+    async with running(local(tmp_path)) as a2a:
+        for _ in range(AT_ONCE):
+            task = await a2a.send_text("flood", at_once=True)
+            await works(tmp_path)
+            await a2a.cancel(task)
+            await gone(tmp_path)
+            (tmp_path / "beats").unlink()
+        assert await a2a.ask_text("hello") == "you said hello"
 
 
 async def test_what_took_too_long_is_gone_and_its_place_is_free(tmp_path: Path) -> None:
@@ -147,7 +174,10 @@ async def test_an_agent_may_read_the_channel_itself(tmp_path: Path) -> None:
 
 
 def test_settings_make_one_with_a_command() -> None:
-    made = KIND.make(Given(options=RelayOptions(command="claude -p", timeout=5.0), name="cli"))
+    said = RelayOptions(command="claude -p", timeout=5.0)
+    with pytest.raises(ValueError, match="there is no claude on this machine: install it"):
+        KIND.make(Given(options=said, name="cli", env={"PATH": ""}))
+    made = KIND.make(Given(options=replace(said, installed_later=True), name="cli"))
     assert isinstance(made, LocalRelay)
     assert (made.command, made.target_agent, made.timeout) == (["claude", "-p"], "Worker1", 5.0)
 

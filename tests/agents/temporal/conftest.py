@@ -1,6 +1,7 @@
 """A real Temporal server, a real worker, and agents whose tasks are its workflows."""
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from temporalio.worker import Worker
 from accord.agents.temporal import workflow_agent
 from accord.agents.temporal.agent import TemporalAgent
 from tests.agents.temporal.server import running_server
-from tests.agents.temporal.workflows import QUEUE, WORKFLOWS, look_up
+from tests.agents.temporal.workflows import QUEUE, WORKFLOWS, beat, look_up
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +30,16 @@ async def temporal(address: str) -> Client:
 @pytest.fixture
 async def worker(temporal: Client) -> AsyncIterator[Worker]:
     """What runs the workflows."""
-    async with Worker(temporal, task_queue=QUEUE, workflows=WORKFLOWS, activities=[look_up]) as running:
+    often = timedelta(milliseconds=100)
+    activities = [look_up, beat]
+    async with Worker(
+        temporal,
+        task_queue=QUEUE,
+        workflows=WORKFLOWS,
+        activities=activities,
+        default_heartbeat_throttle_interval=often,
+        max_heartbeat_throttle_interval=often,
+    ) as running:
         yield running
 
 

@@ -43,6 +43,10 @@ class Doing:
         if number == 2:
             await marks.held(self._scratch)
 
+    @activity.defn
+    async def wait(self) -> None:
+        await marks.held(self._scratch)
+
 
 @workflow.defn(name="echo")
 class Echo:
@@ -109,7 +113,53 @@ class Steps:
         return "done"
 
 
-WORKFLOWS = {"echo": Echo, "slow": Slow, "fail": Fail, "ask": Ask, "file": File, "usage": Usage, "steps": Steps}
+class Written:
+    """Says what there is of its answer."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+
+    @workflow.query
+    def progress(self) -> list[str]:
+        return self._said
+
+
+@workflow.defn(name="stream")
+class Stream(Written):
+    @workflow.run
+    async def run(self, text: str) -> str:
+        self._said += ["one ", "two ", "three "]
+        return "".join(self._said)
+
+
+@workflow.defn(name="held")
+class Held(Written):
+    @workflow.run
+    async def run(self, text: str) -> str:
+        self._said.append("one ")
+        await workflow.execute_activity("wait", start_to_close_timeout=LONG)
+        return "one two "
+
+
+@workflow.defn(name="remember")
+class Remember:
+    @workflow.run
+    async def run(self, given: dict[str, Any]) -> str:
+        return " ".join(said["text"] for said in given["history"])
+
+
+WORKFLOWS = {
+    "echo": Echo,
+    "slow": Slow,
+    "fail": Fail,
+    "ask": Ask,
+    "file": File,
+    "usage": Usage,
+    "steps": Steps,
+    "stream": Stream,
+    "held": Held,
+    "remember": Remember,
+}
 
 
 async def main(address: str, queue: str, scratch: str) -> None:
@@ -119,7 +169,7 @@ async def main(address: str, queue: str, scratch: str) -> None:
         await Client.connect(address),
         task_queue=queue,
         workflows=list(WORKFLOWS.values()),
-        activities=[doing.work, doing.take],
+        activities=[doing.work, doing.take, doing.wait],
         max_heartbeat_throttle_interval=timedelta(milliseconds=100),
     )
     async with worker:

@@ -111,4 +111,69 @@ class Ask:
         return {"question": self.question} if self.question else "booking"
 
 
-WORKFLOWS = [Echo, File, Fail, Slow, Stubborn, Ask]
+@activity.defn
+async def beat(text: str) -> str:
+    """Says with its heartbeats how far it is, until somebody has heard it."""
+    while not HEARD.is_set():
+        activity.heartbeat(f"at {text}")
+        await asyncio.sleep(0.05)
+    return "done"
+
+
+HEARD = asyncio.Event()
+"""Whether the test has heard a heartbeat: its worker is in its own process."""
+
+
+@workflow.defn
+class Beats:
+    """Works in an activity that says how far it is."""
+
+    @workflow.run
+    async def run(self, text: str) -> str:
+        minute = timedelta(minutes=1)
+        return await workflow.execute_activity(beat, text, start_to_close_timeout=minute, heartbeat_timeout=minute)
+
+
+@workflow.defn
+class Writes:
+    """Writes an answer piece by piece, as it is told to, and gives it or nothing."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.told: list[str] = []
+
+    @workflow.run
+    async def run(self, given: str) -> Any:
+        self.pieces.append(given)
+        while True:
+            await workflow.wait_condition(lambda: bool(self.told))
+            match self.told.pop(0):
+                case "whole":
+                    return "".join(self.pieces) + "!"
+                case "nothing":
+                    return None
+                case "other":
+                    return "something else"
+                case "data":
+                    return {"n": 1}
+                case word:
+                    self.pieces.append(word)
+
+    @workflow.signal
+    def message(self, text: str) -> None:
+        self.told.append(text)
+
+    @workflow.query
+    def progress(self) -> list[str]:
+        return self.pieces
+
+    @workflow.query
+    def so_far(self) -> str:
+        return "".join(self.pieces)
+
+    @workflow.query
+    def number(self) -> int:
+        return len(self.pieces)
+
+
+WORKFLOWS = [Echo, File, Fail, Slow, Stubborn, Ask, Beats, Writes]

@@ -1,7 +1,8 @@
 """An agent of Google's ADK as an agent: a turn is an invocation in the conversation's session.
 
 The session is ours and durable, unless a runner is given: its services are its own then. Calls that wait for somebody
-(tools that take long, confirmations, credentials) are questions of the task.
+(tools that take long, confirmations, credentials) are questions of the task. Tools that are plain functions are called
+in threads.
 """
 
 from contextlib import aclosing
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from accord.agents.adk.calls import Call, answered
-from accord.agents.kinds import Given, Kind, comes_from, profile
+from accord.agents.kinds import Count, Given, Kind, Options, comes_from, profile
 from accord.core.agent import Profile
 from accord.core.context import Context
 
@@ -20,15 +21,25 @@ ANY_MEDIA = ("text/plain", "application/json", "*/*")
 ANYBODY = "anybody"
 """Who asks, where callers do not say who they are."""
 
+TOOL_THREADS = 32
+"""As many as the loop has for work of its own: threads that wait cost little."""
+
 NEEDED = "ADK agents need google-adk: pip install 'accord[adk]'"
+
+
+class AdkOptions(Options, frozen=True, kw_only=True):
+    """What may be said about an agent of ADK: `tool_threads` calls of plain functions may be under way at a time."""
+
+    tool_threads: Count = TOOL_THREADS
 
 
 class AdkAgent:
     """An agent made of one of ADK's."""
 
-    def __init__(self, thing: Any, profile: Profile) -> None:
+    def __init__(self, thing: Any, profile: Profile, options: AdkOptions) -> None:
         """Run `thing`: an agent, an app or a runner."""
         self.profile = profile
+        self._options = options
         self._thing = thing
         self._is_runner = _is_runner(thing)
 
@@ -63,7 +74,7 @@ class AdkAgent:
         return calls
 
     async def _invoke(self, ctx: Context, runner: Any, content: Any, turn: int) -> list[Call]:
-        from google.adk.agents.run_config import RunConfig, StreamingMode
+        from google.adk.agents.run_config import RunConfig, StreamingMode, ToolThreadPoolConfig
 
         from accord.agents.adk.hearing import Hearing
 
@@ -75,7 +86,8 @@ class AdkAgent:
 
         root = runner.agent
         hearing = Hearing(ctx, load, turn, is_structured=getattr(root, "output_schema", None) is not None)
-        config = RunConfig(streaming_mode=StreamingMode.SSE)
+        threads = ToolThreadPoolConfig(max_workers=self._options.tool_threads)
+        config = RunConfig(streaming_mode=StreamingMode.SSE, tool_thread_pool_config=threads)
         events = runner.run_async(user_id=user, session_id=session, new_message=content, run_config=config)
         async with aclosing(events) as heard:
             async for event in heard:
@@ -130,7 +142,11 @@ def make(given: Given) -> AdkAgent:
     )
     if _is_runner(thing):
         thing.auto_create_session = True  # a conversation begins with its first message
-    return AdkAgent(thing, who)
+    return AdkAgent(thing, who, given.options)
 
 
-KIND = Kind(name="adk", make=make, recognises=lambda thing: _is_agent(thing) or _is_app(thing) or _is_runner(thing))
+def _recognises(thing: Any) -> bool:
+    return _is_agent(thing) or _is_app(thing) or _is_runner(thing)
+
+
+KIND = Kind(name="adk", options=AdkOptions, make=make, recognises=_recognises)

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.core.context import YES, Context, Said
+from accord.core.context import Context
+from accord.core.said import YES, Said
 from accord.model import Part
 
 CONFIRM = "adk_request_confirmation"

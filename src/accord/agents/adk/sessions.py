@@ -1,14 +1,14 @@
 """The session of a conversation, kept with its other state: what an ADK runner reads and appends to during one turn.
 
 It is kept when a turn is over, together with what that waits for, so a turn that was lost begins with the session as it
-was before. State of a user or an app (`user:`, `app:`) is that of this conversation. It is imported when an agent is
-made, by `agent`.
+was before; what another task has added meanwhile stays. State of a user or an app (`user:`, `app:`) is that of this
+conversation. It is imported when an agent is made, by `agent`.
 """
 
 from typing import Any
 
 import msgspec
-from google.adk.sessions import Session
+from google.adk.sessions import Session, State
 from google.adk.sessions.base_session_service import BaseSessionService, ListSessionsResponse
 from msgspec import Struct
 
@@ -17,14 +17,22 @@ from accord.core.context import Context
 
 KEY = "adk/session"
 
+MOST_DONE = 32
+"""Tasks whose last turns are known to be over: more than end between two steps of one."""
 
-class Kept(Struct, frozen=True, kw_only=True):
-    """A session after a turn of a task, and the calls that the turn waits for."""
 
-    task_id: str
+class Done(Struct, frozen=True):
+    """A turn that is over, and the calls that it waits for."""
+
     turn: int
     calls: list[Call]
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """A session, and the last turn of each task that has added to it."""
+
     session: msgspec.Raw
+    done: dict[str, Done] = {}
 
 
 class Sessions(BaseSessionService):  # type: ignore[misc]  # it is Any where the framework is not installed
@@ -34,22 +42,45 @@ class Sessions(BaseSessionService):  # type: ignore[misc]  # it is Any where the
         """Keep it in the context's conversation."""
         self._ctx = ctx
         self._session: Session | None = None
+        self._found: str | None = None
+        self._known: set[str] = set()
 
     async def begin(self, turn: int) -> list[Call] | None:
         """Read the session; if the turn was over already, return what it waits for."""
-        found = await self._ctx.recall_context(KEY)
-        if found is None:
+        self._found = await self._ctx.recall_context(KEY)
+        if self._found is None:
             return None
-        kept = msgspec.json.decode(found, type=Kept)
+        kept = msgspec.json.decode(self._found, type=Kept)
         self._session = Session.model_validate_json(bytes(kept.session))
-        return kept.calls if (kept.task_id, kept.turn) == (self._ctx.task_id, turn) else None
+        self._known = {event.id for event in self._session.events}
+        done = kept.done.get(self._ctx.task_id)
+        return done.calls if done is not None and done.turn == turn else None
 
     async def end(self, turn: int, calls: list[Call]) -> None:
         """Keep the session after a turn."""
-        if self._session is not None:
-            session = msgspec.Raw(self._session.model_dump_json(by_alias=True, exclude_none=True).encode())
-            kept = Kept(task_id=self._ctx.task_id, turn=turn, calls=calls, session=session)
-            await self._ctx.remember_context(KEY, msgspec.json.encode(kept).decode())
+        if (own := self._session) is not None:
+            await self._ctx.remember_context(KEY, lambda found: self._joined(found, own, Done(turn, calls)))
+
+    def _joined(self, found: str | None, own: Session, done: Done) -> str:
+        """Return a session with this turn in it; what is found may be by another task, that ended meanwhile."""
+        kept = None if found is None else msgspec.json.decode(found, type=Kept)
+        before = {} if kept is None else {task: one for task, one in kept.done.items() if task != self._ctx.task_id}
+        others = dict(list(before.items())[1 - MOST_DONE :])
+        whole = own if kept is None or found == self._found else self._added(bytes(kept.session), own)
+        session = msgspec.Raw(whole.model_dump_json(by_alias=True, exclude_none=True).encode())
+        return msgspec.json.encode(Kept(session=session, done={**others, self._ctx.task_id: done})).decode()
+
+    def _added(self, found: bytes, own: Session) -> Session:
+        """Return a session that was found, with the events of this turn."""
+        session = Session.model_validate_json(found)
+        there = self._known | {event.id for event in session.events}
+        for event in own.events:
+            if event.id not in there:
+                session.events.append(event)
+                changes = event.actions.state_delta.items()
+                session.state.update({key: value for key, value in changes if not key.startswith(State.TEMP_PREFIX)})
+        session.last_update_time = max(session.last_update_time, own.last_update_time)
+        return session
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None

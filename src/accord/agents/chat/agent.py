@@ -44,7 +44,7 @@ class ChatAgent:
         )
         self._options = options
         self._transport = choose("aiohttp", silent_seconds=options.silent_seconds)
-        self._call = Call(options, self._transport, sleep)
+        self._sleep = sleep
 
     async def start(self, node: Node) -> None:
         """Do nothing: connections are opened when they are needed."""
@@ -57,7 +57,8 @@ class ChatAgent:
         """Answer what was said last, knowing what was said before."""
         said = await conversation(ctx, self._options.history + 1)
         has_said, refusal, last, used = False, "", Piece(), Piece()
-        async with aclosing(self._call.pieces(said)) as pieces:
+        call = Call(self._options, self._transport, {"task_id": ctx.task_id}, self._sleep)
+        async with aclosing(call.pieces(said)) as pieces:
             async for piece in pieces:
                 for chunk in (piece.text, *piece.files):
                     has_said = has_said or chunk != ""

@@ -6,7 +6,7 @@ connections are the client's own.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -28,27 +28,54 @@ UNTRUSTED = frozenset({401, 403})
 MAX_SENTENCE = 300
 """Characters of what the server of a model says about an error."""
 
-ACCEPTED = "text/event-stream, application/x-ndjson, application/json"
+WHOLE = "application/json"
+STREAMED = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+ACCEPTED = f"text/event-stream, application/x-ndjson, {WHOLE}"
+
+UNSTATED = frozenset({"", "text/plain", "application/octet-stream"})
+"""What servers say of a stream whose type they do not know."""
 
 log = logging.getLogger("accord.agents.chat")
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
+class NoAnswer(Exception):
+    """What came is not even of a kind that the API sends: the page of a proxy, or of whoever else is at the address."""
+
+
 class Call:
     """Calls one model."""
 
-    def __init__(self, options: ChatOptions, transport: Transport, sleep: Sleep = asyncio.sleep) -> None:
-        """Call the model of `options` over `transport`."""
+    def __init__(
+        self, options: ChatOptions, transport: Transport, about: Mapping[str, str], sleep: Sleep = asyncio.sleep
+    ) -> None:
+        """Call the model of `options` over `transport`; `about` is what the log says of each call."""
         self._options = options
         self._api = APIS[options.api]
         self._transport = transport
+        self._about = about
         self._sleep = sleep
         self._retries = Retries(attempts=options.retries)
 
     async def pieces(self, said: Sequence[Message]) -> AsyncGenerator[Piece, None]:
         """Yield the answer as it comes, or raise `Failed`; whoever leaves early closes the connection."""
-        request = self._request(said)
+        seconds = self._options.answer_seconds
+        until = asyncio.get_running_loop().time() + seconds
+        async with aclosing(self._tried(self._request(said))) as pieces:
+            while True:
+                try:
+                    async with asyncio.timeout_at(until):  # while it is waited for, not while whoever waits is busy
+                        piece = await anext(pieces, None)
+                except TimeoutError as error:
+                    self._note("not done in time", f"{seconds:g} seconds")
+                    raise Failed(f"The model was not done after {seconds:g} seconds") from error
+                if piece is None:
+                    return
+                yield piece
+
+    async def _tried(self, request: Outgoing) -> AsyncGenerator[Piece, None]:
+        """Yield an answer, of which nothing has come when it is asked for again."""
         attempt, has_begun = 0, False
         while True:
             try:
@@ -93,17 +120,26 @@ class Call:
         except Unreachable as error:
             self._note("unreachable", error.reason)
             raise AgentUnavailable("The model cannot be reached, or its answer broke off") from error
+        except NoAnswer as error:
+            self._note("another kind of answer", f"{error}: is base_url the address of the API?")
+            raise Failed(f"The model's server answered with {error}, which is no answer of its API") from error
         except Malformed as error:
             self._note("malformed answer", str(error))
             raise Failed("The model's server answered with something that is not understood") from error
 
     async def _read(self, opened: Opened) -> AsyncGenerator[Piece, None]:
-        if opened.headers.get("content-type", "").lower().startswith("application/json"):
+        form = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if form == WHOLE:
             yield self._api.read(await opened.read())
             return
-        reader = self._api.reader()
+        if form not in STREAMED | UNSTATED:
+            raise NoAnswer(form)
+        reader, is_first = self._api.reader(), form in UNSTATED
         async with aclosing(opened.pieces()) as chunks:  # type: ignore[type-var]  # a generator in every transport
             async for chunk in chunks:
+                if is_first and chunk.lstrip().startswith(b"<"):
+                    raise NoAnswer("a page")
+                is_first = False
                 for piece in reader.feed(chunk):
                     yield piece
         if not reader.is_done:
@@ -136,5 +172,5 @@ class Call:
         return text[:MAX_SENTENCE]
 
     def _note(self, event: str, reason: str) -> None:
-        extra = {"model": self._options.model, "reason": self._shown(reason)}
+        extra = {**self._about, "model": self._options.model, "reason": self._shown(reason)}
         log.warning("model call: %s", event, extra=extra)

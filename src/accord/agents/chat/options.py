@@ -40,6 +40,8 @@ class ChatOptions(Options, frozen=True, kw_only=True):
     """Until the answer begins: a model that is not in memory yet is loaded first."""
     silent_seconds: Seconds = 120.0
     """Between two pieces of it."""
+    answer_seconds: Seconds = 1800.0
+    """Until it is whole, with all repetitions: a slow machine that says the longest its model can is done by then."""
 
     def __post_init__(self) -> None:
         """Refuse what would have no effect."""

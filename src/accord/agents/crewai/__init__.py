@@ -1,7 +1,8 @@
-"""CrewAI: a crew, or one of its agents alone, as an agent.
+"""CrewAI: a crew, one of its agents alone, or a flow as an agent.
 
-`agent` has the agent, `kickoff` one run of a crew in a thread, `feedback` what a person says to it, and `outputs` what
-its tasks gave. Nothing of the framework is imported before an agent is made.
+`agent` has the kind and crews, `kickoff` one run of a crew, `feedback` what a person says to it, `outputs` what its
+tasks gave, `files` what they take and write; `flow` has flows, `methods` what those have done, `thread` where both run.
+Nothing of the framework is imported before an agent is made.
 """
 
 from accord.agents.crewai.agent import KIND

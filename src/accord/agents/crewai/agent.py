@@ -1,18 +1,21 @@
 """A CrewAI crew as an agent: a task is a kickoff, with what the caller says as the values of the crew's variables.
 
 What a crew task gave is kept, so a run that was lost, or that waited for a person's feedback, goes on with the next.
-Its memory, its telemetry and its models are the crew's own; flows are not known here, a function can kick one off.
+Its memory, its telemetry and its models are the crew's own. Flows are the same kind, and another agent: `flow`.
 """
 
+import inspect
 from typing import Any
 
 import msgspec
 
 from accord.agents.content import conversation, prompt
 from accord.agents.crewai.feedback import Asked, Feedback, Question, wish
+from accord.agents.crewai.files import received, takes_files
+from accord.agents.crewai.flow import FlowAgent, fresh
 from accord.agents.crewai.kickoff import Kickoff
-from accord.agents.kinds import Given, Kind, Options, comes_from, profile
-from accord.core.agent import Crash, Profile
+from accord.agents.kinds import JSON, Count, Given, Kind, Options, comes_from, is_class_of, profile
+from accord.core.agent import TEXT, Crash, Profile
 from accord.core.context import Context, Rejected
 from accord.core.output import text_of
 from accord.model import Message, Role
@@ -26,6 +29,8 @@ CHAT_KEY = "crew_chat_messages"
 CHAT_MESSAGES = 20
 """How much of it they are reminded of."""
 
+FLOW = "crewai.flow.flow:Flow"
+
 NEEDED = "CrewAI crews need crewai: pip install 'accord[crewai]'"
 
 
@@ -33,11 +38,14 @@ class CrewOptions(Options, frozen=True, kw_only=True):
     """What may be said about a crew.
 
     The caller's text is the variable `inputs_key`; with `task_artifacts` each crew task's output is an artifact, and
-    not the last one's alone.
+    not the last one's alone. Files that tasks write are artifacts up to `max_file_bytes`. A flow begins with the state
+    in which it ended the last time in a conversation, with `keep_state`.
     """
 
     inputs_key: str | None = None
     task_artifacts: bool = False
+    max_file_bytes: Count = 10 * 1024 * 1024
+    keep_state: bool = True
 
 
 class CrewAgent:
@@ -51,16 +59,23 @@ class CrewAgent:
 
     async def run(self, ctx: Context) -> None:
         """Kick the crew off, and again with each feedback that it is given."""
-        inputs = await self._inputs(ctx)
+        inputs, files = await self._inputs(ctx), received(ctx.message.parts)
+        options = self._options
         feedback: Feedback | None = None
         number = 0
         while True:
             key = f"crewai/asked/{number}"
             kept = ctx.kept(key)
             if kept is None:
-                run = Kickoff(ctx, self._crew, feedback, task_artifacts=self._options.task_artifacts)
+                run = Kickoff(
+                    ctx,
+                    self._crew,
+                    feedback,
+                    task_artifacts=options.task_artifacts,
+                    max_file_bytes=options.max_file_bytes,
+                )
                 try:
-                    await run.done(inputs)
+                    await run.done(inputs, files)
                     return
                 except Question as question:
                     kept = await ctx.keep(key, msgspec.json.encode(question.asked).decode())
@@ -87,25 +102,55 @@ def _chat(message: Message) -> dict[str, str]:
     return {"role": "user" if message.role is Role.USER else "assistant", "content": text_of(message.parts)}
 
 
-def make(given: Given) -> CrewAgent:
-    """Return a crew as an agent."""
+def make(given: Given) -> CrewAgent | FlowAgent:
+    """Return a crew, an agent of its or a flow as an agent."""
     try:
         from crewai import Agent, Crew, Task
     except ImportError as error:
         raise ImportError(NEEDED) from error
     thing = given.target
+    if _is_flow(thing):
+        return _flow(given)
     name, description = getattr(thing, "name", None), None
     if isinstance(thing, Agent):
         name, description = thing.role, thing.goal
         alone = Task(description=f"{{{TEXT_KEY}}}", expected_output="What was asked for", agent=thing)
         thing = Crew(agents=[thing], tasks=[alone])
-    who = profile(given, crash=Crash.RESUME, name=name or "crew", description=description)
-    return CrewAgent(thing, who, given.options)
+    return CrewAgent(thing, _profile(given, name or "crew", description), given.options)
+
+
+def _flow(given: Given) -> FlowAgent:
+    thing, options = given.target, given.options
+    kind = thing if inspect.isclass(thing) else type(thing)
+    try:
+        fresh(thing)
+    except (TypeError, ValueError) as error:
+        reason = f"each task has a flow of its own, and {kind.__name__} cannot be made again: {error}"
+        raise ValueError(reason) from error
+    name = (None if thing is kind else thing.name) or kind.__name__
+    who = _profile(given, name, None if kind.__doc__ is None else inspect.getdoc(kind))
+    return FlowAgent(thing, who, inputs_key=options.inputs_key, keep_state=options.keep_state)
+
+
+def _profile(given: Given, name: str, description: str | None) -> Profile:
+    takes = (TEXT, JSON, "*/*") if takes_files() else None
+    return profile(
+        given,
+        crash=Crash.RESUME,
+        name=name,
+        description=description,
+        input_modes=takes,
+        output_modes=(TEXT, JSON, "*/*"),
+    )
+
+
+def _is_flow(thing: Any) -> bool:
+    return comes_from(thing, FLOW) or (inspect.isclass(thing) and is_class_of(thing, FLOW))
 
 
 KIND = Kind(
     name="crewai",
     options=CrewOptions,
     make=make,
-    recognises=lambda thing: comes_from(thing, "crewai.crew:Crew", "crewai.agent.core:Agent"),
+    recognises=lambda thing: comes_from(thing, "crewai.crew:Crew", "crewai.agent.core:Agent") or _is_flow(thing),
 )

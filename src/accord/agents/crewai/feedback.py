@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from accord.core.context import YES, Said
+from accord.core.said import YES, Said
 
 
 class Asked(Struct, frozen=True, kw_only=True):

@@ -1,77 +1,67 @@
 """One kickoff of a crew, in a thread: what it says goes over to the run's loop, and is waited for there.
 
-A thread cannot be stopped from outside: one whose run is over ends before its next call of a model or tool, and what it
-would say meanwhile is refused. `agent` stands above; what tasks gave is `outputs`, what a person says to it `feedback`.
+`agent` stands above; the thread is `thread`, what tasks gave `outputs`, what they write `files`, what a person says to
+them `feedback`.
 """
 
-import asyncio
-import logging
-import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from contextvars import ContextVar, copy_context
+from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from accord.agents.content import answer_id
 from accord.agents.crewai import outputs
 from accord.agents.crewai.feedback import Feedback, Provider
+from accord.agents.crewai.files import Written
 from accord.agents.crewai.outputs import Output
+from accord.agents.crewai.thread import Bridge, in_thread
 from accord.core.context import Context
-
-log = logging.getLogger("accord.agents.crewai")
-
-T = TypeVar("T")
-
-
-class Stopped(BaseException):
-    """The run is over. It is no `Exception`: crews try again after those."""
+from accord.model import Part
 
 
 class Kickoff:
     """One kickoff. What is said to the context goes over to its loop and is waited for; the thread is its own."""
 
-    def __init__(self, ctx: Context, crew: Any, feedback: Feedback | None, *, task_artifacts: bool) -> None:
+    def __init__(
+        self, ctx: Context, crew: Any, feedback: Feedback | None, *, task_artifacts: bool, max_file_bytes: int
+    ) -> None:
         """Kick off a copy of `crew`."""
         self._ctx = ctx
         self._crew = crew
         self._feedback = feedback
         self._task_artifacts = task_artifacts
-        self._loop = asyncio.get_running_loop()
+        self._max_file_bytes = max_file_bytes
+        self._bridge = Bridge(ctx)
+        self._written = Written()
         self._said = ""
         self._used = (0, 0)
-        self._is_over = False
 
-    async def done(self, inputs: dict[str, Any]) -> None:
+    async def done(self, inputs: dict[str, Any], files: dict[str, Any]) -> None:
         """Run the crew, and say what it gave."""
         try:
-            output = await in_thread(lambda: self._kickoff(inputs))
+            output, made, left = await in_thread(lambda: self._kickoff(inputs, files))
         finally:
-            self._is_over = True
+            self._bridge.is_over = True
         await self._count()
+        await self._hand_in(made, left)
         await self._answer(output)
 
     # --- in the thread ---
 
-    def _kickoff(self, inputs: dict[str, Any]) -> Any:
+    def _kickoff(self, inputs: dict[str, Any], files: dict[str, Any]) -> tuple[Any, dict[str, Part], list[str]]:
         from crewai.core.providers.human_input import set_provider
-        from crewai.hooks.dispatch import InterceptionPoint, scoped_hooks
 
         self._crew = self._crew.copy()
         self._restore()
         _listen()
         _RUN.set(self)
         set_provider(Provider(self._feedback, self._index))
-        check = [lambda _context: self.check()]
-        hooks = {
-            InterceptionPoint.PRE_MODEL_CALL: check,
-            InterceptionPoint.PRE_TOOL_CALL: check,
-            InterceptionPoint.POST_MODEL_CALL: [lambda _context: self._over_there(self._count())],
-        }
-        with scoped_hooks(hooks):
-            return self._crew.kickoff(inputs=inputs)
+        more = {"input_files": files} if files else {}
+        with self._bridge.hooks(self._count), self._written:
+            output = self._crew.kickoff(inputs=inputs, **more)
+            return output, *self._written.taken(self._crew.tasks, self._max_file_bytes)
 
     def _restore(self) -> None:
         """Make the copy this run's own: its outputs so far, its callbacks, its count of tokens."""
@@ -97,6 +87,8 @@ class Kickoff:
 
     def _then(self, at: int, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
         def then(output: Any) -> Any:
+            if (file := self._crew.tasks[at].output_file) is not None:
+                self._written.expect(file)  # it is written when this has returned
             self._done(at, output)
             return None if callback is None else callback(output)
 
@@ -104,7 +96,7 @@ class Kickoff:
 
     def _done(self, at: int, output: Any) -> None:
         """Keep what a crew task gave."""
-        self._over_there(self._keep(at, outputs.kept(output)))
+        self._bridge.do(self._keep(at, outputs.kept(output)))
 
     def _index(self, task: Any) -> int:
         return next(at for at, one in enumerate(self._crew.tasks) if one.id == task.id)
@@ -112,25 +104,7 @@ class Kickoff:
     def chunk(self, task_id: str | None, text: str) -> None:
         """Say what a model says, if that is the answer: what earlier crew tasks say is not."""
         if task_id in (None, str(self._crew.tasks[-1].id)):
-            self._over_there(self._stream(text))
-
-    def check(self) -> None:
-        """End the thread if its run is over."""
-        if self._is_over or self._ctx.cancelled:
-            raise Stopped
-
-    def _over_there(self, doing: Coroutine[Any, Any, T]) -> T:
-        """Do something in the context's loop."""
-
-        async def do() -> T:
-            try:
-                self.check()
-            except Stopped:
-                doing.close()
-                raise
-            return await doing
-
-        return asyncio.run_coroutine_threadsafe(do(), self._loop).result()
+            self._bridge.do(self._stream(text))
 
     # --- in the loop ---
 
@@ -155,6 +129,13 @@ class Kickoff:
         before, self._used = self._used, now
         if now != before:
             await self._ctx.usage(input_tokens=now[0] - before[0], output_tokens=now[1] - before[1])
+
+    async def _hand_in(self, made: dict[str, Part], left: list[str]) -> None:
+        """Give the files that the crew has written."""
+        for name, part in made.items():
+            await self._ctx.artifact(part, id=f"file/{name}", name=name)
+        if left:
+            await self._ctx.status(f"These files are too large and stay behind: {', '.join(left)}")
 
     async def _answer(self, output: Any) -> None:
         """Say what the crew gave, unless that has been streamed."""
@@ -182,31 +163,3 @@ def _listen() -> None:
             run.chunk(event.task_id, event.chunk)
 
     crewai_event_bus.register_handler(LLMStreamChunkEvent, heard)
-
-
-async def in_thread(do: Callable[[], T]) -> T:
-    """Do something in a thread of its own, which nobody waits for when the program ends."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def finish(result: T | None, error: BaseException | None) -> None:
-        if done.done():  # nobody waits any more
-            if error is not None and not isinstance(error, Stopped):
-                log.info("crew ended after its run", exc_info=error)
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]  # it is there if there is no error
-
-    def work() -> None:
-        result, error = None, None
-        try:
-            result = do()
-        except BaseException as raised:  # handed to whoever waits
-            error = raised
-        with suppress(RuntimeError):  # the loop is gone, and so is whoever waited
-            loop.call_soon_threadsafe(finish, result, error)
-
-    threading.Thread(target=copy_context().run, args=(work,), name="crew", daemon=True).start()
-    return await done

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from accord.agents import kinds
 from accord.agents.content import answer_id, file_parts
 from accord.agents.http import payload
-from accord.agents.http.flow import Flow
+from accord.agents.http.flow import Flow, Posting
 from accord.agents.http.hearing import Heard
 from accord.agents.http.options import HttpOptions
 from accord.agents.http.payload import Body, Mapper, Said
@@ -77,7 +77,7 @@ class HttpAgent:
         """Post one message and say what is answered; return what the flow asks, if it does."""
         body = self.body(ctx, said)
         await ctx.flush()  # whoever follows the task sees that it works
-        async with self._flow.post(body, f"{ctx.task_id}-{number}") as answer:
+        async with self._flow.post(body, Posting(ctx.task_id, number)) as answer:
             question = await self._say(ctx, answer)
         if question is None:
             await ctx.finish(answer_id(ctx))

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from accord.agents.http.answering import HttpAgent
-from accord.agents.http.flow import Flow, InDoubt
+from accord.agents.http.flow import Flow, InDoubt, Posting
 from accord.agents.kinds import Given
 from accord.core.agent import Crash
 from accord.core.callbacks import PATH, address
@@ -82,7 +82,7 @@ class CallbackAgent(HttpAgent):
         if self._address is None:
             raise Failed(NO_ADDRESS)
         body = self.body(ctx, said, f"{self._address}?token={token}")
-        await self._flow.tell(body, f"{ctx.task_id}-{number}")
+        await self._flow.tell(body, Posting(ctx.task_id, number))
 
     @property
     def sla_seconds(self) -> float:

@@ -1,7 +1,7 @@
 """One flow over HTTP: a message posted, repeated only where that does nothing twice, and its answer as it comes.
 
-It knows webhooks and nothing of tasks. What is sent is `payload`, what an answer says is `reading`; `answering` and
-`callback` stand above.
+It knows webhooks, and of tasks only what the log is to say. What is sent is `payload`, what an answer says `reading`;
+`answering` and `callback` stand above.
 """
 
 import asyncio
@@ -51,6 +51,18 @@ class Address(Struct, frozen=True):
         return self.url.partition("?")[0]
 
 
+class Posting(Struct, frozen=True):
+    """Which message of a task it is."""
+
+    task_id: str
+    number: int
+
+    @property
+    def key(self) -> str:
+        """What is the same whenever this message is posted."""
+        return f"{self.task_id}-{self.number}"
+
+
 class Flow:
     """A webhook."""
 
@@ -78,23 +90,23 @@ class Flow:
             await self._transport.close()
             self._transport = None
 
-    def post(self, body: Body, key: str) -> AbstractAsyncContextManager[AsyncIterator[Heard]]:
+    def post(self, body: Body, posting: Posting) -> AbstractAsyncContextManager[AsyncIterator[Heard]]:
         """Send a message and read what is answered, as it comes; raises Failed with what a caller may know."""
-        return self._posted(body, key)
+        return self._posted(body, posting)
 
-    async def tell(self, body: Body, key: str) -> None:
+    async def tell(self, body: Body, posting: Posting) -> None:
         """Send a message to which only an acknowledgement is expected, whatever that says."""
-        opened = await self._accepted(self._request(body, key))
+        opened = await self._accepted(body, posting)
         try:
-            await _beginning(opened)
+            await self._beginning(opened, posting)
         finally:
             await opened.close()
 
     @asynccontextmanager
-    async def _posted(self, body: Body, key: str) -> AsyncIterator[AsyncIterator[Heard]]:
-        opened = await self._accepted(self._request(body, key))
+    async def _posted(self, body: Body, posting: Posting) -> AsyncIterator[AsyncIterator[Heard]]:
+        opened = await self._accepted(body, posting)
         try:
-            async with aclosing(self._answer(opened)) as answer:
+            async with aclosing(self._answer(opened, posting)) as answer:
                 yield answer
         finally:
             await opened.close()
@@ -112,14 +124,17 @@ class Flow:
             streams=True,
         )
 
-    async def _accepted(self, request: Outgoing) -> Opened:
+    async def _accepted(self, body: Body, posting: Posting) -> Opened:
         """Return an answer that is a success; what certainly was not taken, or went wrong there, is sent again."""
+        request = self._request(body, posting.key)
         for tries in range(self._options.max_retries + 1):
             is_last = tries == self._options.max_retries
             try:
                 opened = await self._open(request)
             except Unreachable as error:
-                self._tell(tries, error.reason)  # which names addresses that are nobody else's business
+                self._note(
+                    "flow not answered", posting, tries=tries + 1, reason=error.reason
+                )  # which names addresses that are nobody else's business
                 if error.was_sent:
                     in_time = " in time" if isinstance(error, TimedOut) else ""
                     raise InDoubt(f"The flow did not answer{in_time}") from error
@@ -128,8 +143,8 @@ class Flow:
             else:
                 if 200 <= opened.status < 300:
                     return opened
-                refusal = await self._refusal(opened)
-                self._tell(tries, str(refusal))
+                refusal = await self._refusal(opened, posting)
+                self._note("flow not answered", posting, tries=tries + 1, reason=str(refusal))
                 if opened.status < 500 or is_last:
                     raise refusal
             await asyncio.sleep(self._options.backoff * 2.0**tries)
@@ -140,20 +155,20 @@ class Flow:
             self._transport = self._make()
         return await self._transport.open(request)
 
-    def _tell(self, tries: int, why: str) -> None:
-        log.warning("flow not answered", extra={"url": str(self._target), "tries": tries + 1, "reason": why})
+    def _note(self, event: str, posting: Posting, **more: object) -> None:
+        log.warning(event, extra={"task_id": posting.task_id, "url": str(self._target), **more})
 
-    async def _refusal(self, opened: Opened) -> Failed:
+    async def _refusal(self, opened: Opened, posting: Posting) -> Failed:
         """Return what a flow answered instead, in words that a caller may see; the log has more of it."""
-        body = await _beginning(opened)
-        log.warning("flow refused", extra={"url": str(self._target), "status": opened.status, "body": body[:2048]})
+        body = await self._beginning(opened, posting)
+        self._note("flow refused", posting, status=opened.status, body=body[:2048])
         if 300 <= opened.status < 400:
             return Failed(f"The flow is somewhere else: HTTP {opened.status}")
         told = _reason(body, opened.headers.get("Content-Type", ""))
         who = "failed" if opened.status >= 500 else "refused the message"
         return Failed(f"The flow {who}: HTTP {opened.status}{': ' + told if told else ''}")
 
-    async def _answer(self, opened: Opened) -> AsyncGenerator[Heard, None]:
+    async def _answer(self, opened: Opened, posting: Posting) -> AsyncGenerator[Heard, None]:
         headers = opened.headers
         reads = reader(headers.get("Content-Type", ""), headers.get("Content-Disposition", ""))
         size = 0
@@ -168,26 +183,25 @@ class Flow:
             for said in reads.end():
                 yield said
         except Unreachable as error:
-            log.warning("flow's answer was cut off", extra={"url": str(self._target), "reason": error.reason})
+            self._note("flow's answer was cut off", posting, reason=error.reason)
             raise InDoubt("The flow's answer was cut off") from error
         except (InvalidAgentResponse, FrameTooLarge) as error:
             raise Failed(f"The flow's answer cannot be taken: {error}") from error
         except NotReadable as error:
             raise Failed(f"The flow's answer cannot be read: {error}") from error
 
-
-async def _beginning(opened: Opened) -> bytes:
-    """Return the first bytes of a body that is not wanted for itself; that it breaks off is of no interest."""
-    found = b""
-    try:
-        async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
-            async for piece in pieces:
-                found += piece
-                if len(found) >= MAX_ERROR_BYTES:
-                    break
-    except (Unreachable, InvalidAgentResponse) as error:
-        log.info("flow's error was cut off", extra={"reason": str(error)})
-    return found[:MAX_ERROR_BYTES]
+    async def _beginning(self, opened: Opened, posting: Posting) -> bytes:
+        """Return the first bytes of a body that is not wanted for itself; that it breaks off is of little interest."""
+        found = b""
+        try:
+            async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
+                async for piece in pieces:
+                    found += piece
+                    if len(found) >= MAX_ERROR_BYTES:
+                        break
+        except (Unreachable, InvalidAgentResponse) as error:
+            self._note("flow's error was cut off", posting, reason=str(error))
+        return found[:MAX_ERROR_BYTES]
 
 
 def _reason(body: bytes, media_type: str) -> str | None:

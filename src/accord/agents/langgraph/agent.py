@@ -62,9 +62,15 @@ class GraphAgent:
                 await ctx.status(f"Waits for task {entered.holder} of the same conversation")
             await ctx.pause(WAIT_SECONDS)
         graph = self._graph.copy({"checkpointer": saver}) if self._is_ours else self._graph
-        await Turn(ctx, graph, self._mapping, self._options, entered.thread).go_on()
-        if self._trims:
-            await saver.trim(entered.thread)
+        try:
+            await Turn(ctx, graph, self._mapping, self._options, entered.thread).go_on()
+            if self._trims:
+                await saver.trim(entered.thread)
+        except Exception:
+            await saver.flush()  # what a graph that failed had done by then
+            raise
+        finally:
+            saver.drop()
 
 
 def _doc(graph: Any) -> str | None:

@@ -22,9 +22,11 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
+from accord.agents.langgraph.latest import Latest
+from accord.agents.langgraph.unwritten import Unwritten
 from accord.core.patience import patiently
 from accord.storage.commands import checkpoints
-from accord.storage.commands.checkpoints import ALL, Entered, Fence, Loaded, Place, Typed, Write
+from accord.storage.commands.checkpoints import ALL, Entered, Fence, Given, Loaded, Place, Step, Typed, Write
 from accord.storage.store import Store
 
 EMPTY = "empty"
@@ -43,6 +45,8 @@ class Saver(BaseCheckpointSaver[str]):
         super().__init__()
         self._store, self._tenant, self._fence = store, tenant, fence
         self._loop = asyncio.get_running_loop()
+        self._unwritten = Unwritten(self._commit)
+        self._latest = Latest()
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version after another; two that follow on the same one differ, as they do in a fork."""
@@ -53,18 +57,36 @@ class Saver(BaseCheckpointSaver[str]):
 
     async def enter(self) -> Entered:
         """Take the thread of the task's conversation, unless another task is at work there."""
-        return await self._patiently(lambda: self._store.do(checkpoints.enter, self._tenant, self._fence))
+        entered = await self._patiently(lambda: self._store.do(checkpoints.enter, self._tenant, self._fence))
+        if entered.is_new:
+            self._latest.note(Place(entered.thread), None)
+        return entered
 
     async def trim(self, thread: str) -> None:
         """Keep nothing but the last step of a graph that has ended."""
+        await self.flush()
+        self._latest.forget()
         await self._patiently(lambda: self._store.do(checkpoints.trim, self._tenant, thread, self._fence))
+
+    async def flush(self) -> None:
+        """Wait until all that the graph gave is committed."""
+        await self._unwritten.flush()
+
+    def drop(self) -> None:
+        """Commit no more: the run is over."""
+        self._unwritten.drop()
 
     # --- LangGraph's interface --------------------------------------------------------------------------------------
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that a config names, or the latest."""
-        found = await self._load(_place(config), only=get_checkpoint_id(config), limit=1)
-        return found[0] if found else None
+        place, only = _place(config), get_checkpoint_id(config)
+        if self._latest.knows(place, only):
+            found = self._latest.at(place)
+            await self.flush()  # whoever looks counts on what they see
+        else:
+            found = await self._look(place, only)
+        return None if found is None else self._tuple(place, found)
 
     async def alist(
         self,
@@ -80,12 +102,14 @@ class Saver(BaseCheckpointSaver[str]):
         place, left = _place(config), ALL if limit is None else limit
         places = [place]
         if "checkpoint_ns" not in config["configurable"]:
+            await self.flush()
             within = checkpoints.spaces
             spaces = await self._patiently(lambda: self._store.read(within, self._tenant, place.thread))
             places = [Place(place.thread, space) for space in spaces]
         for one in places:
             only, until = get_checkpoint_id(config), get_checkpoint_id(before) if before else None
-            for found in await self._load(one, only=only, before=until, limit=ALL if filter else left):
+            for row in await self._load(one, only=only, before=until, limit=ALL if filter else left):
+                found = self._tuple(one, row)
                 metadata = cast(dict[str, Any], found.metadata)
                 if left > 0 and all(metadata.get(key) == value for key, value in (filter or {}).items()):
                     left -= 1
@@ -113,14 +137,15 @@ class Saver(BaseCheckpointSaver[str]):
             state=self._typed(state),
             metadata=self._typed(get_checkpoint_metadata(config, metadata)),
         )
-        put = checkpoints.put
-        await self._patiently(lambda: self._store.do(put, self._tenant, place, self._fence, row, values))
+        self._add(Step(place, row, values))
+        if metadata.get("source") != "input":  # nothing is done yet, and a run without it is given the same again
+            await self._unwritten.flush()
         return _config(place, row.id)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Keep what a node gave in a step that is not over."""
+        """Keep what a node gave in a step that is not over: at once if others depend on it, else with the step."""
         place, after = _place(config), config["configurable"]["checkpoint_id"]
         rows = [
             Write(
@@ -132,11 +157,14 @@ class Saver(BaseCheckpointSaver[str]):
             )
             for position, (channel, value) in enumerate(writes)
         ]
-        put = checkpoints.put_writes
-        await self._patiently(lambda: self._store.do(put, self._tenant, place, self._fence, after, rows))
+        self._add(Given(place, after, rows))
+        if any(channel in WRITES_IDX_MAP for channel, _ in writes):
+            await self._unwritten.flush()
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Forget the checkpoints of a thread."""
+        await self.flush()
+        self._latest.forget()
         await self._patiently(lambda: self._store.do(checkpoints.delete, self._tenant, thread_id, self._fence))
 
     # --- the same for nodes that are plain functions, which are run in threads ----------------------------------------
@@ -189,9 +217,25 @@ class Saver(BaseCheckpointSaver[str]):
         """Wait for the store where it cannot be used: everything here may be done twice."""
         return await patiently(do, log, task_id=self._fence.task_id)
 
-    async def _load(self, place: Place, **which: Any) -> Sequence[CheckpointTuple]:
-        found = await self._patiently(lambda: self._store.read(checkpoints.load, self._tenant, place, **which))
-        return [self._tuple(place, one) for one in found]
+    def _add(self, one: Step | Given) -> None:
+        self._unwritten.add(one)
+        self._latest.add(one)
+
+    async def _commit(self, kept: Sequence[Step | Given]) -> None:
+        await self._patiently(lambda: self._store.do(checkpoints.put, self._tenant, self._fence, kept))
+
+    async def _look(self, place: Place, only: str | None) -> Loaded | None:
+        """Read one step, and follow it from now on if it is the latest."""
+        added = self._latest.added
+        found = await self._load(place, only=only, limit=1)
+        one = found[0] if found else None
+        if only is None and added == self._latest.added:  # or it has changed while it was read
+            self._latest.note(place, one)
+        return one
+
+    async def _load(self, place: Place, **which: Any) -> Sequence[Loaded]:
+        await self.flush()
+        return await self._patiently(lambda: self._store.read(checkpoints.load, self._tenant, place, **which))
 
     def _tuple(self, place: Place, found: Loaded) -> CheckpointTuple:
         row = found.checkpoint

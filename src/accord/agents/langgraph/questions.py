@@ -10,7 +10,7 @@ import msgspec
 from langgraph.types import Interrupt
 
 from accord.agents.langchain_messages import content_of, plain
-from accord.core.context import Said
+from accord.core.said import Said
 from accord.model import Part
 
 ASKING = ("question", "message", "prompt", "text", "description")

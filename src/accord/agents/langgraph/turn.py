@@ -133,6 +133,7 @@ class Turn:
         match value:
             case Artifact():
                 await self._ctx.artifact(value)
+                await self._ctx.flush()  # or it would be lost with the process if the checkpoint of its step were not
             case Part():
                 await self._answer.give([value])
             case str():

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 
 from accord.agents.content import Answer, said_all
 from accord.agents.kinds import JSON, Count, Given, Kind, Options, comes_from, profile
-from accord.agents.memory import Memory, Turn
+from accord.agents.memory import Memory
 from accord.agents.naming import function_named
 from accord.agents.openai_agents.parts import output_parts, picture, user_item
 from accord.core.agent import TEXT, Crash, Node
@@ -119,8 +119,7 @@ class OpenAIAgent:
         await _give(answer, result.final_output)
         await said_all(ctx)
         items = Raw(msgspec.json.encode(result.to_input_list()[before:]))
-        turns = [*await memory.earlier(), Turn(memory.turn, items)]
-        await memory.close(turns[-self._options.history :])
+        await memory.close(items, lambda turns: turns[-self._options.history :])
 
     async def _begin(self, ctx: Context, memory: Memory, mark: Mark | None, context: Any) -> tuple[int, Any]:
         """Return how many items the conversation has, and what to run: all of it, or a state that was noted."""

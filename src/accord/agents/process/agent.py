@@ -7,17 +7,19 @@ import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from accord.agents.environment import OURS
+from accord.agents.environment import OURS, is_there
 from accord.agents.kinds import Given, Kind, profile
 from accord.agents.process import files
 from accord.agents.process.holding import Holding
 from accord.agents.process.options import PASSED, ProcessOptions, preset_of
 from accord.agents.process.talk import Means, Turn
-from accord.agents.process.workspace import Place, Workspaces, told
+from accord.agents.process.workspace import Place, Placing, Workspaces, told
 from accord.core.agent import Crash, Node
 from accord.core.context import Context, Failed, OverBudget, Parked, Rejected
+from accord.model import Message, Part, Role
 from accord.protocol import lifecycle
 from accord.storage.commands import tasks
 from accord.storage.records import state_of
@@ -29,12 +31,20 @@ MIN_SECRET = 8
 WORKTREE = "worktree"
 """Metadata key of where a task works, and the artifact that says where its work is."""
 
+SILENT = "silent"
+"""Metadata key of the last word about a command that was ended because it said nothing any more."""
+
+SILENCE = Part(text="It said nothing any more, which counts as its end")
+
 
 class ProcessAgent:
     """An agent that is a command."""
 
-    def __init__(self, given: Given) -> None:
-        """Run the command that the options name, with what they let through of `given.env`."""
+    def __init__(self, given: Given, *, placing: Placing | None = None) -> None:
+        """Run the command that the options name, with what they let through of `given.env`.
+
+        With `placing`, a task says itself where it works.
+        """
         options: ProcessOptions = given.options
         self._options = options
         self._preset = preset_of(options)
@@ -43,7 +53,7 @@ class ProcessAgent:
         crash = Crash.RESUME if self._mode.resume else Crash.FAIL
         self.profile = profile(given, crash=crash, name=name, description=f"Runs {name}", input_modes=("*/*",))
         self._given = given.env or os.environ
-        self._workspaces = Workspaces(options, _root(options, self._given, self.profile.name))
+        self._workspaces = Workspaces(options, _root(options, self._given, self.profile.name), placing)
         self._talks: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
         self._means: Means | None = None
         self._store: Store
@@ -61,7 +71,7 @@ class ProcessAgent:
             mode=self._mode,
             crash=self.profile.crash,
             env=env,
-            secrets=frozenset(value for name, value in env.items() if name in named and len(value) >= MIN_SECRET),
+            secrets=frozenset(value for name, value in env.items() if name in named and _is_secret(value)),
             holding=Holding(node),
         )
 
@@ -93,14 +103,18 @@ class ProcessAgent:
 
     async def _talk(self, ctx: Context, means: Means, place: Place) -> None:
         """Talk, and hand in what there is then, also if the command has failed."""
+        turn = Turn(ctx, means, place)
         try:
-            await Turn(ctx, means, place).go()
+            await turn.go()
         except OverBudget:
             raise  # which has ended the task already
         except (Failed, Rejected):
             await self._hand_in(ctx, place)
             raise
         await self._hand_in(ctx, place)
+        if turn.fell_silent:
+            said = Message(message_id=uuid4().hex, role=Role.AGENT, parts=(SILENCE,), metadata={SILENT: True})
+            await ctx.complete(said)
 
     async def _hand_in(self, ctx: Context, place: Place) -> None:
         """Deliver files, leave the place, and say where the rest of the work is."""
@@ -126,6 +140,25 @@ class ProcessAgent:
             await ctx.status(f"These files are too many or too large and stay behind: {', '.join(left)}")
 
 
+def make(given: Given) -> ProcessAgent:
+    """Return a command as an agent, unless it is missing: or the first task would be the first to notice."""
+    options: ProcessOptions = given.options
+    preset = preset_of(options)
+    env = environment(options, given.env or os.environ)
+    if not options.installed_later and not is_there(preset.binary, env, options.directory):
+        how = "" if preset.install is None else f" ({preset.install})"
+        raise ValueError(
+            f"there is no command {preset.binary} on this machine: install it{how}, say where it is"
+            f' ({"command" if options.preset is None else "path"} = "/..."), or say installed_later = true'
+        )
+    return ProcessAgent(given)
+
+
+def _is_secret(value: str) -> bool:
+    """Whether a value that a command is given may be one: names of files are none, and say what went wrong."""
+    return len(value) >= MIN_SECRET and not os.path.exists(value)
+
+
 def environment(options: ProcessOptions, given: Mapping[str, str]) -> dict[str, str]:
     """Return what a command may know of the server's environment, and what the settings add."""
     passed = {name: given[name] for name in (*PASSED, *options.pass_env) if name in given and not OURS.fullmatch(name)}
@@ -140,4 +173,4 @@ def _root(options: ProcessOptions, env: Mapping[str, str], name: str) -> Path:
     return Path(state) / "accord" / "work" / files.safe_name(name)
 
 
-KIND = Kind(name="process", make=ProcessAgent, options=ProcessOptions)
+KIND = Kind(name="process", make=make, options=ProcessOptions)

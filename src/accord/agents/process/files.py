@@ -56,7 +56,7 @@ def open_boxes(directory: Path, whose: Whose, outbox: str | None) -> Boxes:
         made.mkdir(parents=True, exist_ok=True)
         if not made.resolve().is_relative_to(directory.resolve()):
             raise OSError(f"{made.name} leads out of the directory that the command works in")
-    (top / ".gitignore").write_text("*\n")
+    (folder / ".gitignore").write_text("*\n")  # not beside it: what else is there may be the user's own
     mark = folder / BEGAN
     if not mark.exists():
         mark.write_bytes(msgspec.json.encode(whose))

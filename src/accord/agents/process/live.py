@@ -34,7 +34,7 @@ class Live:
         """Listen to a process that was just started, to go on with a session if `is_resumed`."""
         self.process = process
         self.is_resumed = is_resumed
-        self.is_done = False
+        self.is_done = self.fell_silent = False
         self._options = options
         self._answers: Mapping[str, str] = preset.answers
         self._questions = [re.compile(pattern, re.IGNORECASE | re.MULTILINE) for pattern in preset.questions]
@@ -121,14 +121,14 @@ class Live:
             (self._began, None if self._to_type is None else TYPE_SECONDS),
             (self._began, None if self._has_said else options.first_output),
             (self._heard, options.idle_timeout if self._has_said else None),
-            (self._heard, options.nudge_after if self._may_nudge else None),
+            (self._heard, self._patience if self._may_nudge else None),
         ]
         return min((since + wait for since, wait in dues if wait is not None), default=None)
 
     async def _silent(self) -> list[Seen]:
         """Do what is due after a silence."""
         now = asyncio.get_running_loop().time()
-        options, quiet = self._options, now - self._heard
+        quiet = now - self._heard
         if limit := self._over(now):
             return [Broke(limit)]
         if self._to_type is not None:
@@ -141,7 +141,7 @@ class Live:
             return []
         if not self._is_settled and self._has_said:
             return self._settle()
-        if self._may_nudge and options.nudge_after is not None and quiet >= options.nudge_after:
+        if self._may_nudge and self._patience is not None and quiet >= self._patience:
             return await self._nudge()
         return []
 
@@ -171,8 +171,14 @@ class Live:
             return []
         if self._options.on_idle == "fail":
             return [Broke(f"It said nothing any more, after {self._nudged} reminders")]
-        self.is_done = True
+        self.is_done = self.fell_silent = True
         return []
+
+    @property
+    def _patience(self) -> float | None:
+        """How long it may say nothing: before it is reminded, or after."""
+        options = self._options
+        return (options.escalate_after or options.nudge_after) if self._nudged else options.nudge_after
 
     @property
     def _may_nudge(self) -> bool:

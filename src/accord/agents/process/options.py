@@ -26,7 +26,8 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
     """A command: one of the presets, or any other.
 
     `prompt` is how a command takes what is said to it, `events` what it prints instead of text, and `resume_args` what
-    goes on with a session (`{session}`); a preset knows that itself. In `args`, `{prompt}` stands for the prompt.
+    goes on with a session (`{session}`); a preset knows that itself. In `args`, `{prompt}` stands for the prompt. One
+    that is not there when the server starts is a mistake, unless it is `installed_later`.
 
     It works in `directory`, or in a fresh one below `root` for each conversation, or, with `worktree`, in a worktree of
     `repository` for each task, from `base`; one without changes is removed unless `keep_worktree`. Files that it leaves
@@ -34,7 +35,8 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
 
     With `mode = "pty"` it has a terminal. `questions` are patterns of what it waits for an answer to, `answers` what to
     type for one; such a process is held for `answer_timeout`. After `nudge_after` seconds without a word `nudge` is
-    typed, at most `nudges` times; then `on_idle` says what becomes of it. `done` is a pattern that ends its work.
+    typed, at most `nudges` times, with `escalate_after` seconds after each; then `on_idle` says what becomes of it.
+    `done` is a pattern that ends its work.
     """
 
     SECRET = frozenset({"env"})
@@ -42,6 +44,7 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
     preset: PresetName | None = None
     command: str | tuple[str, ...] | None = None
     path: str | None = None
+    installed_later: bool = False
     args: tuple[str, ...] = ()
     mode: Literal["headless", "pty"] = "headless"
     prompt: Literal["argument", "stdin", "typed"] | None = None
@@ -68,6 +71,7 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
     answers: dict[str, str] = field(default_factory=dict)
     answer_timeout: Seconds = 900.0
     nudge_after: Seconds | None = None
+    escalate_after: Seconds | None = None
     nudge: str = "Please go on."
     nudges: Annotated[int, Meta(ge=0)] = 1
     on_idle: Literal["fail", "finish"] = "fail"
@@ -123,6 +127,7 @@ def preset_of(said: ProcessOptions) -> Preset:
     found = PRESETS[said.preset] if said.preset is not None else _own(said)
     return Preset(
         binary=said.path or found.binary,
+        install=found.install,
         headless=found.headless,
         terminal=found.terminal,
         lost=found.lost,

@@ -61,11 +61,12 @@ class Mode(Struct, frozen=True, kw_only=True):
 class Preset(Struct, frozen=True, kw_only=True):
     """A command: without a person at its terminal, and with one.
 
-    `lost` is what it says of a session that it does not know (any more); `questions` and `answers` are for its
-    terminal: what waits for an answer, and what to type for a yes or a no.
+    `install` is how it comes onto a machine. `lost` is what it says of a session that it does not know (any more);
+    `questions` and `answers` are for its terminal: what waits for an answer, and what to type for a yes or a no.
     """
 
     binary: str
+    install: str | None = None
     headless: Mode
     terminal: Mode
     lost: str | None = None
@@ -107,6 +108,7 @@ def _filled(arguments: Sequence[str], call: Call) -> Iterator[str]:
 PRESETS: Mapping[str, Preset] = {
     "claude": Preset(
         binary="claude",
+        install="npm install -g @anthropic-ai/claude-code",
         headless=Mode(
             head=("-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
             resume=("--resume", SESSION),
@@ -125,6 +127,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "codex": Preset(
         binary="codex",
+        install="npm install -g @openai/codex",
         headless=Mode(head=("exec", "--json"), after=("-",), resume=("resume", SESSION), form=formats.CODEX),
         terminal=Mode(way=Way.ARGUMENT, after=("--", PROMPT)),
         lost=r"(?i)(?:no|unknown|could not find|failed to find)[^\n]*(?:session|thread|rollout|conversation)",
@@ -133,6 +136,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "gemini": Preset(
         binary="gemini",
+        install="npm install -g @google/gemini-cli",
         headless=Mode(head=("--output-format", "stream-json"), resume=("--resume", SESSION), form=formats.GEMINI),
         terminal=Mode(way=Way.ARGUMENT, after=(f"--prompt-interactive={PROMPT}",)),
         lost=r"(?i)(?:invalid|no)\s[^\n]*session",
@@ -141,6 +145,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "aider": Preset(
         binary="aider",
+        install="pip install aider-chat",
         headless=Mode(
             head=("--yes-always", "--no-git", "--no-pretty", "--no-fancy-input", "--no-check-update"),
             way=Way.ARGUMENT,
@@ -151,6 +156,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "goose": Preset(
         binary="goose",
+        install="see https://github.com/block/goose",
         headless=Mode(
             head=("run", "--output-format", "stream-json"),
             begins=("--name", SESSION),
@@ -166,6 +172,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "opencode": Preset(
         binary="opencode",
+        install="npm install -g opencode-ai",
         headless=Mode(head=("run", "--format", "json"), resume=("--session", SESSION), form=formats.OPENCODE),
         terminal=Mode(way=Way.ARGUMENT, after=(f"--prompt={PROMPT}",)),
         lost=r"(?i)session[^\n]*not found|NotFoundError",
@@ -173,6 +180,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "droid": Preset(
         binary="droid",
+        install="see https://docs.factory.ai",
         headless=Mode(
             head=("exec", "--output-format", "stream-json"), resume=("--session-id", SESSION), form=formats.DROID
         ),
@@ -183,6 +191,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "cursor": Preset(
         binary="cursor-agent",
+        install="see https://cursor.com/cli",
         headless=Mode(
             head=("-p", "--output-format", "stream-json"), resume=(f"--resume={SESSION}",), form=formats.CURSOR
         ),

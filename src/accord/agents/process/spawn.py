@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from accord.agents.process import keeper
+from accord.agents import keeper
 from accord.agents.process.terminal import Terminal
 
 READ_BYTES = 64 * 1024

@@ -67,6 +67,7 @@ class Turn:
         self._process: spawn.Process | None = None
         self._known: str | None = None
         self._has_begun = False
+        self.fell_silent = False
         self._acts: Mapping[type[Seen], Callable[[Any], Awaitable[None]]] = {
             Said: self._say,
             Doing: self._report,
@@ -90,6 +91,7 @@ class Turn:
                 live = await self._go_on(live, reply)
         finally:
             await self._let_go()
+        self.fell_silent = live.fell_silent
         await self._ctx.finish(self._artifact)
 
     # --- questions ------------------------------------------------------------------------------------------------
@@ -237,6 +239,7 @@ class Turn:
     def _environment(self) -> dict[str, str]:
         return {
             **self._means.env,
+            **self._place.env,
             "TASK_ID": self._ctx.task_id,
             "CONTEXT_ID": self._ctx.context_id,
             "TASK_INBOX": str(self._place.boxes.inbox),

@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,20 +29,33 @@ CONVERSATIONS, WORKTREES = "conversations", "worktrees"
 log = logging.getLogger("accord.process")
 
 
+class Placed(Struct, frozen=True, kw_only=True):
+    """Where a task is to work, and which variables it gets besides, if whoever may give it tasks says so."""
+
+    directory: Path
+    env: Mapping[str, str] = {}
+
+
+Placing = Callable[[Context], Placed | None]
+"""Reads that from a task; only for agents that no stranger can give tasks to."""
+
+
 class Place(Struct, frozen=True, kw_only=True):
-    """Where one task works."""
+    """Where one task works, and variables that only it gets."""
 
     directory: Path
     boxes: Boxes
     tree: Worktree | None = None
+    env: Mapping[str, str] = {}
 
 
 class Workspaces:
     """The places of one agent."""
 
-    def __init__(self, options: ProcessOptions, root: Path) -> None:
-        """Make fresh places below `root`."""
+    def __init__(self, options: ProcessOptions, root: Path, placing: Placing | None = None) -> None:
+        """Make fresh places below `root`, unless a task says where it works."""
         self._options = options
+        self._placing = placing
         self._root = root
         self._given = _path(options.directory)
         self._repository = _path(options.repository)
@@ -50,15 +63,16 @@ class Workspaces:
 
     async def open(self, ctx: Context) -> Place:
         """Make the place of a task, or find it again."""
+        placed = None if self._placing is None else self._placing(ctx)
         try:
             tree = await self._tree(ctx.task_id)
-            directory = tree.path if tree is not None else self._directory(ctx)
+            directory = tree.path if tree is not None else placed.directory if placed else self._directory(ctx)
             whose = Whose(ctx.tenant, ctx.task_id)
             boxes = await asyncio.to_thread(_prepared, directory, whose, self._options.outbox)
         except (OSError, GitFailed, TimeoutError) as error:
             log.exception("no place to work", extra={"task_id": ctx.task_id})
             raise Failed("There is no place to work for this task") from error
-        return Place(directory=directory, boxes=boxes, tree=tree)
+        return Place(directory=directory, boxes=boxes, tree=tree, env=placed.env if placed else {})
 
     async def close(self, place: Place) -> dict[str, object] | None:
         """Leave a place when its task is done, and return where its work is, if it has left any in a worktree."""

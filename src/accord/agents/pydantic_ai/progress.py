@@ -28,12 +28,12 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """How far a turn has come; if it `replaces`, its messages are the whole conversation, which was made shorter."""
+    """How far a turn has come; `replaces` are earlier turns that its messages have in them, which were made shorter."""
 
     messages: Raw = NOTHING
     said: tuple[Part, ...] = ()
     wanted: tuple[Wanted, ...] = ()
-    replaces: bool = False
+    replaces: tuple[str, ...] = ()
 
 
 class Progress:
@@ -46,6 +46,7 @@ class Progress:
         self.earlier = [message for turn in turns for message in _decoded(turn.messages)]
         self.messages = _decoded(mark.messages)
         self._memory = memory
+        self._known = tuple(turn.id for turn in turns)
         self._replaces = mark.replaces
         self._most = most
 
@@ -62,7 +63,7 @@ class Progress:
         """Take in all messages of a run, which begin with those that it was given, unless it made them shorter."""
         before = len(self.earlier)
         if len(messages) < before or any(new is not old for new, old in zip(messages, self.earlier, strict=False)):
-            self.earlier, before, self._replaces = [], 0, True
+            self.earlier, before, self._replaces = [], 0, self._known
         self.messages = list(messages[before:])
 
     async def note(self, said: Sequence[Part], wanted: Sequence[Wanted] = ()) -> None:
@@ -74,9 +75,14 @@ class Progress:
 
     async def done(self) -> None:
         """Add the turn to the conversation."""
-        turns = [] if self._replaces else await self._memory.earlier()  # another task may have added one meanwhile
-        turns.append(Turn(self._memory.turn, _encoded(self.messages)))
-        await self._memory.close(_latest(turns, self._most))
+
+        def keep(turns: list[Turn]) -> list[Turn]:
+            if self._replaces:  # it begins with what they said, before what another task has added meanwhile
+                *others, own = turns
+                turns = [own, *(turn for turn in others if turn.id not in self._replaces)]
+            return _latest(turns, self._most)
+
+        await self._memory.close(_encoded(self.messages), keep)
 
 
 def _latest(turns: list[Turn], most: int) -> list[Turn]:

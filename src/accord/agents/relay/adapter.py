@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import msgspec
 from msgspec.structs import replace
@@ -55,6 +55,18 @@ class AdapterMetadata:
 
 class NotDone(Exception):
     """An agent says that it could not do what was asked."""
+
+
+def conversation(ctx: Context) -> str:
+    """Return what a task's conversation is called in a channel.
+
+    It is another one for another caller who names the same context: nobody gets into a conversation that way.
+    """
+    return _named(ctx.tenant, ctx.caller.owner, ctx.context_id)
+
+
+def _named(*names: str) -> str:
+    return str(uuid5(NAMESPACE_OID, msgspec.json.encode(names).decode()))
 
 
 class RelayA2AAdapter:
@@ -100,7 +112,9 @@ class RelayA2AAdapter:
         asking = copy(self)
         asking._relay = None  # connections belong to a loop, and whoever calls this may have another each time
         try:
-            before = await asking.before(user_input, str(task or uuid4().hex))
+            before = await asking.before(
+                user_input, str(task or uuid4().hex), _named(context_id) if context_id else None
+            )
             return await asking.answer(await asking.ask(before))
         finally:
             await asking.close()
@@ -150,7 +164,7 @@ class RelayA2AAdapter:
         the channel itself tells whether it was posted."""
         kept = ctx.kept("relay")
         if kept is None:
-            before = await self.before(prompt(ctx.message.parts), ctx.task_id)
+            before = await self.before(prompt(ctx.message.parts), ctx.task_id, conversation(ctx))
             await ctx.keep("relay", msgspec.json.encode(before).decode())
         else:
             before = msgspec.json.decode(kept, type=Asked)
@@ -171,9 +185,9 @@ class RelayA2AAdapter:
             self._relay = Channel(self.base_url, self.api_key, self.channel)
         return self._relay
 
-    async def before(self, text: str, tag: str) -> Asked:
+    async def before(self, text: str, tag: str, context: str | None = None) -> Asked:
         """Return a request that is yet to be posted, with what is in the channel before it."""
-        return Asked(tag=tag, text=request(text, tag), at=time.time(), before=tuple(await self._look()))
+        return Asked(tag=tag, text=request(text, tag, context), at=time.time(), before=tuple(await self._look()))
 
     async def ask(self, asked: Asked) -> Asked:
         """Post a request. One that may have arrived is not posted again: the channel will show it, or not."""

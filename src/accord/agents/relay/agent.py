@@ -3,13 +3,16 @@
 It reads options and makes the agent, which is `adapter`'s or `local`'s.
 """
 
+import os
 import shlex
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from accord.agents import kinds
+from accord.agents.environment import is_there
 from accord.agents.kinds import Given, Kind, Options, Seconds
 from accord.agents.relay.adapter import RELAYCAST, RelayA2AAdapter
 from accord.core.agent import Agent
@@ -19,7 +22,8 @@ class RelayOptions(Options, frozen=True, kw_only=True):
     """A channel: of the relay at `base_url`, or with a `command` of a broker that is started here with its agent.
 
     A command is given what is asked as its input, or where an argument says `{prompt}`; one that is `native` reads the
-    channel itself. `timeout` is for an answer to come.
+    channel itself; one that is not there when the server starts is a mistake, unless it is `installed_later`. `timeout`
+    is for an answer to come.
     """
 
     relay_api_key: str | None = None
@@ -30,6 +34,7 @@ class RelayOptions(Options, frozen=True, kw_only=True):
     timeout: Seconds | None = 300.0
     command: str | tuple[str, ...] = ()
     native: bool = False
+    installed_later: bool = False
 
     def __repr__(self) -> str:
         return f"RelayOptions(channel={self.channel!r}, target_agent={self.target_agent!r})"  # the key is a secret
@@ -38,7 +43,7 @@ class RelayOptions(Options, frozen=True, kw_only=True):
 def make(given: Given) -> Agent:
     """Make an agent as its options say."""
     options: RelayOptions = given.options
-    made = _made(options)
+    made = _made(options, given.env or os.environ)
     own = made.profile
     stated = kinds.profile(given, crash=own.crash, name=own.name, description=own.description)
     made.profile = replace(
@@ -47,9 +52,14 @@ def make(given: Given) -> Agent:
     return made
 
 
-def _made(options: RelayOptions) -> RelayA2AAdapter:
+def _made(options: RelayOptions, env: Mapping[str, str]) -> RelayA2AAdapter:
     command = shlex.split(options.command) if isinstance(options.command, str) else list(options.command)
     timeout = options.timeout or 300.0
+    if command and not options.installed_later and not is_there(command[0], env, os.curdir):
+        raise ValueError(
+            f"command: there is no {command[0]} on this machine: install it, say where it is, or say"
+            " installed_later = true"
+        )
     if command:
         from accord.agents.relay.local import POLL_SECONDS, LocalRelay
 

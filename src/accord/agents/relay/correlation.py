@@ -19,6 +19,9 @@ DONE, FAILED, CANCEL = "DONE:", "FAILED:", "CANCEL:"
 
 TAG = re.compile(r"\[a2a:([^\[\]\s]+)\]")
 
+CONTEXT = re.compile(r"\[context:(\w[\w.:-]*)\]")
+"""How a request says which conversation it belongs to: requests of one conversation have the same."""
+
 THREADS = ("thread_id", "threadId", "parent_id", "parentId", "reply_to", "replyTo", "in_reply_to")
 """Where a message may say which one it replies to."""
 
@@ -51,9 +54,14 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> str:
-        """What it says without word and tag."""
-        tag = self.tag
-        return self.body if tag is None else self.body.replace(f"[a2a:{tag}]", "").strip()
+        """What it says without word and tags."""
+        return _without_tags(self, self.body)
+
+    @property
+    def context(self) -> str | None:
+        """The conversation that it belongs to, if it says so."""
+        found = CONTEXT.findall(self.text)
+        return found[-1] if found else None
 
     @property
     def is_request(self) -> bool:
@@ -61,17 +69,24 @@ class Entry(Struct, frozen=True, kw_only=True):
         return not self.word and self.tag is not None
 
 
-def request(text: str, tag: str) -> str:
+def request(text: str, tag: str, context: str | None = None) -> str:
     """Return a request as it is posted: tags in what a caller wrote mean nothing, nor does a word of ours."""
-    harmless = TAG.sub(r"(a2a:\1)", text)
+    harmless = CONTEXT.sub(r"(context:\1)", TAG.sub(r"(a2a:\1)", text))
+    belongs = "" if context is None else f"[context:{context}]\n"
     if harmless.startswith((DONE, FAILED, CANCEL)):
-        return f"[a2a:{tag}]\n{harmless}"
-    return f"{harmless}\n\n[a2a:{tag}]"
+        return f"{belongs}[a2a:{tag}]\n{harmless}"
+    return f"{harmless}\n\n{belongs}[a2a:{tag}]"
 
 
 def asked(entry: Entry) -> str:
-    """Return what a request asks, without its tag."""
-    return entry.text.replace(f"[a2a:{entry.tag}]", "").strip()
+    """Return what a request asks, without its tags."""
+    return _without_tags(entry, entry.text)
+
+
+def _without_tags(entry: Entry, text: str) -> str:
+    for tag in (f"[context:{entry.context}]", f"[a2a:{entry.tag}]"):
+        text = text.replace(tag, "")
+    return text.strip()
 
 
 def entries(messages: Iterable[Any]) -> list[Entry]:
@@ -139,8 +154,16 @@ class Watch:
         return any(self._is_own(entry) for entry in self._said)
 
     def is_about(self, entry: Entry) -> bool:
-        """Whether a message is about the request, by the agent that does it."""
-        return not entry.word and self._may_answer(entry) and self._is_meant(entry)
+        """Whether a message is about the request, by the agent that does it.
+
+        One without a tag is, if it can be about nothing else: it is the target's, no other request waits for an answer,
+        and nobody else has spoken since ours, to whom it might talk.
+        """
+        if entry.word or not self._may_answer(entry):
+            return False
+        if entry.tag is not None or entry.thread is not None:
+            return self._is_meant(entry)
+        return self._target is not None and self._is_alone_at(entry)
 
     def _is_own(self, entry: Entry) -> bool:
         if self._asked.id is not None and entry.id is not None:
@@ -173,6 +196,19 @@ class Watch:
             if self._closes(entry, waiting, is_ours=is_ours and is_late, speakers=speakers):
                 return entry
         return None
+
+    def _is_alone_at(self, entry: Entry) -> bool:
+        """Whether only ours waits for an answer when something is said, and nobody but the target has spoken since."""
+        is_ours = not self.is_posted()
+        waiting, others = {self._asked.tag} if is_ours else set[str](), set[str | None]()
+        for one in (*self._asked.before, *self._said):
+            if one is entry:
+                break
+            if is_ours and one.sender != self._target:
+                others.add(one.sender)
+            is_ours = is_ours or self._is_own(one)
+            self._closes(one, waiting, is_ours=False, speakers=set())
+        return waiting == {self._asked.tag} and not others
 
     def _closes(self, entry: Entry, waiting: set[str], *, is_ours: bool, speakers: set[str | None]) -> bool:
         """Keep account of the requests that wait for an answer; whether this is the answer to ours."""

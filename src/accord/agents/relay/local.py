@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from accord.agents.content import prompt
 from accord.agents.environment import without_ours
 from accord.agents.relay import runner
-from accord.agents.relay.adapter import RelayA2AAdapter
+from accord.agents.relay.adapter import RelayA2AAdapter, conversation
 from accord.agents.relay.broker import Broker
 from accord.agents.relay.channel import NoRelay
 from accord.agents.relay.correlation import CANCEL, Asked
@@ -94,7 +94,7 @@ class LocalRelay(RelayA2AAdapter):
 
     async def _asked(self, ctx: Context) -> Asked:
         """Ask anew: what an earlier run asked is gone with its broker."""
-        return await self.ask(await self.before(prompt(ctx.message.parts), ctx.task_id))
+        return await self.ask(await self.before(prompt(ctx.message.parts), ctx.task_id, conversation(ctx)))
 
     async def _take_back(self, tag: str) -> None:
         try:

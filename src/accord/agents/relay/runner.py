@@ -13,12 +13,13 @@ import contextlib
 import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE
 from collections import deque
 from collections.abc import Mapping, Sequence
 
 from accord.agents.relay.channel import Channel, NoRelay
 from accord.agents.relay.correlation import CANCEL, DONE, FAILED, Entry, asked
+from accord.agents.relay.kept import Kept, NotStarted, start
 
 BASE_URL, API_KEY, CHANNEL, AGENT = "RELAY_BASE_URL", "RELAY_API_KEY", "RELAY_CHANNEL", "RELAY_AGENT_NAME"
 """What an agent is told in its environment."""
@@ -40,10 +41,11 @@ MAX_OUTPUT = 1024 * 1024
 MAX_REASON = 2000
 """Bytes of what a command that fails has complained last."""
 
-GRACE_SECONDS = 2.0
-"""How long what is asked to stop may take before it is killed."""
+PLACEHOLDER, CONVERSATION = "{prompt}", "{context}"
+"""Where arguments have a place for what is asked, and for the name of the conversation that it belongs to."""
 
-PLACEHOLDER = "{prompt}"
+TASK_ID, CONTEXT_ID = "RELAY_TASK_ID", "RELAY_CONTEXT_ID"
+"""What a command is told in its environment about what it is asked."""
 
 
 class Bridge:
@@ -98,14 +100,15 @@ class Bridge:
         tag = entry.tag or ""
         if tag in self._working:
             return
-        work = asyncio.create_task(self._work(tag, asked(entry)), name=f"relay {tag}")
+        work = asyncio.create_task(self._work(tag, entry.context or tag, asked(entry)), name=f"relay {tag}")
         self._working[tag] = work
         work.add_done_callback(lambda _: self._working.pop(tag, None))
 
-    async def _work(self, tag: str, text: str) -> None:
+    async def _work(self, tag: str, context: str, text: str) -> None:
+        command = [one.replace(CONVERSATION, context) for one in self._command]
         async with self._places:
             try:
-                said = f"{DONE} [a2a:{tag}] {await _run(self._command, text)}"
+                said = f"{DONE} [a2a:{tag}] {await _run(command, text, {TASK_ID: tag, CONTEXT_ID: context})}"
             except CommandFailed as error:
                 said = f"{FAILED} [a2a:{tag}] {error}"
         await self._say(said)
@@ -127,25 +130,19 @@ class CommandFailed(Exception):
     """A command could not be run, or says that it failed."""
 
 
-async def _run(command: Sequence[str], text: str) -> str:
+async def _run(command: Sequence[str], text: str, about: Mapping[str, str]) -> str:
     """Run a command once: the text is its input, or where an argument has a place for it."""
     arguments = _filled(command, text)
     takes_input = arguments == list(command)
+    env = {**_without_secrets(os.environ), **about}
     try:
-        process = await asyncio.create_subprocess_exec(
-            *arguments,
-            stdin=PIPE if takes_input else DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
-            env=_without_secrets(os.environ),
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
+        kept = await start(arguments, env, stdin=PIPE if takes_input else DEVNULL, output=PIPE)
+    except NotStarted as error:
         raise CommandFailed(f"{command[0]} cannot be started: {error}") from None
     try:
-        return await _talk(process, text.encode() if takes_input else None)
+        return await _talk(kept, text.encode() if takes_input else None)
     finally:
-        await end(process)
+        await kept.end()
 
 
 def _filled(command: Sequence[str], text: str) -> list[str]:
@@ -157,7 +154,8 @@ def _filled(command: Sequence[str], text: str) -> list[str]:
     ]
 
 
-async def _talk(process: Process, given: bytes | None) -> str:
+async def _talk(kept: Kept, given: bytes | None) -> str:
+    process = kept.process
     assert process.stdout is not None
     assert process.stderr is not None
 
@@ -171,7 +169,7 @@ async def _talk(process: Process, given: bytes | None) -> str:
     _, (said, is_all), (complained, _) = await asyncio.gather(
         tell(), _kept(process.stdout, MAX_OUTPUT), _kept(process.stderr, MAX_REASON, keeps_end=True)
     )
-    status = await process.wait()
+    status = await kept.ended()
     if status:
         lines = complained.decode("utf-8", "replace").strip().splitlines()
         raise CommandFailed(f"exit status {status}{': ' + lines[-1] if lines else ''}")
@@ -188,24 +186,6 @@ async def _kept(stream: asyncio.StreamReader, most: int, *, keeps_end: bool = Fa
     return found[:most], is_all
 
 
-async def end(process: Process) -> None:
-    """See to it that nothing of a process is left, nor of what it has started in its group."""
-    _signal(process.pid, signal.SIGTERM)
-    try:
-        async with asyncio.timeout(GRACE_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        pass
-    finally:  # even if whoever waits here is told to stop meanwhile
-        _signal(process.pid, signal.SIGKILL)
-    await process.wait()
-
-
-def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has gone by itself
-        os.killpg(group, number)
-
-
 def _without_secrets(env: Mapping[str, str]) -> dict[str, str]:
     """Return what a command may know; it has no business in the channel."""
     return {name: value for name, value in env.items() if name not in (API_KEY, BASE_URL)}
@@ -215,11 +195,11 @@ def _without_secrets(env: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _native(command: Sequence[str]) -> int:
-    process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, start_new_session=True)
+    kept = await start(command, os.environ, stdin=DEVNULL, output=None)
     try:
-        return await process.wait()
+        return await kept.ended()
     finally:
-        await end(process)
+        await kept.end()
 
 
 async def _bridged(command: Sequence[str], env: Mapping[str, str]) -> int:

@@ -17,12 +17,16 @@ OUTPUT_MODES = ("text/plain", "application/json")
 
 
 class Mode(Enum):
-    """How reports get here: by webhook, over an open stream, by asking, or the best of these that the agent offers."""
+    """How reports get here: by webhook, over an open stream, by asking, or the best of these that the agent offers.
+
+    `FOLLOW` is the best of the last two: over a stream if the agent offers one.
+    """
 
     AUTO = "auto"
     PUSH = "push"
     SUBSCRIBE = "subscribe"
     POLL = "poll"
+    FOLLOW = "follow"
 
 
 class Terms(Struct, frozen=True, kw_only=True):

@@ -33,12 +33,15 @@ class TemporalOptions(Options, frozen=True, kw_only=True):
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
-    input: Literal["auto", "text", "data", "message"] = "auto"
+    input: Literal["auto", "text", "data", "message", "conversation"] = "auto"
     signal: str = "message"
     status: str | None = None
+    progress_query: str | None = None
+    heartbeats: bool = False
     execution_timeout: Seconds | None = None
     grace_seconds: Seconds = 30.0
     poll_seconds: Seconds = 15.0
+    progress_seconds: Seconds = 1.0
     watched: Annotated[int, Meta(ge=0)] = 100
 
 

@@ -26,10 +26,10 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from accord.agents.kinds import Given, profile
-from accord.agents.temporal import TemporalOptions
+from accord.agents.temporal import TemporalOptions, progress
 from accord.agents.temporal.cancels import Cancels
-from accord.agents.temporal.content import ANSWER, MODES, finish, given_of
-from accord.agents.temporal.service import NO_ANSWER, Service, may_pass
+from accord.agents.temporal.content import ANSWER, MODES, finish, given_of, input_of
+from accord.agents.temporal.service import NO_ANSWER, Service, heartbeat, may_pass
 from accord.core.agent import Crash, Node
 from accord.core.context import Context, Failed
 from accord.core.output import parts_of
@@ -116,15 +116,19 @@ class TemporalAgent:
         client = await self._service.client()
         handle = await self._begun(ctx, client, node)
         await self._pass_on_messages(ctx, client)
-        said = None if ctx.handed_in(CLOSED) else await self._status(ctx, handle)
+        said = None if ctx.handed_in(CLOSED) else await self._asked(ctx, handle, self._options.status)
+        has_grown = await progress.tell(ctx, await self._asked(ctx, handle, self._options.progress_query))
         seen = await handle.describe(rpc_timeout=ANSWER)  # after that: what it asked before it ended is no question
         self._down_since = None
         if seen.status is not WorkflowExecutionStatus.RUNNING:
             await finish(ctx, handle)
             return True
+        if said is None and self._options.heartbeats:
+            said = await heartbeat(client, seen)
         await _report(ctx, said)
         self._watch(ctx, handle, node)
-        await ctx.pause(self._delay(seen), key=None if ctx.handed_in(CLOSED) else CLOSED)
+        delay = self._options.progress_seconds if has_grown else self._delay(seen)
+        await ctx.pause(delay, key=None if ctx.handed_in(CLOSED) else CLOSED)
         return False
 
     # --- what is said to the workflow -----------------------------------------------------------------------------
@@ -147,7 +151,7 @@ class TemporalAgent:
         try:
             await client.start_workflow(
                 options.workflow,
-                given_of(_said(ctx)[0], options.input),
+                await input_of(ctx, _said(ctx)[0], options.input),
                 id=ctx.task_id,
                 task_queue=options.task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
@@ -185,22 +189,24 @@ class TemporalAgent:
 
     # --- what it says ---------------------------------------------------------------------------------------------
 
-    async def _status(self, ctx: Context, handle: Handle) -> Any:
-        """Return how the workflow says it stands; None if it does not."""
-        if self._options.status is None:
+    async def _asked(self, ctx: Context, handle: Handle, query: str | None) -> Any:
+        """Return what the workflow answers to a query; None if it does not."""
+        if query is None:
             return None
         try:
-            return await handle.query(self._options.status, rpc_timeout=QUERY)
+            return await handle.query(query, rpc_timeout=QUERY)
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
-            log.info("workflow did not say how it stands", extra={"task_id": ctx.task_id, "reason": str(error)})
+            about = {"task_id": ctx.task_id, "query": query, "reason": str(error)}
+            log.info("workflow did not say how it stands", extra=about)
             return None
 
     def _delay(self, seen: WorkflowExecutionDescription) -> float:
         """Return when to look again: for its status soon while it is young, for its end only lest that was missed."""
-        if self._options.status is None:
-            return self._options.poll_seconds
+        options = self._options
+        if options.status is None and options.progress_query is None and not options.heartbeats:
+            return options.poll_seconds
         age = (datetime.now(UTC) - seen.start_time).total_seconds()
-        return min(max(SOONEST_SECONDS, age / 10), self._options.poll_seconds)
+        return min(max(SOONEST_SECONDS, age / 10), options.poll_seconds)
 
     def _watch(self, ctx: Context, handle: Handle, node: Node) -> None:
         """Have the task woken when its workflow ends, if not too many are watched already."""

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from accord.agents.content import answer_id, prompt
+from accord.agents.content import conversation, prompt
 from accord.agents.kinds import JSON
+from accord.agents.temporal import progress
 from accord.core.agent import TEXT
 from accord.core.context import Context, Failed, Rejected
-from accord.model import Message, Part
+from accord.core.output import parts_of
+from accord.model import Message, Part, Role
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
@@ -24,6 +26,7 @@ ANSWER = timedelta(seconds=10)
 
 MODES: Mapping[str, tuple[str, ...]] = {
     "auto": ("*/*",),
+    "conversation": ("*/*",),
     "message": ("*/*",),
     "text": (TEXT, JSON),
     "data": (JSON,),
@@ -62,7 +65,30 @@ def _auto(message: Message) -> Any:
     return _message(message)
 
 
-_GIVEN: Mapping[str, Callable[[Message], Any]] = {"auto": _auto, "data": _data, "message": _message, "text": _text}
+_GIVEN: Mapping[str, Callable[[Message], Any]] = {
+    "auto": _auto,
+    "conversation": _message,
+    "data": _data,
+    "message": _message,
+    "text": _text,
+}
+
+
+async def input_of(ctx: Context, message: Message, how: str) -> Any:
+    """Return what a workflow begins with: its message, with what was said before if it is to know that."""
+    given = given_of(message, how)
+    if how != "conversation":
+        return given
+    before = [said for said in await conversation(ctx) if said not in ctx.history]
+    return {
+        "contextId": ctx.context_id,
+        "taskId": ctx.task_id,
+        "message": given,
+        "history": [{"role": _ROLES[said.role], "text": prompt(said.parts)} for said in before],
+    }
+
+
+_ROLES = {Role.USER: "user", Role.AGENT: "agent"}
 
 
 async def finish(ctx: Context, handle: "WorkflowHandle[Any, Any]") -> None:
@@ -77,7 +103,7 @@ async def finish(ctx: Context, handle: "WorkflowHandle[Any, Any]") -> None:
     if isinstance(given, dict) and isinstance(given.get("parts"), list):
         await _count(ctx, given.get("usage"))
         given = _parts(given["parts"])
-    await ctx.artifact(given, id=answer_id(ctx))
+    await progress.conclude(ctx, parts_of(given))
 
 
 def _parts(given: list[Any]) -> tuple[Part, ...]:

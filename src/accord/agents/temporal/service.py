@@ -6,8 +6,9 @@ What is asked of it is said in `agent` and `cancels`, above.
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from accord.agents.temporal import TemporalOptions
@@ -68,6 +69,16 @@ class Service:
 
 NO_ANSWER = (RPCError, NotThere)
 """Everything that may come instead of an answer."""
+
+
+async def heartbeat(client: Client, seen: WorkflowExecutionDescription) -> Any:
+    """Return what an activity of a workflow said with its latest heartbeat; None if none has said anything."""
+    said = [one for one in seen.raw_description.pending_activities if one.heartbeat_details.payloads]
+    if not said:
+        return None
+    latest = max(said, key=lambda one: one.last_heartbeat_time.ToNanoseconds())
+    found = await client.data_converter.decode(latest.heartbeat_details.payloads)
+    return found[0] if len(found) == 1 else found
 
 
 def may_pass(error: Exception) -> bool:

@@ -17,6 +17,9 @@ from accord.storage.store import StoreFull, StoreUnavailable
 
 T = TypeVar("T")
 
+OWNER = 0o700
+"""The mode of a directory for its owner only."""
+
 LEFTOVER_SECONDS = 86_400
 """A file that is still being written after a day was left behind by a crash."""
 
@@ -29,7 +32,8 @@ class Directory:
         self._root = root
         self._unfinished = root / "unfinished"
         with _translating(root):
-            self._unfinished.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=OWNER, parents=True, exist_ok=True)
+            self._unfinished.mkdir(mode=OWNER, exist_ok=True)
             _sync(root.parent)
             self._remove_leftovers()
 
@@ -57,7 +61,8 @@ class Directory:
 
     def _write(self, path: Path, data: bytes) -> None:
         if not (path.is_file() and path.stat().st_size == len(data)):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (path.parent.parent, path.parent):
+                folder.mkdir(mode=OWNER, exist_ok=True)
             self._create(path, data)
         # Also for a file that was there: whoever is writing it may not have come this far.
         for folder in (path.parent, path.parent.parent, self._root):

@@ -60,6 +60,22 @@ class Write(Struct, frozen=True, kw_only=True):
     value: Typed
 
 
+class Step(Struct, frozen=True):
+    """A checkpoint to keep, with the values that are new in it, as (channel, version, value)."""
+
+    place: Place
+    checkpoint: Checkpoint
+    values: list[tuple[str, str, Typed]]
+
+
+class Given(Struct, frozen=True):
+    """What nodes gave after a checkpoint."""
+
+    place: Place
+    checkpoint_id: str
+    writes: list[Write]
+
+
 class Loaded(Struct, frozen=True):
     """A checkpoint with what the channels hold, and with what nodes gave after it, in the order in which it counts."""
 
@@ -69,10 +85,11 @@ class Loaded(Struct, frozen=True):
 
 
 class Entered(Struct, frozen=True):
-    """The thread of a task's conversation, and the task that is at work in it, if that is another."""
+    """The thread of a task's conversation, the task that is at work in it, if that is another, and if it is new."""
 
     thread: str
     holder: str | None = None
+    is_new: bool = False
 
 
 async def enter(tx: Tx, tenant: str, fence: Fence) -> Entered:
@@ -84,10 +101,12 @@ async def enter(tx: Tx, tenant: str, fence: Fence) -> Entered:
     owner, agent, context_id = await _check(tx, tenant, fence)
     thread = "/".join(quote(name, safe="") for name in (tenant, owner, agent, context_id))
     mine = {"tenant": tenant, "id": thread, "task_id": fence.task_id}
-    await tx.run(
+    is_new = await tx.run(
         "INSERT INTO thread (tenant, id, task_id) VALUES (:tenant, :id, :task_id) ON CONFLICT (tenant, id) DO NOTHING",
         **mine,
     )
+    if is_new:
+        return Entered(thread, is_new=True)
     row = await tx.one(
         "SELECT task_id FROM thread WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=thread
     )
@@ -105,66 +124,17 @@ async def enter(tx: Tx, tenant: str, fence: Fence) -> Entered:
     return Entered(thread)
 
 
-async def put(
-    tx: Tx, tenant: str, place: Place, fence: Fence, checkpoint: Checkpoint, values: Sequence[tuple[str, str, Typed]]
-) -> None:
-    """Keep a checkpoint with the values, as (channel, version, value), that are new in it."""
+async def put(tx: Tx, tenant: str, fence: Fence, kept: Sequence[Step | Given]) -> None:
+    """Keep steps, and what nodes gave: of that, what is there already stays unless its position is below zero."""
     await _check(tx, tenant, fence)
-    at: dict[str, Value] = {"tenant": tenant, "thread": place.thread, "space": place.space}
-    await tx.many(
-        """INSERT INTO checkpoint_value (tenant, thread, space, channel, version, format, data)
-           VALUES (:tenant, :thread, :space, :channel, :version, :format, :data)
-           ON CONFLICT (tenant, thread, space, channel, version) DO NOTHING""",
-        [
-            {**at, "channel": channel, "version": version, "format": value.format, "data": value.data}
-            for channel, version, value in values
-        ],
-    )
-    await tx.run(
-        """INSERT INTO checkpoint (tenant, thread, space, id, parent, versions, format, data, metadata_format, metadata)
-           VALUES (:tenant, :thread, :space, :id, :parent, :versions, :format, :data, :metadata_format, :metadata)
-           ON CONFLICT (tenant, thread, space, id) DO UPDATE SET parent = excluded.parent,
-               versions = excluded.versions, format = excluded.format, data = excluded.data,
-               metadata_format = excluded.metadata_format, metadata = excluded.metadata""",
-        **at,
-        id=checkpoint.id,
-        parent=checkpoint.parent,
-        versions=msgspec.json.encode(checkpoint.versions).decode(),
-        format=checkpoint.state.format,
-        data=checkpoint.state.data,
-        metadata_format=checkpoint.metadata.format,
-        metadata=checkpoint.metadata.data,
-    )
-
-
-async def put_writes(
-    tx: Tx, tenant: str, place: Place, fence: Fence, checkpoint_id: str, writes: Sequence[Write]
-) -> None:
-    """Keep what a node gave; what is there already stays, unless its position is below zero."""
-    await _check(tx, tenant, fence)
-    await tx.many(
-        """INSERT INTO checkpoint_write
-               (tenant, thread, space, checkpoint, task, position, path, channel, format, data)
-           VALUES (:tenant, :thread, :space, :checkpoint, :task, :position, :path, :channel, :format, :data)
-           ON CONFLICT (tenant, thread, space, checkpoint, task, position) DO UPDATE
-           SET path = excluded.path, channel = excluded.channel, format = excluded.format, data = excluded.data
-           WHERE excluded.position < 0""",
-        [
-            {
-                "tenant": tenant,
-                "thread": place.thread,
-                "space": place.space,
-                "checkpoint": checkpoint_id,
-                "task": write.task,
-                "position": write.position,
-                "path": write.path,
-                "channel": write.channel,
-                "format": write.value.format,
-                "data": write.value.data,
-            }
-            for write in writes
-        ],
-    )
+    steps = [one for one in kept if isinstance(one, Step)]
+    for sql, rows in (
+        (_PUT_VALUE, [row for step in steps for row in _value_rows(tenant, step)]),
+        (_PUT_CHECKPOINT, [_checkpoint_row(tenant, step) for step in steps]),
+        (_PUT_WRITE, [row for one in kept if isinstance(one, Given) for row in _write_rows(tenant, one)]),
+    ):
+        if rows:
+            await tx.many(sql, rows)
 
 
 async def load(
@@ -274,6 +244,67 @@ async def _check(tx: Tx, tenant: str, fence: Fence) -> tuple[str, str, str]:
     if row is None or row[0] != fence.epoch:
         raise Fenced(f"Task {fence.task_id} has another owner than epoch {fence.epoch}, or does not exist")
     return row[1], row[2], row[3]
+
+
+_PUT_VALUE = """
+    INSERT INTO checkpoint_value (tenant, thread, space, channel, version, format, data)
+    VALUES (:tenant, :thread, :space, :channel, :version, :format, :data)
+    ON CONFLICT (tenant, thread, space, channel, version) DO NOTHING"""
+
+_PUT_CHECKPOINT = """
+    INSERT INTO checkpoint (tenant, thread, space, id, parent, versions, format, data, metadata_format, metadata)
+    VALUES (:tenant, :thread, :space, :id, :parent, :versions, :format, :data, :metadata_format, :metadata)
+    ON CONFLICT (tenant, thread, space, id) DO UPDATE SET parent = excluded.parent,
+        versions = excluded.versions, format = excluded.format, data = excluded.data,
+        metadata_format = excluded.metadata_format, metadata = excluded.metadata"""
+
+_PUT_WRITE = """
+    INSERT INTO checkpoint_write (tenant, thread, space, checkpoint, task, position, path, channel, format, data)
+    VALUES (:tenant, :thread, :space, :checkpoint, :task, :position, :path, :channel, :format, :data)
+    ON CONFLICT (tenant, thread, space, checkpoint, task, position) DO UPDATE
+    SET path = excluded.path, channel = excluded.channel, format = excluded.format, data = excluded.data
+    WHERE excluded.position < 0"""
+
+
+def _at(tenant: str, place: Place) -> dict[str, Value]:
+    return {"tenant": tenant, "thread": place.thread, "space": place.space}
+
+
+def _value_rows(tenant: str, step: Step) -> list[dict[str, Value]]:
+    at = _at(tenant, step.place)
+    return [
+        {**at, "channel": channel, "version": version, "format": value.format, "data": value.data}
+        for channel, version, value in step.values
+    ]
+
+
+def _checkpoint_row(tenant: str, step: Step) -> dict[str, Value]:
+    checkpoint = step.checkpoint
+    return _at(tenant, step.place) | {
+        "id": checkpoint.id,
+        "parent": checkpoint.parent,
+        "versions": msgspec.json.encode(checkpoint.versions).decode(),
+        "format": checkpoint.state.format,
+        "data": checkpoint.state.data,
+        "metadata_format": checkpoint.metadata.format,
+        "metadata": checkpoint.metadata.data,
+    }
+
+
+def _write_rows(tenant: str, given: Given) -> list[dict[str, Value]]:
+    at = _at(tenant, given.place) | {"checkpoint": given.checkpoint_id}
+    return [
+        {
+            **at,
+            "task": write.task,
+            "position": write.position,
+            "path": write.path,
+            "channel": write.channel,
+            "format": write.value.format,
+            "data": write.value.data,
+        }
+        for write in given.writes
+    ]
 
 
 async def _values(tx: Tx, tenant: str, place: Place, versions: str) -> dict[str, Typed]:

@@ -17,6 +17,22 @@ from accord.storage.store import Tx
 _ENDED = ", ".join(f"'{state_name(state)}'" for state in sorted(lifecycle.ENDED, key=lambda state: state.name))
 
 
+_BUSY = frozenset(lifecycle.TRANSITIONS) - lifecycle.ENDED - lifecycle.INTERRUPTED
+
+ANY = "*"
+"""In place of the child whose question a parent waits with: it waits for any of them."""
+
+
+class Watch(Struct, frozen=True, kw_only=True):
+    """What a run waits for: something under one of these keys, or that one of its children moves.
+
+    Each child is known to ask (true) or to be at work.
+    """
+
+    keys: tuple[str, ...] = ()
+    children: dict[str, bool] = {}
+
+
 class Parent(Struct, frozen=True, kw_only=True):
     """The run that calls: its task, the claim under which it runs, and the step that notes its child.
 
@@ -76,15 +92,34 @@ async def asks(tx: Tx, tenant: str, child_id: str) -> bool:
     return row is not None and state_of(row[0]) in lifecycle.INTERRUPTED
 
 
+async def have_moved(tx: Tx, tenant: str, watch: Watch) -> bool:
+    """Whether one of the children asks or has ended of which that is not known; if not, none does until this
+    transaction ends."""
+    if not watch.children:
+        return False
+    rows = await tx.all(
+        """SELECT id, state FROM task WHERE tenant = :tenant AND id IN (SELECT key FROM {pairs} :wanted {end})
+           ORDER BY id {for_update}""",
+        tenant=tenant,
+        wanted=msgspec.json.encode(watch.children).decode(),
+    )
+    known = {True: lifecycle.INTERRUPTED, False: _BUSY}
+    return len(rows) < len(watch.children) or any(
+        state_of(state) not in known[watch.children[child]] for child, state in rows
+    )
+
+
 async def rouse_parent(tx: Tx, tenant: str, parent_id: str, child_id: str) -> None:
-    """Let a parent look again that waits with the question of this child, which no longer asks it."""
+    """Let a parent look again that waits for this child: to end or ask, or to ask no longer."""
     row = await tx.one(
         """UPDATE job SET parked = 0, child = NULL, run_at = {now}
-           WHERE tenant = :tenant AND kind = :kind AND key = :key AND parked = 1 AND child = :child RETURNING queue""",
+           WHERE tenant = :tenant AND kind = :kind AND key = :key AND node IS NULL AND child IN (:child, :any)
+           RETURNING queue""",
         tenant=tenant,
         kind=jobs.RUN,
         key=parent_id,
         child=child_id,
+        any=ANY,
     )
     if row is not None:
         tx.signal(jobs.queue_topic(row[0]))

@@ -18,7 +18,7 @@ from accord.protocol.budgets import Account
 from accord.storage.commands import children, jobs, remotes, steps, usage
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Append, Head, Stored, append, lock_task
-from accord.storage.commands.usage import Spend, Spent, Told
+from accord.storage.commands.usage import Charged, Spend, Spent, Told
 from accord.storage.store import Tx
 
 H = TypeVar("H", bound=Head)
@@ -174,8 +174,7 @@ async def spend(tx: Tx, tenant: str, request: Spend) -> Spent:
     All that it has started ends with it, and so does the task of the run, which is the last to be looked at.
     """
     line = await usage.lineage(tx, tenant, request.task_id)
-    accounts = await usage.charge(tx, tenant, line, request)
-    return await _spent(tx, tenant, request, line, accounts)
+    return await _spent(tx, tenant, request, line, await usage.charge(tx, tenant, line, request))
 
 
 async def hear(tx: Tx, tenant: str, told: Told) -> Spent:
@@ -184,9 +183,10 @@ async def hear(tx: Tx, tenant: str, told: Told) -> Spent:
     return await _spent(tx, tenant, told, line, await usage.hear(tx, tenant, line, told))
 
 
-async def _spent(tx: Tx, tenant: str, request: Spend | Told, line: list[Head], accounts: list[Account] | None) -> Spent:
-    if accounts is None:
-        return Spent(account=await usage.read(tx, tenant, request.task_id), is_counted=False)
+async def _spent(tx: Tx, tenant: str, request: Spend | Told, line: list[Head], charged: Charged | None) -> Spent:
+    if charged is None:
+        return Spent(account=await usage.read(tx, tenant, request.task_id))
+    uses, accounts = charged
     for head, account in zip(line, accounts, strict=True):
         over = account.budget.over(account.used)
         if over is not None and head.task_state not in lifecycle.ENDED:
@@ -194,8 +194,8 @@ async def _spent(tx: Tx, tenant: str, request: Spend | Told, line: list[Head], a
             assert stored is not None  # it is locked
             status = said(TaskState.FAILED, over, stored, request.at)
             await _end(tx, tenant, stored, stored.task(), status, request.at)
-            return Spent(account=accounts[-1], is_counted=True, over=over)
-    return Spent(account=accounts[-1], is_counted=True)
+            return Spent(account=accounts[-1], counted=uses, over=over)
+    return Spent(account=accounts[-1], counted=uses)
 
 
 # --- nodes that are gone ----------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ async def relay(tx: Tx, tenant: str, request: Relay) -> None:
             await end_with(tx, tenant, head, last)
         else:
             await append(tx, tenant, last)
-            if head.parent_id is not None and head.task_state in lifecycle.INTERRUPTED:
+            if head.parent_id is not None and lifecycle.INTERRUPTED & {head.task_state, last.state}:
                 await children.rouse_parent(tx, tenant, head.parent_id, head.id)
     if request.step is not None and await steps.put(tx, tenant, link.task_id, request.step, request.output, last.at):
         await runs.rouse(tx, tenant, head)

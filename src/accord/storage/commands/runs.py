@@ -20,7 +20,7 @@ from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
 from accord.protocol.budgets import Budget
 from accord.storage.commands import children, jobs, pushes, steps, usage
-from accord.storage.commands.children import Parent
+from accord.storage.commands.children import Parent, Watch
 from accord.storage.commands.endings import HasEnded, NoSuchTask, Timer, end_rest, owned, raise_fence, set_timer
 from accord.storage.commands.jobs import DEADLINE, RUN, Claimed, NewJob
 from accord.storage.commands.tasks import (
@@ -33,6 +33,7 @@ from accord.storage.commands.tasks import (
     extend,
     lock_head,
     read_task,
+    topic,
 )
 from accord.storage.store import Tx
 
@@ -101,7 +102,8 @@ class Settle(Struct, frozen=True, kw_only=True):
     """The end of a run: its last events, and whether its job is done or waits.
 
     Work waits until it is woken or `delay_ms` have passed; `awaited` is the step it waits for, if one, and `child` the
-    task whose question it has passed on. A run that began while its task asked names the `parent_id` of that.
+    task whose question it has passed on; `watch` is all that at once. Work on a task that another waits for names that
+    one's `parent_id`.
     """
 
     last: Append
@@ -110,6 +112,7 @@ class Settle(Struct, frozen=True, kw_only=True):
     delay_ms: int | None = None
     awaited: str | None = None
     child: str | None = None
+    watch: Watch | None = None
     parent_id: str | None = None
 
 
@@ -213,18 +216,23 @@ async def _reread(tx: Tx, tenant: str, head: Head) -> Stored:
 
 async def settle(tx: Tx, tenant: str, request: Settle) -> int:
     """Append a run's last events and finish or park its job; return the last sequence number."""
-    if request.awaited is not None:
+    watch = request.watch
+    awaited = (request.awaited,) if request.awaited is not None else watch.keys if watch is not None else ()
+    if awaited:
         # Whoever wakes a task holds its row; looking without it would miss what is being put there right now.
         await tx.one(
             "SELECT 1 FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=request.job.key
         )
-        if await steps.find(tx, tenant, request.job.key, request.awaited) is not None:
-            raise AlreadyWoken(request.awaited)
+        for key in awaited:
+            if await steps.find(tx, tenant, request.job.key, key) is not None:
+                raise AlreadyWoken(key)
     children_started = await extend(tx, tenant, request.last)
     if request.child is not None and not await children.asks(tx, tenant, request.child):
         raise AlreadyWoken(request.child)
+    if watch is not None and await children.have_moved(tx, tenant, watch):
+        raise AlreadyWoken(request.job.key)
     if request.parks:
-        await jobs.park(tx, request.job, request.delay_ms, request.child)
+        await jobs.park(tx, request.job, request.delay_ms, request.child if watch is None else children.ANY)
     elif request.last.state not in lifecycle.ENDED:
         await jobs.finish(tx, request.job)
     elif children_started:
@@ -247,6 +255,7 @@ async def wake(tx: Tx, tenant: str, news: News) -> bool:
         return False
     if not await steps.put(tx, tenant, news.task_id, news.key, news.output, news.at):
         return False
+    tx.signal(topic(tenant, news.task_id))  # a run that waits for other things as well looks here too
     await rouse(tx, tenant, head)
     return True
 

@@ -23,6 +23,13 @@ class State(Struct, frozen=True, kw_only=True):
     at: int
 
 
+class Revision(Struct, frozen=True):
+    """What is to be kept in place of `before`, which is None where nothing was."""
+
+    state: State
+    before: str | None
+
+
 class Conversation(Struct, frozen=True):
     """Whose conversation it is, with which agent."""
 
@@ -48,6 +55,43 @@ async def recall(tx: Tx, tenant: str, task_id: str, key: str) -> str | None:
 
 async def remember(tx: Tx, tenant: str, state: State) -> None:
     """Keep a value in place of the one before, if the worker still holds the task."""
+    await tx.run(
+        """INSERT INTO context_state (tenant, context_id, agent, owner, key, value, at)
+           VALUES (:tenant, :context_id, :agent, :owner, :key, :value, :at)
+           ON CONFLICT (tenant, context_id, agent, owner, key)
+           DO UPDATE SET value = excluded.value, at = excluded.at""",
+        **await _row(tx, tenant, state),
+    )
+
+
+async def revise(tx: Tx, tenant: str, revision: Revision) -> bool:
+    """Keep a value like `remember`, but only if nobody has changed the one before; return whether it is kept.
+
+    Two that revise at the same time wait for each other's row, so the second sees what the first has made of it.
+    """
+    row = await _row(tx, tenant, revision.state)
+    if revision.before is None:
+        return bool(
+            await tx.run(
+                """INSERT INTO context_state (tenant, context_id, agent, owner, key, value, at)
+                   VALUES (:tenant, :context_id, :agent, :owner, :key, :value, :at)
+                   ON CONFLICT (tenant, context_id, agent, owner, key) DO NOTHING""",
+                **row,
+            )
+        )
+    return bool(
+        await tx.run(
+            """UPDATE context_state SET value = :value, at = :at
+               WHERE tenant = :tenant AND context_id = :context_id AND agent = :agent AND owner = :owner AND key = :key
+                 AND value = :before""",
+            before=revision.before,
+            **row,
+        )
+    )
+
+
+async def _row(tx: Tx, tenant: str, state: State) -> dict[str, str | int]:
+    """Return a value's row in the conversation of its task, which the worker must still hold."""
     row = await tx.one(
         "SELECT epoch, context_id, agent, owner FROM task WHERE tenant = :tenant AND id = :id {for_update}",
         tenant=tenant,
@@ -56,19 +100,8 @@ async def remember(tx: Tx, tenant: str, state: State) -> None:
     if row is None or row[0] != state.epoch:
         raise Fenced(f"Task {state.task_id} has another owner than epoch {state.epoch}, or does not exist")
     _, context_id, agent, owner = row
-    await tx.run(
-        """INSERT INTO context_state (tenant, context_id, agent, owner, key, value, at)
-           VALUES (:tenant, :context_id, :agent, :owner, :key, :value, :at)
-           ON CONFLICT (tenant, context_id, agent, owner, key)
-           DO UPDATE SET value = excluded.value, at = excluded.at""",
-        tenant=tenant,
-        context_id=context_id,
-        agent=agent,
-        owner=owner,
-        key=state.key,
-        value=state.value,
-        at=state.at,
-    )
+    whose = {"tenant": tenant, "context_id": str(context_id), "agent": str(agent), "owner": str(owner)}
+    return {**whose, "key": state.key, "value": state.value, "at": state.at}
 
 
 async def forget(tx: Tx, conversations: Iterable[Conversation]) -> None:

@@ -4,6 +4,8 @@ A use is counted once by the step that it is, and for every task above the one t
 task ends which has used too much is `endings`; what a budget is, `protocol.budgets`.
 """
 
+from typing import NamedTuple
+
 import msgspec
 from msgspec import Struct
 
@@ -44,11 +46,16 @@ class Told(Struct, frozen=True, kw_only=True):
     at: int
 
 
+Uses = tuple[tuple[Use, str | None], ...]
+"""What was used, each with its model, if that is known."""
+
+
 class Spent(Struct, frozen=True, kw_only=True):
-    """The account after that, and why the run has to stop if it has; `is_counted` is false if it was known before."""
+    """The account after that, what was counted, which is nothing if it was known before, and why the run has to stop
+    if it has."""
 
     account: Account
-    is_counted: bool
+    counted: Uses = ()
     over: str | None = None
 
 
@@ -84,29 +91,34 @@ async def lineage(tx: Tx, tenant: str, task_id: str) -> list[Head]:
     return [head for head in heads if head is not None]
 
 
-async def charge(tx: Tx, tenant: str, line: list[Head], spend: Spend) -> list[Account] | None:
+class Charged(NamedTuple):
+    """What was counted, and the accounts of a line after that."""
+
+    uses: Uses
+    accounts: list[Account]
+
+
+async def charge(tx: Tx, tenant: str, line: list[Head], spend: Spend) -> Charged | None:
     """Count a use for a task, the last of its line, and for those above; None if it was counted before."""
     if not line or line[-1].epoch != spend.epoch:
         raise Fenced(f"Task {spend.task_id} has another owner than epoch {spend.epoch}, or does not exist")
     if not await steps.put(tx, tenant, spend.task_id, spend.step, "null", spend.at):
         return None
-    return await _charge(tx, tenant, line, [(spend.use, spend.model)], spend.at, spend.budget)
+    return await _charge(tx, tenant, line, ((spend.use, spend.model),), spend.at, spend.budget)
 
 
-async def hear(tx: Tx, tenant: str, line: list[Head], told: Told) -> list[Account] | None:
+async def hear(tx: Tx, tenant: str, line: list[Head], told: Told) -> Charged | None:
     """Count what an agent elsewhere has used since it last said so; None if that is nothing."""
     key = f"{ELSEWHERE}{told.name}"
     found = await steps.find(tx, tenant, told.task_id, key)
-    uses = told.total.since(Total() if found is None else _TOTAL.decode(found))
+    uses = tuple(told.total.since(Total() if found is None else _TOTAL.decode(found)))
     if not line or not uses:
         return None
     await _put(tx, tenant, told.task_id, key, told.total, told.at)
     return await _charge(tx, tenant, line, uses, told.at)
 
 
-async def _charge(
-    tx: Tx, tenant: str, line: list[Head], uses: list[tuple[Use, str | None]], at: int, budget: Budget = _NEW.budget
-) -> list[Account]:
+async def _charge(tx: Tx, tenant: str, line: list[Head], uses: Uses, at: int, budget: Budget = _NEW.budget) -> Charged:
     """Count uses for a whole line, whose last task has this budget at most."""
     accounts: list[Account] = []
     for head in line:
@@ -117,7 +129,7 @@ async def _charge(
             account = account.limited(budget)
         await _put(tx, tenant, head.id, ACCOUNT, account, at)
         accounts.append(account)
-    return accounts
+    return Charged(uses, accounts)
 
 
 async def _put(tx: Tx, tenant: str, task_id: str, key: str, value: Account | Total, at: int) -> None:

@@ -128,6 +128,8 @@ CREATE TABLE step (
     at {int} NOT NULL,
     PRIMARY KEY (tenant, task_id, key)
 ) {clustered};
+-- Runs of workflows among all tasks: each notes first where it comes from.
+CREATE INDEX step_of_run ON step (task_id) WHERE key = 'flow-run';
 
 -- Large parts, by the hash of their bytes; data is null where the bytes are kept outside of the database. at is when they
 -- were last put, because the reference follows a little later; below zero it is when their removal began, negated.
@@ -364,3 +366,11 @@ CREATE TABLE checkpoint_write (
     data {bytes} NOT NULL,
     PRIMARY KEY (tenant, thread, space, checkpoint, task, position)
 ) {strict};
+
+-- A schedule of a served agent: up to when its times have been seen to. What came later, while nothing ran, was missed.
+CREATE TABLE schedule (
+    agent {text} NOT NULL,
+    name {text} NOT NULL,
+    seen_at {int} NOT NULL,
+    PRIMARY KEY (agent, name)
+) {clustered};

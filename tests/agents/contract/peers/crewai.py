@@ -9,12 +9,14 @@ from typing import Any
 os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_STORAGE_DIR": os.environ["SCRATCH"]}
 
 from crewai import Agent, BaseLLM, Crew, Task
+from crewai.events.types.llm_events import LLMCallType
 from crewai.tools import tool
 
 from accord.core.context import Failed
 from tests.agents.contract import scratch as marks
 
 SCRATCH = Path(os.environ["SCRATCH"])
+USED = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
 
 
 class Scripted(BaseLLM):
@@ -28,7 +30,8 @@ class Scripted(BaseLLM):
         for piece in self.says(told):
             self._emit_stream_chunk_event(chunk=piece, from_task=from_task, from_agent=from_agent)
             said += piece
-        self._track_token_usage_internal({"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12})
+        self._track_token_usage_internal(USED)
+        self._emit_call_completed_event(said, LLMCallType.LLM_CALL, from_task, from_agent, usage=USED)
         return said
 
     def supports_function_calling(self) -> bool:

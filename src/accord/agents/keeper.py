@@ -1,9 +1,10 @@
-"""A small program between the server and a command, so that nothing of the command outlives its task.
+"""A small program between a process of ours and a command, so that nothing of the command outlives its task.
 
 It is run by its path, as a process of its own, and imports nothing but the standard library: it starts the command in a
 new session and becomes the parent of whatever the command leaves behind, also of what left its process group. When the
 command has ended, or the server closes its end of the socket, by dying if need be, everything below it is ended too.
-`spawn` starts it and reads what it says: `started PID`, `refused ERRNO` or `exited STATUS`, each in a line.
+Whoever starts it (`process.spawn`, `relay.kept`) reads what it says: `started PID`, `refused ERRNO` or `exited STATUS`,
+each in a line.
 """
 
 import contextlib

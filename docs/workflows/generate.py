@@ -1,0 +1,213 @@
+"""Writes what the code knows of workflow files: `reference.md` and the JSON Schema, beside this file.
+
+Run it after a key or a code has changed; a test fails until then. Words are in `accord.workflows.meanings` and
+`accord.workflows.findings`.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct, inspect, json
+
+from accord.workflows import document, durations, keys
+from accord.workflows.checks import agents, steps
+from accord.workflows.findings import CODES
+from accord.workflows.keys import MEANT, REFUSED, REFUSED_VALUES
+from accord.workflows.library import templates
+from accord.workflows.meanings import MEANINGS
+from accord.workflows.patterns import PATTERNS
+from accord.workflows.reading import SCHEMA_FILE, read
+from accord.workflows.schema import schema
+from accord.workflows.text import text_of
+
+FOLDER = Path(__file__).parent
+
+TITLES: Mapping[type[Struct], str] = {
+    document.Document: "The file",
+    document.Swarm: "swarm",
+    document.IdleNudge: "swarm.idleNudge",
+    document.Triggers: "on",
+    document.Schedule: "on.schedule",
+    document.Hook: "on.webhook",
+    document.Input: "inputs",
+    document.Path: "paths",
+    document.Permissions: "permissions",
+    document.Files: "permissions.files",
+    document.AgentDef: "agents",
+    document.Constraints: "agents.constraints",
+    document.CustomStep: "steps",
+    document.Param: "steps.params",
+    document.Workflow: "workflows",
+    document.Preflight: "workflows.preflight",
+    document.Step: "workflows.steps",
+    document.Verification: "workflows.steps.verification",
+    document.Coordination: "coordination",
+    document.Barrier: "coordination.barriers",
+    document.SharedState: "state",
+    document.ErrorHandling: "errorHandling",
+    document.Trajectories: "trajectories",
+}
+
+HEAD = """# Everything a workflow file may say
+
+This page is written by [generate.py](generate.py) from the code that reads files, so it says what is read. The schema
+for editors is [{schema}]({schema}), which `accord workflow schema`
+prints as well; `accord workflow validate FILE` says what is wrong with a file, and where. Whole files are in
+[examples/workflows](../../examples/workflows).
+
+- Keys may be written in camelCase, as here, or in snake_case. A key that is not here is an error, and so is one without
+  a value or one that does nothing for its type of step or agent.
+- A time is `90s`, `10m`, `1h30m`, `2d`, `250ms`, or a number of seconds. Behind a key that ends in `Ms` (`timeoutMs`
+  for `timeout`) is a number of milliseconds, as agent-relay has it; `idleThresholdSecs` is a number of seconds.
+- The text is YAML 1.2: `on`, `yes` and `no` are words. Anchors, aliases and `<<` may be used; a key may not be there
+  twice.
+- Texts with `{{{{...}}}}` are templates.
+
+A star marks what must be there.
+"""
+
+
+def reference() -> str:
+    """Return the page."""
+    parts = [HEAD.format(schema=SCHEMA_FILE)]
+    for struct, title in TITLES.items():
+        parts.append(f"## {title}\n\n{_purpose(struct)}\n\n" + "\n".join(_table(struct)))
+    parts += [_types(), _patterns(), _templates(), _refused(), _codes()]
+    return "\n".join(part + "\n" for part in parts)
+
+
+def _purpose(struct: type[Struct]) -> str:
+    return " ".join((struct.__doc__ or "").split())
+
+
+def _table(struct: type[Struct]) -> Iterator[str]:
+    yield "| key | value | default | what it does |"
+    yield "| --- | --- | --- | --- |"
+    for field in keys.fields(struct):
+        star = "\\*" if field.required else ""
+        default = "" if field.required else _default(field)
+        meaning = MEANINGS[struct][field.encode_name]
+        yield f"| `{field.encode_name}`{star} | {_value(keys.kind_of(field.type))} | {default} | {meaning} |"
+
+
+def _value(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.Metadata():
+            return "time" if keys.written_as(kind) == "duration" else "text"
+        case inspect.StructType(cls=cls):
+            return _link(cls)
+        case inspect.UnionType(types=kinds):
+            return " or ".join(_value(one) for one in kinds)
+        case inspect.VarTupleType(item_type=item):
+            return f"list of {_value(item)}"
+        case inspect.DictType(value_type=value):
+            return f"names with {_value(value)}"
+        case inspect.LiteralType(values=words):
+            return ", ".join(f"`{word}`" for word in words)
+        case _:
+            return _WORDS[type(kind)]
+
+
+_WORDS: Mapping[type[inspect.Type], str] = {
+    inspect.StrType: "text",
+    inspect.BoolType: "true or false",
+    inspect.IntType: "whole number",
+    inspect.FloatType: "number",
+    inspect.AnyType: "anything",
+}
+
+
+def _link(struct: type[Struct]) -> str:
+    title = TITLES[struct]
+    return f"[{title}](#{title.lower().replace('.', '').replace(' ', '-')})"
+
+
+def _default(field: inspect.Field) -> str:
+    value = keys.default(field)
+    if value is None or value in ((), {}, "") or isinstance(value, Struct):
+        return ""
+    if keys.written_as(field.type) == "duration":
+        return f"`{durations.spelled(value)}`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _types() -> str:
+    always = ", ".join(f"`{name}`" for name in steps.ALWAYS)
+    lines = [
+        "## Which keys count for which",
+        "",
+        f"Every step has {always}; of these `name` must be there. Any other key is an error.",
+        "",
+        "| type of step | must have | may have |",
+        "| --- | --- | --- |",
+    ]
+    for kind, row in steps.ROWS.items():
+        needs = [*(f"`{name}`" for name in row.needs), " or ".join(f"`{name}`" for name in row.either)]
+        uses = ", ".join(f"`{name}`" for name in row.uses if name not in row.either)
+        lines.append(f"| `{kind}` | {', '.join(filter(None, needs))} | {uses} |")
+    lines += ["", "| agent | may have |", "| --- | --- |"]
+    for what, names in (
+        ("a command: `cli` or `command`", agents.PROCESS),
+        ("a model: `cli: api`", agents.MODEL),
+        ("elsewhere: `runtime: a2a`", agents.A2A),
+    ):
+        lines.append(f"| {what} | {', '.join(f'`{name}`' for name in names)} |")
+    return "\n".join(lines)
+
+
+def _patterns() -> str:
+    lines = ["## Patterns", "", "| `swarm.pattern` | when |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| `{row.name}` | {row.when} |" for row in PATTERNS.values())])
+
+
+def _templates() -> str:
+    lines = [
+        "## Templates",
+        "",
+        "`swarm: NAME` alone takes a whole document, which the rest of the file changes: keys by their names, agents,",
+        "workflows and steps by their `name`. Files in `.accord/workflows` and `.relay/workflows` beside a file are",
+        "templates too. These come with the package:",
+        "",
+        "| `swarm` | what it does |",
+        "| --- | --- |",
+    ]
+    found = {name: read(text_of(file)) for name, file in templates(FOLDER).items()}
+    return "\n".join([*lines, *(f"| `{name}` | {document.description} |" for name, document in found.items())])
+
+
+def _refused() -> str:
+    lines = [
+        "## What is refused",
+        "",
+        "Keys of agent-relay and of others that would do nothing here, and what to write instead.",
+        "",
+        "| where | written | instead |",
+        "| --- | --- | --- |",
+    ]
+    rows = [(struct, f"`{key}`", fix) for (struct, key), fix in (*REFUSED.items(), *MEANT.items())]
+    rows += [(struct, f"`{key}: {value}`", fix) for (struct, key, value), fix in REFUSED_VALUES.items()]
+    rows.append((document.AgentDef, "`credentials: {proxy: ..}`", "write the name of a credential"))
+    return "\n".join([*lines, *(f"| {_link(struct)} | {written} | {fix} |" for struct, written, fix in rows)])
+
+
+def _codes() -> str:
+    lines = [
+        "## What is found",
+        "",
+        "Every finding is a line `file:line:column: severity CODE: what is wrong (how it is mended)`. A file with an",
+        "error is not run.",
+        "",
+        "| code | severity | what is wrong |",
+        "| --- | --- | --- |",
+    ]
+    return "\n".join([*lines, *(f"| `{code}` | {row.severity} | {row.meaning} |" for code, row in CODES.items())])
+
+
+def published() -> str:
+    """Return the schema as it is published."""
+    return json.format(json.encode(schema()), indent=2).decode() + "\n"
+
+
+if __name__ == "__main__":
+    (FOLDER / "reference.md").write_text(reference(), encoding="utf-8")
+    (FOLDER / SCHEMA_FILE).write_text(published(), encoding="utf-8")

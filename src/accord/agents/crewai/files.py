@@ -1,0 +1,127 @@
+"""Files of a crew: those that callers send to it, and those that its tasks write (`output_file`).
+
+Crews write below the server's working directory, where two runs may write the same file: each gives what is its own.
+Nothing is said to anybody here; `agent`, `kickoff` and `flow` stand above.
+"""
+
+import json
+import logging
+import mimetypes
+import threading
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from accord.agents.content import OCTETS, readable
+from accord.core.context import Failed, Rejected
+from accord.model import Part
+
+PACKAGE = "crewai_files"
+
+NEEDED = "pip install 'crewai[file-processing]'"
+
+log = logging.getLogger("accord.agents.crewai")
+
+
+# --- what is sent -----------------------------------------------------------------------------------------------------
+
+
+def takes_files() -> bool:
+    """Whether crews can be given files: that is a package of CrewAI's own."""
+    return find_spec(PACKAGE) is not None
+
+
+def received(parts: Iterable[Part]) -> dict[str, Any]:
+    """Return files as CrewAI takes them, by name; those that are text are read out to the model, and are none."""
+    sent = [part for part in parts if part.raw is not None and readable(part) is None]
+    if not sent:
+        return {}
+    if not takes_files():
+        log.warning("crew takes no files: %s", NEEDED)
+        names = ", ".join(part.filename or part.media_type or "unnamed" for part in sent)
+        raise Rejected(f"This agent takes text and data, and no other files: {names}")
+    crewai_files: Any = import_module(PACKAGE)
+    found: dict[str, Any] = {}
+    for number, part in enumerate(sent, 1):
+        name = part.filename or f"file-{number}"
+        unique = name if name not in found else f"{number}-{name}"
+        found[unique] = crewai_files.File(source=crewai_files.FileBytes(data=part.raw, filename=name))
+    return found
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+class Written:
+    """The files of one kickoff, from the first that is written until they are taken."""
+
+    _live: "set[Written]" = set()  # noqa: RUF012  # shared on purpose
+    _lock = threading.Lock()
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._paths: set[Path] = set()
+        self._shared: set[Path] = set()
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            self._live.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._live.discard(self)
+
+    def expect(self, name: str) -> None:
+        """Note a file that is about to be written; callers choose the values of variables that it may have."""
+        path = _below(name)
+        if path is None:
+            raise Failed("The crew would write a file outside of its working directory")
+        with self._lock:
+            others = [one for one in self._live if one is not self and path in one._paths]
+            self._paths.add(path)
+            if others:
+                for one in (self, *others):
+                    one._shared.add(path)
+
+    def taken(self, tasks: Iterable[Any], most: int) -> tuple[dict[str, Part], list[str]]:
+        """Return the files of crew tasks that are done, by path, and the paths of those that are too large.
+
+        One that was not written by this run alone, or in an earlier one, is what CrewAI writes: the task's output.
+        """
+        found: dict[str, Part] = {}
+        left: list[str] = []
+        for task in tasks:
+            path = _below(task.output_file) if task.output_file and task.output is not None else None
+            if path is None:
+                continue
+            is_own = path in self._paths and path not in self._shared and path.is_file()
+            name = path.relative_to(Path.cwd().resolve()).as_posix()
+            if is_own and path.stat().st_size > most:
+                left.append(name)
+                continue
+            content = path.read_bytes() if is_own else _content(task.output)
+            if len(content) > most:
+                left.append(name)
+                continue
+            found[name] = Part(raw=content, media_type=mimetypes.guess_type(name)[0] or OCTETS, filename=path.name)
+        return found, left
+
+
+def _below(name: str) -> Path | None:
+    """Return a file's place, if that is below the working directory, whatever links are on the way."""
+    path = Path(name).expanduser().resolve()
+    return path if path.is_relative_to(Path.cwd().resolve()) else None
+
+
+def _content(output: Any) -> bytes:
+    if output.json_dict:
+        return json.dumps(output.json_dict, ensure_ascii=False, indent=2).encode()
+    if output.pydantic is not None:
+        return str(output.pydantic.model_dump_json()).encode()
+    return str(output.raw).encode()

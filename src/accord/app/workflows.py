@@ -1,0 +1,90 @@
+"""Workflows without a server: a node that nobody calls from outside, which runs a document and what belongs to it.
+
+It puts together what a server would, without its edges: runs are kept in the same store, and any node that hosts the
+same document goes on with them. Commands and programs stand above.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accord.app import cards
+from accord.app.composition import Composition
+from accord.config import Settings
+from accord.core.follow import at_rest
+from accord.core.ids import new_id
+from accord.core.interface import Caller
+from accord.errors import TaskNotFound
+from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task
+from accord.protocol import lifecycle
+from accord.storage.address import default, parse
+from accord.workflows.agent import WorkflowAgent
+from accord.workflows.beginning import INNER
+from accord.workflows.document import Document
+
+if TYPE_CHECKING:
+    from accord.core.host import Host
+    from accord.workflows.running import Told
+
+OWNER = Caller(tenant="", owner="", origin="v1")
+"""Who runs workflows by a command: the one who also calls a server that asks nobody who they are."""
+
+NOWHERE = ""
+"""The address of a node that nobody calls: agents elsewhere are asked what became of a task, they report nothing."""
+
+
+@asynccontextmanager
+async def hosting(agent: WorkflowAgent, settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Host"]:
+    """Host a workflow and its members while the block runs."""
+    address = parse(settings.store) if settings.store else default(env)
+    async with AsyncExitStack() as stack:
+        composition = Composition(settings, address, cards.by_slug([agent]), NOWHERE, env)
+        running = await composition.run(stack)
+        yield running.host
+
+
+async def begin(host: "Host", agent: WorkflowAgent, wish: Mapping[str, Any]) -> Task:
+    """Begin a run, and return its task."""
+    message = Message(message_id=new_id(), role=Role.USER, parts=(Part(data=dict(wish)),), metadata={INNER: True})
+    request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
+    task = await host.services[agent.profile.name].send(request, OWNER)
+    assert isinstance(task, Task)  # it never answers with a message alone
+    return task
+
+
+async def followed(host: "Host", task_id: str, told: "Told | None" = None) -> Task:
+    """Wait until a run has ended or asks, tell everything that happens, and return it."""
+    async with host.engine.hub.follow(OWNER.tenant, task_id, 0) as follower:
+        while True:
+            async for event in follower.events(at_rest):
+                if told is not None:
+                    await told(event)
+            found = await host.engine.archive.read(OWNER.tenant, task_id)
+            if found is None:
+                raise TaskNotFound(metadata={"taskId": task_id})
+            if found[1].status.state in lifecycle.ENDED | lifecycle.INTERRUPTED:  # it may have asked and been answered
+                return found[1]
+
+
+async def run_document(
+    document: Document,
+    wish: Mapping[str, Any],
+    *,
+    directory: Path | None = None,
+    on_event: "Told | None" = None,
+    settings: Settings | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Task:
+    """Run a document to its end, or to where it asks somebody, with the settings of this process."""
+    from accord.config import load
+
+    environment = os.environ if env is None else env
+    chosen = settings or load(None, environment, {}).settings
+    base = (directory or Path.cwd()).absolute()
+    agent = await asyncio.to_thread(WorkflowAgent, document, directory=base, env=environment, vars=wish.get("vars"))
+    async with hosting(agent, chosen, environment) as host:
+        task = await begin(host, agent, wish)
+        return await followed(host, task.id, on_event)

@@ -1,0 +1,72 @@
+"""`accord workflow`: whether workflow files are right, and what they may say.
+
+Nothing is run, and nobody elsewhere is asked. Running files is `accord run`.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accord.cli.exits import Exit
+from accord.cli.tables import Output, plain
+
+if TYPE_CHECKING:
+    from accord.workflows.findings import Finding
+
+app = typer.Typer(no_args_is_help=True, help="Check workflow files, and print what they may say.")
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How it is printed.")]
+
+
+@app.command()
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files.", show_default=False)],
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors too.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Say what is wrong with workflow files, a line each: where, which, what, and how it is mended.
+
+    Exit with 0 if they can be run, with 1 if not.
+    """
+    found = [finding for file in files for finding in _found(file)]
+    errors = sum(finding.severity == "error" for finding in found)
+    warnings = sum(finding.severity == "warning" for finding in found)
+    if output is Output.JSON:
+        from msgspec.json import encode
+
+        typer.echo(encode({"isValid": not errors, "findings": found}))
+    else:
+        for finding in found:
+            typer.echo(plain(str(finding)))
+        typer.echo(_summed(len(files), errors, warnings), err=True)
+    raise typer.Exit(Exit.FAILED if errors or (strict and warnings) else Exit.DONE)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of workflow files, for editors."""
+    from msgspec.json import encode, format
+
+    from accord.workflows.schema import schema as made
+
+    typer.echo(format(encode(made()), indent=2))
+
+
+def _found(file: Path) -> "list[Finding]":
+    """Return what there is to say about a file."""
+    from accord.workflows.checks import check_source
+    from accord.workflows.findings import BadDocument
+    from accord.workflows.reading import open_source
+
+    try:
+        return check_source(open_source(file))
+    except BadDocument as error:
+        return list(error.findings)
+
+
+def _summed(files: int, errors: int, warnings: int) -> str:
+    told = [
+        f"{count} {word}{'s' * (count != 1)}" for count, word in ((errors, "error"), (warnings, "warning")) if count
+    ]
+    return f"{files} file{'s' * (files != 1)}: {' and '.join(told) or 'nothing is wrong'}"

@@ -1,0 +1,279 @@
+"""The end of a task's log that a run writes: what is said gathers here and is committed in the background.
+
+The next commit takes whatever gathered during the last, so a fast agent is not slowed by the disk and a slow one is not
+delayed. Nothing is shown before it is committed, and every write carries the claim's epoch. What an agent says and when
+it waits is `core.run`, which stands above; what the log means is `core.tasklog`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from accord.core.archive import Archive, Packed
+from accord.core.context import Failed, Parked
+from accord.core.follow import Hub
+from accord.core.hooks import EventsAppended, Hooks
+from accord.core.patience import patiently
+from accord.core.start import Start
+from accord.core.tasklog import TaskLog, last_state
+from accord.model import Event, EventBody, Task
+from accord.model.base import timestamp_ms
+from accord.storage.commands import tasks
+from accord.storage.commands.tasks import Append, Behind, Fenced
+from accord.storage.records import encode_body
+from accord.storage.store import BadValue, Command
+
+MAX_BUFFER = 256
+"""Events that an agent may be ahead of the disk before it has to wait: what others ask for waits for them as well."""
+
+BREATH = 64
+"""Events after which an agent that never waits lets others have a turn."""
+
+EARLY = frozenset({2, 4, 8, 16, 32})
+"""Events after which it does so as well: whoever follows waits for the first words. One that says one thing and is done
+is committed at once."""
+
+log = logging.getLogger("accord.run")
+
+Q = TypeVar("Q")
+T = TypeVar("T")
+
+
+class Desk(Struct, frozen=True, kw_only=True):
+    """What a log is written with: where it is kept, who follows it, and whom to tell what became of the claim."""
+
+    archive: Archive
+    hub: Hub
+    hooks: Hooks
+    now_ms: Callable[[], int]
+    on_fenced: Callable[[], None]
+    on_refused: Callable[[], None]
+
+
+class LogWriter:
+    """Writes one task's log under one claim."""
+
+    def __init__(self, start: Start, agent: str, desk: Desk) -> None:
+        """Go on where `start` is, for the agent of that name."""
+        self.job = start.job
+        self.tenant = start.job.tenant
+        self.known = TaskLog(start.task, start.seq, start.kept)
+        self.heard = 0
+        self.is_closed = False
+        self.status_ms = 0
+        self.buffer: list[EventBody] = []
+        self._agent = agent
+        self._desk = desk
+        self._store = desk.archive.store
+        self._has_large = start.has_large
+        self._soon: asyncio.Handle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._said = 0
+        self._one = asyncio.Lock()
+
+    @property
+    def task(self) -> Task:
+        """The task as it is now, with what is not yet committed."""
+        return self.known.now(self.buffer)
+
+    def close(self) -> None:
+        """Stop committing; what is not committed is lost."""
+        if self._soon is not None:
+            self._soon.cancel()
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        self._desk.hub.starve(self.tenant, self.job.key)
+
+    # --- saying ---------------------------------------------------------------------------------------------------
+
+    async def put(self, body: EventBody) -> None:
+        """Say something; it is committed soon."""
+        self.check_open()
+        if self._flushing is not None and self._flushing.done():
+            await self.quiesce()  # which raises what went wrong
+        self.buffer.append(body)
+        self._said += 1
+        if self._flushing is None and self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self._begin_flush)
+        if len(self.buffer) >= MAX_BUFFER:
+            await self.flush()
+        elif self._said % BREATH == 0 or self._said in EARLY:
+            await asyncio.sleep(0)
+
+    def take(self) -> list[EventBody]:
+        """Return what gathered, for whoever commits it."""
+        bodies, self.buffer = self.buffer, []
+        return bodies
+
+    async def flush(self) -> None:
+        """Wait until everything said is committed."""
+        await self.quiesce()
+        if self.buffer:
+            self._begin_flush()
+            await self.quiesce()
+
+    async def quiesce(self) -> None:
+        """Wait for the commits under way; whoever is cancelled meanwhile does not cancel them."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        flushing = self._flushing
+        if flushing is None:
+            return
+        try:
+            await asyncio.shield(flushing)
+        finally:
+            if flushing.done() and self._flushing is flushing:
+                self._flushing = None
+
+    def check_open(self) -> None:
+        """End a run again that has parked and goes on, in a `finally` or because it caught what ended it."""
+        if self.is_closed:
+            raise Parked
+
+    def _begin_flush(self) -> None:
+        """Commit in the background. An agent that is done before its turn ends never gets here."""
+        self._soon = None
+        if self._flushing is None:
+            self._flushing = asyncio.create_task(self._flush_on(), name=f"flush {self.job.key}")
+            self._flushing.add_done_callback(lambda task: task.cancelled() or task.exception())  # known, if not awaited
+
+    async def _flush_on(self) -> None:
+        """Commit until nothing is left; what the agent says meanwhile goes with the next commit."""
+        while bodies := self.take():
+            await self._commit(bodies, tasks.append, _by_itself)
+
+    # --- committing -----------------------------------------------------------------------------------------------
+
+    async def commit(
+        self, command: Command[[str, Q], T], around: Callable[[Append], Q], more: Sequence[EventBody] = ()
+    ) -> T | None:
+        """Commit everything said, and more, with a command that does more; None if it is not known what that gave."""
+        given: list[T | None] = []
+
+        async def do() -> None:
+            given.append(await self._commit([*self.take(), *more], command, around))
+
+        await self._alone(do)
+        return given[0]
+
+    async def catch_up(self) -> None:
+        """Take in what others added to the log, while nothing is committed."""
+        await self._alone(self.take_in)
+
+    async def _alone(self, do: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something while nothing is committed; what is said meanwhile is committed after it."""
+        async with self._one:
+            await self.quiesce()
+            self._flushing = asyncio.create_task(do(), name=f"alone {self.job.key}")
+            await self.quiesce()
+            if self.buffer and self._soon is None:
+                self._begin_flush()
+
+    async def _commit(
+        self, bodies: list[EventBody], command: Command[[str, Q], T], around: Callable[[Append], Q]
+    ) -> T | None:
+        while True:
+            request = await self.append(bodies)
+            try:
+                given = await self.persist(command, around(request), request.bodies)
+            except Behind:
+                await self.take_in()
+                continue
+            self.committed(request, bodies)
+            return given
+
+    async def persist(self, command: Command[[str, Q], T], request: Q, bodies: Sequence[EventBody] = ()) -> T | None:
+        """Run a command as often as it takes while the database cannot be used.
+
+        Whether one that broke off was committed cannot be known, so before the events are appended again it is looked
+        whether they are there; then what the command gave is not known either.
+        """
+        self.check_open()
+        tries = 0
+
+        async def attempt() -> T:
+            nonlocal tries
+            tries += 1
+            return await self._store.do(command, self.tenant, request)
+
+        try:
+            return await self.patiently(attempt)
+        except Behind:
+            if tries > 1 and await self.patiently(lambda: self._are_there(bodies)):
+                return None
+            raise
+        except Fenced:
+            self._desk.on_fenced()
+            raise
+        except (BadValue, UnicodeEncodeError) as error:
+            self.buffer.clear()  # what follows on something that is missing makes no sense
+            self.known.taken = ()
+            self._desk.on_refused()
+            raise Failed(f"The agent said something that cannot be kept: {error}") from error
+
+    async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something as often as it takes while the database cannot be used."""
+        return await patiently(do, log, task_id=self.job.key)
+
+    async def _are_there(self, bodies: Sequence[EventBody]) -> bool:
+        rows = await self._store.read(tasks.events_after, self.tenant, self.job.key, self.known.seq, len(bodies))
+        return [(kind, data) for _, kind, data, _ in rows] == [encode_body(body) for body in bodies]
+
+    async def append(self, bodies: list[EventBody], *, parks: bool = False, ends: bool = False) -> Append:
+        """Return what commits these events, with a snapshot if it is time for one."""
+        self.check_open()
+        archive, fresh = self._desk.archive, self.known.snapshot(bodies, parks=parks, ends=ends)
+        self.known.taken = bodies
+        self._has_large = self._has_large or any(archive.has_large(body) for body in bodies)
+        packed = Packed(bodies, fresh, ())
+        if self._has_large:
+            packed = await self.patiently(lambda: archive.pack(self.tenant, bodies, fresh))
+        state = last_state(bodies)
+        if ends and fresh is not None:  # said before, perhaps: with its end the task's timers go
+            state = fresh.status.state
+        return Append(
+            task_id=self.job.key,
+            epoch=self.job.epoch,
+            after=self.known.seq,
+            bodies=packed.bodies,
+            at=self.status_ms if state is not None and self.status_ms else self._desk.now_ms(),
+            state=state,
+            snapshot=packed.snapshot,
+            blobs=packed.blobs,
+        )
+
+    def committed(self, request: Append, bodies: Sequence[EventBody]) -> None:
+        """Show what is committed."""
+        self.known.committed(bodies)
+        if not bodies:
+            return
+        hub = self._desk.hub
+        if hub.is_followed(self.tenant, self.job.key):
+            at = timestamp_ms(request.at)
+            hub.feed(
+                self.tenant,
+                self.job.key,
+                [Event(seq=seq, body=body, at=at) for seq, body in enumerate(bodies, request.after + 1)],
+            )
+        told = EventsAppended(
+            tenant=self.tenant, task_id=self.job.key, agent=self._agent, seq=self.known.seq, count=len(bodies)
+        )
+        self._desk.hooks.tell(told)
+
+    async def take_in(self) -> None:
+        """Take in what others added to the log: messages of the caller."""
+        archive, known = self._desk.archive, self.known
+        while events := await self.patiently(lambda: archive.events(self.tenant, self.job.key, known.seq)):
+            known.caught_up(events)
+            self.heard += 1
+            self._has_large = self._has_large or any(archive.has_large(event.body) for event in events)
+            self._desk.hub.feed(self.tenant, self.job.key, events)
+
+
+def _by_itself(request: Append) -> Append:
+    return request

@@ -1,0 +1,80 @@
+"""How a run reaches the tasks that it has begun: through the services of its node.
+
+The engine knows agents and no services, so it is given these; `core.host` has them. A run that waits for others
+occupies no slot of its node meanwhile.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
+
+from accord.core.archive import Archive
+from accord.core.follow import Hub, at_rest
+from accord.core.journal import Call, Child
+from accord.core.run import Run
+from accord.model import Event, Message, Task
+
+
+class Services(Protocol):
+    """The services of a node, for its runs."""
+
+    async def call(self, run: Run, agent: str, message: Message, step: str) -> str:
+        """Say something to an agent for a run, and return the task, which if it is new is noted under a step."""
+
+    async def child(self, run: Run, call: Call, places: ExitStack) -> Child:
+        """Return a task as a run is about to make it."""
+
+    async def cancel(self, run: Run, agent: str, task_id: str) -> None:
+        """End a task for a run."""
+
+
+class Waiting(Protocol):
+    """The node of a run."""
+
+    hub: Hub
+    archive: Archive
+
+    async def settled_for(self, run: Run, task_id: str) -> Task:
+        """Wait for a task that a run has called."""
+
+    def calls_others(self, run: Run) -> AbstractContextManager[None]:
+        """Let a run occupy no slot."""
+
+
+class Reaching:
+    """What one run reaches."""
+
+    def __init__(self, run: Run, node: Waiting, services: Services) -> None:
+        """Reach others for `run`."""
+        self._run = run
+        self._node = node
+        self._services = services
+
+    async def prepare(self, call: Call, places: ExitStack) -> Child:
+        """Make a child ready; places for it are kept until the stack is left."""
+        return await self._services.child(self._run, call, places)
+
+    async def settled(self, task_id: str) -> Task:
+        """Wait until a task has ended or asks, and return it."""
+        return await self._run.patiently(lambda: self._node.settled_for(self._run, task_id))
+
+    async def read(self, task_id: str) -> Task | None:
+        """Return a task as it is now."""
+        found = await self._run.patiently(lambda: self._node.archive.read(self._run.tenant, task_id))
+        return None if found is None else found[1]
+
+    async def follow(self, task_id: str) -> AsyncGenerator[Event, None]:
+        """Yield all that has happened to a task and happens, until it has ended or asks."""
+        with self._node.calls_others(self._run):
+            async with self._node.hub.follow(self._run.tenant, task_id, 0) as follower:
+                async for event in follower.events(at_rest):
+                    yield event
+
+    async def tell(self, agent: str, message: Message, key: str) -> str:
+        """Say something to an agent's task, which is noted under a key."""
+        with self._node.calls_others(self._run):
+            return await self._run.patiently(lambda: self._services.call(self._run, agent, message, key))
+
+    async def cancel(self, agent: str, task_id: str) -> None:
+        """End an agent's task."""
+        await self._run.patiently(lambda: self._services.cancel(self._run, agent, task_id))

@@ -1,0 +1,98 @@
+"""What a run that does many things at once has written down: what it says, notes and begins is one transaction.
+
+Entries are steps like any other (`steps`), only ever added; tasks that it begins are `runs.accept`'s.
+"""
+
+from msgspec import Struct
+
+from accord.model import TaskState
+from accord.storage.commands.runs import Accept, Accepted, accept
+from accord.storage.commands.tasks import Append, extend
+from accord.storage.records import state_name, state_of
+from accord.storage.store import Tx, Value
+
+ORIGIN = "flow-run"
+"""The key under which a run notes where it comes from when it begins: by it runs are told from other tasks, and the
+database has an index of it."""
+
+
+class Advance(Struct, frozen=True, kw_only=True):
+    """The events that a run has said, the entries that it writes down, by key, and the tasks that it begins."""
+
+    last: Append
+    entries: tuple[tuple[str, str], ...] = ()
+    calls: tuple[Accept, ...] = ()
+
+
+async def advance(tx: Tx, tenant: str, request: Advance) -> list[Accepted]:
+    """Write everything down under the fence, and return what became of each call; an entry that is there stays."""
+    last = request.last
+    await extend(tx, tenant, last)
+    if request.entries:
+        await tx.many(
+            """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
+               ON CONFLICT (tenant, task_id, key) DO NOTHING""",
+            [
+                {"tenant": tenant, "task_id": last.task_id, "key": key, "output": output, "at": last.at}
+                for key, output in request.entries
+            ],
+        )
+    return [await accept(tx, tenant, call) for call in request.calls]
+
+
+class Begun(Struct, frozen=True, kw_only=True):
+    """A task that keeps a journal of where it comes from, as a list shows it; `origin` is what it noted, `begun_at` when."""
+
+    tenant: str
+    task_id: str
+    agent: str
+    owner: str
+    parent_id: str | None
+    state: TaskState
+    updated_at: int
+    origin: str
+    begun_at: int
+
+
+class Runs(Struct, frozen=True, kw_only=True):
+    """Which of them are wanted; unset members do not matter. Those that others have begun are `inner`."""
+
+    task_id: str | None = None
+    states: tuple[TaskState, ...] = ()
+    inner: bool = False
+    limit: int = 50
+
+
+async def begun(tx: Tx, wanted: Runs) -> list[Begun]:
+    """Return tasks that noted where they come from, of all tenants, those that began last first."""
+    given: dict[str, Value] = {f"state{at}": state_name(state) for at, state in enumerate(wanted.states)}
+    where = ["step.key = 'flow-run'"]
+    if wanted.states:
+        where.append(f"task.state IN ({', '.join(f':{name}' for name in given)})")
+    if wanted.task_id is not None:
+        where.append("step.task_id = :task_id")
+        given["task_id"] = wanted.task_id
+    if not wanted.inner:
+        where.append("task.parent_id IS NULL")
+    rows = await tx.all(
+        f"""SELECT task.tenant, task.id, task.agent, task.owner, task.parent_id, task.state, task.updated_at,
+                   step.output, step.at
+            FROM step JOIN task ON task.tenant = step.tenant AND task.id = step.task_id
+            WHERE {" AND ".join(where)} ORDER BY step.task_id DESC LIMIT :limit""",
+        **given,
+        limit=wanted.limit,
+    )
+    return [
+        Begun(
+            tenant=row[0],
+            task_id=row[1],
+            agent=row[2],
+            owner=row[3],
+            parent_id=row[4],
+            state=state_of(row[5]),
+            updated_at=row[6],
+            origin=row[7],
+            begun_at=row[8],
+        )
+        for row in rows
+    ]

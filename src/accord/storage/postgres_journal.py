@@ -1,0 +1,99 @@
+"""What runs write down, for PostgreSQL: the journals of many runs by one statement.
+
+It does what `journal.advance` does for a run that begins no tasks; those that do, and tasks with webhooks, are left to
+the portable command. `postgres_overrides` stands above.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from accord.storage.commands.journal import Advance
+from accord.storage.commands.tasks import topic
+from accord.storage.postgres_batch import Item, Written
+from accord.storage.postgres_rows import ADDED, Entry, arrays, entries_of, fetched, given, in_order
+from accord.storage.records import encode_body, encode_task, state_name
+
+
+class _AdvanceRow(NamedTuple):
+    """What is appended to a task's log."""
+
+    tenant: str
+    task_id: str
+    epoch: int
+    after: int
+    last: int
+    at: int
+    state: str | None
+    doc: str | None
+
+
+class _Note(NamedTuple):
+    """An entry of a journal, and the item it belongs to."""
+
+    note_item: int
+    note_key: str
+    note: str
+
+
+_ADVANCED = f"""
+WITH item AS MATERIALIZED (
+    SELECT item.* FROM {in_order(_AdvanceRow)} CROSS JOIN LATERAL (
+        SELECT epoch, last_seq, pushes FROM task
+        WHERE task.tenant = item.tenant AND task.id = item.task_id FOR UPDATE
+    ) AS task
+    WHERE task.epoch = item.epoch AND task.last_seq = item.after AND task.pushes = 0
+), moved AS (
+    UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state),
+                    updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
+    FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
+), added AS ({ADDED}
+), kept AS (
+    UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
+    WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id
+), noted AS (
+    INSERT INTO step (tenant, task_id, key, output, at)
+    SELECT item.tenant, item.task_id, note.note_key, note.note, item.at
+    FROM {given(_Note, "note")} JOIN item ON item.n = note.note_item
+    ON CONFLICT (tenant, task_id, key) DO NOTHING
+)
+SELECT n FROM item"""
+
+
+def advance_item(tenant: str, request: Advance) -> Item:
+    """Return what a run writes down, to be written with others."""
+    last = request.last
+    if request.calls or last.blobs:
+        raise ValueError("Tasks that are begun, and large parts, are left to the portable command")
+    return Item(
+        keys=((tenant, last.task_id),),
+        row=_AdvanceRow(
+            tenant=tenant,
+            task_id=last.task_id,
+            epoch=last.epoch,
+            after=last.after,
+            last=last.after + len(last.bodies),
+            at=last.at,
+            state=None if last.state is None else state_name(last.state),
+            doc=None if last.snapshot is None else encode_task(last.snapshot),
+        ),
+        entries=[encode_body(body) for body in last.bodies],
+        notes=request.entries,
+        result=[],
+        topics=(topic(tenant, last.task_id),),
+    )
+
+
+async def write_advances(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
+    """Write journals; those that the statement leaves out run alone."""
+    columns = arrays(_AdvanceRow, [item.row for item in items])
+    columns |= arrays(Entry, entries_of(items)) | arrays(_Note, _notes_of(items))
+    return {
+        number - 1: Written(items[number - 1].result, items[number - 1].topics)
+        for (number,) in await fetched(connection, _ADVANCED, columns)
+    }
+
+
+def _notes_of(items: Sequence[Item]) -> Iterator[_Note]:
+    for number, item in enumerate(items, 1):
+        for key, note in item.notes:
+            yield _Note(number, str(key), str(note))

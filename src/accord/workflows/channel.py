@@ -1,0 +1,70 @@
+"""What a run says in its channel: one post for everything that happens to a step.
+
+Posts are statuses of the run's task. Their text is for people; what they are about is in their metadata, for whatever
+shows a run. Nothing is decided here, and nothing is sent: the driver of a run does.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from accord.workflows.document import Step
+from accord.workflows.records import Ended
+
+METADATA = "workflow"
+"""Metadata key of what a post is about."""
+
+SHOWN = 500
+"""Characters of an output that a post shows."""
+
+CHUNKS = 10
+"""Pieces of a streamed answer between two posts."""
+
+
+class Post(Struct, frozen=True):
+    """One post: a text, which may be empty, and what it is about."""
+
+    text: str
+    about: dict[str, Any]
+
+
+def ended(step: Step, end: Ended, seconds: float | None = None) -> Post:
+    """Return the post for the end of an attempt."""
+    about: dict[str, Any] = {"step": end.step, "status": _status(end), "attempt": end.attempt}
+    if seconds is not None:
+        about["seconds"] = round(seconds, 3)
+    for name in ("exit_code", "reason", "error"):
+        if (value := getattr(end, name)) is not None:
+            about[name] = value
+    return Post(_said(step, end), about)
+
+
+def progress(step: str, chunks: int) -> Post:
+    """Return the post for a streamed answer on its way."""
+    return Post(f"**[{step}]** A2A streaming... ({chunks} chunks)", {"step": step, "chunks": chunks})
+
+
+def line(step: str, text: str) -> Post:
+    """Return the post for something that is said about a step."""
+    return Post(f"**[{step}]** {text}", {"step": step})
+
+
+def output_of(step: str, text: str) -> Post:
+    """Return the post for what a step has printed just now: for whoever watches, not for the channel."""
+    return Post("", {"step": step, "output": text})
+
+
+def _status(end: Ended) -> str:
+    return "retrying" if end.again_at is not None else end.status
+
+
+def _said(step: Step, end: Ended) -> str:
+    name = f"**[{end.step}]**"
+    if end.status == "completed":
+        rest = "\n...(truncated)" if len(end.output) > SHOWN else ""
+        shown = f"\n{end.output[:SHOWN]}{rest}" if end.output else ""
+        return f"{name} Completed ({step.kind}){shown}"
+    if end.again_at is not None:
+        return f"{name} Failed, will be tried again: {end.error}"
+    word = "Failed" if end.status == "failed" else "Skipped"
+    return f"{name} {word}: {end.error}" if end.error else f"{name} {word}"

@@ -1,0 +1,49 @@
+"""All checks, one after the other, and what they say with its place."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from accord.workflows import custom
+from accord.workflows.checks import agents, amounts, habits, mentions, names, order, places, steps, using
+from accord.workflows.checks.subject import Check, Problem, Subject
+from accord.workflows.document import Document
+from accord.workflows.findings import Finding, Place, found
+from accord.workflows.reading import Source
+
+CHECKS: tuple[Check, ...] = (
+    *names.CHECKS,
+    *agents.CHECKS,
+    *steps.CHECKS,
+    *using.CHECKS,
+    *order.CHECKS,
+    *mentions.CHECKS,
+    *places.CHECKS,
+    *amounts.CHECKS,
+    *habits.CHECKS,
+)
+
+
+def check(
+    document: Document,
+    base: Path,
+    place: Callable[[Problem], Place] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """Return what there is to say about a document, in the order of its text.
+
+    `base` is where its relative paths begin; `place` says where a problem stands in the text, if there is one;
+    `env` is the environment that a run would have.
+    """
+    subject = Subject(document, base, os.environ if env is None else env, custom.beside(base))
+    findings = []
+    for problem in (problem for one in CHECKS for problem in one(subject)):
+        at = Place(f"<{document.name}>") if place is None else place(problem)
+        findings.append(found(problem.code, problem.message, problem.fix, at))
+    return sorted(dict.fromkeys(findings), key=lambda one: (one.file, one.line, one.column))
+
+
+def check_source(source: Source, env: Mapping[str, str] | None = None) -> list[Finding]:
+    """Return what there is to say about a document that was read from a file, with lines and columns."""
+    base = Path(source.file).resolve().parent
+    return check(source.document, base, lambda one: source.place(one.where, key=one.at_key, start=one.start), env)

@@ -1,0 +1,158 @@
+"""Values: whether what templates and conditions speak of is there by then, and can do no harm in a shell."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from accord.workflows.checks.names import meant
+from accord.workflows.checks.order import Edges, edges, upstream
+from accord.workflows.checks.subject import Placed, Problem, Subject, Where
+from accord.workflows.expressions import BadExpression
+from accord.workflows.quoting import UnsafeCommand
+from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
+from accord.workflows.values import check_command
+
+OF_A_STEP = ("output", "status", "json", "exit_code", "exitCode")
+
+FIXED_ORDER = ("dag", "pipeline")
+"""Patterns that add no steps and no order of their own."""
+
+
+class Said(NamedTuple):
+    """A text that has templates, or is a condition; `is_own` if the step that says it has ended by then."""
+
+    where: Where
+    text: str
+    is_condition: bool = False
+    is_own: bool = False
+
+
+class _Around(NamedTuple):
+    """What a text may speak of."""
+
+    waits: Edges
+    names: frozenset[str]
+    placed: Placed | None
+
+
+def known(subject: Subject) -> Iterator[Problem]:
+    """What is spoken of is there by then."""
+    for number, workflow in enumerate(subject.document.workflows):
+        waits = edges(subject, workflow)
+        names = frozenset(placed.step.name for placed in subject.of(workflow))
+        for placed in subject.steps:
+            if placed.workflow is workflow and placed.step.use is None:
+                for said in _texts(subject, placed):
+                    yield from _judged(subject, said, _Around(waits, names, placed))
+        if workflow.output is not None:
+            said = Said(("workflows", number, "output"), workflow.output, is_own=True)
+            yield from _judged(subject, said, _Around(waits, names, None))
+
+
+def commands(subject: Subject) -> Iterator[Problem]:
+    """No value could be taken for a part of a command."""
+    for placed in subject.steps:
+        step, where, outer = placed.step, placed.where, placed.outer
+        written: list[tuple[Where, str | None]] = [((*where, "command"), step.command)]
+        wanted = step.verification
+        if wanted is not None and wanted.type == "custom" and not wanted.value.startswith("regex:"):
+            written.append(((*where, "verification", "value"), wanted.value))
+        for place, command in written:
+            if command is None or step.use is not None:
+                continue
+            try:
+                check_command(command, item="item" if outer is None else outer.as_)
+            except UnsafeCommand as error:
+                fix = 'use it as one argument, or read it from its variable: "$STEP_NAME_OUTPUT"'
+                yield Problem("INJECTION_RISK", place, str(error), fix)
+            except BadExpression:
+                continue  # `known` says it
+
+
+def _texts(subject: Subject, placed: Placed) -> Iterator[Said]:
+    """Yield all texts of a step that may have templates."""
+    step, where = placed.step, placed.where
+    if step.if_ is not None:
+        yield Said((*where, "if"), step.if_, is_condition=True)
+    is_loop = subject.kind_of(step) != "wait"
+    for name in ("task", "command", "cwd", "branch", "baseBranch", "path", "url", "input", "over", "event", "until"):
+        value = getattr(step, {"baseBranch": "base_branch"}.get(name, name))
+        is_condition = name == "until" and is_loop
+        # a loop speaks of its own last round
+        is_own = is_loop and step.max_iterations is not None
+        for text in texts_in(value):
+            yield Said((*where, name), text, is_condition, is_own)
+    agent = subject.agent_of(step)
+    if step.task is None and agent is not None and agent.task is not None:
+        yield Said(("agents", subject.document.agents.index(agent), "task"), agent.task)
+    for name, table in (("headers", step.headers), ("env", step.env), ("vars", step.vars)):
+        for key, value in table.items():
+            for text in texts_in(value):
+                yield Said((*where, name, key), text)
+    for key, text in step.set.items():
+        yield Said((*where, "set", key), text, is_own=True)
+    if step.verification is not None:
+        yield Said((*where, "verification", "value"), step.verification.value, is_own=True)
+
+
+def _judged(subject: Subject, said: Said, around: _Around) -> Iterator[Problem]:
+    try:
+        found = condition_references(said.text) if said.is_condition else references(said.text)
+    except BadExpression as error:
+        yield Problem("BAD_TEMPLATE", said.where, str(error), "see docs/workflows/values.md for what can be written")
+        return
+    for one in found:
+        for problem in _about(subject, said, around, one):
+            yield problem._replace(start=one.start)
+
+
+def _about(subject: Subject, said: Said, around: _Around, one: Reference) -> Iterator[Problem]:
+    if one.step is not None:
+        yield from _about_step(subject, said, around, one)
+    elif not one.is_optional and (problem := _about_value(subject, said, around, one)) is not None:
+        yield problem
+
+
+def _about_step(subject: Subject, said: Said, around: _Around, one: Reference) -> Iterator[Problem]:
+    name, step = one.path[1], None if around.placed is None else around.placed.top
+    if name not in around.names:
+        fix = meant(name, around.names, "name a step of the same workflow")
+        yield Problem("UNKNOWN_REFERENCE", said.where, f"{one.source}: there is no step {name}", fix)
+        return
+    if len(one.path) > 2 and one.path[2] not in OF_A_STEP:
+        message = f"{one.source}: a step has no `{one.path[2]}`"
+        yield Problem("UNKNOWN_REFERENCE", said.where, message, f"write one of {', '.join(OF_A_STEP[:4])}")
+    if step is None or (said.is_own and name == step.name):
+        return
+    pattern = subject.document.swarm.pattern
+    is_stated = step.depends_on is not None or pattern in FIXED_ORDER
+    if is_stated and name not in around.waits[step.name] and name not in upstream(around.waits, step.name):
+        message = f"{one.source}: {name} need not have ended when {step.name} begins"
+        fix = f"add {name} to `dependsOn`" if name != step.name else "a step cannot speak of its own output"
+        yield Problem("NOT_UPSTREAM", said.where, message, fix)
+
+
+def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) -> Problem | None:
+    document, (root, *rest) = subject.document, one.path
+    outer = None if around.placed is None else around.placed.outer
+    if root in ("item", "index") or (outer is not None and root == outer.as_):
+        if outer is not None:
+            return None
+        message = f"{one.source}: only the step of a map has `{root}`"
+        return Problem("UNKNOWN_REFERENCE", said.where, message, "use `type: map`, or another value")
+    if root == "inputs" and rest and rest[0] not in document.inputs:
+        fix = meant(rest[0], document.inputs, f"add {rest[0]} to `inputs`")
+        return Problem("UNKNOWN_REFERENCE", said.where, f"{one.source}: there is no input {rest[0]}", fix)
+    if root == "env" and rest and rest[0] not in subject.env:
+        return Problem(
+            "UNSET_VARIABLE", said.where, f"The variable {rest[0]} is not set", f"set {rest[0]} before it is run"
+        )
+    variable = rest[0] if root == "vars" and rest else root if root not in ROOTS else None
+    if variable is not None and variable not in document.vars:
+        fix = meant(variable, document.vars, f"add {variable} to `vars`, or run it with --var {variable}=...")
+        return Problem(
+            "UNDECLARED_VARIABLE", said.where, f"{one.source}: nothing in the file says what {variable} is", fix
+        )
+    return None
+
+
+CHECKS = (known, commands)

@@ -1,0 +1,189 @@
+"""Steps: whether each has what its type needs, and nothing that does nothing for it."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import NamedTuple
+
+from accord.workflows.checks.subject import Placed, Problem, Subject
+from accord.workflows.document import Step, StepType, Verification
+from accord.workflows.keys import default, fields
+
+ALWAYS = ("name", "type", "description", "dependsOn", "if", "timeout", "onError", "set")
+AGAIN = ("retries", "retryDelay", "backoff")
+LOOP = ("maxIterations", "until")
+PLACE = ("cwd", "workdir")
+
+
+class Row(NamedTuple):
+    """What a type of step needs, and what else it uses."""
+
+    needs: tuple[str, ...]
+    uses: tuple[str, ...]
+    either: tuple[str, ...] = ()
+
+
+ROWS: Mapping[StepType, Row] = {
+    "agent": Row(("agent", "task"), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext")),
+    "deterministic": Row(
+        ("command",), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "failOnError", "captureOutput")
+    ),
+    "worktree": Row(("branch",), (*AGAIN, *PLACE, "verification", "baseBranch", "path", "createBranch")),
+    "a2a": Row(
+        ("task",),
+        (*AGAIN, *LOOP, "verification", "agent", "url", "headers", "credentials", "streaming", "mode", "shareContext"),
+    ),
+    "approval": Row(("task",), ("onReject",)),
+    "wait": Row((), ("for", "until", "event"), either=("for", "until", "event")),
+    "workflow": Row((), (*AGAIN, "workflow", "file", "input", "vars"), either=("workflow", "file")),
+    "map": Row(("over", "step"), (*AGAIN, "as", "concurrency")),
+}
+"""Type of a step -> its members, besides those that all have."""
+
+INSTEAD: Mapping[str, str] = {
+    "command": "add `type: deterministic`, or remove it",
+    "branch": "add `type: worktree`, or remove it",
+    "url": "add `type: a2a`, or remove it",
+    "headers": "add `type: a2a`, or remove it",
+    "over": "add `type: map`, or remove it",
+    "with": "add `use`, or remove it",
+    "for": "add `type: wait`, or remove it",
+    "event": "add `type: wait`, or remove it",
+    "onReject": "add `type: approval`, or remove it",
+}
+
+
+def given(step: Step) -> Iterator[str]:
+    """Yield the names of what a step says."""
+    return (field.encode_name for field in fields(Step) if getattr(step, field.name) != default(field))
+
+
+def needed(subject: Subject) -> Iterator[Problem]:
+    """A step has what its type needs."""
+    for placed in _plain(subject):
+        kind = subject.kind_of(placed.step)
+        row, said = ROWS[kind], set(given(placed.step))
+        agent = subject.agent_of(placed.step)
+        said |= {"task"} if agent is not None and agent.task is not None else set()
+        for name in row.needs:
+            if name not in said:
+                yield _missing(placed, kind, name)
+        if row.either and not said & set(row.either):
+            names = ", ".join(f"`{name}`" for name in row.either)
+            message = f"A step of the type {kind} needs one of {names}"
+            yield Problem("MISSING_MEMBER", placed.where, message, f"add `{row.either[0]}: ...`")
+
+
+def unused(subject: Subject) -> Iterator[Problem]:
+    """A step has nothing that does nothing for its type."""
+    for placed in _plain(subject):
+        step, where, outer = placed.step, placed.where, placed.outer
+        kind = subject.kind_of(step)
+        used = {*ALWAYS, *ROWS[kind].needs, *ROWS[kind].uses}
+        # what verifies a remote agent's work is done here, somewhere
+        used |= {"cwd", "workdir"} if step.verification is not None else set()
+        used -= {"dependsOn"} if outer is not None else set()
+        for name in given(step):
+            if name not in used:
+                message = f"`{name}` does nothing for a step of the type {kind}"
+                fix = INSTEAD.get(name, "remove it")
+                if outer is not None and name == "dependsOn":
+                    message, fix = "`dependsOn` does nothing within a map", "write it for the map itself"
+                yield Problem("UNUSED_MEMBER", (*where, name), message, fix, at_key=True)
+
+
+def conflicts(subject: Subject) -> Iterator[Problem]:
+    """A step says nothing twice."""
+    for step, where, *_ in _plain(subject):
+        if subject.kind_of(step) == "wait":
+            said = [name for name in ("for", "until", "event") if name in set(given(step))]
+            if len(said) > 1:
+                message = f"`{said[0]}` and `{said[1]}` both say how long"
+                yield Problem("CONFLICT", (*where, said[1]), message, "make two steps of it", at_key=True)
+        elif step.until is not None and step.max_iterations is None:
+            message = "`until` says when a loop ends, and there is none"
+            yield Problem("MISSING_MEMBER", (*where, "until"), message, "add `maxIterations: 3`", at_key=True)
+        elif step.max_iterations is not None and step.until is None:
+            message = "Nothing says when the loop is done"
+            fix = "add `until: CONDITION`, or use `retries`"
+            yield Problem("MISSING_MEMBER", (*where, "maxIterations"), message, fix, at_key=True)
+
+
+def commands(subject: Subject) -> Iterator[Problem]:
+    """No command is blank: that would succeed without doing anything."""
+    for step, where, *_ in subject.steps:
+        if step.command is not None and not step.command.strip():
+            yield Problem("BLANK_COMMAND", (*where, "command"), "`command` is blank", "say what is run")
+        if step.task is not None and not step.task.strip():
+            yield Problem("MISSING_MEMBER", (*where, "task"), "`task` is blank", "say what is to be done")
+    for number, workflow in enumerate(subject.document.workflows):
+        for at, one in enumerate(workflow.preflight):
+            if not one.command.strip():
+                where = ("workflows", number, "preflight", at, "command")
+                yield Problem("BLANK_COMMAND", where, "`command` is blank", "say what is looked at")
+
+
+def verifications(subject: Subject) -> Iterator[Problem]:
+    """A verification verifies something."""
+    for step, where, *_ in subject.steps:
+        wanted = step.verification
+        if wanted is not None and (wrong := _wrong(wanted)) is not None:
+            code, message, fix = wrong
+            yield Problem(code, (*where, "verification", "value" if wanted.value else "type"), message, fix)
+
+
+def patterns(subject: Subject) -> Iterator[Problem]:
+    """Regular expressions of checks before a run are some."""
+    for number, workflow in enumerate(subject.document.workflows):
+        for at, one in enumerate(workflow.preflight):
+            where = ("workflows", number, "preflight", at)
+            for name, pattern in (("failIf", one.fail_if), ("successIf", one.success_if)):
+                if pattern is not None and (error := _pattern_error(pattern)) is not None:
+                    yield Problem("BAD_PATTERN", (*where, name), error, "escape what is meant literally with \\")
+    for at, agent in enumerate(subject.document.agents):
+        if agent.done is not None and (error := _pattern_error(agent.done)) is not None:
+            yield Problem("BAD_PATTERN", ("agents", at, "done"), error, "escape what is meant literally with \\")
+
+
+def _plain(subject: Subject) -> Iterator[Placed]:
+    """Yield the steps that are complete as they stand: what a step of one's own has besides is not."""
+    return (placed for placed in subject.steps if placed.step.use is None)
+
+
+def _missing(placed: Placed, kind: StepType, name: str) -> Problem:
+    message = f"A step of the type {kind} needs `{name}`"
+    fix = f"add `{name}: ...`"
+    if name in ("agent", "task") and placed.step.command is not None:
+        fix = "add `type: deterministic`"
+    return Problem("MISSING_MEMBER", placed.where, message, fix)
+
+
+def _wrong(wanted: Verification) -> tuple[str, str, str] | None:
+    """Return what is wrong with a verification: code, message and fix."""
+    value = wanted.value.strip()
+    is_fixed = "{{" not in value
+    if wanted.type == "custom" and not value:
+        return "BLANK_COMMAND", "A check without a command proves nothing", "add `value: COMMAND`"
+    if wanted.type in ("output_contains", "regex", "file_exists") and not value:
+        return "MISSING_MEMBER", f"`{wanted.type}` needs a `value`: without one it proves nothing", "add `value: ...`"
+    if wanted.type == "exit_code" and is_fixed and value and re.fullmatch(r"-?\d+", value) is None:
+        return "BAD_VALUE", f"{value} is no exit code", "write a whole number"
+    if wanted.type == "file_exists" and is_fixed and (PurePath(value).is_absolute() or ".." in PurePath(value).parts):
+        return "BAD_VALUE", f"{value} is not below where the step works", "write a path without .. inside of it"
+    if wanted.type == "pr_url" and is_fixed and value and re.fullmatch(r"[\w.-]+/[\w.-]+", value) is None:
+        return "BAD_VALUE", f"{value} is no repository", "write OWNER/NAME, or nothing"
+    pattern = value if wanted.type == "regex" else value.removeprefix("regex:") if value.startswith("regex:") else ""
+    if wanted.type in ("regex", "custom") and is_fixed and (error := _pattern_error(pattern)) is not None:
+        return "BAD_PATTERN", error, "escape what is meant literally with \\"
+    return None
+
+
+def _pattern_error(pattern: str) -> str | None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return f"{pattern} is no regular expression: {error}"
+    return None
+
+
+CHECKS = (needed, unused, conflicts, commands, verifications, patterns)

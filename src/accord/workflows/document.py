@@ -1,0 +1,377 @@
+"""What a workflow file says, as plain data: agents, workflows, their steps, and how they are run together.
+
+A document is only values with the names and defaults of the file; `reading` makes one of YAML and says what is wrong
+with it, `plan` makes of it what a run follows. Its own JSON, with camelCase names, is the file's form.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+STEP_TYPES = ("agent", "deterministic", "worktree", "a2a", "approval", "wait", "workflow", "map")
+
+StepType = Literal["agent", "deterministic", "worktree", "a2a", "approval", "wait", "workflow", "map"]
+OnError = Literal["fail", "skip", "retry", "continue"]
+Cli = Literal[
+    "claude", "codex", "gemini", "aider", "goose", "opencode", "droid", "cursor", "cursor-agent", "agent", "api"
+]
+
+Seconds = Annotated[float, Meta(ge=0, le=10 * 366 * 86_400, extra={"written": "duration"})]
+"""At most ten years: more is a mistake. Files write `10m`, or `timeoutMs` for `timeout`."""
+
+Text = Annotated[str, Meta(extra={"written": "scalar"})]
+"""What is a text though people write it without quotes, as a number or true: it is what they wrote."""
+
+Count = Annotated[int, Meta(ge=1)]
+Tally = Annotated[int, Meta(ge=0)]
+
+A2A_SECONDS = 60.0
+"""How long an A2A agent may take, unless it or the step says otherwise."""
+
+
+class Said(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """Base of everything that a file says: durations are seconds, whatever the file wrote them as."""
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+class Constraints(Said, frozen=True, kw_only=True):
+    """What an agent may use, and how patient we are with it."""
+
+    model: str | None = None
+    max_tokens: Count | None = None
+    max_cost: Annotated[float, Meta(gt=0)] | None = None
+    timeout: Seconds | None = None
+    retries: Tally | None = None
+    idle_threshold: Seconds = 30.0
+
+
+class Files(Said, frozen=True, kw_only=True):
+    """Patterns of files, relative to where an agent works."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class Permissions(Said, frozen=True, kw_only=True):
+    """What an agent may change; it is looked after every step whether it kept to that."""
+
+    profile: str | None = None
+    access: Literal["readonly", "readwrite", "restricted", "full"] | None = None
+    inherit: bool = True
+    files: Files | None = None
+    description: str | None = None
+    why: str | None = None
+
+
+class AgentDef(Said, frozen=True, kw_only=True):
+    """Who works: a command line agent (`cli`, or any `command`), or with `runtime: a2a` an agent at a URL."""
+
+    name: str
+    runtime: Literal["cli", "a2a"] = "cli"
+    cli: Cli | None = None
+    command: str | None = None
+    role: str | None = None
+    task: str | None = None
+    channels: tuple[str, ...] = ()
+    interactive: bool = True
+    preset: Literal["lead", "worker", "reviewer", "analyst"] | None = None
+    constraints: Constraints = Constraints()
+    cwd: str | None = None
+    workdir: str | None = None
+    additional_paths: tuple[str, ...] = ()
+    env: dict[str, Text] = field(default_factory=dict)
+    permissions: Permissions | None = None
+    skills: str | None = None
+    done: str | None = None
+
+    url: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    credentials: str | None = None
+    timeout: Seconds | None = None
+    streaming: bool | None = None
+    mode: Literal["auto", "stream", "poll", "push"] | None = None
+    share_context: bool = False
+
+    @property
+    def is_a2a(self) -> bool:
+        """Whether it is reached over A2A."""
+        return self.runtime == "a2a"
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+class Verification(Said, frozen=True, kw_only=True):
+    """What must be so after a step for it to count as done."""
+
+    type: Literal["output_contains", "exit_code", "file_exists", "custom", "regex", "pr_url"]
+    value: Text = ""
+    description: str | None = None
+    timeout: Seconds = 30.0
+    diagnostic_agent: str | None = None
+    diagnostic_timeout: Seconds = 60.0
+
+
+class Step(Said, frozen=True, kw_only=True):
+    """One thing to do. Which members count is a matter of its type; `checks` says so where others are used."""
+
+    name: str
+    type: StepType | None = None
+    use: str | None = None
+    with_: dict[str, Any] = field(default_factory=dict, name="with")
+    description: str | None = None
+    depends_on: tuple[str, ...] | None = None
+    if_: str | None = field(default=None, name="if")
+    timeout: Seconds | None = None
+    retries: Tally | None = None
+    retry_delay: Seconds | None = None
+    backoff: Annotated[float, Meta(ge=1)] | None = None
+    on_error: OnError | None = None
+    on_crash: Literal["restart", "fail"] | None = None
+    verification: Verification | None = None
+    max_iterations: Count | None = None
+    cwd: str | None = None
+    workdir: str | None = None
+    env: dict[str, Text] = field(default_factory=dict)
+    set: dict[str, Text] = field(default_factory=dict)
+
+    agent: str | None = None
+    task: str | None = None
+
+    command: str | None = None
+    fail_on_error: bool = True
+    capture_output: bool = True
+
+    branch: str | None = None
+    base_branch: str | None = None
+    path: str | None = None
+    create_branch: bool = True
+
+    url: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    credentials: str | None = None
+    streaming: bool | None = None
+    mode: Literal["auto", "stream", "poll", "push"] | None = None
+    share_context: bool | None = None
+
+    on_reject: Literal["fail", "skip"] | None = None
+
+    for_: Seconds | None = field(default=None, name="for")
+    until: str | None = None
+    event: str | None = None
+
+    workflow: str | None = None
+    file: str | None = None
+    input: str | None = None
+    vars: dict[str, Any] = field(default_factory=dict)
+
+    over: str | tuple[Any, ...] | None = None
+    as_: str = field(default="item", name="as")
+    concurrency: Count | None = None
+    step: "Step | None" = None
+
+    @property
+    def kind(self) -> StepType:
+        """Its type; who only names an agent and a task has one of the type `agent`."""
+        return self.type or "agent"
+
+    @property
+    def is_agent_step(self) -> bool:
+        """Whether a command line agent does it."""
+        return self.kind == "agent"
+
+    @property
+    def is_deterministic_step(self) -> bool:
+        """Whether a shell does it."""
+        return self.kind == "deterministic"
+
+    @property
+    def is_worktree_step(self) -> bool:
+        """Whether it makes a worktree."""
+        return self.kind == "worktree"
+
+    @property
+    def is_a2a_step(self) -> bool:
+        """Whether an A2A agent does it."""
+        return self.kind == "a2a"
+
+
+class Preflight(Said, frozen=True, kw_only=True):
+    """What must be so before anything is done."""
+
+    command: str
+    fail_if: str | None = None
+    success_if: str | None = None
+    description: str | None = None
+
+
+class Workflow(Said, frozen=True, kw_only=True):
+    """Steps that belong together."""
+
+    name: str
+    steps: Annotated[tuple[Step, ...], Meta(min_length=1)]
+    description: str | None = None
+    on_error: OnError | None = None
+    preflight: tuple[Preflight, ...] = ()
+    output: str | None = None
+
+
+# --- how they are run together ----------------------------------------------------------------------------------------
+
+
+class IdleNudge(Said, frozen=True, kw_only=True):
+    """What becomes of an agent that says nothing."""
+
+    nudge_after: Seconds = 120.0
+    escalate_after: Seconds = 120.0
+    max_nudges: Tally = 1
+
+
+class Swarm(Said, frozen=True, kw_only=True):
+    """How the agents of a document work together; `pattern` is a row of `patterns`, which chooses one if none is said."""
+
+    pattern: str | None = None
+    max_concurrency: Count | None = None
+    timeout: Seconds | None = None
+    token_budget: Count | None = None
+    cost_budget: Annotated[float, Meta(gt=0)] | None = None
+    channel: str | None = None
+    idle_nudge: IdleNudge | None = None
+    completion_grace_period: Seconds = 5.0
+
+
+class Barrier(Said, frozen=True, kw_only=True):
+    """Nothing that comes after a barrier begins before those it waits for have ended."""
+
+    name: str
+    wait_for: Annotated[tuple[str, ...], Meta(min_length=1)]
+    timeout: Seconds | None = None
+    mode: Literal["all", "any", "majority"] = "all"
+
+
+class Coordination(Said, frozen=True, kw_only=True):
+    """How agents agree."""
+
+    barriers: tuple[Barrier, ...] = ()
+    voting_threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
+    consensus_strategy: Literal["majority", "unanimous", "quorum"] | None = None
+
+
+class SharedState(Said, frozen=True, kw_only=True):
+    """What the runs of a document have in common: values that steps `set`, and read as `{{state.NAME}}`."""
+
+    backend: Literal["memory", "database"] = "database"
+    ttl: Seconds | None = None
+    namespace: str | None = None
+
+
+class ErrorHandling(Said, frozen=True, kw_only=True):
+    """What becomes of a run when a step fails."""
+
+    strategy: Literal["fail-fast", "continue", "retry"] = "fail-fast"
+    max_retries: Tally | None = None
+    retry_delay: Seconds | None = None
+    backoff: Annotated[float, Meta(ge=1)] | None = None
+    notify_channel: str | None = None
+    repair_agent: str | None = None
+    repair_retries: Tally | None = None
+
+
+class Trajectories(Said, frozen=True, kw_only=True):
+    """Which decisions of a run are written down in an artifact of it."""
+
+    enabled: bool = True
+    reflect_on_barriers: bool = False
+    reflect_on_converge: bool = False
+    auto_decisions: bool = False
+
+
+class Path(Said, frozen=True, kw_only=True):
+    """A named place that agents and steps may work in."""
+
+    name: str
+    path: str
+    description: str | None = None
+    required: bool = True
+
+
+class Input(Said, frozen=True, kw_only=True):
+    """A value that whoever runs the document gives."""
+
+    type: Literal["string", "number", "integer", "boolean", "array", "object"] = "string"
+    description: str | None = None
+    default: Any = None
+    required: bool = False
+    enum: tuple[Any, ...] = ()
+
+
+class Param(Said, frozen=True, kw_only=True):
+    """What a step of one's own is given with `with`."""
+
+    name: str
+    required: bool = False
+    default: Any = None
+    description: str | None = None
+
+
+class CustomStep(Said, frozen=True, kw_only=True):
+    """A step of one's own, which others `use`: any members of a step, in which `{{NAME}}` are its parameters."""
+
+    params: tuple[Param, ...] = ()
+    step: dict[str, Any] = field(default_factory=dict)
+
+
+class Schedule(Said, frozen=True, kw_only=True):
+    """When a run begins by itself: five fields of cron, in a time zone."""
+
+    cron: str
+    timezone: str = "UTC"
+    input: str | None = None
+    vars: dict[str, Any] = field(default_factory=dict)
+
+
+class Hook(Said, frozen=True, kw_only=True):
+    """A run begins with every POST to `/hooks/NAME/PATH`; `secret` names the credential that signs them."""
+
+    path: str
+    secret: str | None = None
+    input: str | None = None
+
+
+class Triggers(Said, frozen=True, kw_only=True):
+    """What begins a run of a served document, besides a message."""
+
+    schedule: tuple[Schedule, ...] = ()
+    webhook: tuple[Hook, ...] = ()
+
+
+class Document(Said, frozen=True, kw_only=True):
+    """A workflow file."""
+
+    version: Text
+    name: str
+    description: str | None = None
+    swarm: Swarm
+    on: Triggers | None = None
+    inputs: dict[str, Input] = field(default_factory=dict)
+    vars: dict[str, Any] = field(default_factory=dict)
+    paths: tuple[Path, ...] = ()
+    permission_profiles: dict[str, Permissions] = field(default_factory=dict, name="permission_profiles")
+    agents: tuple[AgentDef, ...] = ()
+    steps: dict[str, CustomStep] = field(default_factory=dict)
+    workflows: tuple[Workflow, ...] = ()
+    coordination: Coordination = Coordination()
+    state: SharedState | None = None
+    error_handling: ErrorHandling | None = None
+    trajectories: Trajectories | None = None
+
+    def agent(self, name: str) -> AgentDef | None:
+        """Return one of its agents."""
+        return next((agent for agent in self.agents if agent.name == name), None)
+
+    def workflow(self, name: str | None = None) -> Workflow | None:
+        """Return one of its workflows; the first if none is named."""
+        return next((one for one in self.workflows if name in (None, one.name)), None)

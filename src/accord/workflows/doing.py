@@ -1,0 +1,338 @@
+"""How steps are done: here, or by members that are waited for; and what their results come to.
+
+It begins and writes nothing of its own accord, except the calls of agents that help with a failure; `driving` stands
+above and decides what becomes of a result.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.client.text import text_of
+from accord.core.context import APPROVAL, Context
+from accord.core.journal import Call
+from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
+from accord.workflows import channel, members, permissions, preflight, telling
+from accord.workflows.asking import Question
+from accord.workflows.beginning import WITH_ADVICE, child_key
+from accord.workflows.channel import CHUNKS, METADATA, Post
+from accord.workflows.completion import Evidence, completed
+from accord.workflows.decide import ended as after
+from accord.workflows.document import Step
+from accord.workflows.known import values_of
+from accord.workflows.means import Means
+from accord.workflows.records import Begun, Ended
+from accord.workflows.state import Node, State
+from accord.workflows.steps.scene import Result, Scene
+from accord.workflows.values import Unresolved, UnsafeCommand, Values
+from accord.workflows.verification import diagnosing, verify
+
+REPAIRED = "retry_after_repair"
+"""Why an attempt follows on the last one that there should have been."""
+
+SET = "flow-set:"
+"""What the keys of values begin with that steps have set."""
+
+log = logging.getLogger("accord.workflows")
+
+
+class Doing:
+    """How the steps of one run are done."""
+
+    def __init__(self, ctx: Context, means: Means, state: State, post: Callable[[Post], Awaitable[None]]) -> None:
+        """Do steps for the task of `ctx`, and `post` what there is to say."""
+        self._ctx, self._means, self._state = ctx, means, state
+        self._journal = ctx.journal
+        self._post = post
+        self._met: set[str] = set()
+        self.shared: dict[str, Any] = {}
+        set_by = [
+            msgspec.json.decode(entry, type=tuple[int, dict[str, Any]]) for _, entry in self._journal.entries(SET)
+        ]
+        for _, values in sorted(set_by, key=lambda found: found[0]):
+            self.shared.update(values)
+
+    def values(self, node: Node) -> Values:
+        """Return what a step may speak of."""
+        return values_of(self._state, node, self.shared, self._means.env)
+
+    def _scene(self, node: Node) -> Scene:
+        assert node.step is not None
+        name = node.name
+
+        async def post(text: str) -> None:
+            await self._post(channel.line(name, text))
+
+        async def heard(text: str) -> None:
+            await self._post(channel.output_of(name, text))
+
+        return Scene(
+            run_id=self._ctx.task_id,
+            step=node.step,
+            attempt=node.attempt,
+            directory=self._means.directory,
+            env=self._means.env,
+            values=self.values(node),
+            post=post,
+            heard=heard,
+        )
+
+    # --- here -----------------------------------------------------------------------------------------------------
+
+    async def done(self, node: Node) -> Result:
+        """Do a step here, and look whether it is as it should be."""
+        assert node.step is not None
+        scene = self._scene(node)
+        try:
+            result = await self._means.executors[node.step.kind](scene)
+            result = await verify(scene, result)
+        except (Unresolved, UnsafeCommand, OSError, ValueError) as error:
+            result = Result(ok=False, error=str(error))
+        except Exception as error:  # of an executor that somebody added, perhaps: the run must know
+            log.exception("step failed", extra={"task_id": self._ctx.task_id, "step": node.name})
+            result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
+        return await self._helped(node, result, node.step.command or "")
+
+    # --- by members -----------------------------------------------------------------------------------------------
+
+    def child(self, node: Node) -> str:
+        """Return the task that does the attempt a step is at."""
+        return self._journal.child(child_key(node.name, node.attempt)) or ""
+
+    async def attended(self, node: Node, child: str) -> Task:
+        """Wait until a member has ended or asks, and tell who it is and how it gets on meanwhile."""
+        async with _beside(self._introduced(node)):
+            await self._followed(node, child)
+        return await self._journal.reach.settled(child)
+
+    async def _introduced(self, node: Node) -> None:
+        """Say who does a step elsewhere; one without a card is asked all the same."""
+        assert node.step is not None
+        member = members.member_for(self._means.plan, node.step)
+        if member is None or not member.agent.is_a2a or node.name in self._met:
+            return
+        self._met.add(node.name)
+        card = await preflight.card_of(member.agent, self._means.env, self._means.keys)
+        await self._post(channel.line(node.name, preflight.introduced(member.agent, card)))
+
+    async def _followed(self, node: Node, child: str) -> None:
+        chunks = 0
+        async with aclosing(self._journal.reach.follow(child)) as events:
+            async for event in events:
+                if isinstance(event.body, ArtifactUpdate):
+                    chunks += 1
+                    if chunks % CHUNKS == 0:
+                        await self._post(channel.progress(node.name, chunks))
+
+    async def concluded(self, node: Node, task: Task) -> Result:
+        """Return what a member's task comes to, once it is looked whether that is as it should be."""
+        step = node.step
+        assert step is not None
+        member = members.member_for(self._means.plan, step)
+        if member is None:
+            return _of_workflow(task)
+        told = text_of(task.history[0]) if task.history else ""
+        result = telling.outcome(member, task)
+        scene = self._scene(node)
+        try:
+            result = await verify(scene, result, told)
+            files = await self._changed(node, member, scene.place)
+            if member.is_interactive and node.begun is not None and not isinstance(files, str):
+                files = files or await permissions.since(scene.place, node.begun.at)
+        except (Unresolved, OSError, ValueError) as error:
+            return Result(ok=False, output=result.output, error=str(error))
+        if isinstance(files, str):
+            result = replace(result, ok=False, error=files)
+        elif member.is_interactive:
+            evidence = Evidence(files=len(files), has_exited=telling.has_exited(task))
+            result = completed(step.name, result, evidence)
+        return await self._helped(node, result, told)
+
+    async def cancel(self, node: Node) -> None:
+        """End the task that does a step."""
+        assert node.step is not None
+        child = self.child(node)
+        if child:
+            await self._journal.reach.cancel(self._agent(node.step), child)
+
+    def _agent(self, step: Step) -> str:
+        """Return the agent whose task does a step."""
+        if step.kind == "workflow":
+            return self._means.flow if step.file is None else f"{self._means.plan.name}/{step.file}"
+        return members.member_of(self._means.plan, step)
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    async def before(self, begun: Begun) -> Mapping[str, str]:
+        """Return what must be written down before a step begins: what is there, if it may not change everything."""
+        node = self._state.nodes[begun.step]
+        step = node.step
+        if step is None or (member := members.member_for(self._means.plan, step)) is None or member.agent.is_a2a:
+            return {}
+        place = self._scene(node).place
+        if permissions.rules(member.permissions, place).is_free:
+            return {}
+        found = await permissions.look(place)
+        return {f"flow:{begun.step}:{begun.attempt}:before": msgspec.json.encode(found).decode()}
+
+    async def _changed(self, node: Node, member: members.Member, place: Path) -> list[str] | str:
+        """Return what a member has changed, or what it should not have."""
+        entry = self._journal.entry(f"flow:{node.name}:{node.attempt}:before")
+        if entry is None:
+            return []
+        was = msgspec.json.decode(entry, type=permissions.Snapshot)
+        files = permissions.changed(was, await permissions.look(place))
+        return permissions.broken(files, permissions.rules(member.permissions, place)) or files
+
+    # --- help with failures ---------------------------------------------------------------------------------------
+
+    async def _helped(self, node: Node, result: Result, told: str) -> Result:
+        """Let an agent look at a failure, if the document names one for that."""
+        step, plan = node.step, self._means.plan
+        assert step is not None
+        if result.ok:
+            return result
+        wanted = step.verification
+        is_last = after(step, node.attempt, result, self._means.now_ms()).again_at is None
+        if result.reason == "failed_verification" and wanted is not None and wanted.diagnostic_agent and not is_last:
+            asked = diagnosing(step, result, told)
+            advice = await self._asked(node, wanted.diagnostic_agent, asked, "diagnosis", wanted.diagnostic_timeout)
+            said = f"{result.error}\n\nWhat {wanted.diagnostic_agent} says about it:\n{advice}"
+            return replace(result, reason=WITH_ADVICE, error=said) if advice else result
+        if is_last and plan.repair_agent is not None and self._may_repair(node, step):
+            asked = _repairing(step, result, told)
+            await self._asked(node, plan.repair_agent, asked, "repair", None)
+        return result
+
+    def _may_repair(self, node: Node, step: Step) -> bool:
+        attempts = (step.retries or 0) + 1
+        return step.on_error in (None, "fail", "retry") and node.attempt < attempts + self._means.plan.repair_retries
+
+    def judged(self, node: Node, result: Result, end: Ended) -> Ended:
+        """Return how an attempt ends, which is not the last if somebody has repaired what failed."""
+        step, plan = node.step, self._means.plan
+        assert step is not None
+        if end.status != "failed" or end.again_at is not None or plan.repair_agent is None:
+            return end
+        key = self._help_key(node, "repair")
+        if not self._may_repair(node, step) or self._journal.child(key) is None:
+            return end
+        return replace(end, again_at=self._means.now_ms(), cause=None, reason=REPAIRED)
+
+    async def _asked(self, node: Node, agent: str, text: str, what: str, seconds: float | None) -> str | None:
+        """Let an agent do something about an attempt, and return what it said, if it did it."""
+        key = self._help_key(node, what)
+        name = f"{self._means.plan.name}/{agent}"
+        if self._journal.child(key) is None:
+            member = self._means.hosted[name]
+            message = telling.said_to(
+                member,
+                Step(name=f"{node.name}-{what}", agent=agent),
+                text,
+                id=f"{self._ctx.task_id}/{key}",
+                run_id=self._ctx.task_id,
+                directory=self._means.directory,
+            )
+            limit = None if seconds is None else round(seconds * 1000)
+            await self._journal.write({}, [Call(agent=name, message=message, key=key, timeout_ms=limit)])
+        await self._post(channel.line(node.name, f"{agent} looks at it ({what})"))
+        task = await self._journal.reach.settled(self._journal.child(key) or "")
+        if task.status.state is not TaskState.COMPLETED:
+            await self._journal.reach.cancel(name, task.id)  # one that asks finds nobody to answer
+            return None
+        return text_of(task)
+
+    def _help_key(self, node: Node, what: str) -> str:
+        return f"flow:{node.name}:{node.attempt}:{what}"
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def question(self, node: Node) -> Question:
+        """Return what an approval asks."""
+        assert node.step is not None
+        try:
+            text = self.values(node).text(node.step.task or "") or f"Approve {node.name}?"
+        except Unresolved as error:
+            text = f"Approve {node.name}? ({error})"
+        return Question(
+            Message(
+                message_id=f"{self._ctx.task_id}/{node.name}/{node.attempt}",
+                role=Role.AGENT,
+                parts=(Part(text=text),),
+                task_id=self._ctx.task_id,
+                context_id=self._ctx.context_id,
+                metadata={APPROVAL: True, METADATA: {"step": node.name}},
+            )
+        )
+
+    def passed_on(self, node: Node, task: Task) -> Question:
+        """Return a member's question as the run asks it."""
+        asked = task.status.message
+        turn = sum(said.role is Role.USER for said in task.history)
+        message = Message(
+            message_id=f"{task.id}/{turn}",
+            role=Role.AGENT,
+            parts=asked.parts if asked is not None else (Part(text=f"{node.name} waits for an answer"),),
+            task_id=self._ctx.task_id,
+            context_id=self._ctx.context_id,
+            metadata={**((asked.metadata if asked else None) or {}), METADATA: {"step": node.name, "task": task.id}},
+        )
+        return Question(message, task.status.state)
+
+    async def pass_back(self, node: Node, answer: Message) -> None:
+        """Give a member its answer."""
+        assert node.step is not None
+        reply = replace(
+            answer, message_id=f"{answer.message_id}/{node.name}", task_id=self.child(node), context_id=None
+        )
+        key = child_key(node.name, node.attempt)
+        await self._journal.reach.tell(self._agent(node.step), reply, key)
+
+    # --- what runs have in common ---------------------------------------------------------------------------------
+
+    def kept(self, end: Ended) -> Mapping[str, str]:
+        """Return what a step that has ended well sets for those after it."""
+        node = self._state.nodes[end.step]
+        if end.status != "completed" or node.step is None or not node.step.set:
+            return {}
+        values = self.values(node)
+        found = {name: values.value(template) for name, template in node.step.set.items()}
+        self.shared.update(found)
+        return {f"{SET}{end.step}:{end.attempt}": msgspec.json.encode((end.at, found)).decode()}
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do something beside a block, at most until that ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _of_workflow(task: Task) -> Result:
+    text = text_of(task)
+    if task.status.state is TaskState.COMPLETED:
+        return Result(ok=True, output=text, exit_code=0)
+    return Result(ok=False, output=text, error=text or f"The workflow is {task.status.state.name.lower()}")
+
+
+def _repairing(step: Step, result: Result, told: str) -> str:
+    """Return what an agent is asked to repair."""
+    return "\n\n".join(
+        (
+            f"The step {step.name!r} of a workflow has failed. Repair what made it fail, so that it succeeds when it "
+            "is tried again; do not do the step itself.",
+            f"Its task:\n{told or step.command or ''}",
+            f"What is wrong: {result.error}",
+            f"The end of its output:\n{result.output[-4000:]}",
+        )
+    )

@@ -1,0 +1,116 @@
+"""The way to an A2A agent that a document names: by its card, or without one straight to the address.
+
+A document says where an agent is, so a missing card is no reason not to talk to it; it is then assumed to speak
+JSON-RPC there. Secrets are looked up when they are used and are in no plan. `members` stands above, `client` below.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
+from accord.client.keys import KeyManagementError, Keys
+from accord.client.selection import JSONRPC
+from accord.errors import AuthenticationFailed, PermissionDenied
+from accord.model import AgentCapabilities, AgentCard, AgentInterface
+from accord.workflows.document import A2A_SECONDS, AgentDef
+
+if TYPE_CHECKING:
+    from accord.client.client import Client
+
+VERSIONS = ("0.3", "1.0")
+"""What an agent without a card is tried with: one of the old version does not understand the new one's names, and the
+other way round, so that nothing happens twice."""
+
+NO_CARD = (CardNotFound, BadCard, AuthenticationFailed, PermissionDenied)
+"""What stands between us and a card, but not between us and the agent."""
+
+_REFERENCE = re.compile(r"\$\{(credential:)?([^${}]+)\}")
+
+log = logging.getLogger("accord.workflows")
+
+
+def filled(text: str, env: Mapping[str, str], keys: Keys) -> str:
+    """Return a text with `${NAME}` from the environment and `${credential:NAME}` from what keys have under that name.
+
+    Raises KeyManagementError for one that is nowhere.
+    """
+
+    def found(reference: re.Match[str]) -> str:
+        name = reference[2]
+        if reference[1] is None:
+            value = env.get(name)
+        else:
+            credential = keys.find(name)
+            value = None if credential is None else credential.bearer or credential.api_key
+        if value is None:
+            what = "variable" if reference[1] is None else "credential with a token or an API key"
+            raise KeyManagementError(f"There is no {what} called {name}")
+        return value
+
+    return _REFERENCE.sub(found, text)
+
+
+def connecting(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callable[[], Any]:
+    """Return what opens the way to an agent."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator["Client"]:
+        from accord.client.client import Client
+
+        url, options = await asyncio.to_thread(_asked, agent, env, keys)
+        async with AsyncExitStack() as stack:
+            try:
+                client = await stack.enter_async_context(Client.connect(url, **options))
+            except NoSuchAgent:
+                raise
+            except NO_CARD as error:
+                log.info("agent has no card: %s", error, extra={"agent": agent.name})
+                client = await stack.enter_async_context(Client.connect(assumed(agent, url), **options))
+            yield client
+
+    return connect
+
+
+async def carded(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> AgentCard:
+    """Return the card of an agent; raises whatever stands in the way."""
+    from accord.client.client import Client
+
+    url, options = await asyncio.to_thread(_asked, agent, env, keys)
+    async with Client.connect(url, **options) as client:
+        return client.card
+
+
+def _asked(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, dict[str, Any]]:
+    """Return an agent's address and how it is asked, with secrets in their places; it may ask a keyring.
+
+    Without a credential that the document names, headers are taken for what the agent wants to see.
+    """
+    if agent.credentials is not None and keys.find(agent.credentials) is None:
+        raise KeyManagementError(f"There is no credential called {agent.credentials}")
+    return filled(agent.url or "", env, keys), {
+        "keys": None if agent.headers and agent.credentials is None else keys,
+        "service": agent.credentials,
+        "headers": {name: filled(value, env, keys) for name, value in agent.headers.items()},
+        "timeout": agent.timeout or A2A_SECONDS,
+    }
+
+
+def assumed(agent: AgentDef, url: str) -> AgentCard:
+    """Return the card that is assumed for an agent without one; whether it streams is what the document says."""
+    interfaces = tuple(
+        AgentInterface(url=url, protocol_binding=JSONRPC, protocol_version=version) for version in VERSIONS
+    )
+    return AgentCard(
+        name=agent.name,
+        description=agent.role or "",
+        version="",
+        supported_interfaces=interfaces,
+        capabilities=AgentCapabilities(streaming=agent.streaming),
+        default_input_modes=("text/plain",),
+        default_output_modes=("text/plain",),
+        skills=(),
+    )

@@ -1,0 +1,354 @@
+"""The small language of `if:` and of what stands between `{{` and `}}`: paths, filters, comparisons, functions.
+
+It is only read here, into a tree, and the tree says what it mentions; it has no loops, no assignment and no way to call
+anything that is not in `functions`. `values` evaluates it, `checks` and `planning` look at what it mentions.
+
+    expression  = term {("and" | "or") term}          "and" binds closer, "not" closer still
+    term        = operand [("==" | "!=" | "<" | "<=" | ">" | ">=" | "contains" | "matches") operand]
+    operand     = (path | "text" | number | true | false | null | function(..) | (expression)) {"|" filter[(..)]}
+    path        = name {.name | [0] | ["a name"]}
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn
+
+from msgspec import Struct
+
+from accord.workflows.functions import FILTERS, FUNCTIONS, Signature, nearest
+
+MAX_LENGTH = 8_192
+MAX_DEPTH = 40
+"""An expression is a line that a person reads; the bounds keep a hostile one from costing more than that."""
+
+COMPARISONS = ("==", "!=", "<=", ">=", "<", ">", "contains", "matches")
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<text>"[^"]*"|'[^']*')
+      | (?P<number>-?\d+(?:\.\d+)?(?![\w-]))
+      | (?P<path>[A-Za-z_][\w-]*(?:\.[\w-]+|\[(?:\d+|"[^"]*"|'[^']*')\])*)
+      | (?P<sign>==|!=|<=|>=|&&|\|\||\{\{|\}\}|[<>!(),|])
+    )""",
+    re.VERBOSE,
+)
+_SEGMENT = re.compile(r"""\[(?:(\d+)|"([^"]*)"|'([^']*)')\]|\.?([\w-]+)""")
+_PLAIN = re.compile(r"[\w-]+")
+_SPELLED = {"&&": "and", "||": "or", "!": "not", "{{": "(", "}}": ")"}
+_CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_WORDS = {"and", "or", "not", "contains", "matches"}
+
+
+class BadExpression(ValueError):
+    """A template or a condition that is not one: what is wrong with it, and where."""
+
+
+class Constant(Struct, frozen=True):
+    """A value that is written down."""
+
+    value: Any
+
+
+class Name(Struct, frozen=True):
+    """Something that has a value: `steps.plan.output`."""
+
+    path: tuple[str, ...]
+
+
+class Call(Struct, frozen=True):
+    """A function and what it is given; functions about steps are given names, not values."""
+
+    function: str
+    given: tuple["Node", ...]
+
+
+class Filtered(Struct, frozen=True):
+    """What a filter makes of something."""
+
+    inner: "Node"
+    filter: str
+    given: tuple["Node", ...]
+
+
+class Not(Struct, frozen=True):
+    """The opposite."""
+
+    inner: "Node"
+
+
+class Both(Struct, frozen=True):
+    """Two things and what is between them: a comparison, `and` or `or`."""
+
+    sign: str
+    left: "Node"
+    right: "Node"
+
+
+Node = Constant | Name | Call | Filtered | Not | Both
+
+
+class Mention(NamedTuple):
+    """A path that an expression reads; `is_optional` if a default stands in where it has no value."""
+
+    path: tuple[str, ...]
+    is_optional: bool = False
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Node:
+    """Read an expression; raises BadExpression."""
+    if len(text) > MAX_LENGTH:
+        raise BadExpression(f"an expression of {len(text)} characters is too long: {MAX_LENGTH} at most")
+    return _Reader(text).whole()
+
+
+def mentions(node: Node, is_optional: bool = False) -> Iterator[Mention]:
+    """Yield every path that an expression reads; a function about steps reads their status."""
+    match node:
+        case Name(path):
+            yield Mention(path, is_optional)
+        case Call(function, given):
+            values, steps = arguments(function, given)
+            for part in values:
+                yield from mentions(part, is_optional)
+            for name in steps:
+                yield Mention(("steps", name, "status"), is_optional)
+        case Filtered(inner, name, given):
+            yield from mentions(inner, is_optional or name == "default")
+            for part in given:
+                yield from mentions(part, is_optional)
+        case Not(inner):
+            yield from mentions(inner, is_optional)
+        case Both(_, left, right):
+            yield from mentions(left, is_optional)
+            yield from mentions(right, is_optional)
+
+
+def heeds_failure(condition: str) -> bool:
+    """Whether a condition is about failures, so that it is asked although a step before it has failed."""
+    return _heeds(parse(condition))
+
+
+def arguments(function: str, given: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+    """Return which values and which steps a function is given: `build`, "build" and `steps.build` are the same step."""
+    plain = FUNCTIONS[function].plain
+    if plain is None:
+        return given, ()
+    return given[:plain], tuple(_step_named(function, node) for node in given[plain:])
+
+
+def _step_named(function: str, node: Node) -> str:
+    match node:
+        case Constant(str(name)) | Name((name,)) | Name(("steps", name)):
+            return name
+    raise BadExpression(f"{function} is about steps: it is written {FUNCTIONS[function].usage}")
+
+
+def rendered(node: Node) -> str:
+    """Return an expression as text; reading that again gives the same."""
+    match node:
+        case Constant(value):
+            return _constant(value)
+        case Name(path):
+            return path[0] + "".join(f".{part}" if _PLAIN.fullmatch(part) else f'["{part}"]' for part in path[1:])
+        case Call(function, given):
+            return f"{function}({', '.join(map(rendered, given))})"
+        case Filtered(inner, name, given):
+            text = f"({rendered(inner)})" if isinstance(inner, Both | Not) else rendered(inner)
+            return f"{text} | {name}" + (f"({', '.join(map(rendered, given))})" if given else "")
+        case Not(inner):
+            return f"not ({rendered(inner)})"
+        case Both(sign, left, right):
+            return " ".join((_enclosed(left), sign, _enclosed(right)))
+
+
+def renamed(node: Node, names: Mapping[str, str | None]) -> Node:
+    """Return an expression in which steps have other names; what a step without one says is an empty text."""
+    match node:
+        case Name(("steps", name, *rest)) if name in names:
+            other = names[name]
+            return Constant("") if other is None else Name(("steps", other, *rest))
+        case Call(function, given):
+            values, steps = arguments(function, given)
+            others = [names.get(name, name) for name in steps]
+            if None in others:
+                return Constant("")
+            return Call(function, (*(renamed(part, names) for part in values), *map(Constant, others)))
+        case Filtered(inner, name, given):
+            return Filtered(renamed(inner, names), name, tuple(renamed(part, names) for part in given))
+        case Not(inner):
+            return Not(renamed(inner, names))
+        case Both(sign, left, right):
+            return Both(sign, renamed(left, names), renamed(right, names))
+    return node
+
+
+def _enclosed(node: Node) -> str:
+    return f"({rendered(node)})" if isinstance(node, Both | Not) else rendered(node)
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}'" if '"' in value else f'"{value}"'
+    return next((name for name, known in _CONSTANTS.items() if value is known), str(value))
+
+
+def path_of(text: str) -> tuple[str, ...]:
+    """Return the names along a path that is written as one."""
+    return tuple("".join(groups) for groups in _SEGMENT.findall(text))
+
+
+def _heeds(node: Node, is_denied: bool = False) -> bool:
+    """Whether something is about failures; that a step did not succeed is as well, that it did is not."""
+    match node:
+        case Name(path):
+            return path[0] == "steps" and path[-1] == "status"
+        case Call(function, _):
+            return FUNCTIONS[function].heeds_failure or (is_denied and function == "succeeded")
+        case Filtered(inner, _, _):
+            return _heeds(inner, is_denied)
+        case Not(inner):
+            return _heeds(inner, not is_denied)
+        case Both(_, left, right):
+            return _heeds(left, is_denied) or _heeds(right, is_denied)
+    return False
+
+
+class _Reader:
+    """Reads one expression from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = self._split()
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> Node:
+        """Read all of it."""
+        node = self._either()
+        if self._at < len(self._tokens):
+            self._refuse(f"{self._next!r} is not expected there")
+        return node
+
+    def _split(self) -> list[tuple[str, str]]:
+        tokens, end = [], 0
+        while end < len(self._text.rstrip()):
+            found = _TOKEN.match(self._text, end)
+            if found is None:
+                self._refuse(f"{self._text[end:].strip()[:20]!r} cannot be read")
+            tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
+            end = found.end()
+        return [(kind, _SPELLED.get(token, token) if kind == "sign" else token) for kind, token in tokens]
+
+    @property
+    def _next(self) -> str | None:
+        """The next sign or word; None for the end, and for what may be a value."""
+        if self._at == len(self._tokens):
+            return None
+        kind, token = self._tokens[self._at]
+        return token if kind == "sign" or token in _WORDS else None
+
+    def _either(self) -> Node:
+        return self._chain("or", lambda: self._chain("and", self._term))
+
+    def _chain(self, sign: str, part: Callable[[], Node]) -> Node:
+        node = part()
+        while self._next == sign:
+            self._at += 1
+            node = Both(sign, node, part())
+        return node
+
+    def _term(self) -> Node:
+        if self._next == "not":
+            self._at += 1
+            return Not(self._deeper(self._term))
+        left = self._operand()
+        sign = self._next
+        if sign not in COMPARISONS:
+            return left
+        self._at += 1
+        right = self._operand()
+        if sign == "matches" and isinstance(right, Constant):
+            self._check_pattern(right.value)
+        return Both(sign, left, right)
+
+    def _operand(self) -> Node:
+        node = self._plain()
+        while self._next == "|":
+            self._at += 1
+            name = self._word("a filter")
+            given = self._arguments() if self._next == "(" else ()
+            self._check("filter", name, FILTERS, len(given))
+            node = Filtered(node, name, given)
+        return node
+
+    def _plain(self) -> Node:
+        if self._next == "(":
+            self._at += 1
+            node = self._deeper(self._either)
+            self._expect(")")
+            return node
+        if self._next is not None or self._at == len(self._tokens):
+            self._refuse("a value is missing " + (f"before {self._next!r}" if self._next else "at its end"))
+        kind, token = self._tokens[self._at]
+        self._at += 1
+        if kind == "text":
+            return self._quoted(token[1:-1])
+        if kind == "number":
+            return Constant(float(token) if "." in token else int(token))
+        if self._next == "(":
+            given = self._arguments()
+            self._check("function", token, FUNCTIONS, len(given))
+            arguments(token, given)
+            return Call(token, given)
+        return Constant(_CONSTANTS[token]) if token in _CONSTANTS else Name(path_of(token))
+
+    def _arguments(self) -> tuple[Node, ...]:
+        self._at += 1
+        given: list[Node] = []
+        while self._next != ")":
+            if given:
+                self._expect(",")
+            given.append(self._deeper(self._either))
+        self._at += 1
+        return tuple(given)
+
+    def _word(self, what: str) -> str:
+        if self._at == len(self._tokens) or self._tokens[self._at][0] != "path":
+            self._refuse(f"{what} is missing after '|'")
+        self._at += 1
+        return self._tokens[self._at - 1][1]
+
+    def _deeper(self, part: Callable[[], Node]) -> Node:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._refuse("it is nested too deeply")
+        node = part()
+        self._depth -= 1
+        return node
+
+    def _expect(self, sign: str) -> None:
+        if self._next != sign:
+            self._refuse(f"{sign!r} is missing")
+        self._at += 1
+
+    def _quoted(self, text: str) -> Node:
+        if "{{" in text and "}}" in text:
+            self._refuse(f"there is a template within quotes: leave the quotes of {text!r} out")
+        return Constant(text)
+
+    def _check(self, what: str, name: str, table: dict[str, Signature], given: int) -> None:
+        if name not in table:
+            self._refuse(f"there is no {what} {name!r}{nearest(name, table)}")
+        if not table[name].least <= given <= table[name].most:
+            self._refuse(f"{name} is written {table[name].usage}")
+
+    def _check_pattern(self, pattern: Any) -> None:
+        try:
+            re.compile(str(pattern))
+        except re.error as error:
+            self._refuse(f"{pattern!r} is no regular expression: {error}")
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise BadExpression(f"in `{self._text.strip()}`: {problem}")

@@ -1,0 +1,122 @@
+"""What a run is given: its input, the values of the document's `inputs`, and variables.
+
+What somebody gives is a value and never a template; only what the document itself says of its variables is one. It is
+all settled before anything runs: `planning` calls it, and what comes out is part of the plan.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from accord.workflows.document import Document, Input
+from accord.workflows.expressions import BadExpression
+from accord.workflows.findings import Finding, found
+from accord.workflows.templates import references, texts_in
+from accord.workflows.values import Unresolved, Values
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "array": lambda value: isinstance(value, list | tuple),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[dict[str, Any], list[Finding]]:
+    """Return the values of a document's inputs: given by name, in the JSON of the run's input, or the default."""
+    values: dict[str, Any] = {}
+    problems: list[Finding] = []
+    in_text = _table_in(text) if document.inputs else {}
+    for name, one in document.inputs.items():
+        if name in given:
+            value = _read(one, given[name])
+        elif name in in_text:
+            value = in_text[name]
+        elif one.required and one.default is None:
+            problems.append(found("MISSING_INPUT", f"the input {name!r} is needed", f"give it: --var {name}=.."))
+            continue
+        else:
+            values[name] = one.default
+            continue
+        if not _TYPES[one.type](value):
+            problems.append(
+                found("BAD_INPUT", f"the input {name!r} is {value!r}", f"give a value of the type {one.type}")
+            )
+        elif one.enum and value not in one.enum:
+            allowed = ", ".join(map(str, one.enum))
+            problems.append(found("BAD_INPUT", f"the input {name!r} is {value!r}", f"give one of {allowed}"))
+        values[name] = value
+    return values, problems
+
+
+def vars_of(
+    document: Document, given: Mapping[str, Any], text: str, inputs: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Return a run's variables: those given, and the document's with their templates replaced."""
+    done: dict[str, Any] = {name: value for name, value in given.items() if name not in document.inputs}
+    left = {name: value for name, value in document.vars.items() if name not in done}
+    problems: list[Finding] = []
+    while left:
+        ready = {name: value for name, value in left.items() if not _needs(value, left)}
+        if not ready:
+            names = ", ".join(sorted(left))
+            problems.append(found("CYCLE", f"the variables {names} need each other", "give one of them a value"))
+            break
+        values = Values(input=text, inputs=inputs, vars=done)
+        for name, value in ready.items():
+            try:
+                done[name] = _settled(values, value)
+            except (BadExpression, Unresolved) as error:
+                problems.append(found("UNKNOWN_REFERENCE", f"vars.{name}: {error}", _fix(value)))
+            del left[name]
+    return done, problems
+
+
+def _table_in(text: str) -> dict[str, Any]:
+    try:
+        table = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _read(one: Input, value: Any) -> Any:
+    """Return a value that came as text, as those of a command line do, with the type that the input has."""
+    if one.type == "string" or not isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return value
+
+
+def _needs(value: Any, left: Mapping[str, Any]) -> bool:
+    """Whether a value needs a variable that is not settled yet."""
+    try:
+        paths = [reference.path for text in texts_in(value) for reference in references(text)]
+    except BadExpression:
+        return False
+    return any((path[1:2] if path[0] == "vars" else path[:1])[:1] and _variable(path) in left for path in paths)
+
+
+def _variable(path: tuple[str, ...]) -> str:
+    return path[1] if path[0] == "vars" and len(path) > 1 else path[0]
+
+
+def _settled(values: Values, value: Any) -> Any:
+    if isinstance(value, str):
+        return values.value(value)
+    if isinstance(value, dict):
+        return {key: _settled(values, part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_settled(values, part) for part in value]
+    return value
+
+
+def _fix(value: Any) -> str:
+    if any("env." in text for text in texts_in(value)):
+        return "write {{env.NAME}} where it is used: variables are kept with the run, and secrets should not be"
+    return "variables may speak of input, inputs and other variables"

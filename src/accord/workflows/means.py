@@ -1,0 +1,44 @@
+"""What a run of a plan works with: who does its steps, where, and with which environment.
+
+Only values; `beginning` and `driving` use them, and the workflow's agent puts them together.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from accord.client.keys import Keys
+from accord.workflows.members import Member
+from accord.workflows.plan import Plan
+from accord.workflows.steps.scene import Result, Scene
+from accord.workflows.steps.shell import shell
+from accord.workflows.steps.worktree import worktree
+
+Executor = Callable[[Scene], Awaitable[Result]]
+"""Does a step in the process of its run."""
+
+EXECUTORS: Mapping[str, Executor] = MappingProxyType({"deterministic": shell, "worktree": worktree})
+"""Type of a step -> who does it, of those that no agent does."""
+
+
+class Means(Struct, frozen=True, kw_only=True):
+    """What a run works with.
+
+    `flow` is the agent whose task the run is: parts of it that are workflows themselves are its children. `hosted` are
+    the members that this node has.
+    """
+
+    flow: str
+    plan: Plan
+    hosted: Mapping[str, Member]
+    env: Mapping[str, str]
+    now_ms: Callable[[], int]
+    keys: Keys
+    executors: Mapping[str, Executor] = EXECUTORS
+
+    @property
+    def directory(self) -> Path:
+        """Where the run works."""
+        return Path(self.plan.directory)

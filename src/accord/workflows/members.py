@@ -1,0 +1,248 @@
+"""The agents that the steps of a document are child tasks of: who they are, and as what they are hosted.
+
+They are hosted beside the workflow and are not served: only a run can give them tasks, which is why a task may say
+where it works. What they are told and what comes of it is `telling`; the kinds of agents are below, in `agents`.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.agents.environment import without_ours
+from accord.agents.kinds import Given
+from accord.agents.process.options import PASSED
+from accord.agents.process.workspace import Placed
+from accord.agents.remote.terms import Mode, Terms
+from accord.client.keys import KeyManager, Keys
+from accord.core.agent import Agent
+from accord.core.context import Context
+from accord.workflows import completion, permissions
+from accord.workflows.clis import ROWS, arguments, variables
+from accord.workflows.document import A2A_SECONDS, AgentDef, IdleNudge, Permissions, Step
+from accord.workflows.elsewhere import connecting, filled
+from accord.workflows.plan import Plan
+
+PLACE = "workflow"
+"""Metadata key of what a run says to a member besides the task: where it works, and its variables."""
+
+HEADLESS = frozenset({"worker", "reviewer", "analyst"})
+"""Presets that work without a terminal, whatever else their agent says."""
+
+MAX_GRACE = 60.0
+
+_MODES: Mapping[str, Mode] = {
+    "auto": Mode.AUTO,
+    "stream": Mode.SUBSCRIBE,
+    "poll": Mode.POLL,
+    "push": Mode.PUSH,
+}
+
+PROVIDERS: tuple[tuple[str, str, str], ...] = (
+    ("claude", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1"),
+    ("gemini", "GEMINI_API_KEY", "https://generativelanguage.googleapis.com/v1beta/openai"),
+    ("", "OPENAI_API_KEY", "https://api.openai.com/v1"),
+)
+"""What a model's name begins with, the variable with the key for it, and where it is, for `cli: api`."""
+
+BASE_URL = "OPENAI_BASE_URL"
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """One member: its agent, with what a step says otherwise, and what the document says of all its agents."""
+
+    agent: AgentDef
+    permissions: Permissions = Permissions()
+    idle_nudge: IdleNudge | None = None
+    grace: float = 5.0
+    on_crash: str | None = None
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether it works in a terminal and does not end by itself."""
+        return is_interactive(self.agent)
+
+
+def is_interactive(agent: AgentDef) -> bool:
+    """Whether an agent works in a terminal."""
+    return not agent.is_a2a and agent.cli != "api" and agent.interactive and agent.preset not in HEADLESS
+
+
+# --- who there is -----------------------------------------------------------------------------------------------------
+
+
+def definitions(plan: Plan) -> dict[str, Member]:
+    """Return all members of a plan by their names."""
+    found = {f"{plan.name}/{agent.name}": _member(plan, agent) for agent in plan.agents}
+    for step in steps_of(plan.steps):
+        if (member := member_for(plan, step)) is not None:
+            found[member_of(plan, step)] = member
+    return found
+
+
+def member_of(plan: Plan, step: Step) -> str:
+    """Return the name of the member that does a step: its agent's, or one of the step's own if it says more."""
+    agent, member = plan.agent(step.agent), member_for(plan, step)
+    if agent is not None and member == _member(plan, agent):
+        return f"{plan.name}/{agent.name}"
+    return f"{plan.name}/{step.agent or ''}.{plan.workflow}.{_own_name(step)}"
+
+
+def member_for(plan: Plan, step: Step) -> Member | None:
+    """Return the member that does a step; None for a step that no agent does."""
+    agent = plan.agent(step.agent)
+    if step.kind == "a2a" or (agent is not None and agent.is_a2a):
+        return _member(plan, _merged(agent or AgentDef(name=_own_name(step), runtime="a2a"), step))
+    if step.kind != "agent" or agent is None:
+        return None
+    return replace(_member(plan, agent), on_crash=step.on_crash)
+
+
+def steps_of(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Yield steps, and those that are done for each item of a list, under the name of the list's step as in a run."""
+    for step in steps:
+        yield step
+        if step.step is not None:
+            yield from steps_of((replace(step.step, name=step.name),))
+
+
+def _own_name(step: Step) -> str:
+    """Return a step's name without the number that an item of a list has."""
+    return step.name.partition("[")[0]
+
+
+def _merged(agent: AgentDef, step: Step) -> AgentDef:
+    """Return an agent as a step wants it: each member that the step states counts (C-16)."""
+    return replace(
+        agent,
+        url=step.url or agent.url,
+        headers={**agent.headers, **step.headers},
+        credentials=step.credentials or agent.credentials,
+        timeout=step.timeout or agent.timeout,
+        streaming=agent.streaming if step.streaming is None else step.streaming,
+        mode=step.mode or agent.mode,
+    )
+
+
+def _member(plan: Plan, agent: AgentDef) -> Member:
+    if agent.is_a2a:
+        return Member(agent=replace(agent, timeout=agent.timeout or A2A_SECONDS))
+    return Member(
+        agent=agent,
+        permissions=permissions.resolved(agent.permissions, plan.permission_profiles),
+        idle_nudge=plan.idle_nudge,
+        grace=min(plan.completion_grace_period, MAX_GRACE),
+    )
+
+
+# --- as what they are hosted ------------------------------------------------------------------------------------------
+
+
+def members(plan: Plan, env: Mapping[str, str], keys: Keys | None = None) -> dict[str, Agent]:
+    """Return the agents of a plan by their names; `env` is what their commands get, and has the variables they name."""
+    return {name: made(name, member, env, keys) for name, member in definitions(plan).items()}
+
+
+def made(name: str, member: Member, env: Mapping[str, str], keys: Keys | None = None) -> Agent:
+    """Return a member as an agent; raises ValueError for one that cannot be, and KeyManagementError."""
+    keys = keys or KeyManager(env=env)
+    if member.agent.is_a2a:
+        return _remote(name, member.agent, env, keys)
+    if member.agent.cli == "api":
+        return _model(name, member.agent, env, keys)
+    return _process(name, member, env, keys)
+
+
+def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> Agent:
+    from accord.agents.process import ProcessAgent, ProcessOptions
+
+    agent, said = member.agent, member.agent.constraints
+    if agent.command is None and agent.cli is None:
+        raise ValueError(f"the agent {agent.name} has neither a cli nor a command")
+    row = None if agent.command is not None else ROWS[agent.cli or ""]
+    shared = without_ours(env)
+    what: dict[str, Any] = {"command": agent.command}
+    if row is not None:
+        access, directories = member.permissions.access, agent.additional_paths
+        args = arguments(row, model=said.model, access=access, directories=directories)
+        what = {"preset": row.preset, "path": row.path, "args": args}
+    options = ProcessOptions(
+        **what,
+        **(_waiting(member) if member.is_interactive else {}),
+        done=agent.done or (completion.DONE if member.is_interactive else None),
+        grace=member.grace,
+        env={**variables(row, said.model), **{key: filled(value, env, keys) for key, value in agent.env.items()}},
+        pass_env=tuple(sorted(shared.keys() - set(PASSED))),
+        max_tokens=said.max_tokens,
+        max_cost=said.max_cost,
+        on_crash=member.on_crash,  # type: ignore[arg-type]  # one of its words
+        description=agent.role,
+    )
+    return ProcessAgent(Given(options=options, name=name, env=shared), placing=placing)
+
+
+def _waiting(member: Member) -> dict[str, Any]:
+    """Return how long an agent in a terminal may be silent: reminded as the document says, or else simply done."""
+    nudge, idle = member.idle_nudge, member.agent.constraints.idle_threshold
+    common = {"mode": "pty", "on_idle": "finish"}
+    if nudge is None:
+        return {**common, "nudge_after": idle or None, "nudges": 0}
+    return {
+        **common,
+        "nudge_after": nudge.nudge_after or None,
+        "escalate_after": nudge.escalate_after or None,
+        "nudges": nudge.max_nudges,
+    }
+
+
+def placing(ctx: Context) -> Placed | None:
+    """Return where a run wants its child to work, as it said when it began it."""
+    said = (ctx.history[0].metadata or {}).get(PLACE) if ctx.history else None
+    if not isinstance(said, dict) or "directory" not in said:
+        return None
+    return Placed(directory=Path(said["directory"]), env=said.get("env") or {})
+
+
+def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Agent:
+    from accord.agents.chat.agent import ChatAgent
+    from accord.agents.chat.options import ChatOptions
+
+    model = agent.constraints.model
+    if model is None:
+        raise ValueError(f"the agent {agent.name} is a model behind an API: say which, as constraints.model")
+    begins = ((variable, url) for start, variable, url in PROVIDERS if model.startswith(start))
+    variable, url = next(((one, at) for one, at in begins if one in env), (None, None))
+    stated = filled(agent.url, env, keys) if agent.url else env.get(BASE_URL)
+    credential = None if agent.credentials is None else keys.find(agent.credentials)
+    key = (credential.bearer or credential.api_key) if credential else env.get(variable or "")
+    options = ChatOptions(
+        model=model,
+        base_url=stated or url or ChatOptions(model=model).base_url,
+        api_key=key,
+        headers={header: filled(value, env, keys) for header, value in agent.headers.items()},
+        system_prompt="\n\n".join(filter(None, (agent.role and f"You are: {agent.role}", agent.skills))) or None,
+        max_tokens=agent.constraints.max_tokens,
+        max_cost=agent.constraints.max_cost,
+        description=agent.role,
+    )
+    return ChatAgent(Given(options=options, name=name, env=env))
+
+
+def _remote(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Agent:
+    from accord.agents.remote.agent import RemoteAgent
+
+    seconds = agent.timeout or A2A_SECONDS
+    sends = max(1, min(Terms().sends, int(seconds + 1).bit_length() - 1))  # so that it fails in time, and says why
+    terms = Terms(mode=mode_of(agent), sla_seconds=seconds, answer_seconds=seconds, sends=sends)
+    return RemoteAgent(agent.url or "", name=name, terms=terms, connect=connecting(agent, env, keys))
+
+
+def mode_of(agent: AgentDef) -> Mode:
+    """Return how what an agent elsewhere says gets here: it is streamed unless the document does not want that."""
+    if agent.mode is not None:
+        return _MODES[agent.mode]
+    if agent.streaming is None:
+        return Mode.FOLLOW
+    return Mode.SUBSCRIBE if agent.streaming else Mode.POLL

@@ -1,0 +1,198 @@
+"""Where in a command a value would be run instead of used: as its name, or as an argument that is code to it.
+
+It follows words only as far as that: a shell's own grammar is `quoting`. What other programs do with an argument is
+theirs; those known to run what they are given are rows here.
+"""
+
+import re
+
+KEYWORDS = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{", "}", "fi", "done", "esac"})
+"""After these a command begins."""
+
+CLOSERS = frozenset({"}", "fi", "done", "esac"})
+"""These end a group of commands, which may be piped into another as one."""
+
+WRAPPERS = frozenset(
+    {
+        "exec",
+        "command",
+        "builtin",
+        "nohup",
+        "sudo",
+        "doas",
+        "env",
+        "nice",
+        "time",
+        "timeout",
+        "xargs",
+        "setsid",
+        "stdbuf",
+    }
+)
+"""What comes after these, and after their options, is a command again."""
+
+EVALUATORS = frozenset(
+    {"eval", ".", "source", "trap", "alias", "let", "declare", "typeset", "unset", "ssh", "su", "[[", "read"}
+)
+"""Every argument of these is, or may be, run, calculated or assigned to."""
+
+ASSIGNERS = frozenset({"export", "readonly", "local"})
+"""A value that begins an argument of these would also choose the name."""
+
+INTERPRETERS = frozenset(
+    {
+        "sh",
+        "bash",
+        "dash",
+        "ash",
+        "ksh",
+        "zsh",
+        "fish",
+        "python",
+        "python3",
+        "node",
+        "bun",
+        "perl",
+        "ruby",
+        "php",
+        "lua",
+        "Rscript",
+    }
+)
+"""What follows an option with c or e is a program to these."""
+
+SCRIPTED = frozenset({"sed", "gsed", "awk", "gawk", "mawk", "nawk"})
+"""The first argument of these that is no option is a program that may run others."""
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_CODE_OPTION = re.compile(r"-[a-zA-Z]*[ceEpr]|--(eval|command|print)")
+_WITH_VALUE = ("-o", "+o", "-O", "-W", "-X", "-v", "-F", "--assign", "--field-separator")
+"""Options of these programs that take the next word."""
+_MEASURE = re.compile(r"\d+[smhd]?|\d*\.\d+[smhd]?")
+
+
+_VANISHING = "\1"
+"""Begins a word that may come to nothing, or to several: an expansion without quotes."""
+
+
+class Words:
+    """The words of one simple command, as far as it has been read."""
+
+    def __init__(self) -> None:
+        self._words: list[str] = []
+        self._word: str | None = None
+        self._is_target = False
+        self._is_group = False
+
+    @property
+    def in_word(self) -> bool:
+        """Whether a word has begun."""
+        return self._word is not None
+
+    @property
+    def begins_case(self) -> bool:
+        """Whether the word so far is `case`, where a command may begin."""
+        return self._word == "case" and not self._words
+
+    def add(self, text: str) -> None:
+        """Add to the current word."""
+        self._word = (self._word or "") + text
+
+    def expand(self) -> None:
+        """Note that something without quotes is expanded, of which nothing may be left."""
+        if self._word is None:
+            self._word = _VANISHING
+
+    def redirect(self) -> None:
+        """Note that the next word is where something is read from or written to."""
+        self.end_word()
+        self._is_target = True
+
+    def end_word(self) -> None:
+        """Note that a word has ended."""
+        if self._word is None:
+            return
+        if self._is_target:
+            self._is_target = False
+        elif self._word in CLOSERS and not self._words:
+            self._is_group = True
+        elif not self._word.startswith(_VANISHING) and (self._words or not self._is_preliminary(self._word)):
+            self._words.append(self._word)
+        self._word = None
+
+    def end_command(self) -> tuple[bool, list[str]]:
+        """Note that the next word is that of another command; return whether a group has ended, and the words."""
+        is_group = self._is_group or self._word in CLOSERS
+        self.end_word()
+        words = self._own()
+        self._words, self._is_target, self._is_group = [], False, False
+        return is_group, words
+
+    def end_group(self) -> None:
+        """Note that commands in parentheses have ended, or a pattern of `case`: a command may begin."""
+        self.end_command()
+        self._is_group = True
+
+    def danger(self) -> str | None:
+        """Return why a value must not stand at the end of what was read, or None if it may."""
+        if self._is_target:
+            return None
+        words, so_far = self._own(), self._word or ""
+        if not words:
+            return None if _ASSIGNMENT.match(so_far) else "it would choose which command is run"
+        name = words[0].rpartition("/")[2]
+        if name in EVALUATORS:
+            return f"`{name}` runs what it is given"
+        if name in ASSIGNERS and not _ASSIGNMENT.match(so_far):
+            return f"it would choose which variable `{name}` sets"
+        if name in INTERPRETERS and self._is_program(words[1:], so_far):
+            return f"it would be part of a program of `{name}`: give it as an argument or as a variable instead"
+        if name in SCRIPTED and self._is_script(words[1:], so_far):
+            return f"it would be part of a program of `{name}`, which may run others"
+        return None
+
+    @staticmethod
+    def _is_preliminary(word: str) -> bool:
+        return word in KEYWORDS or _ASSIGNMENT.match(word) is not None
+
+    def _own(self) -> list[str]:
+        """Return the words without what only wraps another command."""
+        words = list(self._words)
+        while words and words[0].rpartition("/")[2] in WRAPPERS:
+            del words[0]
+            while words and (words[0].startswith("-") or _ASSIGNMENT.match(words[0]) or _MEASURE.fullmatch(words[0])):
+                del words[0]
+        return words
+
+    @staticmethod
+    def _is_program(given: list[str], so_far: str) -> bool:
+        """Whether an interpreter takes the current word for a program: after -c or -e, with no file before it."""
+        if any(not word.startswith(("-", "+")) for word in _arguments(given)):
+            return False
+        return bool(_CODE_OPTION.match(so_far) or (given and _CODE_OPTION.fullmatch(given[-1])))
+
+    @staticmethod
+    def _is_script(given: list[str], so_far: str) -> bool:
+        """Whether sed or awk takes the current word for a program: after -e, or as the first that is no option."""
+        last = given[-1] if given else ""
+        if last in ("-e", "--expression") or so_far.startswith(("-e", "--expression")):
+            return True
+        if last in _WITH_VALUE or so_far.startswith(("-v", "--assign")):
+            return False
+        has_program = any(word.startswith(("-e", "-f", "--expression", "--file")) for word in given)
+        return not has_program and all(word.startswith("-") for word in _arguments(given))
+
+
+def runs_its_input(words: list[str]) -> bool:
+    """Whether a command takes what it reads for a program: a shell without a file, or one elsewhere."""
+    name = words[0].rpartition("/")[2] if words else ""
+    if name in ("ssh", "su"):
+        return True
+    rest = _arguments(words[1:])
+    has_program = any(_CODE_OPTION.fullmatch(word) or word.startswith("-m") for word in rest)
+    return name in INTERPRETERS and not has_program and all(word.startswith(("-", "+")) for word in rest)
+
+
+def _arguments(given: list[str]) -> list[str]:
+    """Return words without those that belong to the option before them."""
+    return [word for before, word in zip(["", *given], given, strict=False) if before not in _WITH_VALUE]

@@ -1,0 +1,231 @@
+"""Whether everything that the steps of a plan speak of will have a value when it is needed.
+
+Names, order and templates are looked at, values are not: those of steps do not exist yet. `planning` refuses a plan
+with problems, and `settled` puts in what is known already where it must not change afterwards.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
+
+from msgspec.structs import replace
+
+from accord.workflows.document import Document, Step
+from accord.workflows.expressions import BadExpression
+from accord.workflows.findings import Finding, found
+from accord.workflows.functions import nearest
+from accord.workflows.patterns.loops import TABLES, TEXTS
+from accord.workflows.plan import Plan
+from accord.workflows.quoting import UnsafeCommand
+from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
+from accord.workflows.values import Values, check_command
+
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+"""How headers and URLs name a variable of the environment, so that no secret is written down."""
+
+OF_STEPS = ("output", "status", "json", "exit_code", "exitCode")
+
+Known = Mapping[str, Collection[str]]
+"""The names that there are values of, by the first word of their paths."""
+
+Edges = Mapping[str, tuple[str, ...]]
+
+
+def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Finding]:
+    """Return everything that would have no value, and every order that is none."""
+    edges: dict[str, tuple[str, ...]] = {step.name: step.depends_on or () for step in plan.steps}
+    edges |= {barrier.name: barrier.wait_for for barrier in plan.barriers}
+    wrong = [*_names(plan, edges), *_circles(edges)]
+    if wrong:
+        return wrong
+    known: Known = {
+        "inputs": plan.inputs,
+        "vars": plan.vars,
+        "env": env,
+        "state": {name for flow in document.workflows for one in flow.steps for name in _sets(one)},
+    }
+    look = partial(_judged, known, edges)
+    for step in plan.steps:
+        for reference, is_own in _mentions(step, wrong):
+            wrong += look(step, reference, is_own)
+        wrong += _agents(step, plan)
+        wrong += _commands(step)
+        wrong += _variables(step, env)
+    for reference in _read(plan.output or "", "output", wrong):
+        wrong += look(None, reference, True)
+    return list(dict.fromkeys(wrong))
+
+
+def settled(plan: Plan) -> Plan:
+    """Return a plan in which URLs have what is known before a run."""
+    values = Values(input=plan.input, inputs=plan.inputs, vars=plan.vars)
+
+    def of(step: Step) -> Step:
+        inner = None if step.step is None else of(step.step)
+        is_known = step.url is not None and not any(
+            reference.path[0] in ("steps", "state", "env", "item", "index") for reference in references(step.url)
+        )
+        return replace(step, step=inner, url=values.text(step.url) if is_known and step.url is not None else step.url)
+
+    return replace(plan, steps=tuple(map(of, plan.steps)))
+
+
+# --- names and order --------------------------------------------------------------------------------------------------
+
+
+def _names(plan: Plan, edges: Edges) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for name in (*(step.name for step in plan.steps), *(barrier.name for barrier in plan.barriers)):
+        if name in seen:
+            yield found("DUPLICATE_NAME", f"there are two steps or barriers called {name!r}", "rename one of them")
+        seen.add(name)
+    for name, before in edges.items():
+        for other in before:
+            if other not in edges:
+                yield found(
+                    "UNKNOWN_DEPENDENCY", f"{name!r} waits for {other!r}", f"there is none{nearest(other, edges)}"
+                )
+
+
+def _circles(edges: Edges) -> Iterator[Finding]:
+    """Take away what waits for nobody until nothing is left; what is left waits for itself."""
+    left = {name: sum(other in edges for other in set(before)) for name, before in edges.items()}
+    after: dict[str, list[str]] = {}
+    for name, before in edges.items():
+        for other in set(before):
+            after.setdefault(other, []).append(name)
+    free = [name for name, count in left.items() if not count]
+    for name in free:
+        for other in after.get(name, ()):
+            left[other] -= 1
+            if not left[other]:
+                free.append(other)
+    if stuck := sorted(name for name, count in left.items() if count):
+        yield found("CYCLE", f"these wait for each other: {', '.join(stuck)}", "take one of them out of `dependsOn`")
+
+
+def _is_upstream(edges: Edges, name: str, other: str) -> bool:
+    left, seen = list(edges.get(name, ())), set()
+    while left:
+        one = left.pop()
+        if one == other:
+            return True
+        if one not in seen:
+            seen.add(one)
+            left += edges.get(one, ())
+    return False
+
+
+# --- what is spoken of ------------------------------------------------------------------------------------------------
+
+
+def _mentions(step: Step, wrong: list[Finding]) -> Iterator[tuple[Reference, bool]]:
+    """Yield what a step speaks of, and whether it may be itself: what is looked at after it has ended."""
+    for text in (step.if_,) if step.if_ is not None else ():
+        for reference in _read(text, f"step {step.name!r}: if", wrong, is_condition=True):
+            yield reference, False
+    for name in (*TEXTS, *TABLES, "until"):
+        for text in texts_in(getattr(step, name)):
+            for reference in _read(text, f"step {step.name!r}: {name}", wrong):
+                yield reference, name == "set"
+    if step.verification is not None:
+        for reference in _read(step.verification.value, f"step {step.name!r}: verification", wrong):
+            yield reference, True
+    if step.step is not None:
+        inner = replace(step.step, name=step.name)
+        for reference, is_own in _mentions(inner, wrong):
+            if reference.path[0] not in ("item", "index", step.as_):
+                yield reference, is_own
+
+
+def _read(text: str, where: str, wrong: list[Finding], is_condition: bool = False) -> Iterable[Reference]:
+    try:
+        return condition_references(text) if is_condition else references(text)
+    except BadExpression as error:
+        wrong.append(found("BAD_TEMPLATE", f"{where}: {error}", "mend it"))
+        return ()
+
+
+def _judged(known: Known, edges: Edges, step: Step | None, reference: Reference, is_own: bool) -> Iterator[Finding]:
+    where = f"step {step.name!r}" if step is not None else "output"
+    root, *rest = reference.path
+    if root == "steps" and rest:
+        yield from _of_step(edges, step, reference, is_own)
+    elif not reference.is_optional and (fix := _missing(known, root, rest)) is not None:
+        code = "MISSING_ENV" if root == "env" else "UNKNOWN_REFERENCE"
+        yield found(code, f"{where}: {reference.source} has no value: {'.'.join(reference.path)}", fix)
+
+
+def _of_step(edges: Edges, step: Step | None, reference: Reference, is_own: bool) -> Iterator[Finding]:
+    where = f"step {step.name!r}" if step is not None else "output"
+    _, name, *rest = reference.path
+    if name not in edges:
+        yield found(
+            "UNKNOWN_REFERENCE",
+            f"{where}: {reference.source} speaks of {name!r}",
+            f"no such step{nearest(name, edges)}",
+        )
+    elif rest and rest[0] not in OF_STEPS:
+        fix = f"a step has {', '.join(OF_STEPS)}"
+        yield found("UNKNOWN_REFERENCE", f"{where}: {reference.source} asks for {rest[0]!r}", fix)
+    elif step is not None and not (is_own and name == step.name) and not _is_upstream(edges, step.name, name):
+        fix = f"add {name!r} to its `dependsOn`"
+        yield found("NOT_UPSTREAM", f"{where}: {reference.source}: {name!r} need not have ended by then", fix)
+
+
+def _missing(known: Known, root: str, rest: list[str]) -> str | None:
+    """Return what to do about a value that there is none of, or None if there is one."""
+    if root in ("item", "index"):
+        return "only the step of a map has one"
+    if root == "input" and not rest:
+        return None
+    table, name = (root, rest[0]) if root in known and rest else ("vars", root)
+    if name in known[table]:
+        return None
+    if root in ROOTS and not rest:
+        return f"write {{{{{root}.NAME}}}}"
+    return {
+        "inputs": f"add it to `inputs`{nearest(name, known['inputs']) if known['inputs'] else ''}",
+        "vars": f"add it to `vars`, or give it: --var {name}=..",
+        "env": f"set {name} in the environment",
+        "state": f"no step says `set: {{{name}: ..}}`; if it comes from elsewhere: {{{{state.{name} | default('')}}}}",
+    }[table]
+
+
+def _sets(step: Step) -> Iterator[str]:
+    yield from step.set
+    if step.step is not None:
+        yield from step.step.set
+
+
+# --- agents, commands, the environment --------------------------------------------------------------------------------
+
+
+def _agents(step: Step, plan: Plan) -> Iterator[Finding]:
+    inner = step.step if step.step is not None else step
+    if inner.agent is not None and plan.agent(inner.agent) is None:
+        names = [agent.name for agent in plan.agents]
+        fix = f"there is none{nearest(inner.agent, names)}" if names else "add it to `agents`"
+        yield found("UNKNOWN_AGENT", f"step {step.name!r} is for the agent {inner.agent!r}", fix)
+    elif inner.type == "a2a" and not inner.url:
+        yield found("MISSING_URL", f"step {step.name!r} has no url", "add `url` to the step or to its agent")
+
+
+def _commands(step: Step) -> Iterator[Finding]:
+    inner, item = (step, "item") if step.step is None else (step.step, step.as_)
+    if inner.command is None:
+        return
+    try:
+        check_command(inner.command, item)
+    except UnsafeCommand as error:
+        yield found("INJECTION_RISK", f"step {step.name!r}: {error}", "see docs/workflows/values.md")
+    except BadExpression:
+        return  # said of its text already
+
+
+def _variables(step: Step, env: Mapping[str, str]) -> Iterator[Finding]:
+    inner = step.step if step.step is not None else step
+    for text in texts_in((inner.url, inner.headers)):
+        for name in VARIABLE.findall(text):
+            if name not in env:
+                yield found("MISSING_ENV", f"step {step.name!r} uses ${{{name}}}", f"set {name} in the environment")

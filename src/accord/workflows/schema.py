@@ -1,0 +1,153 @@
+"""The JSON Schema of workflow files, for editors and for whoever writes files by program.
+
+It is made of the structs and of the names that files may use for their members, so it says what `reading` does; what
+goes beyond the shape is `checks`'.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from msgspec import Struct, inspect, to_builtins
+
+from accord.workflows import durations, keys
+from accord.workflows.document import CustomStep, Document, Step, Swarm, Trajectories
+from accord.workflows.meanings import MEANINGS
+
+DIALECT = "http://json-schema.org/draft-07/schema#"
+"""What editors for YAML understand best."""
+
+SECRETIVE = {"doNotSuggest": True}
+"""Other spellings are right, and are not proposed."""
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """Return the schema."""
+    definitions = {struct.__name__: _SPECIAL.get(struct, _struct)(struct) for struct in MEANINGS}
+    return {
+        "$schema": DIALECT,
+        "title": "Accord workflow",
+        "description": "A workflow of accord: agents, and the steps that they do together.",
+        "allOf": [_ref(Document)],  # in this dialect, nothing counts beside a $ref
+        "definitions": definitions,
+    }
+
+
+def _ref(struct: type[Any]) -> dict[str, str]:
+    return {"$ref": f"#/definitions/{struct.__name__}"}
+
+
+def _struct(struct: type[Struct]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": (struct.__doc__ or "").partition("\n")[0],
+        "properties": _properties(struct),
+        "additionalProperties": False,
+        **_required(struct),
+    }
+
+
+_MORE: Mapping[str, dict[str, Any]] = {
+    "url": {"anyOf": [{"format": "uri"}, {"pattern": r"\{\{|\$\{"}]},
+    "streaming": {"default": True},  # of an agent that offers it
+}
+"""What the types do not say."""
+
+
+def _properties(struct: type[Struct]) -> dict[str, Any]:
+    found = {}
+    for name, member in keys.members(struct).items():
+        if name == member.name:
+            found[name] = {"description": MEANINGS[struct][name], **_of(member.kind), **_default(member)}
+            found[name] |= _MORE.get(name, {})
+        else:
+            told = {"description": f"The same as `{member.name}`.", **SECRETIVE}
+            found[name] = {**told, **({"type": "number", "minimum": 0} if keys.is_counted(name) else _of(member.kind))}
+    return found
+
+
+def _default(member: keys.Member) -> dict[str, Any]:
+    value = None if member.field.required else keys.default(member.field)
+    if value is None or isinstance(value, Struct | tuple | dict) or value == "":
+        return {}
+    return {"default": durations.spelled(value) if keys.written_as(member.kind) == "duration" else to_builtins(value)}
+
+
+def _required(struct: type[Struct]) -> dict[str, Any]:
+    """Return which members must be there, under whichever of their names."""
+    names = {
+        field.encode_name: [name for name, member in keys.members(struct).items() if member.field is field]
+        for field in keys.fields(struct)
+        if field.required
+    }
+    plain = [name for name, spelled in names.items() if len(spelled) == 1]
+    either = [{"anyOf": [{"required": [name]} for name in spelled]} for spelled in names.values() if len(spelled) > 1]
+    return ({"required": plain} if plain else {}) | ({"allOf": either} if either else {})
+
+
+def _step(struct: type[Struct]) -> dict[str, Any]:
+    """Return that of a step: with `use`, other keys are parameters."""
+    found = _struct(struct)
+    del found["additionalProperties"]
+    only = {"propertyNames": {"enum": list(found["properties"])}}
+    return {**found, "if": {"not": {"required": ["use"]}}, "then": only}
+
+
+def _custom(struct: type[Struct]) -> dict[str, Any]:
+    """Return that of a step of one's own: any member may be a template, and they may stand beside `params`."""
+    found = _struct(struct)
+    own = found["properties"]
+    inside: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: {} for name in keys.members(Step)},
+        "additionalProperties": False,
+    }
+    own["step"] = {"description": own["step"]["description"], **inside}
+    return {**found, "properties": {**inside["properties"], **own}}
+
+
+def _short(also: str) -> Callable[[type[Struct]], dict[str, Any]]:
+    return lambda struct: {"anyOf": [{"type": also}, _struct(struct)]}
+
+
+_SPECIAL: Mapping[type[Struct], Callable[[type[Struct]], dict[str, Any]]] = {
+    Step: _step,
+    CustomStep: _custom,
+    Swarm: _short("string"),
+    Trajectories: _short("boolean"),
+}
+
+
+def _of(kind: inspect.Type) -> dict[str, Any]:
+    """Return the schema of a type."""
+    match kind:
+        case inspect.Metadata():
+            return _WRITTEN[keys.written_as(kind) or ""]
+        case inspect.StructType(cls=cls):
+            return {"allOf": [_ref(cls)]}
+        case inspect.UnionType(types=kinds):
+            return {"anyOf": [_of(one) for one in kinds if not isinstance(one, inspect.NoneType)]}
+        case inspect.VarTupleType(item_type=item, min_length=least):
+            return {"type": "array", "items": _of(item)} | ({"minItems": least} if least else {})
+        case inspect.DictType(value_type=value):
+            return {"type": "object", "additionalProperties": _of(value)}
+        case inspect.LiteralType(values=words):
+            return {"enum": list(words)}
+        case inspect.IntType() | inspect.FloatType():
+            bounds = {"minimum": kind.ge, "exclusiveMinimum": kind.gt, "maximum": kind.le}
+            told = {name: bound for name, bound in bounds.items() if bound is not None}
+            return {"type": "integer" if isinstance(kind, inspect.IntType) else "number", **told}
+        case _:
+            return _PLAIN[type(kind)]
+
+
+_PLAIN: Mapping[type[inspect.Type], dict[str, Any]] = {
+    inspect.StrType: {"type": "string"},
+    inspect.BoolType: {"type": "boolean"},
+    inspect.AnyType: {},
+}
+_WRITTEN: Mapping[str, dict[str, Any]] = {
+    "duration": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": durations.PATTERN}]},
+    "scalar": {"type": ["string", "number", "boolean"]},
+}

@@ -1,0 +1,165 @@
+"""Where runs stand, for whoever has a store and the id of one: its steps, and what it waits for.
+
+It only looks, and hands in what somebody has decided: whichever node hosts the workflow goes on with the run. Nothing is
+run here. `agent` and `driving` have written what is read; commands and pages stand above.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from accord.core.context import wait_key
+from accord.storage.commands import journal, runs, steps
+from accord.storage.commands.journal import Begun, Runs
+from accord.storage.store import Store
+from accord.workflows.beginning import child_key
+from accord.workflows.document import Document, Step
+from accord.workflows.driving import PREFIX, handed_in
+from accord.workflows.origin import DOCUMENT, PLAN, Origin, document_of, origin_of
+from accord.workflows.plan import Plan
+from accord.workflows.records import Record
+from accord.workflows.state import Node, State
+
+_decoder = msgspec.json.Decoder(Record)
+
+
+class Line(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One step as it stands; `depth` is how many maps it is an item of, times are milliseconds since 1970."""
+
+    name: str
+    type: str
+    status: str
+    depth: int = 0
+    attempts: int = 0
+    begun_at: int | None = None
+    ended_at: int | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    output: str = ""
+    child: str | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long its last attempt took, if that has ended."""
+        return None if self.begun_at is None or self.ended_at is None else (self.ended_at - self.begun_at) / 1000
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """What a run waits for that somebody may hand in: a decision about a step, or an event by its name."""
+
+    step: str
+    attempt: int
+    event: str | None = None
+    until: int | None = None
+
+    def __str__(self) -> str:
+        return f"approval of {self.step}" if self.event is None else f"event {self.event}"
+
+    @property
+    def key(self) -> str:
+        """What it is handed in under."""
+        return handed_in(self.step if self.event is None else f"event/{self.event}", self.attempt)
+
+
+class Standing(Struct, frozen=True):
+    """A run as it is written down: what is known of its task, where it comes from, and its journal."""
+
+    task: Begun
+    entries: dict[str, str]
+
+    @property
+    def origin(self) -> Origin:
+        """Where it comes from."""
+        return origin_of(self.task.origin)
+
+    @property
+    def plan(self) -> Plan:
+        """What it follows."""
+        return msgspec.json.decode(self.entries[PLAN], type=Plan)
+
+    @property
+    def document(self) -> Document:
+        """The document that it is of, as it was when it began."""
+        return document_of(self.entries[DOCUMENT])
+
+    def state(self) -> State:
+        """Return where it stands."""
+        found = (
+            _decoder.decode(entry)
+            for key, entry in self.entries.items()
+            if key.startswith(PREFIX) and key.endswith((":begun", ":ended"))
+        )
+        return State(self.plan, found)
+
+    def lines(self) -> list[Line]:
+        """Return its steps in the order of the plan, items below their maps."""
+        nodes = self.state().nodes.values()
+        return [line for node in nodes if node.parent is None for line in self._lines(node, 0)]
+
+    def _lines(self, node: Node, depth: int) -> Iterator[Line]:
+        if node.step is not None:
+            yield self._line(node, node.step, depth)
+        for item in node.items or ():
+            yield from self._lines(item, depth + 1)
+
+    def _line(self, node: Node, step: Step, depth: int) -> Line:
+        begun, ended = node.begun, node.ended
+        is_over = ended is not None and (begun is None or ended.attempt >= begun.attempt)
+        child = self.entries.get(child_key(node.name, node.attempt))
+        end = ended if is_over else None
+        return Line(
+            name=node.name,
+            type=step.kind,
+            status=node.standing,
+            depth=depth,
+            attempts=node.attempt if begun is not None else 0,
+            begun_at=None if begun is None else begun.at,
+            ended_at=None if end is None else end.at,
+            exit_code=None if end is None else end.exit_code,
+            reason=None if end is None else end.reason,
+            error=None if end is None else end.error,
+            output="" if end is None else end.output,
+            child=None if child is None else msgspec.json.decode(child, type=str),
+        )
+
+    def waits(self) -> list[Wait]:
+        """Return what it waits for that can be handed in."""
+        running = self.state().running.values()
+        return [_wait(node, node.step) for node in running if node.step is not None and _is_open(node.step)]
+
+
+def _is_open(step: Step) -> bool:
+    return step.kind == "approval" or (step.kind == "wait" and step.event is not None)
+
+
+def _wait(node: Node, step: Step) -> Wait:
+    event = step.event if step.kind == "wait" else None
+    return Wait(step=node.name, attempt=node.attempt, event=event, until=node.alarm)
+
+
+async def listed(store: Store, wanted: Runs) -> list[Begun]:
+    """Return runs, those that began last first."""
+    return await store.read(journal.begun, wanted)
+
+
+async def stands(store: Store, run_id: str) -> Standing | None:
+    """Return a run; None if there is none of that id."""
+    found = await store.read(journal.begun, Runs(task_id=run_id, inner=True, limit=1))
+    if not found:
+        return None
+    return Standing(found[0], await store.read(steps.load, found[0].tenant, run_id))
+
+
+async def hand_in(store: Store, run: Begun, wait: Wait, value: Any, at: int) -> bool:
+    """Hand a run what it waits for; false if it has that already, or has ended."""
+    output = msgspec.json.encode(value).decode()
+    news = runs.News(task_id=run.task_id, key=wait_key(wait.key), output=output, at=at)
+    return await store.do(runs.wake, run.tenant, news)
+
+
+def decision(*, is_approved: bool, comment: str = "") -> dict[str, Any]:
+    """Return what is handed in to an approval."""
+    return {"approved": is_approved, "comment": comment}

@@ -1,0 +1,367 @@
+"""Where a run stands: an index over its plan and its records, kept so that each record costs only its own edges.
+
+It knows what has happened and who is touched by that, not what should happen: that is `decide`, which stands above. It
+has no clock and does no I/O, and the same records come to the same in any order, also when some come twice.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from accord.workflows.document import Barrier, Step
+from accord.workflows.expressions import heeds_failure
+from accord.workflows.plan import Plan
+from accord.workflows.records import BY_END_OF_RUN, Begun, Ended, Record
+
+Standing = Literal["pending", "running", "waiting", "completed", "failed", "skipped"]
+"""Where a step stands; `waiting` is between two attempts."""
+
+FINAL = frozenset({"completed", "failed", "skipped"})
+"""What nothing leaves."""
+
+PARKED = frozenset({"approval", "wait"})
+"""Types that nobody works at: they wait for a person, a time or an event."""
+
+HALTING = frozenset({"fail-fast", "retry"})
+"""Strategies by which nothing new begins after a failure."""
+
+
+class Node(Struct, kw_only=True, eq=False):
+    """A step, an item of a map or a barrier, and where it stands.
+
+    `order` is its place in the plan. `immune` is who begins although something failed. Of those that it comes `after`,
+    `open` have not ended and `passed` let it pass. `broken` is the item that a map has failed with. `due` says that its
+    time, which `alarm` was, has come; `queued`, that it waits for a place. `begun` and `ended` are its latest records.
+    """
+
+    name: str
+    order: tuple[int, ...]
+    step: Step | None = None
+    barrier: Barrier | None = None
+    immune: bool = False
+
+    after: tuple[str, ...] = ()
+    dependents: "list[Node]" = field(default_factory=list)
+    open: int = 0
+    passed: int = 0
+
+    parent: "Node | None" = None
+    index: int = 0
+    item: Any = None
+    items: "list[Node] | None" = None
+    items_open: int = 0
+    broken: "Node | None" = None
+
+    standing: Standing = "pending"
+    rank: int = 0
+    begun: Begun | None = None
+    ended: Ended | None = None
+    alarm: int | None = None
+    due: bool = False
+    queued: bool = False
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that it is at; none yet is 0."""
+        return self.rank // 2
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it only has items, which are the ones to be done."""
+        return self.step is not None and self.step.type == "map"
+
+    @property
+    def works(self) -> bool:
+        """Whether it takes one of the places that `max_concurrency` gives."""
+        return self.step is not None and self.step.type not in PARKED and not self.is_map
+
+    @property
+    def needed(self) -> int:
+        """How many of those that it comes after must let it pass."""
+        every = len(self.after)
+        return (
+            every if self.barrier is None else {"all": every, "any": 1, "majority": every // 2 + 1}[self.barrier.mode]
+        )
+
+    @property
+    def held(self) -> bool:
+        """Whether it is an item that others must end before: a map has at most `concurrency` of them under way."""
+        parent = self.parent
+        if parent is None or parent.items is None or parent.step is None or parent.step.concurrency is None:
+            return False
+        return self.index >= parent.step.concurrency + len(parent.items) - parent.items_open
+
+    @property
+    def end(self) -> Ended | None:
+        """How it ended, if it has."""
+        return self.ended if self.standing in FINAL else None
+
+
+class Doom(Struct, frozen=True):
+    """Why a step that could still be done is not: the one because of which, if it was one, and that in words."""
+
+    cause: str | None
+    error: str
+
+
+class State:
+    """Where the run of a plan stands."""
+
+    def __init__(self, plan: Plan, records: Iterable[Record] = ()) -> None:
+        self.plan = plan
+        self.nodes: dict[str, Node] = {}
+        self.running: dict[str, Node] = {}
+        self.condemned: dict[str, Node] = {}
+        self.failed: list[Node] = []
+        self.open = 0
+        self.touched: deque[Node] = deque()
+        self._halted: Doom | None = None
+        self._first_failure: tuple[int, tuple[int, ...]] | None = None
+        self._working = 0
+        self._ready: dict[bool, list[tuple[tuple[int, ...], str]]] = {False: [], True: []}  # by whether they work
+        self._alarms: list[tuple[int, tuple[int, ...], str]] = []
+        self._early: dict[str, list[Record]] = {}
+        self._build()
+        for record in records:
+            self.apply(record)
+
+    def _build(self) -> None:
+        for place, step in enumerate(self.plan.steps):
+            self._add(
+                Node(name=step.name, order=(place,), step=step, after=tuple(dict.fromkeys(step.depends_on or ())))
+            )
+        for place, barrier in enumerate(self.plan.barriers, start=len(self.plan.steps)):
+            waits = tuple(dict.fromkeys(barrier.wait_for))
+            self._add(Node(name=barrier.name, order=(place,), barrier=barrier, after=waits))
+        for node in self.nodes.values():
+            node.open = len(node.after)
+            for name in node.after:
+                self.nodes[name].dependents.append(node)
+        self.open = len(self.nodes)
+        self.touched.extend(self.nodes.values())
+
+    def _add(self, node: Node) -> None:
+        condition = node.step.if_ if node.step is not None else None
+        survives = condition is not None and heeds_failure(condition)
+        node.immune = survives or (node.parent is not None and node.parent.immune)
+        self.nodes[node.name] = node
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def apply(self, record: Record) -> None:
+        """Take a record into account."""
+        node = self.nodes.get(record.step)
+        if node is None:  # an item of a map whose own record has not been read yet
+            self._early.setdefault(record.step, []).append(record)
+        elif isinstance(record, Begun):
+            self._begin(node, record)
+        else:
+            self._end(node, record)
+
+    def _begin(self, node: Node, record: Begun) -> None:
+        if node.is_map and record.items is None:
+            raise ValueError(f"the map {node.name!r} cannot begin without its items")
+        if node.begun is None or node.begun.attempt < record.attempt:
+            node.begun = record
+        self._wind_barriers(node, record.at)
+        fresh = _raise(node, record.attempt * 2)
+        if fresh:
+            self._move(node, "running")
+            self._wind(node, _over_at(node, record))
+            self.touched.append(node)
+        if record.items is not None and node.items is None:
+            self._unfold(node, record.items)
+
+    def _end(self, node: Node, record: Ended) -> None:
+        if node.ended is None or node.ended.attempt < record.attempt:
+            node.ended = record
+        if not _raise(node, record.attempt * 2 + 1):
+            return
+        if record.again_at is not None:
+            self._move(node, "waiting")
+            self._wind(node, record.again_at)
+            self.touched.append(node)
+            return
+        self._move(node, record.status)
+        for other in node.dependents:
+            other.open -= 1
+            other.passed += record.cause is None
+            if other.open == 0 or other.barrier is not None:
+                self.touched.append(other)
+        if node.parent is not None:
+            self._item_ended(node.parent, node, record)
+        else:
+            self._step_ended(node, record)
+
+    def _step_ended(self, node: Node, record: Ended) -> None:
+        self.open -= 1
+        if record.fails:
+            self.failed.append(node)
+            if self.plan.strategy in HALTING:
+                self._halt((record.at, node.order), Doom(node.name, f"{node.name!r} failed"))
+        elif record.reason == BY_END_OF_RUN and record.cause == node.name:
+            self._halt((record.at, node.order), Doom(None, record.error or ""))
+
+    def _item_ended(self, parent: Node, item: Node, record: Ended) -> None:
+        parent.items_open -= 1
+        if parent.items_open == 0:
+            self.touched.append(parent)
+            return
+        step, items = parent.step, parent.items
+        if step is None or items is None:
+            return
+        if step.concurrency is not None:
+            place = step.concurrency + len(items) - parent.items_open - 1
+            self.touched.extend(items[place : place + 1])
+        if record.fails and self.plan.strategy in HALTING and step.on_error != "continue":
+            if parent.broken is None:
+                self._touch_items(parent)
+            if parent.broken is None or item.order < parent.broken.order:
+                parent.broken = item
+
+    def _touch_items(self, node: Node) -> None:
+        for item in node.items or ():
+            self.touched.append(item)
+            self._touch_items(item)
+
+    def _unfold(self, node: Node, items: tuple[Any, ...]) -> None:
+        """Make the items of a map."""
+        nested = node.step.step if node.step is not None else None
+        if nested is None:
+            raise ValueError(f"{node.name!r} is no map with a step")
+        node.items = []
+        node.items_open = len(items)
+        for index, item in enumerate(items):
+            name = f"{node.name}[{index}]"
+            step = replace(nested, name=name, type=nested.kind)
+            child = Node(name=name, order=(*node.order, index), step=step, parent=node, index=index, item=item)
+            node.items.append(child)
+            self._add(child)
+        self.touched.extend((node, *node.items))
+        for child in node.items:
+            for record in self._early.pop(child.name, ()):
+                self.apply(record)
+
+    def _move(self, node: Node, standing: Standing) -> None:
+        if node.standing == "running":
+            del self.running[node.name]
+            self.condemned.pop(node.name, None)
+            self._working -= node.works
+        if standing == "running":
+            self.running[node.name] = node
+            self._working += node.works
+        node.standing = standing
+        node.alarm = None
+        node.due = False
+
+    # --- the end of everything ----------------------------------------------------------------------------------------
+
+    @property
+    def halted(self) -> Doom | None:
+        """Why nothing new begins any more, if so."""
+        return self._halted
+
+    def stop(self, error: str) -> None:
+        """Let nothing new begin, for a reason that no step gave."""
+        if self._halted is None:
+            self._halted = Doom(None, error)
+            self.touched.extend(node for node in self.nodes.values() if node.standing not in FINAL)
+
+    def _halt(self, when: tuple[int, tuple[int, ...]], doom: Doom) -> None:
+        if self._halted is None:
+            self.touched.extend(node for node in self.nodes.values() if node.standing not in FINAL)
+        if self._first_failure is None or when < self._first_failure:
+            self._first_failure = when
+            self._halted = doom
+
+    def doom(self, node: Node) -> Doom | None:
+        """Return why a step that has not ended is to be given up, if so."""
+        if node.immune:
+            return None
+        if self._halted is not None:
+            return self._halted
+        parent = node.parent
+        while parent is not None:
+            if parent.broken is not None:
+                return Doom(parent.broken.name, f"{parent.broken.name!r} failed")
+            parent = parent.parent
+        return None
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _wind(self, node: Node, at: int | None) -> None:
+        node.alarm = at
+        if at is not None:
+            heappush(self._alarms, (at, node.order, node.name))
+
+    def _wind_barriers(self, node: Node, at: int) -> None:
+        """Let the time of barriers run from when the first of those began that they wait for."""
+        for other in node.dependents:
+            if other.barrier is not None and other.barrier.timeout is not None and other.standing not in FINAL:
+                over = at + round(other.barrier.timeout * 1000)
+                if not other.due and (other.alarm is None or over < other.alarm):
+                    self._wind(other, over)
+
+    def ring(self, now: int) -> None:
+        """Touch those whose time has come."""
+        while (at := self.next_alarm()) is not None and at <= now:
+            node = self.nodes[heappop(self._alarms)[2]]
+            node.alarm = None
+            node.due = True
+            self.touched.append(node)
+
+    def next_alarm(self) -> int | None:
+        """Return when the next time comes."""
+        while self._alarms:
+            at, _, name = self._alarms[0]
+            if self.nodes[name].alarm == at:
+                return at
+            heappop(self._alarms)  # it has moved on since
+        return None
+
+    # --- who can begin ------------------------------------------------------------------------------------------------
+
+    def offer(self, node: Node) -> None:
+        """Let a step begin as soon as there is a place for it."""
+        if not node.queued:
+            node.queued = True
+            heappush(self._ready[node.works], (node.order, node.name))
+
+    def ready(self) -> list[Node]:
+        """Return those for which there is a place, in the order of the plan."""
+        most = self.plan.max_concurrency
+        found = self._first(self._ready[False], None)
+        found += self._first(self._ready[True], None if most is None else most - self._working)
+        return sorted(found, key=lambda node: node.order)
+
+    def _first(self, heap: list[tuple[tuple[int, ...], str]], places: int | None) -> list[Node]:
+        found: list[Node] = []
+        while heap and (places is None or len(found) < places):
+            node = self.nodes[heappop(heap)[1]]
+            if node.standing == "pending" or (node.standing == "waiting" and node.due):
+                found.append(node)
+            else:
+                node.queued = False
+        for node in found:
+            heappush(heap, (node.order, node.name))
+        return found
+
+
+def _raise(node: Node, rank: int) -> bool:
+    """Note how far a step is; return whether it was not there yet."""
+    if rank <= node.rank or node.standing in FINAL:
+        return False
+    node.rank = rank
+    return True
+
+
+def _over_at(node: Node, record: Begun) -> int | None:
+    """Return when a step that nobody works at is over by itself."""
+    if node.step is None or node.step.type not in PARKED:
+        return None
+    timeout = None if node.step.timeout is None else record.at + round(node.step.timeout * 1000)
+    return min((at for at in (record.until, timeout) if at is not None), default=None)

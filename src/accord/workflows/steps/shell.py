@@ -1,0 +1,36 @@
+"""A step that is a command: deterministic, because no model has a part in it.
+
+It says whether the command has ended well and what it printed. Whether that is what was wanted is `verification`, and
+whether it is tried again is not decided here; how a command is run is `command`.
+"""
+
+from accord.workflows.steps.command import Ran, run_shell
+from accord.workflows.steps.scene import Result, Scene
+
+
+async def shell(scene: Scene) -> Result:
+    """Run the command of a step; raises Unresolved and UnsafeCommand before anything is run."""
+    step = scene.step
+    command, given = scene.values.shell(step.command or "")
+    own = {name: scene.values.text(value) for name, value in step.env.items()}
+    ran = await run_shell(
+        command,
+        directory=scene.place,
+        env={**scene.env, **own, **given},
+        seconds=step.timeout,
+        heard=scene.heard,
+    )
+    return _result(ran, may_fail=not step.fail_on_error, is_captured=step.capture_output)
+
+
+def _result(ran: Ran, *, may_fail: bool, is_captured: bool) -> Result:
+    """Return what came of it; an exit code may be what a step is for, but a command that never ended is not."""
+    ok = ran.error is None or (may_fail and ran.exit_code is not None)
+    output = ran.output if is_captured else f"Command completed (exit code {ran.exit_code})"
+    return Result(
+        ok=ok,
+        output=output,
+        exit_code=ran.exit_code,
+        reason="completed_by_process_exit" if ok else None,
+        error=None if ok else ran.error,
+    )

@@ -1,0 +1,95 @@
+"""What a member is told about its step, and what its answer comes to.
+
+Plain functions over messages and tasks. A remote agent is told the task and nothing else; what a command line agent is
+told besides says who it is, what it may do and how to end. Who is asked is `members`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from accord.agents.process.agent import SILENT
+from accord.client.text import text_of
+from accord.model import Message, Part, Role, Task, TaskState
+from accord.workflows import completion, permissions
+from accord.workflows.document import Step
+from accord.workflows.members import PLACE, Member
+from accord.workflows.steps.scene import Result
+
+GUARDS: Mapping[str, str] = {
+    "lead": "You lead: you decide how the task is done, and answer for its result.",
+    "worker": "You work alone and nobody is there to ask: do the task yourself, start no other agents, and print its "
+    "result at the end.",
+    "reviewer": "You review: change no files. Say what is wrong and where, and end with one line that consists of the "
+    "word REVIEW_DECISION, a colon, and APPROVE or REJECT.",
+    "analyst": "You analyse: change no files. Read what you need, and print what you found.",
+}
+"""Preset -> what its agents are told first."""
+
+
+def told(member: Member, step: Step, task: str) -> str:
+    """Return the text that a member is told."""
+    agent = member.agent
+    if agent.is_a2a:
+        return task
+    is_model = agent.cli == "api"
+    parts = [
+        f"You are: {agent.role}" if agent.role and not is_model else "",
+        GUARDS.get(agent.preset or "", ""),
+        agent.skills if agent.skills and not is_model else "",
+        permissions.told(member.permissions),
+        f"You may also use these directories: {', '.join(agent.additional_paths)}" if agent.additional_paths else "",
+        completion.unmarked(task) if member.is_interactive else task,
+        completion.asked(step.name) if member.is_interactive else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def said_to(
+    member: Member,
+    step: Step,
+    task: str,
+    *,
+    id: str,
+    run_id: str,
+    directory: Path,
+    env: Mapping[str, str] | None = None,
+) -> Message:
+    """Return the message that begins the child task of a step.
+
+    Steps that share a context belong to one conversation of that agent for as long as the run lasts.
+    """
+    shares = member.agent.share_context if step.share_context is None else step.share_context
+    place = {PLACE: {"directory": str(directory), "env": dict(env or {})}}
+    return Message(
+        message_id=id,
+        role=Role.USER,
+        parts=(Part(text=told(member, step, task)),),
+        context_id=f"{run_id}/{member.agent.name}" if shares else None,
+        metadata=None if member.agent.is_a2a else place,
+    )
+
+
+def outcome(member: Member, task: Task) -> Result:
+    """Return what a child task that has ended comes to."""
+    text = text_of(_without_last_word(task))
+    if task.status.state is TaskState.COMPLETED:
+        return Result(ok=True, output=text, exit_code=0)
+    why = text or f"the task is {task.status.state.name.lower()}"
+    error = f"A2A agent failed: {why}" if member.agent.is_a2a else why
+    return Result(ok=False, output=text, error=error)
+
+
+def has_exited(task: Task) -> bool:
+    """Whether the process of a task has ended by itself, and not because it fell silent."""
+    said = task.status.message
+    return task.status.state is TaskState.COMPLETED and not (said is not None and SILENT in (said.metadata or {}))
+
+
+def _without_last_word(task: Task) -> Task:
+    return (
+        task
+        if has_exited(task) or task.status.state is not TaskState.COMPLETED
+        else replace(task, status=replace(task.status, message=None))
+    )

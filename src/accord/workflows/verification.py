@@ -1,0 +1,168 @@
+"""Whether what a step has done is what was wanted: its verification, for all types of steps.
+
+One function for each type, which says what is missing. It tries nothing again and asks no agent: `diagnosing` is only
+what a diagnostic agent would be asked. The run stands above, `steps.command` below.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from accord.workflows.document import Step, Verification
+from accord.workflows.steps.command import run_shell
+from accord.workflows.steps.scene import Result, Scene
+
+OUTPUT = "STEP_OUTPUT"
+"""The variable in which a custom check finds what the step said."""
+
+PATTERN = "regex:"
+"""What a custom check begins with that is a pattern."""
+
+SHOWN = 4000
+"""Characters of an output that a diagnostic agent is shown."""
+
+_PULL_REQUEST = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/pull/\d+")
+_PAINT = re.compile(r"[\s\u2500-\u259f>|]+")
+"""What a terminal puts between words: line breaks, frames, the marks of a prompt."""
+
+
+async def verify(scene: Scene, result: Result, task: str = "") -> Result:
+    """Return a result as its step's verification sees it; `task` is what an agent was told, and may have repeated."""
+    wanted = scene.step.verification
+    if wanted is None or (not result.ok and wanted.type != "exit_code"):
+        return result
+    missing = await _CHECKS[wanted.type](scene, result, wanted, task)
+    if missing is None:
+        return replace(result, ok=True, reason="completed_verified", error=None)
+    said = f"{wanted.description}: {missing}" if wanted.description else missing
+    return replace(result, ok=False, reason="failed_verification", error=f"Verification failed: {said}")
+
+
+async def _contains(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
+    token = scene.values.text(wanted.value)
+    said = without_lines(without_echo(result.output, task, token), task, token)
+    return None if token in said else f"the output does not contain {token!r}"
+
+
+async def _matches(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
+    pattern = scene.values.text(wanted.value).removeprefix(PATTERN if wanted.type == "custom" else "")
+    try:
+        found = re.search(pattern, without_echo(result.output, task), re.MULTILINE)
+    except re.error as error:
+        return f"{pattern!r} is no pattern: {error}"
+    return None if found else f"the output does not match {pattern!r}"
+
+
+async def _exits(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
+    value = scene.values.text(wanted.value).strip() or "0"
+    if not re.fullmatch(r"-?\d+", value):
+        return f"{value!r} is no exit code"
+    if result.exit_code is None:
+        return result.error or "it has no exit code"
+    return None if result.exit_code == int(value) else f"the exit code is {result.exit_code}, not {value}"
+
+
+async def _exists(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
+    value, place = scene.values.text(wanted.value).strip(), scene.place
+    is_inside, is_there = await asyncio.to_thread(_looked, place, value)
+    if not value or not is_inside:
+        return f"{value!r} is not a file below {place}: say a path inside of where the step works"
+    return None if is_there else f"there is no file {value}"
+
+
+def _looked(place: Path, value: str) -> tuple[bool, bool]:
+    path = (place / value).resolve()
+    return path.is_relative_to(place.resolve()), path.exists()
+
+
+async def _custom(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
+    if not wanted.value.strip():
+        return "its command is empty: a check that checks nothing proves nothing"
+    if wanted.value.startswith(PATTERN):
+        return await _matches(scene, result, wanted, task)
+    command, given = scene.values.shell(wanted.value)
+    env = {**scene.env, **given, OUTPUT: result.output}
+    ran = await run_shell(command, directory=scene.place, env=env, seconds=wanted.timeout)
+    return ran.error
+
+
+async def _pull_request(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
+    repository = scene.values.text(wanted.value).strip().lower()
+    found = [url[1].lower() for url in _PULL_REQUEST.finditer(without_echo(result.output, task))]
+    if repository in found or (found and not repository):
+        return None
+    return f"the output has no address of a pull request{f' of {repository}' if repository else ''}"
+
+
+_CHECKS: Mapping[str, Callable[[Scene, Result, Verification, str], Awaitable[str | None]]] = {
+    "output_contains": _contains,
+    "exit_code": _exits,
+    "file_exists": _exists,
+    "custom": _custom,
+    "regex": _matches,
+    "pr_url": _pull_request,
+}
+"""Type of a verification -> what says what is missing."""
+
+
+# --- what an agent only repeats ---------------------------------------------------------------------------------------
+
+
+def without_echo(output: str, task: str, token: str = "") -> str:
+    """Return an output without the task that was told, which terminals show and agents like to repeat.
+
+    Whoever is told to say a word has not said it yet when the task shows up. What a terminal makes of it is overlooked:
+    where it breaks lines, and frames. A task that is the token and nothing else is no echo but the answer.
+    """
+    echo = _PAINT.sub("", task)
+    if not echo or echo == _PAINT.sub("", token):
+        return output
+    shown, places = _unpainted(output)
+    left: list[str] = []
+    begin, at = 0, shown.find(echo)
+    while at >= 0:
+        left.append(output[begin : places[at]])
+        begin = places[at + len(echo) - 1] + 1
+        at = shown.find(echo, at + len(echo))
+    return "".join((*left, output[begin:]))
+
+
+def without_lines(output: str, task: str, token: str) -> str:
+    """Return an output without lines of the task that say more than the token: not all of a task may be shown."""
+    lines = {_PAINT.sub("", line) for line in task.splitlines()} - {"", _PAINT.sub("", token)}
+    return "\n".join(line for line in output.splitlines() if _PAINT.sub("", line) not in lines)
+
+
+def _unpainted(output: str) -> tuple[str, list[int]]:
+    """Return what is written in an output, and where each character of it was."""
+    kept: list[str] = []
+    places: list[int] = []
+    at = 0
+    for gap in (*_PAINT.finditer(output), None):
+        end = len(output) if gap is None else gap.start()
+        kept.append(output[at:end])
+        places.extend(range(at, end))
+        at = end if gap is None else gap.end()
+    return "".join(kept), places
+
+
+# --- what a diagnostic agent is asked ---------------------------------------------------------------------------------
+
+
+def diagnosing(step: Step, result: Result, task: str) -> str:
+    """Return what a diagnostic agent is asked about a step that has failed its verification."""
+    wanted = step.verification
+    assert wanted is not None
+    return "\n\n".join(
+        (
+            f"The step {step.name!r} of a workflow has failed its verification, and will be tried again. "
+            "Say briefly why it failed and what to do differently; change nothing yourself.",
+            f"Its task:\n{task or step.command or ''}",
+            f"Its verification: {wanted.type} {wanted.value}",
+            f"What is wrong: {result.error}",
+            f"The end of its output:\n{result.output[-SHOWN:]}",
+        )
+    )

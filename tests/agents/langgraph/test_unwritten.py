@@ -1,0 +1,101 @@
+"""When what a graph gave is committed: with what must be durable, in its order, and never after something was lost."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from accord.agents.langgraph import unwritten
+from accord.agents.langgraph.unwritten import Unwritten
+from accord.storage.commands.checkpoints import Given, Place, Step
+
+
+def given(name: str) -> Given:
+    return Given(Place("th-1"), name, [])
+
+
+class Disk:
+    """Notes what is committed together, once it may."""
+
+    def __init__(self) -> None:
+        self.commits: list[list[str]] = []
+        self.begun = asyncio.Event()
+        self.may = asyncio.Event()
+        self.may.set()
+        self.error: Exception | None = None
+
+    async def commit(self, kept: Sequence[Step | Given]) -> None:
+        self.begun.set()
+        await self.may.wait()
+        if self.error is not None:
+            raise self.error
+        self.commits.append([one.checkpoint_id for one in kept if isinstance(one, Given)])
+
+
+@pytest.fixture
+async def disk() -> Disk:
+    return Disk()
+
+
+async def test_what_came_before_goes_along_and_what_comes_meanwhile_goes_next(disk: Disk) -> None:
+    kept = Unwritten(disk.commit)
+    disk.may.clear()
+    kept.add(given("a"))
+    kept.add(given("b"))
+    first = asyncio.create_task(kept.flush())
+    await disk.begun.wait()
+    kept.add(given("c"))
+    kept.add(given("d"))
+    disk.may.set()
+    async with asyncio.timeout(30):
+        await first
+        await kept.flush()
+    assert disk.commits == [["a", "b"], ["c", "d"]]
+
+
+async def test_what_nobody_waits_for_is_committed_soon(disk: Disk) -> None:
+    kept = Unwritten(disk.commit)
+    kept.add(given("a"))
+    async with asyncio.timeout(30):
+        await disk.begun.wait()
+        await kept.flush()
+    assert disk.commits == [["a"]]
+
+
+async def test_whoever_stops_waiting_stops_no_commit(disk: Disk) -> None:
+    kept = Unwritten(disk.commit)
+    disk.may.clear()
+    kept.add(given("a"))
+    waiting = asyncio.create_task(kept.flush())
+    await disk.begun.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    disk.may.set()
+    async with asyncio.timeout(30):
+        await kept.flush()
+    assert disk.commits == [["a"]]
+
+
+async def test_nothing_is_committed_after_something_was_lost(disk: Disk) -> None:
+    kept = Unwritten(disk.commit)
+    disk.error = ValueError("no")
+    kept.add(given("a"))
+    with pytest.raises(ValueError, match="no"):
+        await kept.flush()
+    disk.error = None
+    with pytest.raises(ValueError, match="no"):
+        kept.add(given("b"))
+    with pytest.raises(ValueError, match="no"):
+        await kept.flush()
+    assert disk.commits == []
+
+
+async def test_what_is_dropped_is_not_committed(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unwritten, "SOON_SECONDS", 0.0)
+    kept = Unwritten(disk.commit)
+    kept.add(given("a"))
+    kept.drop()
+    async with asyncio.timeout(30):
+        await kept.flush()
+    assert disk.commits == []

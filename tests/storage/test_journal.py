@@ -1,0 +1,191 @@
+"""Journals: what a run says, writes down and begins is committed together, and it waits for many things at once."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from accord.model import TaskState
+from accord.storage.commands import children, endings, jobs, journal, pushes, runs, steps
+from accord.storage.commands.children import Watch
+from accord.storage.commands.jobs import Claimed
+from accord.storage.commands.journal import Advance
+from accord.storage.commands.runs import AlreadyWoken
+from accord.storage.commands.tasks import Behind, Fenced
+from tests.storage.conftest import (
+    AGENT,
+    MINUTE,
+    TENANT,
+    AnyStore,
+    Heard,
+    accepting,
+    appending,
+    bodies,
+    chunk,
+    claimed,
+    ending,
+    news,
+    overlapped,
+    postgres_only,
+    saying,
+    settling,
+    status,
+    stored,
+    webhook,
+)
+from tests.storage.test_children import calling
+
+S = TaskState
+
+
+async def running(store: AnyStore, task_id: str = "t-1") -> Claimed:
+    await store.do(runs.accept, TENANT, accepting(task_id))
+    return await claimed(store)
+
+
+def advancing(run: Claimed, *said: object, entries: dict[str, str] | None = None, after: int = 0) -> Advance:
+    last = appending(run.key, *said, epoch=run.epoch, after=after)  # type: ignore[arg-type]
+    return Advance(last=last, entries=tuple((entries or {}).items()))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_said_and_written_down_is_there_together(ready: AnyStore, heard: Heard) -> None:
+    run = await running(ready)
+    done = advancing(run, status(S.WORKING), chunk("a"), entries={"a:1": "1", "b:1": "2"})
+    assert await ready.do(journal.advance, TENANT, done) == []
+    assert await bodies(ready) == [status(S.WORKING), chunk("a")]
+    assert await ready.read(steps.load, TENANT, "t-1") == {"a:1": "1", "b:1": "2"}
+    found = await stored(ready)
+    assert (found.last_seq, found.task_state) == (2, S.WORKING)
+    assert f"task:{TENANT}:t-1" in heard
+
+
+async def test_an_entry_is_written_once(ready: AnyStore) -> None:
+    run = await running(ready)
+    for value in ("first", "second"):
+        await ready.do(journal.advance, TENANT, advancing(run, entries={"a": value}))
+    assert await ready.read(steps.load, TENANT, "t-1") == {"a": "first"}
+
+
+async def test_who_lost_the_claim_or_knows_too_little_writes_nothing(ready: AnyStore) -> None:
+    run = await running(ready)
+    with pytest.raises(Fenced):
+        await ready.do(journal.advance, TENANT, advancing(replace(run, epoch=run.epoch - 1), entries={"a": "1"}))
+    await ready.do(runs.say, TENANT, saying())
+    with pytest.raises(Behind):
+        await ready.do(journal.advance, TENANT, advancing(run, chunk("x"), entries={"a": "1"}))
+    assert await ready.read(steps.load, TENANT, "t-1") == {}
+
+
+async def test_a_snapshot_and_webhooks_are_seen_to(ready: AnyStore) -> None:
+    run = await running(ready)
+    await ready.do(pushes.put, TENANT, "t-1", webhook(), "v1")
+    task = (await stored(ready)).task()
+    last = appending("t-1", chunk("x"), epoch=run.epoch, snapshot=replace(task, metadata={"kept": True}))
+    await ready.do(journal.advance, TENANT, Advance(last=last, entries=(("a", "1"),)))
+    assert (await stored(ready)).doc_seq == 1
+    assert len(await ready.do(pushes.claim, "n-1", 5)) == 1
+    assert await ready.read(steps.load, TENANT, "t-1") == {"a": "1"}
+
+
+async def test_tasks_begin_with_what_is_written_down_or_not_at_all(ready: AnyStore) -> None:
+    run = await running(ready)
+    begins = replace(advancing(run, chunk("x"), entries={"a": "1"}), calls=(calling(run, "t-2"),))
+    (made,) = await ready.do(journal.advance, TENANT, begins)
+    assert (made.task_id, made.is_repeated) == ("t-2", False)
+    assert (await ready.read(steps.load, TENANT, "t-1"))["m-1/child:1"] == '"t-2"'
+    again = replace(advancing(run, after=1), calls=(calling(run, "t-9"),))
+    assert [(one.task_id, one.is_repeated) for one in await ready.do(journal.advance, TENANT, again)] == [("t-2", True)]
+    behind = replace(advancing(run), calls=(calling(run, "t-3", step="other"),))
+    with pytest.raises(Behind):
+        await ready.do(journal.advance, TENANT, behind)
+    assert await ready.read(children.living, TENANT, "t-1") == ["t-2"]
+
+
+async def test_many_runs_write_at_the_same_time(ready: AnyStore) -> None:
+    held = [await running(ready, f"t-{number}") for number in range(20)]
+    lost = replace(held[7], epoch=0)
+    requests = [advancing(run, chunk("x", run.key), entries={"of": run.key}) for run in (*held[:7], lost, *held[8:])]
+    found = await asyncio.gather(
+        *(ready.do(journal.advance, TENANT, request) for request in requests), return_exceptions=True
+    )
+    assert [type(one).__name__ for one in found if one != []] == ["Fenced"]
+    for run in held:
+        kept = {} if run is held[7] else {"of": run.key}
+        assert await ready.read(steps.load, TENANT, run.key) == kept
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+async def parent_and_child(store: AnyStore) -> tuple[Claimed, Claimed]:
+    parent = await running(store)
+    await store.do(runs.accept, TENANT, calling(parent, "t-2"))
+    return parent, await claimed(store, "n-2")
+
+
+@pytest.mark.parametrize("state", [S.COMPLETED, S.FAILED, S.INPUT_REQUIRED])
+@pytest.mark.parametrize("delay_ms", [None, MINUTE])
+async def test_a_run_that_watches_is_woken_by_a_child_that_ends_or_asks(
+    ready: AnyStore, state: TaskState, delay_ms: int | None
+) -> None:
+    parent, child = await parent_and_child(ready)
+    watch = Watch(children={"t-2": False})
+    await ready.do(runs.settle, TENANT, settling(parent, S.WORKING, parks=True, watch=watch, delay_ms=delay_ms))
+    assert await ready.do(jobs.claim, "n-1", AGENT, 1) == []
+    ends = settling(child, state, parks=state is S.INPUT_REQUIRED, parent_id="t-1")
+    await ready.do(runs.settle, TENANT, ends)
+    assert (await claimed(ready)).key == "t-1"
+
+
+async def test_a_run_that_watches_is_woken_when_a_child_is_ended_or_answered(ready: AnyStore) -> None:
+    parent, child = await parent_and_child(ready)
+    await ready.do(runs.settle, TENANT, settling(child, S.INPUT_REQUIRED, parks=True))
+    watch = Watch(children={"t-2": True})
+    await ready.do(runs.settle, TENANT, settling(parent, S.WORKING, parks=True, watch=watch))
+    await ready.do(runs.say, TENANT, saying("t-2"))
+    again = next(job for job in await ready.do(jobs.claim, "n-1", AGENT, 10) if job.key == "t-1")
+    watch = Watch(children={"t-2": False})
+    await ready.do(runs.settle, TENANT, settling(again, S.WORKING, after=1, parks=True, watch=watch))
+    await ready.do(endings.end, TENANT, ending(task_id="t-2"))
+    assert (await claimed(ready)).key == "t-1"
+
+
+async def test_a_run_does_not_wait_for_what_has_happened(ready: AnyStore) -> None:
+    parent, child = await parent_and_child(ready)
+    knows = Watch(children={"t-2": True})
+    with pytest.raises(AlreadyWoken):
+        await ready.do(runs.settle, TENANT, settling(parent, S.WORKING, parks=True, watch=knows))
+    await ready.do(runs.settle, TENANT, settling(child, S.COMPLETED))
+    for watch in (Watch(children={"t-2": False}), Watch(children={"gone": False})):
+        with pytest.raises(AlreadyWoken):
+            await ready.do(runs.settle, TENANT, settling(parent, S.WORKING, parks=True, watch=watch))
+    assert await ready.do(runs.wake, TENANT, news("step/ok"))
+    watch = Watch(keys=("other", "step/ok"))
+    with pytest.raises(AlreadyWoken):
+        await ready.do(runs.settle, TENANT, settling(parent, S.WORKING, parks=True, watch=watch))
+    assert await ready.read(children.have_moved, TENANT, Watch()) is False
+
+
+@postgres_only
+async def test_a_child_that_ends_while_its_parent_parks_wakes_it(ready: AnyStore) -> None:
+    parent, child = await parent_and_child(ready)
+    watch = Watch(children={"t-2": False})
+    parks = settling(parent, S.WORKING, parks=True, watch=watch)
+    ends = settling(child, S.COMPLETED, parent_id="t-1")
+    _, refused = await overlapped(
+        ready, lambda tx: runs.settle(tx, TENANT, ends), lambda tx: runs.settle(tx, TENANT, parks)
+    )
+    assert isinstance(refused, AlreadyWoken)
+
+
+@postgres_only
+async def test_a_child_that_ends_after_its_parent_began_to_park_wakes_it(ready: AnyStore) -> None:
+    parent, child = await parent_and_child(ready)
+    watch = Watch(children={"t-2": False})
+    parks = settling(parent, S.WORKING, parks=True, watch=watch)
+    ends = settling(child, S.COMPLETED, parent_id="t-1")
+    await overlapped(ready, lambda tx: runs.settle(tx, TENANT, parks), lambda tx: runs.settle(tx, TENANT, ends))
+    assert (await claimed(ready)).key == "t-1"

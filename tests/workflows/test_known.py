@@ -1,0 +1,80 @@
+"""What a step may speak of when its turn has come, and its `if` answered with that."""
+
+import pytest
+
+from accord.workflows.decide import decide
+from accord.workflows.known import values_of
+from accord.workflows.records import Begun
+from accord.workflows.state import Node, State
+from accord.workflows.values import StepValue, Unresolved
+from tests.workflows.playing import START, Play, mapping, plan_of, step
+
+
+class Real(Play):
+    """A run whose conditions are really asked."""
+
+    def holds(self, node: Node) -> bool:
+        assert node.step is not None
+        return values_of(self.state, node).holds(node.step.if_ or "")
+
+
+def test_only_steps_that_have_ended_are_known() -> None:
+    play = Play(plan_of(step("a", retries=1), step("b", "a"), vars={"x": 1}, input="hello"))
+    play.turn()
+    steps = values_of(play.state, play.state.nodes["b"]).steps
+    assert (len(steps), list(steps), "a" in steps) == (0, [], False)
+    play.end("a", ok=False)
+    assert "a" not in steps, "it is tried again"
+    play.now += 1_000
+    play.turn()
+    play.end("a", ok=True)
+    assert dict(steps) == {"a": StepValue(status="completed", output="a/2")}
+    values = values_of(play.state, play.state.nodes["b"])
+    assert values.text("{{input}} {{vars.x}} {{steps.a.output}}") == "hello 1 a/2"
+    with pytest.raises(Unresolved):
+        values.text("{{steps.b.output}}")
+
+
+def test_an_item_is_called_as_its_map_says() -> None:
+    state = State(plan_of(mapping("m", as_="word")))
+    state.apply(Begun(step="m", attempt=1, at=START, items=("x", "y")))
+    values = values_of(state, state.nodes["m[1]"])
+    assert values.text("{{word}} {{index}}") == "y 1"
+
+
+@pytest.mark.parametrize(
+    ("condition", "fails", "standing"),
+    [
+        ("steps.a.output == 'a/1'", False, "completed"),
+        ("steps.a.output contains 'b'", False, "skipped"),
+        ("steps.a.output contains 'a'", True, "skipped"),
+        ("{{ failed(a) }}", True, "completed"),
+        ("failed()", True, "completed"),
+        ("failed()", False, "skipped"),
+        ("not succeeded(a)", True, "completed"),
+        ("not succeeded(a)", False, "skipped"),
+        ("succeeded(a)", True, "skipped"),
+        ("steps.a.status == 'failed'", True, "completed"),
+        ("always() and vars.x > 1", True, "skipped"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["fail-fast", "continue"])
+def test_conditions_of_the_language(strategy: str, condition: str, fails: bool, standing: str) -> None:
+    plan = plan_of(step("a"), step("b", "a", if_=condition), vars={"x": 1}, strategy=strategy)
+    play = Real(plan, {"a": int(fails)})
+    play.run()
+    assert play.standing()["b"] == standing
+
+
+def test_items_have_conditions_too() -> None:
+    play = Real(plan_of(mapping("m", each={"if_": "item != 1"})), items={"m": 3})
+    assert play.run().status == "completed"
+    assert [play.standing()[f"m[{index}]"] for index in range(3)] == ["completed", "skipped", "completed"]
+
+
+def test_a_condition_about_what_is_not_known_fails_its_step() -> None:
+    play = Real(plan_of(step("a", if_="vars.nothing == 1")))
+    decision = decide(play.state, START, play.holds)
+    assert decision.outcome is not None
+    assert decision.outcome.failed == ("a",)
+    assert "nothing" in (decision.outcome.error or "")

@@ -1,0 +1,373 @@
+"""Workflow files become documents, or findings that say where, what and how to mend it; documents become files."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from accord.workflows import durations, keys
+from accord.workflows.document import CustomStep, Document, Param, Step, Swarm, Trajectories
+from accord.workflows.findings import CODES, BadDocument, Finding, Place
+from accord.workflows.reading import load, open_source, read, read_step, read_steps, source, write
+from accord.workflows.text import MAX_DEPTH, parse
+from tests.workflows.saying import DOCUMENTS, documents, texts
+
+HEAD = 'version: "1"\nname: a\nswarm: {pattern: dag}\n'
+
+
+def step(text: str) -> Step:
+    """Read one step, given as the lines of its mapping."""
+    indented = "".join(f"        {line}\n" for line in text.strip().splitlines()).replace("        ", "      - ", 1)
+    return read(f"{HEAD}workflows:\n  - name: main\n    steps:\n{indented}").workflows[0].steps[0]
+
+
+def findings(text: str) -> tuple[Finding, ...]:
+    """Return what is found in a text that is no document."""
+    with pytest.raises(BadDocument) as caught:
+        read(text, "flow.yaml")
+    return caught.value.findings
+
+
+# --- the files of others ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("1-04", "1-32", "1-33", "1-34", "1-35", "1-36", "1-37", "1-38", "1-41")
+def test_the_hybrid_example_reads_unchanged() -> None:
+    document = load(DOCUMENTS / "hybrid.yaml")
+    assert (document.version, document.name, document.swarm.pattern) == ("1", "hybrid-data-pipeline", "dag")
+    planner, processor, summarizer, developer = document.agents
+    assert (planner.cli, planner.runtime, planner.interactive) == ("claude", "cli", True)
+    assert (processor.is_a2a, processor.url, processor.streaming) == (True, "http://localhost:9000", None)
+    assert (summarizer.streaming, developer.cli, developer.interactive) == (True, "codex", False)
+    plan, fetch, summarize, implement, test = document.workflows[0].steps
+    assert plan.verification is not None
+    assert (plan.type, plan.kind, plan.verification.type, plan.verification.value) == (
+        None,
+        "agent",
+        "output_contains",
+        "PLAN_COMPLETE",
+    )
+    assert (fetch.is_a2a_step, fetch.depends_on, fetch.timeout) == (True, ("plan",), 120.0)
+    assert summarize.task == "Summarize the data: {{steps.fetch-data.output}}"
+    assert implement.task == "Implement the plan using this data summary:\n{{steps.summarize.output}}\n"
+    assert (test.is_deterministic_step, test.command) == (True, "npm test")
+
+
+@pytest.mark.proves("1-17", "1-18", "1-42")
+def test_the_pipeline_of_remote_agents_reads_unchanged() -> None:
+    document = load(DOCUMENTS / "a2a-pipeline.yaml")
+    assert document.swarm.pattern == "pipeline"
+    assert [agent.is_a2a for agent in document.agents] == [True, True, True]
+    assert [one.type for one in document.workflows[0].steps] == ["a2a", "a2a", "a2a"]
+
+
+@pytest.mark.parametrize("name", ["hybrid.yaml", "a2a-pipeline.yaml"])
+def test_the_examples_are_the_same_files(name: str) -> None:
+    examples = Path(__file__).resolve().parents[2] / "examples" / "workflows"
+    assert (examples / name).read_bytes() == (DOCUMENTS / name).read_bytes()
+
+
+def test_names_of_agent_relay_and_ours_are_the_same_document() -> None:
+    assert load(DOCUMENTS / "relay-camel.yaml") == load(DOCUMENTS / "relay-snake.yaml")
+
+
+def test_every_name_that_is_accepted_is_read_somewhere_in_the_documents() -> None:
+    """Agent-relay's whole vocabulary is in files that read: a member that gets lost fails here."""
+    wanted = {
+        (struct, member.name)
+        for struct in _structs(Document)
+        for member in keys.members(struct).values()
+        if (struct, member.name) != (CustomStep, "step")
+    }
+    used: set[tuple[type[Struct], str]] = set()
+    for file in DOCUMENTS.glob("*.yaml"):
+        used |= _used(load(file))
+    assert {f"{struct.__name__}.{name}" for struct, name in wanted - used} == set()
+
+
+def _structs(struct: type[Struct], seen: frozenset[type[Struct]] = frozenset()) -> frozenset[type[Struct]]:
+    for field in keys.fields(struct):
+        for kind in keys.structs_in(field.type):
+            if kind not in seen:
+                seen = _structs(kind, seen | {kind})
+    return seen | {struct}
+
+
+def _used(value: object) -> set[tuple[type[Struct], str]]:
+    """Return the members below a value that are not as they would be without a word about them."""
+    if isinstance(value, tuple | list):
+        return {one for part in value for one in _used(part)}
+    if isinstance(value, dict):
+        return _used(list(value.values()))
+    if not isinstance(value, Struct):
+        return set()
+    found = set()
+    for field in keys.fields(type(value)):
+        part = getattr(value, field.name)
+        if field.required or part != keys.default(field):
+            found |= {(type(value), field.encode_name)} | _used(part)
+    return found
+
+
+# --- the text ---------------------------------------------------------------------------------------------------------
+
+
+def test_scalars_are_those_of_yaml_1_2() -> None:
+    text = "[on, yes, NO, 012, 0o17, 0x1f, 1e3, .5, 1_000, 2001-01-01, ~, '', TRUE, '1', !!str 1, 12:30:00]"
+    assert parse(text).tree == [
+        *("on", "yes", "NO", 12, 15, 31, 1000.0, 0.5, "1_000", "2001-01-01", None, "", True, "1", "1", "12:30:00")
+    ]
+    assert parse("on: {1: a, null: b, true: c}").tree == {"on": {"1": "a", "null": "b", "true": "c"}}
+
+
+def test_values_know_where_they_stand() -> None:
+    node = parse("a:\n  - b: 1\n    c: [x, y]\n", "f.yaml")
+    assert node.at(("a", 0, "c", 1)) == Place("f.yaml", 3, 12)
+    assert node.at(("a", 0, "c"), key=True) == Place("f.yaml", 3, 5)
+    assert node.at(("a", 0, "missing", "more")) == Place("f.yaml", 2, 5), "where it should be"
+
+
+def test_anchors_and_merges() -> None:
+    node = parse("a: &d {x: 1, y: 2}\nb: *d\nc: {<<: *d, y: 3}\ne: {<<: [*d, {z: 4}]}\n")
+    assert node.tree["b"] == {"x": 1, "y": 2}
+    assert node.tree["c"] == {"x": 1, "y": 3}
+    assert node.tree["e"] == {"x": 1, "y": 2, "z": 4}
+    assert node.at(("c", "x")).line == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "place", "words"),
+    [
+        ("a: 1\nb: [", "BAD_YAML", (3, 1), "That is no YAML"),
+        ("a: b: c", "BAD_YAML", (1, 5), "put the value into quotes"),
+        ("a:\n\t- 1", "BAD_YAML", (2, 1), "indent with blanks"),
+        ("", "BAD_YAML", (1, 1), "empty"),
+        ("a: 1\n---\nb: 2", "BAD_YAML", (2, 1), "more than one document"),
+        ("a: !!python/object:os.system x", "BAD_YAML", (1, 4), "tag"),
+        ("a: !thing {}", "BAD_YAML", (1, 4), "tag"),
+        ("? [a]\n: 1", "BAD_YAML", (1, 3), "key is not a text"),
+        ("a: {{input}}", "BAD_YAML", (1, 5), "into quotes"),
+        ("a: *b", "BAD_YAML", (1, 4), "no &b"),
+        ("a: &b [*b]", "BAD_YAML", (1, 8), "inside"),
+        ("<<: 1", "BAD_YAML", (1, 5), "takes mappings"),
+        ("a: .inf", "BAD_YAML", (1, 4), "finite"),
+        ("a: 1e999", "BAD_YAML", (1, 4), "finite"),
+        ("a: " + "9" * 5000, "BAD_YAML", (1, 4), "no number"),
+        ("a: 1\nb: \x07", "BAD_YAML", (2, 4), "U+0007"),
+        ("a: 1\nb: 2\na: 3", "DUPLICATE_KEY", (3, 1), "already in line 1"),
+        ("[" * (MAX_DEPTH + 1), "TOO_LARGE", (1, MAX_DEPTH + 1), "nested"),
+        ("[" * 100_000, "TOO_LARGE", (1, MAX_DEPTH + 1), "nested"),
+        ("#" * (4 * 1024 * 1024 + 1), "TOO_LARGE", (1, 1), "characters"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else None,
+)
+def test_what_is_no_yaml_is_said_with_its_place(text: str, code: str, place: tuple[int, int], words: str) -> None:
+    (finding,) = findings(text)
+    assert (finding.code, finding.line, finding.column) == (code, *place)
+    assert words in str(finding)
+
+
+def test_a_few_lines_of_aliases_do_not_become_a_billion_values() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    (finding,) = findings("\n".join(lines))
+    assert finding.code == "TOO_LARGE"
+
+
+def test_a_file_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+    with pytest.raises(BadDocument, match=r"none\.yaml: error BAD_YAML: It cannot be read: No such file"):
+        load(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_bytes(b"a: 1\nb: \xff")
+    with pytest.raises(BadDocument, match=r"bad\.yaml:2:4: error BAD_YAML: It is not UTF-8"):
+        load(tmp_path / "bad.yaml")
+
+
+@given(st.text(st.sampled_from("ab:-[]{}#&*!|>'\"%@`?, \n\t\\~<1e.0x\u2028")) | st.text())
+def test_any_text_is_a_document_or_has_findings(text: str) -> None:
+    with pytest.raises(BadDocument) as caught:
+        read(text)
+    assert all(one.code in CODES and one.line > 0 for one in caught.value.findings)
+
+
+@given(st.data())
+def test_a_file_that_somebody_damaged_is_read_or_has_findings(data: st.DataObject) -> None:
+    text = (DOCUMENTS / "everything.yaml").read_text(encoding="utf-8")
+    begin = data.draw(st.integers(0, len(text)))
+    end = begin + data.draw(st.integers(0, 20))
+    damaged = text[:begin] + data.draw(texts) + text[end:]
+    with suppress(BadDocument):
+        read(damaged)
+
+
+# --- names and values -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("timeout: 10m", 600),
+        ("timeout: 90", 90),
+        ("timeout: 1.5", 1.5),
+        ("timeout: 90s", 90),
+        ("timeout: 1h30m", 5400),
+        ("timeout: 1h 30m", 5400),
+        ("timeout: 250ms", 0.25),
+        ("timeout: 2d", 172_800),
+        ("timeout: 0.5h", 1800),
+        ("timeoutMs: 600000", 600),
+        ("timeout_ms: 100", 0.1),
+    ],
+)
+def test_times(written: str, seconds: float) -> None:
+    assert step(f"name: a\n{written}").timeout == seconds
+
+
+@pytest.mark.parametrize(
+    "written", ["timeout: soon", "timeout: 10 minutes", "timeoutMs: 10m", "timeout: true", "timeout: 5M"]
+)
+def test_what_is_no_time_is_refused_with_how_it_is_written(written: str) -> None:
+    with pytest.raises(BadDocument, match=r"error BAD_DURATION: .*write `timeout: 90s`"):
+        step(f"name: a\n{written}")
+
+
+def test_agent_relay_counts_one_time_in_milliseconds_without_saying_so() -> None:
+    made = step("name: a\nverification: {type: custom, value: x, diagnosticTimeout: 60000}")
+    assert made.verification is not None
+    assert made.verification.diagnostic_timeout == 60
+
+
+def test_texts_that_people_write_as_numbers() -> None:
+    made = step("name: a\nenv: {PORT: 8080, DEBUG: true, VERSION: 1.10}\nverification: {type: exit_code, value: 0}")
+    assert made.env == {"PORT": "8080", "DEBUG": "true", "VERSION": "1.10"}
+    assert made.verification is not None
+    assert made.verification.value == "0"
+    assert read(HEAD.replace('"1"', "1.0")).version == "1.0"
+
+
+def test_short_forms() -> None:
+    assert read(HEAD + "trajectories: false").trajectories == Trajectories(enabled=False)
+    assert read(HEAD + "trajectories: {}").trajectories == Trajectories()
+    assert read(HEAD.replace("{pattern: dag}", "pipeline")).swarm == Swarm(pattern="pipeline")
+
+
+def test_a_step_of_ones_own_is_kept_as_it_is_written_until_it_is_used() -> None:
+    lint = CustomStep(
+        params=(Param(name="path", default="."), Param(name="wait", required=True)),
+        step={"type": "deterministic", "command": "lint {{path}}", "timeoutMs": "{{wait}}"},
+    )
+    below = "steps:\n  lint:\n    params: [{name: path, default: .}, {name: wait, required: true}]\n"
+    relay = "    type: deterministic\n    command: lint {{path}}\n    timeoutMs: '{{wait}}'\n"
+    ours = "    step: {type: deterministic, command: 'lint {{path}}', timeoutMs: '{{wait}}'}\n"
+    assert read_steps(below + relay) == read_steps(below + ours) == {"lint": lint}
+    assert read(HEAD + below + relay).steps == {"lint": lint}
+    assert step("name: a\nuse: lint\nwith: {path: src}\nwait: 5") == Step(
+        name="a", use="lint", with_={"path": "src", "wait": 5}
+    )
+    filled = {**lint.step, "name": "a", "command": "lint src", "timeoutMs": 5000}
+    assert read_step(filled) == Step(name="a", type="deterministic", command="lint src", timeout=5.0)
+
+
+def test_mistakes_in_a_step_of_ones_own_have_their_place() -> None:
+    with pytest.raises(BadDocument) as caught:
+        read_steps("steps:\n  a:\n    comand: x\n    retries: many\n    timeout: '{{t}}'\nother: 1\n", "steps.yaml")
+    told = [(one.code, one.line, one.column) for one in caught.value.findings]
+    assert told == [("UNKNOWN_KEY", 3, 5), ("BAD_TYPE", 4, 14), ("UNKNOWN_KEY", 6, 1)]
+    with pytest.raises(BadDocument, match=r"here:7:1: error MISSING_KEY"):
+        read_step({}, Place("here", 7, 1))
+
+
+MISTAKES = [
+    ("swarm: {pattern: dag, maxConcurency: 3}", "UNKNOWN_KEY", 3, 23, "did you mean `maxConcurrency`?"),
+    ("agents: [{name: a, cli: claude, model: x}]", "UNKNOWN_KEY", 4, 33, "write it in `constraints`"),
+    ("zzz: 1", "UNKNOWN_KEY", 4, 1, "known are version, name"),
+    ("agents: [{cli: claude}]", "MISSING_KEY", 4, 10, "add `name: ...`"),
+    ("agents:", "EMPTY_VALUE", 4, 8, "give it one"),
+    ("workflows: [{name: x, steps: []}]", "BAD_VALUE", 4, 30, "add one"),
+    ("agents: a", "BAD_TYPE", 4, 9, "write [a]"),
+    ("agents: [a]", "BAD_TYPE", 4, 10, "write `key: value`"),
+    ("vars: [a]", "BAD_TYPE", 4, 7, "write `name: value`"),
+    ("description: 5", "BAD_TYPE", 4, 14, 'write "5"'),
+    ("agents: [{name: a, interactive: 'no'}]", "BAD_TYPE", 4, 33, "write `true` or `false`"),
+    ("agents: [{name: a, constraints: {retries: 1.5}}]", "BAD_TYPE", 4, 43, "write a whole number"),
+    ("agents: [{name: a, constraints: {maxTokens: 0}}]", "BAD_VALUE", 4, 45, "at least 1"),
+    ("agents: [{name: a, constraints: {maxCost: 0}}]", "BAD_VALUE", 4, 43, "more than 0"),
+    ("coordination: {votingThreshold: 1.5}", "BAD_VALUE", 4, 33, "at least 0 and at most 1"),
+    ("agents: [{name: a, timeout: 99999d}]", "BAD_VALUE", 4, 29, "at most"),
+    ("agents: [{name: a, cli: cladue}]", "BAD_VALUE", 4, 25, "did you mean claude?"),
+    ("agents: [{name: a, cli: 5}]", "BAD_VALUE", 4, 25, "write one of agent, aider"),
+    ("agents: [{name: a, timeout: 5s, timeoutMs: 5000}]", "DUPLICATE_KEY", 4, 33, "remove one of them"),
+    ("errorHandling: {}\nerror_handling: {}", "DUPLICATE_KEY", 5, 1, "remove one of them"),
+    ("swarm: {pattern: dag, credentialProxy: {proxyUrl: x}}", "UNSUPPORTED", 3, 23, "credentials: NAME"),
+    ("swarm: {pattern: dag, credential_proxy: {}}", "UNSUPPORTED", 3, 23, "credentials: NAME"),
+    ("agents: [{name: a, credentials: {proxy: true}}]", "UNSUPPORTED", 4, 33, "the name of a credential"),
+    ("agents: [{name: a, permissions: {network: false}}]", "UNSUPPORTED", 4, 34, "sandbox"),
+    ("agents: [{name: a, permissions: {exec: [ls]}}]", "UNSUPPORTED", 4, 34, "sandbox"),
+    ("agents: [{name: a, permissions: {scopes: [x]}}]", "UNSUPPORTED", 4, 34, "`files`"),
+    ("state: {backend: redis}", "UNSUPPORTED", 4, 18, "backend: database"),
+    ("workflows: [{name: x, steps: [{name: s, type: integration}]}]", "UNSUPPORTED", 4, 47, "`gh`"),
+    ("workflows: [{name: x, steps: [{name: s, needs: [a]}]}]", "UNKNOWN_KEY", 4, 41, "write `dependsOn`"),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "line", "column", "fix"), MISTAKES, ids=[row[0][:50] for row in MISTAKES])
+def test_a_mistake_has_its_place_its_code_and_its_fix(text: str, code: str, line: int, column: int, fix: str) -> None:
+    whole = HEAD.replace("swarm: {pattern: dag}", text) if text.startswith("swarm") else HEAD + text
+    (finding,) = findings(whole)
+    assert (finding.code, finding.file, finding.line, finding.column) == (code, "flow.yaml", line, column)
+    assert fix in f"{finding.message} {finding.fix}"
+    assert str(finding) == f"flow.yaml:{line}:{column}: error {code}: {finding.message} ({finding.fix})"
+    assert CODES[code].severity == "error"
+
+
+def test_all_mistakes_are_said_at_once() -> None:
+    found = findings("name: 5\nagents: [{cli: x}, 3]\nzzz: 1\n")
+    assert [(one.code, one.line) for one in found] == [
+        *(("MISSING_KEY", 1), ("MISSING_KEY", 1), ("BAD_TYPE", 1), ("MISSING_KEY", 2), ("BAD_VALUE", 2)),
+        *(("BAD_TYPE", 2), ("UNKNOWN_KEY", 3)),
+    ]
+
+
+def test_places_are_found_by_the_names_of_the_document() -> None:
+    read_from = source(
+        HEAD + "workflows:\n  - name: m\n    steps:\n      - {name: s, depends_on: [x], timeout_ms: 5}\n"
+    )
+    base = ("workflows", 0, "steps", 0)
+    assert read_from.place((*base, "dependsOn", 0))[1:] == (7, 32)
+    assert read_from.place((*base, "timeout"), key=True)[1:] == (7, 36)
+
+
+def test_an_anchor_may_be_used_for_several_steps() -> None:
+    text = "workflows:\n  - name: m\n    steps:\n      - &s {name: a, timeout_ms: 5}\n      - {<<: *s, name: b}\n"
+    assert [one.timeout for one in read(HEAD + text + "  - {name: n, steps: [*s]}\n").workflows[0].steps] == [0.005] * 2
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)  # each is a whole document
+@given(documents)
+def test_what_is_written_reads_the_same(document: Document) -> None:
+    assert read(write(document)) == document
+
+
+@given(st.floats(0, 10 * 366 * 86_400))
+def test_a_time_that_is_spelled_reads_the_same(time: float) -> None:
+    assert durations.seconds(durations.spelled(time)) == time
+
+
+def test_a_file_that_is_written_is_for_people_too() -> None:
+    document = read(
+        HEAD + "workflows: [{name: m, steps: [{name: a, task: 'one\n\n  two', timeoutMs: 5400000, dependsOn: [b]}]}]"
+    )
+    assert write(document).splitlines()[0] == "# yaml-language-server: $schema=accord-workflow.schema.json"
+    assert "timeout: 1h30m\n" in write(document)
+    assert "dependsOn: [b]\n" in write(document)
+
+
+@pytest.mark.parametrize("file", sorted(DOCUMENTS.glob("*.yaml")), ids=lambda file: file.name)
+def test_the_documents_read_the_same_after_writing(file: Path) -> None:
+    opened = open_source(file)
+    assert read(write(opened.document)) == opened.document

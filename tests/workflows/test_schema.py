@@ -1,0 +1,72 @@
+"""The published schema says what is read, the reference says what the schema says, and every key has its sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import given, settings
+
+from accord.workflows import keys
+from accord.workflows.document import Document
+from accord.workflows.findings import CODES, BadDocument
+from accord.workflows.meanings import MEANINGS
+from accord.workflows.reading import SCHEMA_FILE, read, write
+from accord.workflows.schema import schema
+from accord.workflows.text import parse
+from docs.workflows import generate
+from tests.workflows.saying import DOCUMENTS, documents
+from tests.workflows.test_reading import HEAD, MISTAKES
+
+JUDGE = jsonschema_rs.validator_for(schema())
+OF_SHAPE = jsonschema_rs.validator_for(schema(), validate_formats=False)
+BESIDES = "DUPLICATE_KEY"
+"""What no schema can see: that two keys say the same."""
+
+
+@pytest.mark.proves("1-29")
+@pytest.mark.parametrize("file", sorted(DOCUMENTS.glob("*.yaml")), ids=lambda file: file.name)
+def test_the_documents_are_valid(file: Path) -> None:
+    JUDGE.validate(parse(file.read_text(encoding="utf-8")).tree)
+
+
+@settings(max_examples=40)
+@given(documents)
+def test_what_is_written_is_valid(document: Document) -> None:
+    OF_SHAPE.validate(parse(write(document)).tree)
+
+
+@pytest.mark.parametrize("row", [row for row in MISTAKES if row[1] != BESIDES], ids=lambda row: row[0][:50])
+def test_what_is_not_read_is_not_valid(row: tuple[str, str, int, int, str]) -> None:
+    text = row[0]
+    whole = HEAD.replace("swarm: {pattern: dag}", text) if text.startswith("swarm") else HEAD + text
+    with pytest.raises(BadDocument):
+        read(whole)
+    too_long = "99999d" in text  # how long a text of units is, only a reader knows
+    assert JUDGE.is_valid(parse(whole).tree) == too_long
+
+
+@pytest.mark.proves("1-29")
+def test_a2a_steps_are_described_as_asked_for() -> None:
+    step: dict[str, Any] = schema()["definitions"]["Step"]["properties"]
+    assert {"agent", "deterministic", "worktree", "a2a"} <= set(step["type"]["enum"])
+    assert (step["url"]["type"], {"format": "uri"} in step["url"]["anyOf"]) == ("string", True)
+    assert (step["headers"]["type"], step["headers"]["additionalProperties"]) == ("object", {"type": "string"})
+    assert (step["streaming"]["type"], step["streaming"]["default"]) == ("boolean", True)
+    assert "dependsOn" in step
+    assert step["depends_on"]["doNotSuggest"]
+
+
+def test_every_key_has_a_sentence_and_nothing_else_has_one() -> None:
+    stated = {struct: {field.encode_name for field in keys.fields(struct)} for struct in MEANINGS}
+    assert stated == {struct: set(words) for struct, words in MEANINGS.items()}
+    below = {one for struct in MEANINGS for field in keys.fields(struct) for one in keys.structs_in(field.type)}
+    assert below | {Document} == set(MEANINGS) == set(generate.TITLES)
+    assert all(words.endswith(".") for table in MEANINGS.values() for words in table.values())
+    assert all(row.meaning.endswith((".", "?")) for row in CODES.values())
+
+
+@pytest.mark.parametrize(("name", "made"), [("reference.md", generate.reference), (SCHEMA_FILE, generate.published)])
+def test_what_is_published_is_what_the_code_says(name: str, made: Any) -> None:
+    written = (generate.FOLDER / name).read_text(encoding="utf-8")
+    assert written == made(), "run docs/workflows/generate.py"
