@@ -56,6 +56,7 @@ lock: $(VENV)/.uv ## pin the dependencies again (newest: ARGS=--upgrade)
 	$(LOCK) $(ARGS) pyproject.toml --group peer-a2a-sdk-03 -o requirements/peers/a2a-sdk-03.txt
 	$(LOCK) $(ARGS) --group peer-agentvault -o requirements/peers/agentvault.txt
 	$(LOCK) $(ARGS) pyproject.toml --group peer-crewai -o requirements/peers/crewai.txt
+	$(LOCK) $(ARGS) --group peer-dbos -o requirements/peers/dbos.txt
 	$(LOCK) $(ARGS) pyproject.toml --group peer-google-adk -o requirements/peers/google-adk.txt
 
 clean: ## remove what the commands above made

@@ -8,7 +8,21 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from bench import agents_overhead, append, chunks, claims, client, codec, latency, memory, remote, send, server, streams
+from bench import (
+    agents_overhead,
+    append,
+    chunks,
+    claims,
+    client,
+    codec,
+    latency,
+    memory,
+    remote,
+    send,
+    server,
+    streams,
+    workflows,
+)
 from bench.report import Table, markdown
 from bench.setting import Setting
 
@@ -26,6 +40,7 @@ BENCHMARKS = {
     "client": client.run,
     "remote": remote.run,
     "agents": agents_overhead.run,
+    "workflows": workflows.run,
 }
 
 

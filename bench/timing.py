@@ -58,6 +58,12 @@ async def best(work: Callable[[], Awaitable[object]], tries: int) -> Spent:
     return Spent(min(one.clock for one in found), min(one.cpu for one in found))
 
 
+async def times_of(work: Callable[[], Awaitable[object]], count: int) -> Measured:
+    """Return how long one call takes, of so many one after the other, in milliseconds: the median, and nearly all."""
+    taken = sorted([(await spent(work)).clock for _ in range(count)])
+    return {"p50": taken[len(taken) // 2], "p99": taken[int(len(taken) * 0.99)]}
+
+
 async def paced(work: Callable[[int], Awaitable[object]], at_once: int, seconds: float) -> Measured:
     """Let so many do the work over and over for a while; `work` gets the number of the one who does it."""
     done = 0

@@ -26,7 +26,7 @@ from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
 
-BOUND_SECONDS = 30
+BOUND_SECONDS = 60
 ALICE, BOB = Caller(tenant="acme", owner="alice", origin="v1"), Caller(tenant="acme", owner="bob", origin="v1")
 QUICK = Limits(lease_seconds=3.0, poll_seconds=0.2)
 """Leases short enough to wait for, long enough for a busy machine."""

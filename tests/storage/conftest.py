@@ -42,7 +42,7 @@ with warnings.catch_warnings():
 
 AnyStore = SqliteStore | PostgresStore
 
-BOUND_SECONDS = 20
+BOUND_SECONDS = 60
 TENANT, OTHER = "acme", "globex"
 AGENT = "echo"
 AT = 1_700_000_000_000

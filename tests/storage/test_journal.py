@@ -189,3 +189,58 @@ async def test_a_child_that_ends_after_its_parent_began_to_park_wakes_it(ready: 
     ends = settling(child, S.COMPLETED, parent_id="t-1")
     await overlapped(ready, lambda tx: runs.settle(tx, TENANT, parks), lambda tx: runs.settle(tx, TENANT, ends))
     assert (await claimed(ready)).key == "t-1"
+
+
+# --- which tasks keep one ---------------------------------------------------------------------------------------------
+
+
+async def test_tasks_that_note_where_they_come_from_are_found(ready: AnyStore) -> None:
+    for task_id in ("t-1", "t-2", "t-3"):
+        run = await running(ready, task_id)
+        entries = {"other": "1"} if task_id == "t-2" else {journal.ORIGIN: f'"{task_id}"', "flow-plan": "{}"}
+        await ready.do(journal.advance, TENANT, advancing(run, status(S.WORKING), entries=entries))
+    found = await ready.read(journal.begun, journal.Runs())
+    assert [(one.task_id, one.origin, one.tenant, one.agent) for one in found] == [
+        ("t-3", '"t-3"', TENANT, AGENT),
+        ("t-1", '"t-1"', TENANT, AGENT),
+    ]
+    assert found[0].state is S.WORKING
+    assert [one.task_id for one in await ready.read(journal.begun, journal.Runs(limit=1))] == ["t-3"]
+    assert [one.task_id for one in await ready.read(journal.begun, journal.Runs(task_id="t-1"))] == ["t-1"]
+    assert await ready.read(journal.begun, journal.Runs(task_id="t-2")) == []
+    await ready.do(endings.end, TENANT, ending(task_id="t-1"))
+    ended = journal.Runs(states=(S.CANCELED, S.FAILED))
+    assert [one.task_id for one in await ready.read(journal.begun, ended)] == ["t-1"]
+
+
+async def test_what_a_run_has_begun_is_found_when_it_is_wanted(ready: AnyStore) -> None:
+    run = await running(ready)
+    begins = replace(advancing(run), entries=((journal.ORIGIN, "1"),), calls=(calling(run),))
+    await ready.do(journal.advance, TENANT, begins)
+    inner = await claimed(ready)
+    await ready.do(journal.advance, TENANT, advancing(inner, entries={journal.ORIGIN: "2"}))
+    assert [one.task_id for one in await ready.read(journal.begun, journal.Runs())] == ["t-1"]
+    everything = await ready.read(journal.begun, journal.Runs(inner=True))
+    assert [(one.task_id, one.parent_id) for one in everything] == [("t-2", "t-1"), ("t-1", None)]
+
+
+async def test_who_works_on_a_task_is_known(ready: AnyStore) -> None:
+    assert await ready.read(journal.held, TENANT, "t-1") is None
+    await ready.do(jobs.heartbeat, "n-1", MINUTE)
+    run = await running(ready)
+    at_work = await ready.read(journal.held, TENANT, "t-1")
+    assert at_work is not None
+    assert (at_work.is_held, at_work.is_parked, at_work.is_left, at_work.rests) == (True, False, False, False)
+    await ready.do(jobs.heartbeat, "n-1", -1)  # its lease is over
+    lost = await ready.read(journal.held, TENANT, "t-1")
+    assert lost is not None
+    assert lost.is_left
+    await ready.do(journal.advance, TENANT, replace(advancing(run), calls=(calling(run),)))
+    await ready.do(jobs.park, run, MINUTE)  # until a time
+    helped = await ready.read(journal.held, TENANT, "t-1")
+    assert helped is not None
+    assert (helped.is_parked, helped.is_helped, helped.rests) == (True, True, False)
+    await ready.do(endings.end, TENANT, ending(task_id="t-2"))
+    done = await ready.read(journal.held, TENANT, "t-1")
+    assert done is not None
+    assert (done.is_parked, done.is_helped, done.rests) == (True, False, True)

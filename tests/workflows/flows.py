@@ -21,6 +21,7 @@ from accord.workflows.document import AgentDef, Step
 from accord.workflows.driving import Drive
 from accord.workflows.means import Executor, Means
 from accord.workflows.plan import Plan
+from accord.workflows.shared import Shared
 from accord.workflows.steps.scene import Result, Scene
 from tests.core.conftest import ALICE, AT_ONCE, saying
 
@@ -72,8 +73,10 @@ class FlowAgent:
             env={},
             now_ms=lambda: time.time_ns() // 1_000_000,
             keys=KeyManager(env={}),
+            shared=Shared(ctx, self.plan, None),
             executors={"deterministic": self.executor},
         )
+        await means.shared.load()
         drive = Drive(ctx, means)
         outcome = await drive.go()
         self.outcomes.append(outcome)

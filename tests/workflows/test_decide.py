@@ -313,6 +313,20 @@ def test_a_map_has_no_more_items_under_way_than_it_says_also_while_one_is_tried_
     assert play.turn().begin == (("m[1]", 1),)
 
 
+def test_a_map_that_takes_too_long_gives_its_items_up() -> None:
+    play = Play(plan_of(mapping("m", timeout=60.0, concurrency=2), step("b", "m")), items={"m": 4})
+    play.turn()
+    assert play.turn().begin == (("m[0]", 1), ("m[1]", 1))
+    play.end("m[0]")
+    assert play.turn().wake_at == START + 60_000
+    play.now = START + 60_000
+    assert set(play.turn().cancel) == {"m[1]", "m[2]"}
+    assert play.run().status == "failed"
+    end = ended_as(play, "m")
+    assert (end.status, end.reason, end.error) == ("failed", "timed_out", "it took longer than 60 s")
+    assert msgspec.json.decode(end.output) == ["m[0]/1", None, None, None]
+
+
 def test_a_map_of_maps() -> None:
     inner = {"type": "map", "over": "{{item}}", "step": Step(name="deep", command="true")}
     play = Play(plan_of(mapping("m", each=inner)), items={"m": 2, "m[0]": 1, "m[1]": 2})

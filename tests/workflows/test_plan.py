@@ -25,7 +25,12 @@ agents:
     runtime: a2a
     url: http://localhost:9000
     headers: {X-Team: blue, Authorization: "Bearer ${TOKEN}"}
-  - {name: summarizer, runtime: a2a, url: "http://localhost:9001", streaming: false, timeoutMs: 5000, shareContext: true}
+  - name: summarizer
+    runtime: a2a
+    url: http://localhost:9001
+    streaming: false
+    timeoutMs: 5000
+    shareContext: true
 workflows:
   - name: main
     steps:

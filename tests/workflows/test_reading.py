@@ -130,6 +130,14 @@ def test_values_know_where_they_stand() -> None:
     assert node.at(("a", 0, "missing", "more")) == Place("f.yaml", 2, 5), "where it should be"
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_what_is_in_a_text_has_its_place_too(end: str) -> None:
+    node = parse(end.join(["a: |-", "  one", "    {{two}}", "b: 'x {{y}}'", 'c: "\\x41 {{y}}"']))
+    assert node.at(("a",), start=6)[1:] == (3, 5)
+    assert node.at(("b",), start=2)[1:] == (4, 7)
+    assert node.at(("c",), start=2)[1:] == (5, 4), "not as it is written: where it begins"
+
+
 def test_anchors_and_merges() -> None:
     node = parse("a: &d {x: 1, y: 2}\nb: *d\nc: {<<: *d, y: 3}\ne: {<<: [*d, {z: 4}]}\n")
     assert node.tree["b"] == {"x": 1, "y": 2}
@@ -263,6 +271,11 @@ def test_a_step_of_ones_own_is_kept_as_it_is_written_until_it_is_used() -> None:
     ours = "    step: {type: deterministic, command: 'lint {{path}}', timeoutMs: '{{wait}}'}\n"
     assert read_steps(below + relay) == read_steps(below + ours) == {"lint": lint}
     assert read(HEAD + below + relay).steps == {"lint": lint}
+    assert step("name: a\nuse: lint\nwait: 5\nwith: {path: src}") == step(
+        "name: a\nuse: lint\nwith: {wait: 5, path: src}"
+    )
+    with pytest.raises(BadDocument, match="DUPLICATE_KEY: `target` is in `with` as well"):
+        step("name: a\nuse: lint\nwith: {target: src}\ntarget: y")
     assert step("name: a\nuse: lint\nwith: {path: src}\nwait: 5") == Step(
         name="a", use="lint", with_={"path": "src", "wait": 5}
     )

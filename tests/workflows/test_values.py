@@ -1,6 +1,7 @@
 """Values in texts and in commands: whatever a value is, a shell takes it for a value or the command is refused."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from accord.workflows.functions import FILTERS, FUNCTIONS
 from accord.workflows.steps.command import run_shell
-from accord.workflows.templates import references
+from accord.workflows.templates import ROOTS, references
 from accord.workflows.values import BadExpression, StepValue, Unresolved, UnsafeCommand, Values, check_command
 
 SHELLS = [shell for shell in ("sh", "bash") if shutil.which(shell)]
@@ -250,7 +252,7 @@ def words(draw: st.DrawFn, depth: int = 3) -> tuple[str, list[str]]:
 
 
 @pytest.mark.proves("C-17")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words(), ANYTHING, st.sampled_from(SHELLS))
 def test_words_of_any_shape_say_what_they_should(
     tmp_path: Path, word: tuple[str, list[str]], value: str, shell: str
@@ -284,7 +286,7 @@ TOKENS = st.sampled_from(
 
 
 @pytest.mark.proves("C-17")
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(TOKENS, min_size=1, max_size=14).map(lambda tokens: "".join([*tokens, HOLE])),
     st.sampled_from(
@@ -362,6 +364,16 @@ def test_no_command_whatever_its_shape_runs_a_value(tmp_path: Path, command: str
         ("echo {{steps.a.output}} | sh", "a shell would run it"),
         ("{ echo {{steps.a.output}}; } | bash -s", "a shell would run it"),
         ("(echo {{steps.a.output}}) | sudo sh", "a shell would run it"),
+        ("echo {{steps.a.output}} |\n  sh", "a shell would run it"),
+        ("bash <<< {{steps.a.output}}", "a shell would run it"),
+        ("bash < {{steps.a.output}}", "a shell would run it"),
+        ("bash <(echo {{steps.a.output}})", "a shell would run it"),
+        ("cat <<EOF |\n{{steps.a.output}}\nEOF\nsh", "a shell would run it"),
+        ('eval "$(cat <<EOF\n{{steps.a.output}}\nEOF\n)"', "`eval` runs"),
+        ("sh {{steps.a.output}}", "program of `sh`"),
+        ("python3 -u scripts/{{steps.a.output}}.py", "program of `python3`"),
+        ("sudo -u bob {{steps.a.output}}", "which command is run"),
+        ("xargs -I {} sh -c {{steps.a.output}}", "which command|program of"),
         ("sh <<EOF\necho {{steps.a.output}}\nEOF", "a shell would run it"),
         ("ssh host <<'EOF'\necho {{steps.a.output}}\nEOF", "a shell would run it"),
         ("#!/usr/bin/env python3\nprint({{steps.a.output}})", "is no shell"),
@@ -386,6 +398,10 @@ def test_places_that_cannot_be_made_safe_are_refused(command: str, why: str) -> 
         "bash script.sh {{steps.a.output}}",
         "git commit -m {{steps.a.output}} 2>&1 && git push",
         "echo {{steps.a.output}}; curl -s x | sh",
+        "sudo apt-get install {{steps.a.output}}",
+        "timeout -k 5 10 make x={{steps.a.output}}",
+        "python3 -c 'import sys; print(sys.argv)' {{steps.a.output}}",
+        "cat < {{steps.a.output}} > y",
         "#!/bin/bash\necho {{steps.a.output}}",
         "#!/usr/bin/env python3\nimport os; print(os.environ['STEP_A_OUTPUT'])",
     ],
@@ -447,3 +463,12 @@ async def test_values_that_no_environment_has_room_for(command: str, tmp_path: P
     assert ran.error is None
     assert int(ran.output) == len(value) + ("EOF" in command)
     assert not os.path.exists(tmp_path / CANARY)  # noqa: ASYNC240
+
+
+def test_the_page_has_every_filter_and_function() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "workflows" / "values.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for cell in cells for name in re.findall(r"`(?!\{\{)([a-z-]+)[`(]", cell)}
+    assert named == {*FILTERS, *FUNCTIONS}
+    for root in ROOTS:
+        assert re.search(rf"\{{\{{{root}\b", page), root

@@ -14,7 +14,7 @@ from accord.agents import kinds, load
 from accord.agents.kinds import Given, Kind, UnknownKind
 from accord.agents.load import NotAnAgent
 from accord.config import BadSettings, Loaded
-from accord.core.agent import Agent, Living, Node, Profile
+from accord.core.agent import Agent, Leading, Living, Node, Profile
 from accord.core.remotes import Reaching
 
 Restate = Callable[[Profile], Profile]
@@ -30,7 +30,7 @@ def _agent(name: str, said: str | dict[str, Any], loaded: Loaded, env: Mapping[s
     at = f"agents.{name}"
     try:
         if isinstance(said, str):
-            return described(load.load(said, env), partial(replace, name=name))
+            return _named(name, load.thing(said), said, env)
         target = load.thing(str(said["target"])) if "target" in said else None
         kind = _kind(said, target)
         given = Given(options=loaded.read(at, kind.options), name=name, target=target, env=env)
@@ -39,6 +39,14 @@ def _agent(name: str, said: str | dict[str, Any], loaded: Loaded, env: Mapping[s
         return load.make(kind, given)
     except (NotAnAgent, UnknownKind) as error:
         raise loaded.bad(at, error) from error
+
+
+def _named(name: str, target: Any, spec: str, env: Mapping[str, str]) -> Agent:
+    """Return an agent of which nothing is said but what it is called and made of."""
+    if load.is_agent(target):
+        return described(target, partial(replace, name=name))
+    kind = load.recognised(target, spec)
+    return load.make(kind, Given(options=kind.options(), name=name, target=target, env=env))
 
 
 def _kind(said: Mapping[str, Any], target: Any) -> Kind:
@@ -65,20 +73,22 @@ class Restated:
 
     def __init__(self, agent: Agent, restate: Restate) -> None:
         """Have `agent` work under another profile."""
-        self._agent = agent
+        self.agent = agent
         self._restate = restate
         self._own, self._stated = agent.profile, restate(agent.profile)
         self.run = agent.run
         if isinstance(agent, Living):
             self.start, self.stop = agent.start, agent.stop
+        if isinstance(agent, Leading):
+            self.members = agent.members
         if isinstance(agent, Reaching):
             self.trust, self.prepare, self.join, self.leave = agent.trust, agent.prepare, agent.join, agent.leave
 
     @property
     def profile(self) -> Profile:
         """Who it is: one that works elsewhere says so only when it was asked."""
-        if self._agent.profile is not self._own:
-            self._own = self._agent.profile
+        if self.agent.profile is not self._own:
+            self._own = self.agent.profile
             self._stated = self._restate(self._own)
         return self._stated
 
@@ -86,6 +96,8 @@ class Restated:
 def described(agent: Agent, restate: Restate) -> Agent:
     """Return an agent under another profile, if it is another."""
     stated = restate(agent.profile)
+    if isinstance(agent, Leading) and stated.name != agent.profile.name:  # its members and parts go by its name
+        raise NotAnAgent(f"it has members and is called {agent.profile.name!r}: name it where it is made")
     if isinstance(agent, Reaching) and stated.name != agent.profile.name:  # its tasks are linked to it by its name
         raise NotAnAgent(f"it works elsewhere and is called {agent.profile.name!r}: only it can say otherwise")
     return agent if stated == agent.profile else Restated(agent, restate)

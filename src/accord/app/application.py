@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from accord.app import cards
 from accord.app.composition import Composition, Running
-from accord.app.registry import API
 from accord.app.site import below, placed
 from accord.bindings.compression import Compression
 from accord.bindings.forwarded import Forwarded, networks
@@ -23,6 +22,7 @@ from accord.bindings.health import HEALTH, Health
 from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.local import Local
 from accord.config import BadSettings, Settings, settings_of
+from accord.console.paths import PREFIXES
 from accord.core.agent import Agent
 from accord.core.host import Host
 from accord.storage.address import default, parse
@@ -187,7 +187,8 @@ class Application:
             name = path.removeprefix(cards.AGENTS).partition("/")[0]
             site = running.sites.get(name, _no_such_agent)
             return site({**scope, "root_path": f"{mount}{cards.AGENTS}{name}"}, receive, send)
-        page = running.pages.get(API if path.startswith(API) else path, running.default)
+        prefix = next((prefix for prefix in PREFIXES if path.startswith(prefix)), path)
+        page = running.pages.get(prefix, running.default)
         return page(scope, receive, send)
 
     def keep_local(self) -> None:

@@ -18,7 +18,7 @@ from accord import __version__
 from accord.app import cards, remotes
 from accord.app.agents import living
 from accord.app.outside import fetching, grpc_server, signing
-from accord.app.registry import API, Gates, Published
+from accord.app.registry import Gates, Published
 from accord.app.site import Described, Renewed, Site
 from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import Admit, App
@@ -30,8 +30,9 @@ from accord.bindings.rest import Rest
 from accord.bindings.wellknown import CARD_PATH, CATALOG_PATH, Catalog, Sign, WellKnown
 from accord.config import BadSettings, Settings
 from accord.config.settings import Capability
+from accord.console.paths import API
 from accord.core.access import Access
-from accord.core.agent import Agent, Node, Profile, with_members
+from accord.core.agent import Agent, Leading, Node, Profile, with_members
 from accord.core.archive import Archive
 from accord.core.audit import Audit, watched
 from accord.core.follow import Hub
@@ -128,11 +129,25 @@ class Composition:
         running = self._addressed(host, store, guarded, rules, admit, published)
         running.pages.update(receivers)
         running.pages[METRICS] = self._metrics_page(metrics, store, rules.access, admit)
+        gates = Gates(rules.access, admit, usage, audit)
         if published is not None:
-            running.pages[API] = published.served(Gates(rules.access, admit, usage, audit), stack)
+            running.pages[API] = published.served(gates, stack)
+        running.pages.update(await self._triggers(host, guarded, rules, gates, stack))
         if self._settings.server.grpc_port is not None:
             await grpc_server(stack, self._settings, guarded, admit)
         return running
+
+    async def _triggers(
+        self, host: Host, guarded: Mapping[str, A2A], rules: Rules, gates: Gates, stack: AsyncExitStack
+    ) -> dict[str, App]:
+        """Let runs of workflows begin by themselves; a node that nobody calls runs what it is told, and nothing else."""
+        if not self._url or not any(isinstance(agent, Leading) for agent in self._agents.values()):
+            return {}
+        from accord.app.triggers import Triggers
+
+        triggers = Triggers(self._agents, host, self._settings)
+        triggers.start(stack)
+        return await triggers.pages(guarded, rules.roles, gates, self._env)
 
     # --- behind the paths -----------------------------------------------------------------------------------------
 

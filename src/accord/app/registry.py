@@ -27,9 +27,6 @@ from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
 from accord.storage.store import Store, StoreUnavailable
 
-API = "/api/v1/"
-"""Below this path the registry answers."""
-
 log = logging.getLogger("accord.registry")
 
 

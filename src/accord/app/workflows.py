@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from accord.app import cards
 from accord.app.composition import Composition
 from accord.config import Settings
+from accord.config.settings import Server
 from accord.core.follow import at_rest
 from accord.core.ids import new_id
 from accord.core.interface import Caller
@@ -24,26 +25,54 @@ from accord.storage.address import default, parse
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.beginning import INNER
 from accord.workflows.document import Document
+from accord.workflows.origin import own_name
 
 if TYPE_CHECKING:
     from accord.core.host import Host
     from accord.workflows.running import Told
 
-OWNER = Caller(tenant="", owner="", origin="v1")
+OWNER = Caller(tenant="", owner="")
 """Who runs workflows by a command: the one who also calls a server that asks nobody who they are."""
 
 NOWHERE = ""
 """The address of a node that nobody calls: agents elsewhere are asked what became of a task, they report nothing."""
 
 
+def agent_of(
+    document: Document,
+    *,
+    directory: Path,
+    env: Mapping[str, str],
+    vars: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> WorkflowAgent:
+    """Return a document as the agent that runs it here, under a name of its own unless one is given."""
+    own = name or own_name(document, directory, vars or {})
+    return WorkflowAgent(document, name=own, directory=directory, env=env, vars=vars)
+
+
 @asynccontextmanager
 async def hosting(agent: WorkflowAgent, settings: Settings, env: Mapping[str, str]) -> AsyncIterator["Host"]:
-    """Host a workflow and its members while the block runs."""
+    """Host a workflow and its members while the block runs; what is left then, others go on with."""
     address = parse(settings.store) if settings.store else default(env)
     async with AsyncExitStack() as stack:
-        composition = Composition(settings, address, cards.by_slug([agent]), NOWHERE, env)
+        composition = Composition(_inner(settings), address, cards.by_slug([agent]), NOWHERE, env)
         running = await composition.run(stack)
         yield running.host
+
+
+def _inner(settings: Settings) -> Settings:
+    """Return what of a server's settings is there for a node without edges, which waits for nobody when it ends."""
+    return Settings(
+        store=settings.store,
+        blobs=settings.blobs,
+        keep_days=settings.keep_days,
+        keep_audit_days=settings.keep_audit_days,
+        engine=settings.engine,
+        push=settings.push,
+        credentials=settings.credentials,
+        server=Server(grace_seconds=0.0),
+    )
 
 
 async def begin(host: "Host", agent: WorkflowAgent, wish: Mapping[str, Any]) -> Task:
@@ -84,7 +113,7 @@ async def run_document(
     environment = os.environ if env is None else env
     chosen = settings or load(None, environment, {}).settings
     base = (directory or Path.cwd()).absolute()
-    agent = await asyncio.to_thread(WorkflowAgent, document, directory=base, env=environment, vars=wish.get("vars"))
+    agent = await asyncio.to_thread(agent_of, document, directory=base, env=environment, vars=wish.get("vars"))
     async with hosting(agent, chosen, environment) as host:
         task = await begin(host, agent, wish)
         return await followed(host, task.id, on_event)

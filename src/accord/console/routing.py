@@ -177,7 +177,8 @@ class Api:
         except Exception as error:
             reply, outcome, headers = self._refused(error, scope)
         if asked is not None and asked.caller is not None and route.noted is not None:
-            self._note(route.noted, asked.caller, parts.get("id") or _about(reply), outcome)
+            about = parts.get("id") or _about(reply)
+            self._note(route.noted, asked.caller, about, parts.get("run"), outcome)
         await _reply(scope, send, reply, headers)
 
     def _refused(self, error: Exception, scope: Scope) -> tuple[Reply, str, Headers]:
@@ -202,10 +203,10 @@ class Api:
             body["findings"] = [{"field": field, "problem": problem} for field, problem in known.violations]
         return Reply(status, body), known.row.reason, error_headers(known)
 
-    def _note(self, operation: str, caller: Caller, agent: str, outcome: str) -> None:
+    def _note(self, operation: str, caller: Caller, agent: str, task_id: str | None, outcome: str) -> None:
         audit = self._audit
         if audit is not None and audit.is_on:
-            audit.note(entry(operation, caller, agent, None, outcome, audit.now_ms()))
+            audit.note(entry(operation, caller, agent, task_id, outcome, audit.now_ms()))
 
     async def _asked(self, route: Route, parts: Mapping[str, str], scope: Scope, receive: Receive) -> Asked:
         check_head(scope, self._quotas)

@@ -140,6 +140,11 @@ class Context:
         return self._run.caller
 
     @property
+    def is_child(self) -> bool:
+        """Whether another run here has called, for the same caller."""
+        return self._run.is_child
+
+    @property
     def attempt(self) -> int:
         """1, or more if an earlier run was lost."""
         return self._run.attempt

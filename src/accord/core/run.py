@@ -107,6 +107,11 @@ class Run:
         self._parent_id, self._was_asking = start.parent_id, self._state in lifecycle.INTERRUPTED
         self._begun = {artifact.artifact_id for artifact in start.task.artifacts} if start.resumes else set()
 
+    @property
+    def is_child(self) -> bool:
+        """Whether another run has called."""
+        return self._parent_id is not None
+
     @cached_property
     def conversation(self) -> Conversation:
         """The conversation that its task belongs to."""

@@ -25,6 +25,10 @@ class Writer(Protocol):
     is_cancelled: bool
 
     @property
+    def is_child(self) -> bool:
+        """Whether another run has called."""
+
+    @property
     def calls(self) -> Calls:
         """How it calls other agents."""
 

@@ -22,11 +22,11 @@ from accord.storage.commands import steps, tasks
 from accord.storage.commands.journal import ORIGIN
 from accord.storage.store import Store
 from accord.workflows import members, origin, preflight, trajectory
-from accord.workflows.beginning import INNER
 from accord.workflows.decide import Outcome
 from accord.workflows.document import AgentDef, Document, Workflow
 from accord.workflows.driving import PREFIX, Drive
 from accord.workflows.findings import BadDocument
+from accord.workflows.handing import addresses
 from accord.workflows.known import values_of_run
 from accord.workflows.means import EXECUTORS, Executor, Means
 from accord.workflows.members import Member
@@ -34,7 +34,9 @@ from accord.workflows.origin import PLAN, Wish
 from accord.workflows.plan import Plan
 from accord.workflows.planning import plan
 from accord.workflows.reading import load
+from accord.workflows.shared import Shared
 from accord.workflows.values import Unresolved
+from accord.workflows.wishes import wish_of
 
 JSON = "application/json"
 
@@ -88,6 +90,7 @@ class WorkflowAgent:
         }
         self.members.update(self._files())
         self._store: Store
+        self._url = ""
 
     def _definitions(self) -> dict[str, Member]:
         found: dict[str, Member] = {}
@@ -116,8 +119,8 @@ class WorkflowAgent:
     # --- startup, shutdown ----------------------------------------------------------------------------------------
 
     async def start(self, node: Node) -> None:
-        """Be ready to look at earlier runs."""
-        self._store = node.store
+        """Be ready to look at earlier runs, and to say where events can be posted."""
+        self._store, self._url = node.store, node.url
 
     async def stop(self) -> None:
         """Hold nothing."""
@@ -134,21 +137,24 @@ class WorkflowAgent:
             env=self._env,
             now_ms=self._now_ms,
             keys=self._keys,
+            shared=Shared(ctx, made, self._store),
+            run={"id": ctx.task_id, "events": await addresses(ctx, made, self._url)},
             executors=self._executors,
         )
         await self._checked(ctx, made)
+        await means.shared.load()
         drive = Drive(ctx, means)
         outcome = await drive.go()
         if (told := trajectory.told(made, drive.state)) is not None:
             await ctx.artifact(told, id="trajectory", name="trajectory")
-        await self._finish(ctx, drive, outcome)
+        await self._finish(ctx, drive, outcome, means)
 
     async def _begun(self, ctx: Context) -> Plan:
         """Return the plan of a run, as it was made when it began."""
         entry = ctx.journal.entry(PLAN)
         if entry is not None:
             return msgspec.json.decode(entry, type=Plan)
-        wish = _wish(ctx)
+        wish = wish_of(ctx, self.document)
         try:
             made = self._plan(wish)
         except BadDocument as error:
@@ -209,13 +215,13 @@ class WorkflowAgent:
         if made.preflight:
             await ctx.journal.write({CHECKED: "true"})
 
-    async def _finish(self, ctx: Context, drive: Drive, outcome: Outcome) -> None:
+    async def _finish(self, ctx: Context, drive: Drive, outcome: Outcome, means: Means) -> None:
         if outcome.status == "failed":
             failed = ", ".join(outcome.failed)
             what = f"Failed at {failed}: {outcome.error}" if failed else f"Failed: {outcome.error}"
             raise Failed(what)
         try:
-            said = values_of_run(drive.state, self._env)
+            said = values_of_run(drive.state, means.env, means.run)
         except Unresolved as error:
             raise Failed(f"The output of the workflow: {error}") from error
         await ctx.artifact(said or None, id="result", name="result")
@@ -225,19 +231,6 @@ def _used(made: Plan) -> list[AgentDef]:
     """Return the agents that a run may need."""
     wanted = {step.agent for step in members.steps_of(made.steps)} | {made.repair_agent}
     return [agent for agent in made.agents if agent.name in wanted]
-
-
-def _wish(ctx: Context) -> Wish:
-    """Return what a run is asked for: all of it in data, or the values of inputs in data and the input as text."""
-    if not isinstance(ctx.data, dict):
-        return Wish(input=ctx.text)
-    try:
-        if (ctx.message.metadata or {}).get(INNER) is True:
-            return msgspec.convert(ctx.data, Wish)
-        text = "".join(part.text or "" for part in ctx.message.parts)
-        return Wish(input=text, inputs=ctx.data)
-    except msgspec.ValidationError as error:
-        raise Rejected(str(error)) from error
 
 
 def _profile(document: Document, name: str) -> Profile:

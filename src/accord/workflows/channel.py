@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from accord.workflows.document import Step
+from accord.workflows.plan import Plan
 from accord.workflows.records import Ended
 
 METADATA = "workflow"
@@ -16,6 +17,9 @@ METADATA = "workflow"
 
 SHOWN = 500
 """Characters of an output that a post shows."""
+
+FAILURES = frozenset({"failed", "retrying"})
+"""What the channel for failures hears of."""
 
 CHUNKS = 10
 """Pieces of a streamed answer between two posts."""
@@ -52,6 +56,16 @@ def line(step: str, text: str) -> Post:
 def output_of(step: str, text: str) -> Post:
     """Return the post for what a step has printed just now: for whoever watches, not for the channel."""
     return Post("", {"step": step, "output": text})
+
+
+def heard_in(plan: Plan, post: Post) -> list[str]:
+    """Return the channels that a post is for: the document's, its agent's own, and for failures that for failures."""
+    step = plan.step(str(post.about.get("step", "")).partition("[")[0])
+    agent = None if step is None else plan.agent(step.agent)
+    found = [plan.channel, *(agent.channels if agent is not None else ())]
+    if post.about.get("status") in FAILURES:
+        found.append(plan.notify_channel)
+    return list(dict.fromkeys(name for name in found if name is not None))
 
 
 def _status(end: Ended) -> str:

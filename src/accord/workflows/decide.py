@@ -255,7 +255,10 @@ def _end_of_map(node: Node, step: Step, items: list[Node], now: int) -> Ended:
     ends = [item.ended for item in items if item.ended is not None]
     broken = [end for end in ends if end.fails]
     output = msgspec.json.encode([None if end.status == "skipped" else end.output for end in ends]).decode()
-    if broken:
+    if node.due and any(end.reason == BY_END_OF_RUN for end in ends):
+        status, cause = _failure(step)
+        end = _end(node, now, status, reason=TIMED_OUT, error=f"it took longer than {step.timeout:g} s", cause=cause)
+    elif broken:
         status, cause = _failure(step)
         error = f"{len(broken)} of {len(items)} items failed, the first is {broken[0].step!r}"
         end = _end(node, now, status, reason=ITEM_FAILED, error=error, cause=cause)

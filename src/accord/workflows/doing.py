@@ -36,9 +36,6 @@ from accord.workflows.verification import diagnosing, verify
 REPAIRED = "retry_after_repair"
 """Why an attempt follows on the last one that there should have been."""
 
-SET = "flow-set:"
-"""What the keys of values begin with that steps have set."""
-
 log = logging.getLogger("accord.workflows")
 
 
@@ -51,16 +48,10 @@ class Doing:
         self._journal = ctx.journal
         self._post = post
         self._met: set[str] = set()
-        self.shared: dict[str, Any] = {}
-        set_by = [
-            msgspec.json.decode(entry, type=tuple[int, dict[str, Any]]) for _, entry in self._journal.entries(SET)
-        ]
-        for _, values in sorted(set_by, key=lambda found: found[0]):
-            self.shared.update(values)
 
     def values(self, node: Node) -> Values:
         """Return what a step may speak of."""
-        return values_of(self._state, node, self.shared, self._means.env)
+        return values_of(self._state, node, self._means.shared.values, self._means.env, self._means.run)
 
     def _scene(self, node: Node) -> Scene:
         assert node.step is not None
@@ -296,15 +287,13 @@ class Doing:
 
     # --- what runs have in common ---------------------------------------------------------------------------------
 
-    def kept(self, end: Ended) -> Mapping[str, str]:
+    def sets(self, end: Ended) -> dict[str, Any]:
         """Return what a step that has ended well sets for those after it."""
         node = self._state.nodes[end.step]
         if end.status != "completed" or node.step is None or not node.step.set:
             return {}
         values = self.values(node)
-        found = {name: values.value(template) for name, template in node.step.set.items()}
-        self.shared.update(found)
-        return {f"{SET}{end.step}:{end.attempt}": msgspec.json.encode((end.at, found)).decode()}
+        return {name: values.value(template) for name, template in node.step.set.items()}
 
 
 @asynccontextmanager

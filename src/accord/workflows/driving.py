@@ -23,7 +23,6 @@ from accord.workflows.beginning import CHILDREN, Attempt, Beginning, beginning, 
 from accord.workflows.channel import METADATA, Post
 from accord.workflows.decide import Decision, Outcome, cancelled, decide, ended
 from accord.workflows.doing import Doing
-from accord.workflows.known import values_of
 from accord.workflows.means import Means
 from accord.workflows.records import Begun, Ended, Record
 from accord.workflows.state import Node, State
@@ -116,10 +115,13 @@ class Drive:
         entries = {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
         for one in begun:
             entries.update(await self._doing.before(one))
-        for end in ends:
-            entries.update(self._doing.kept(end))
+        sets = [(end, values) for end in ends if (values := self._doing.sets(end))]
+        for end, values in sets:
+            entries.update(self._means.shared.entry(end.step, end.attempt, values, end.at))
         calls: list[Call] = [one.call for one in begins if one.call is not None]
         await self._journal.write(entries, calls, self._sayings(ends, begun))
+        for end, values in sets:
+            await self._means.shared.put(values, end.at)
         for one in begun:
             self.state.apply(one)
             self._start(one.step)
@@ -143,8 +145,8 @@ class Drive:
         return sayings if asked is None else [*sayings, asked]
 
     def _saying(self, post: Post) -> Saying:
-        plan_channel = self._means.plan.channel
-        about = {**post.about, "channel": plan_channel} if plan_channel else post.about
+        channels = channel.heard_in(self._means.plan, post)
+        about = {**post.about, "channels": channels} if channels else post.about
         return Saying(TaskState.WORKING, post.text or None, {METADATA: about})
 
     def _attempt(self, name: str, number: int, now: int) -> Attempt:
@@ -160,7 +162,7 @@ class Drive:
 
     def _holds(self, node: Node) -> bool:
         assert node.step is not None
-        return values_of(self.state, node, self._doing.shared, self._means.env).holds(node.step.if_ or "")
+        return self._doing.values(node).holds(node.step.if_ or "")
 
     # --- work -----------------------------------------------------------------------------------------------------
 

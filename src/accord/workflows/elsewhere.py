@@ -100,7 +100,7 @@ def _asked(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, di
 
 
 def assumed(agent: AgentDef, url: str) -> AgentCard:
-    """Return the card that is assumed for an agent without one; whether it streams is what the document says."""
+    """Return the card that is assumed for an agent without one; it streams unless the document says otherwise."""
     interfaces = tuple(
         AgentInterface(url=url, protocol_binding=JSONRPC, protocol_version=version) for version in VERSIONS
     )
@@ -109,7 +109,7 @@ def assumed(agent: AgentDef, url: str) -> AgentCard:
         description=agent.role or "",
         version="",
         supported_interfaces=interfaces,
-        capabilities=AgentCapabilities(streaming=agent.streaming),
+        capabilities=AgentCapabilities(streaming=agent.streaming is not False),
         default_input_modes=("text/plain",),
         default_output_modes=("text/plain",),
         skills=(),

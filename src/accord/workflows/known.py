@@ -31,9 +31,16 @@ class Ends(Mapping[str, StepValue]):
 
 
 def values_of(
-    state: State, node: Node, shared: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None
+    state: State,
+    node: Node,
+    shared: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    run: Mapping[str, Any] | None = None,
 ) -> Values:
-    """Return the values of a step; `shared` is what the runs of its document have in common, `env` its environment."""
+    """Return the values of a step.
+
+    `shared` is what the runs of its document have in common, `env` its environment and `run` what is known of the run.
+    """
     plan = state.plan
     above = node.parent
     return Values(
@@ -43,6 +50,7 @@ def values_of(
         steps=Ends(state),
         state=shared or {},
         env=env or {},
+        run=run or {},
         needs=node.after,
         item=node.item,
         index=None if above is None else node.index,
@@ -50,7 +58,7 @@ def values_of(
     )
 
 
-def values_of_run(state: State, env: Mapping[str, str] | None = None) -> str:
+def values_of_run(state: State, env: Mapping[str, str] | None = None, run: Mapping[str, Any] | None = None) -> str:
     """Return what a run that has ended says: as its workflow's `output`, or what its last steps said, in their order.
 
     Raises Unresolved.
@@ -58,7 +66,7 @@ def values_of_run(state: State, env: Mapping[str, str] | None = None) -> str:
     plan = state.plan
     if plan.output is not None:
         values = Values(
-            input=plan.input, inputs=plan.inputs, vars=plan.vars, steps=Ends(state), env=env or {}, needs=()
+            input=plan.input, inputs=plan.inputs, vars=plan.vars, steps=Ends(state), env=env or {}, run=run or {}
         )
         return values.text(plan.output)
     last = [node for node in state.nodes.values() if node.step is not None and not node.dependents and not node.parent]

@@ -26,7 +26,7 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "coordination": "Barriers, and how votes are counted.",
         "state": "Values that steps `set` and other steps read as `{{state.NAME}}`.",
         "errorHandling": "What becomes of a run when a step fails.",
-        "trajectories": "Which decisions of a run are written down in an artifact; `false` for none.",
+        "trajectories": "What of how a run went is written down in an artifact of it; left out, or `false`: nothing.",
     },
     d.Swarm: {
         "pattern": "How work is divided, by the name of a pattern; left out, it is chosen by the agents' roles.",
@@ -180,7 +180,7 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "streaming": "Whether what the agent says is followed as it comes.",
         "mode": "How the result gets here, as for agents.",
         "shareContext": "Whether it belongs to its agent's conversation in this run.",
-        "onReject": "What a rejection means: `fail` the run, or `skip` what depends on it.",
+        "onReject": "What a rejection means: `fail` the run, which is the default, or `skip` what depends on it.",
         "for": "How long to wait.",
         "until": "For a wait, the time that it waits for; for a loop, the condition that ends it.",
         "event": "The name of the event that it waits for.",
@@ -233,10 +233,10 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "repairRetries": "How often that is tried.",
     },
     d.Trajectories: {
-        "enabled": "Whether any are.",
-        "reflectOnBarriers": "What had been said when a barrier was passed.",
-        "reflectOnConverge": "What had been said when branches came together.",
-        "autoDecisions": "Retries, skips and repairs, with their reasons.",
+        "enabled": "Whether anything is: each step, and how it ended.",
+        "reflectOnBarriers": "Also barriers, and how what they waited for ended.",
+        "reflectOnConverge": "Also where branches come together, and how they ended.",
+        "autoDecisions": "Also what was decided for a step, and why.",
     },
 }
 """Struct -> key -> what it does."""

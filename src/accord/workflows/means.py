@@ -6,12 +6,14 @@ Only values; `beginning` and `driving` use them, and the workflow's agent puts t
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
 from accord.client.keys import Keys
 from accord.workflows.members import Member
 from accord.workflows.plan import Plan
+from accord.workflows.shared import Shared
 from accord.workflows.steps.scene import Result, Scene
 from accord.workflows.steps.shell import shell
 from accord.workflows.steps.worktree import worktree
@@ -27,7 +29,7 @@ class Means(Struct, frozen=True, kw_only=True):
     """What a run works with.
 
     `flow` is the agent whose task the run is: parts of it that are workflows themselves are its children. `hosted` are
-    the members that this node has.
+    the members that this node has, `run` is what templates may say of the run itself.
     """
 
     flow: str
@@ -36,6 +38,8 @@ class Means(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     now_ms: Callable[[], int]
     keys: Keys
+    shared: Shared
+    run: Mapping[str, Any] = {}
     executors: Mapping[str, Executor] = EXECUTORS
 
     @property

@@ -45,8 +45,9 @@ def plan(
     text = input or ""
     one = _workflow(document, workflow)
     inputs, problems = givens.inputs_of(document, vars or {}, text)
-    if not problems:
-        variables, problems = givens.vars_of(document, vars or {}, text, inputs)
+    if problems:
+        raise BadDocument(problems)
+    variables, problems = givens.vars_of(document, vars or {}, text, inputs)
     if problems:
         raise BadDocument(problems)
     pattern, steps = _arranged(document, one, base)

@@ -145,7 +145,7 @@ class Words:
             return f"`{name}` runs what it is given"
         if name in ASSIGNERS and not _ASSIGNMENT.match(so_far):
             return f"it would choose which variable `{name}` sets"
-        if name in INTERPRETERS and self._is_program(words[1:], so_far):
+        if name in INTERPRETERS and self._is_program(words[1:]):
             return f"it would be part of a program of `{name}`: give it as an argument or as a variable instead"
         if name in SCRIPTED and self._is_script(words[1:], so_far):
             return f"it would be part of a program of `{name}`, which may run others"
@@ -156,20 +156,25 @@ class Words:
         return word in KEYWORDS or _ASSIGNMENT.match(word) is not None
 
     def _own(self) -> list[str]:
-        """Return the words without what only wraps another command."""
+        """Return the words without what only wraps another command.
+
+        Which options of a wrapper take a value is not known: what follows an option may be one.
+        """
         words = list(self._words)
         while words and words[0].rpartition("/")[2] in WRAPPERS:
             del words[0]
             while words and (words[0].startswith("-") or _ASSIGNMENT.match(words[0]) or _MEASURE.fullmatch(words[0])):
-                del words[0]
+                is_option = words.pop(0).startswith("-")
+                if is_option and words and not words[0].startswith("-"):
+                    del words[0]
         return words
 
     @staticmethod
-    def _is_program(given: list[str], so_far: str) -> bool:
-        """Whether an interpreter takes the current word for a program: after -c or -e, with no file before it."""
-        if any(not word.startswith(("-", "+")) for word in _arguments(given)):
-            return False
-        return bool(_CODE_OPTION.match(so_far) or (given and _CODE_OPTION.fullmatch(given[-1])))
+    def _is_program(given: list[str]) -> bool:
+        """Whether an interpreter takes the current word for a program, or for the file of one: the first is."""
+        before = _arguments(given)
+        has_program = any(_CODE_OPTION.fullmatch(word) for word in before[:-1])
+        return not has_program and all(word.startswith(("-", "+")) for word in before)
 
     @staticmethod
     def _is_script(given: list[str], so_far: str) -> bool:

@@ -116,24 +116,25 @@ class _Reading:
         self._at += 1
         if not self.is_clear:
             self._refuse(hole, "what comes before it is read differently by different shells")
-        is_run_apart = False
-        for frame in reversed(self._frames):
-            self._check(frame, hole, is_run_apart)
-            is_run_apart = is_run_apart or frame.kind == "subshell"
+        self._check(hole)
         self._say(HOLE)
         self._out.append(form.replace("NAME", hole.variable))
 
-    def _check(self, frame: _Frame, hole: Hole, is_run_apart: bool) -> None:
+    def _check(self, hole: Hole, *, is_read: bool = False) -> None:
         """Refuse a hole if anything that it stands in could take its value for something else.
 
-        What a substitution prints becomes a word of the command around it; what a subshell prints does not.
+        What a substitution prints becomes a word of the command around it; what a subshell prints does not, and neither
+        does what a command reads.
         """
-        if frame.kind in _NO_PLACES:
-            self._refuse(hole, _NO_PLACES[frame.kind])
-        if frame.words is not None and not hole.is_trusted:
-            if not is_run_apart and (problem := frame.words.danger()):
-                self._refuse(hole, problem)
-            frame.spoken.append(hole)
+        is_word = not is_read
+        for frame in reversed(self._frames):
+            if frame.kind in _NO_PLACES:
+                self._refuse(hole, _NO_PLACES[frame.kind])
+            if frame.words is not None and not hole.is_trusted:
+                if is_word and (problem := frame.words.danger()):
+                    self._refuse(hole, problem)
+                frame.spoken.append(hole)
+                is_word = frame.kind != "subshell" and (is_word or is_read)
 
     def _check_readers(self, holes: Iterable[Hole], commands: Iterable[list[str]]) -> None:
         """Refuse holes whose value would be read as a program by one of these commands."""
@@ -276,8 +277,10 @@ class _Reading:
         self._backticks()
 
     def _open(self) -> None:
-        is_arithmetic = self._text[self._at - 1 : self._at] == "(" or self._ahead("((")
-        self._push("arithmetic command" if is_arithmetic else "subshell", "(")
+        before = self._text[self._at - 1 : self._at]
+        is_arithmetic = before == "(" or self._ahead("((")
+        is_file = before in ("<", ">")  # what it prints, or reads, is a word of the command around it
+        self._push("arithmetic command" if is_arithmetic else "substitution" if is_file else "subshell", "(")
 
     def _close(self) -> None:
         frame = self._frames[-1]
@@ -310,6 +313,8 @@ class _Reading:
             return
         is_reader = frame.is_fed
         is_group, words = frame.words.end_command()
+        if is_reader and not words and not is_group:
+            return  # a line ends after `|`
         frame.commands.append(words)
         if is_reader:
             self._check_readers(frame.spoken[frame.piped_from :], [words])
@@ -323,12 +328,13 @@ class _Reading:
         words = self._words
         assert words is not None
         words.redirect()
-        if self._ahead("<<<"):
-            self._take(3)
-        elif self._ahead("<<"):
+        is_document = self._ahead("<<") and not self._ahead("<<<")
+        if self._ahead("<") and not is_document:
+            self._frames[-1].is_fed = True
+        if is_document:
             self._announce()
         else:
-            self._take()
+            self._take(3 if self._ahead("<<<") else 1)
 
     def _comment(self) -> None:
         end = self._text.find("\n", self._at)
@@ -359,6 +365,8 @@ class _Reading:
             count = body.count(HOLE)
             holes, self._holes = self._holes[:count], self._holes[count:]
             self._check_readers(holes, self._frames[-1].commands)
+            for hole in holes:
+                self._check(hole, is_read=True)
             if document.is_quoted and count:
                 # Between apostrophes nothing is replaced: without them everything but the holes is written as it was.
                 self._out[document.place] = document.before + document.delimiter

@@ -5,7 +5,7 @@ with problems, and `settled` puts in what is known already where it must not cha
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Fin
         "inputs": plan.inputs,
         "vars": plan.vars,
         "env": env,
+        "run": events_of(plan.steps),
         "state": {name for flow in document.workflows for one in flow.steps for name in _sets(one)},
     }
     look = partial(_judged, known, edges)
@@ -63,7 +64,7 @@ def settled(plan: Plan) -> Plan:
     def of(step: Step) -> Step:
         inner = None if step.step is None else of(step.step)
         is_known = step.url is not None and not any(
-            reference.path[0] in ("steps", "state", "env", "item", "index") for reference in references(step.url)
+            reference.path[0] in ("steps", "state", "env", "run", "item", "index") for reference in references(step.url)
         )
         return replace(step, step=inner, url=values.text(step.url) if is_known and step.url is not None else step.url)
 
@@ -179,6 +180,8 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
         return "only the step of a map has one"
     if root == "input" and not rest:
         return None
+    if root == "run" and rest:
+        return run_lacks(rest, known["run"])
     table, name = (root, rest[0]) if root in known and rest else ("vars", root)
     if name in known[table]:
         return None
@@ -190,6 +193,23 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
         "env": f"set {name} in the environment",
         "state": f"no step says `set: {{{name}: ..}}`; if it comes from elsewhere: {{{{state.{name} | default('')}}}}",
     }[table]
+
+
+def events_of(steps: Sequence[Step]) -> frozenset[str]:
+    """Return the events that steps wait for."""
+    every = [*steps, *(step.step for step in steps if step.step is not None)]
+    return frozenset(step.event for step in every if step.event is not None)
+
+
+def run_lacks(rest: Sequence[str], events: Collection[str]) -> str | None:
+    """Return what to write for something that is not known of a run, or None if it is."""
+    if rest[0] == "id" and len(rest) == 1:
+        return None
+    if rest[0] != "events" or len(rest) != 2:
+        return "a run has an `id`, and `events.NAME` for what its steps wait for"
+    if rest[1] in events:
+        return None
+    return f"no step waits for it{nearest(rest[1], events) if events else ''}: `type: wait`, `event: {rest[1]}`"
 
 
 def _sets(step: Step) -> Iterator[str]:

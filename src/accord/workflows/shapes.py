@@ -66,15 +66,18 @@ class Shaping:
         self._must_be(dict, node, where, "keys with values", "write `key: value`")
         tree = {}
         written: dict[str, str] = {}
+        loose: dict[str, Any] = {}
         for key, part in node.parts.items():
             member = keys.members(kind.cls).get(str(key))
             if member is None:
-                self._unknown(kind.cls, str(key), node, tree)
+                loose |= self._unknown(kind.cls, str(key), node)
             elif (other := written.setdefault(member.name, str(key))) != key:
                 self._bad("DUPLICATE_KEY", f"`{key}` says the same as `{other}`", "remove one of them", node.keys[key])
             else:
-                self._try(tree, member.name, lambda: self._member(kind.cls, member, str(key), part))  # noqa: B023  # called at once
+                self._try(tree, member.name, self._member, kind.cls, member, str(key), part)
         node.names = written
+        if loose:
+            tree["with"] = loose | tree.get("with", {})
         for field in () if self._partial else kind.fields:
             if field.required and field.encode_name not in written:
                 message, fix = f"`{where}` has no `{field.encode_name}`", f"add `{field.encode_name}: ...`"
@@ -89,7 +92,7 @@ class Shaping:
             raise self._bad("BAD_VALUE", f"`{where}` is empty", "add one, or remove the key", node.place)
         items: dict[str | int, Any] = {}
         for at, part in node.parts.items():
-            self._try(items, at, lambda: self._value(kind.item_type, part, f"{where}[{at}]"))  # noqa: B023  # called at once
+            self._try(items, at, self._value, kind.item_type, part, f"{where}[{at}]")
         return list(items.values())
 
     def table(self, kind: inspect.DictType, node: Node, where: str) -> Any:
@@ -97,7 +100,7 @@ class Shaping:
         self._must_be(dict, node, where, "names with values", "write `name: value` for each")
         values: dict[str | int, Any] = {}
         for name, part in node.parts.items():
-            self._try(values, name, lambda: self._value(kind.value_type, part, f"{where}.{name}"))  # noqa: B023  # called at once
+            self._try(values, name, self._value, kind.value_type, part, f"{where}.{name}")
         return values
 
     def union(self, kind: inspect.UnionType, node: Node, where: str) -> Any:
@@ -107,10 +110,10 @@ class Shaping:
         fits = [one for one in some if isinstance(one, inspect.VarTupleType) == is_list]
         return self._value((fits or some)[0], node, where)
 
-    def _try(self, into: dict[Any, Any], name: str | int, read: Callable[[], Any]) -> None:
+    def _try(self, into: dict[Any, Any], name: str | int, read: Callable[..., Any], *given: Any) -> None:
         """Read a part; if it is wrong, that is written down, and the next one is read."""
         try:
-            into[name] = read()
+            into[name] = read(*given)
         except _Bad:
             return
 
@@ -118,14 +121,17 @@ class Shaping:
         if not isinstance(node.tree, form):
             raise self._bad("BAD_TYPE", f"`{where}` is {_a(node)}, not {what}", fix, node.place)
 
-    def _unknown(self, struct: type[Struct], key: str, node: Node, tree: dict[str, Any]) -> None:
+    def _unknown(self, struct: type[Struct], key: str, node: Node) -> dict[str, Any]:
+        """Return the parameter that a key is: agent-relay gives a step of one's own its parameters beside `use`."""
+        stated = node.tree.get("with")
         if struct is Step and "use" in node.parts:
-            # agent-relay gives a step of one's own its parameters beside `use`
-            tree["with"] = tree.get("with", {}) | {key: node.parts[key].tree}
-            return
+            if isinstance(stated, dict) and key in stated:
+                self._bad("DUPLICATE_KEY", f"`{key}` is in `with` as well", "remove one of them", node.keys[key])
+            return {key: node.parts[key].tree}
         code, fix = keys.remedy(struct, key)
         what = f"There is no key `{key}` here" if code == "UNKNOWN_KEY" else f"`{key}` is not supported"
         self._bad(code, what, fix, node.keys[key])
+        return {}
 
     def _member(self, struct: type[Struct], member: keys.Member, key: str, node: Node) -> Any:
         refused = keys.REFUSED_VALUES.get((struct, member.name, str(node.tree)))
@@ -227,11 +233,11 @@ class Shaping:
             inner = node.without("params")
         self._must_be(dict, inner, where, "keys with values", "write the members of a step")
         judging = Shaping(partial=True)
-        self._try({}, "", lambda: judging._value(inspect.type_info(Step), inner, where))
+        self._try({}, "", judging._value, inspect.type_info(Step), inner, where)
         self.findings += judging.findings
         tree: dict[str, Any] = {"step": inner.tree}
         if (params := node.parts.get("params")) is not None:
-            self._try(tree, "params", lambda: self._value(_PARAMS, params, f"{where}.params"))
+            self._try(tree, "params", self._value, _PARAMS, params, f"{where}.params")
         return tree
 
 

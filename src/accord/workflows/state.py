@@ -288,6 +288,8 @@ class State:
         while parent is not None:
             if parent.broken is not None:
                 return Doom(parent.broken.name, f"{parent.broken.name!r} failed")
+            if parent.due:
+                return Doom(None, f"{parent.name!r} took too long")
             parent = parent.parent
         return None
 
@@ -313,6 +315,7 @@ class State:
             node.alarm = None
             node.due = True
             self.touched.append(node)
+            self._touch_items(node)
 
     def next_alarm(self) -> int | None:
         """Return when the next time comes."""
@@ -360,8 +363,8 @@ def _raise(node: Node, rank: int) -> bool:
 
 
 def _over_at(node: Node, record: Begun) -> int | None:
-    """Return when a step that nobody works at is over by itself."""
-    if node.step is None or node.step.type not in PARKED:
+    """Return when a step that nobody works at is over by itself; the time of others is whose who do them."""
+    if node.step is None or not (node.step.type in PARKED or node.is_map):
         return None
     timeout = None if node.step.timeout is None else record.at + round(node.step.timeout * 1000)
     return min((at for at in (record.until, timeout) if at is not None), default=None)

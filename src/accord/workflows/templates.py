@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from accord.workflows.expressions import BadExpression, Node, mentions, parse, renamed, rendered
 
-ROOTS = ("input", "inputs", "vars", "steps", "item", "index", "state", "env")
+ROOTS = ("input", "inputs", "vars", "steps", "item", "index", "state", "env", "run")
 """What paths begin with; another first name is that of a variable, or of a map's item."""
 
 _TEMPLATE = re.compile(r"""\{\{((?:"[^"]*"|'[^']*'|\}(?!\})|[^}"'])*)\}\}""")

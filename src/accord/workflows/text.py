@@ -32,6 +32,9 @@ _FLOAT = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""What the parser counts lines by."""
+
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
 
@@ -39,9 +42,9 @@ _MERGE = "<<"
 class Node:
     """A value, where it stands, and what it is made of.
 
-    `raw` is a scalar's text, which `begins` where it is written letter by letter; `keys` is where the keys of `parts` stand; `names` is what parts are called in
-    the text that have other names elsewhere. An alias is the node that it stands for, so nothing is copied; `size`
-    counts it every time.
+    `raw` is a scalar's text, which `begins` where it is written letter by letter; `keys` is where the keys of `parts`
+    stand; `names` is what parts are called in the text that have other names elsewhere. An alias is the node that it
+    stands for, so nothing is copied; `size` counts it every time.
     """
 
     __slots__ = ("begins", "keys", "names", "parts", "place", "raw", "size", "tree")
@@ -136,7 +139,7 @@ def parse(text: str, file: str = "<string>") -> Node:
         mark = error.problem_mark or error.context_mark
         place = Place(file, 1, 1) if mark is None else Place(file, mark.line + 1, mark.column + 1)
         problem = " ".join(part for part in (error.problem, error.context) if part)
-        line = text.split("\n")[place.line - 1] if place.line <= text.count("\n") + 1 else ""
+        line = [*_LINE_END.split(text), ""][place.line - 1]
         _refuse("BAD_YAML", f"That is no YAML: {problem}", _hint(problem, line[place.column - 1 :]), place)
 
 
@@ -173,7 +176,7 @@ class _Composer:
 
     def __init__(self, file: str, text: str) -> None:
         self._file = file
-        self._lines = text.split("\n")
+        self._lines = _LINE_END.split(text)
         self._open: list[_Open] = []
         self._anchors: dict[str, Node | None] = {}
         self._root: Node | None = None
@@ -243,7 +246,7 @@ class _Composer:
     def _beginning(self, event: Any, place: Place) -> Place | None:
         """Return where a text begins, if it stands in the file as it is: in a line, or in the lines below a `|`."""
         if event.style == "|":
-            written, said = self._lines[place.line].rstrip("\r"), event.value.split("\n")[0]
+            written, said = self._lines[place.line], event.value.split("\n")[0]
             is_there, column = written.endswith(said) and bool(said), len(written) - len(said) + 1
             return place._replace(line=place.line + 1, column=column) if is_there else None
         column = place.column + (event.style in ("'", '"'))

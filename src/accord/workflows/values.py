@@ -54,7 +54,7 @@ _UNSPEAKABLE = re.compile("[\0\ud800-\udfff]")
 
 _REFERRED = re.compile(r"\b(?:STEP_[A-Z0-9_]+_OUTPUT|VAR_[A-Z0-9_]+|INPUT)\b")
 _SHELL = re.compile(r"[/ ](?:sh|bash|dash|ash|ksh|mksh|zsh)(?:\s|$)")
-_PREFIXES = {"steps": "STEP", "vars": "VAR", "inputs": "INPUT", "state": "STATE", "env": "ENV"}
+_PREFIXES = {"steps": "STEP", "vars": "VAR", "inputs": "INPUT", "state": "STATE", "env": "ENV", "run": "RUN"}
 
 
 class Unresolved(LookupError):
@@ -67,6 +67,7 @@ class Unresolved(LookupError):
 class Values(Struct, frozen=True, kw_only=True):
     """Everything that templates may speak of.
 
+    `run` has its `id`, and in `events` the addresses that events can be posted to.
     `item` and `index` are those of a map, whose `as` is in `name`; `needs` are the steps that the one at hand waits
     for, which is what `failed()` and `succeeded()` without a name are about.
     """
@@ -77,6 +78,7 @@ class Values(Struct, frozen=True, kw_only=True):
     steps: Mapping[str, StepValue] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     item: Any = None
     index: int | None = None
@@ -175,7 +177,7 @@ class Values(Struct, frozen=True, kw_only=True):
             return self.index
         if root == "input" and not rest:
             return self.input
-        if root in ("inputs", "vars", "state", "env") and rest:
+        if root in ("inputs", "vars", "state", "env", "run") and rest:
             return _below(getattr(self, root), rest, path)
         return _below(self.vars, path, path)
 

@@ -1,5 +1,6 @@
 """A real Temporal server, a real worker, and agents whose tasks are its workflows."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,9 @@ from accord.agents.temporal.agent import TemporalAgent
 from tests.agents.temporal.server import running_server
 from tests.agents.temporal.workflows import QUEUE, WORKFLOWS, beat, look_up
 
+START_SECONDS = 60
+"""How long a server may take to be ready."""
+
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
@@ -24,7 +28,12 @@ def address() -> Iterator[str]:
 @pytest.fixture
 async def temporal(address: str) -> Client:
     """Temporal, as the user who owns the workflows sees it."""
-    return await Client.connect(address)
+    async with asyncio.timeout(START_SECONDS):
+        while True:
+            try:
+                return await Client.connect(address)
+            except RuntimeError:  # it listens before it is ready
+                await asyncio.sleep(0.1)
 
 
 @pytest.fixture

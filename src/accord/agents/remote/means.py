@@ -51,6 +51,9 @@ class Peer(Protocol):
     async def send(self, request: SendRequest) -> Task | Message:
         """Send a message."""
 
+    def stream(self, request: SendRequest) -> AsyncIterator[Event]:
+        """Send a message and follow what comes of it; the first event is the answer."""
+
     async def get(self, request: GetRequest) -> Task:
         """Read a task."""
 

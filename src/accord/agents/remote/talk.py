@@ -7,7 +7,9 @@ and how one is looked for, is `doubt`.
 
 import asyncio
 import logging
-from typing import NoReturn
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NoReturn, cast
 from uuid import NAMESPACE_URL, uuid5
 
 from msgspec.structs import replace
@@ -18,11 +20,12 @@ from accord.agents.remote.terms import Mode, Offer
 from accord.agents.remote.waiting import NO_SUCH_WAY, RETRY, Waiting
 from accord.client.retries import was_turned_away
 from accord.client.sending import Unconfirmed
+from accord.client.wire import TimedOut
 from accord.core.context import Context, Failed
 from accord.core.remotes import look, patiently
 from accord.core.reports import Report
 from accord.errors import AccordError
-from accord.model import GetRequest, Message, PushConfig, Role, SendConfiguration, SendRequest, Task, TaskState
+from accord.model import Event, GetRequest, Message, PushConfig, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands.remotes import Link
 
@@ -36,6 +39,7 @@ class Talk(Waiting):
         """Talk for the task of `ctx`; `run_id` tells this run from others."""
         super().__init__(ctx, means)
         self._run_id = run_id
+        self._is_answered = self._is_left = False
 
     async def go_on(self) -> NoReturn:
         """Do what there is to do, and wait; the task ends by a report, never by returning from here."""
@@ -116,6 +120,12 @@ class Talk(Waiting):
         exchange.add_done_callback(lambda task: task.cancelled() or task.exception())  # known, if nobody waits
         try:
             state = await asyncio.shield(exchange)
+        except asyncio.CancelledError:
+            self._is_left = True
+            if self._is_answered:
+                exchange.cancel()
+                await asyncio.gather(exchange, return_exceptions=True)
+            raise
         except NO_ANSWER as error:
             await self._not_answered(peer, link, request, error)
         else:
@@ -136,8 +146,33 @@ class Talk(Waiting):
             await self._recover(peer, link, request, error)
 
     async def _exchange(self, peer: Peer, link: Link, request: SendRequest) -> TaskState:
+        is_first = request.message.task_id is None
+        if is_first and link.mode == Mode.SUBSCRIBE.value and not self._means.streams.locked():
+            return await self._stream(peer, link, request)
         answer = await peer.send(request)
         return await self._report(Report(body=answer, sent=link.sent + 1))
+
+    async def _stream(self, peer: Peer, link: Link, request: SendRequest) -> TaskState:
+        """Send, and follow what comes of it: its first event is the answer, and what breaks later is looked up."""
+        is_numbered = Offer.of(peer.card).numbers_events
+        events = cast("AsyncGenerator[Event]", peer.stream(request))
+        async with self._means.streams, aclosing(events) as stream:
+            try:
+                async with asyncio.timeout(self._terms.answer_seconds):
+                    first = await anext(stream)
+            except TimeoutError:
+                raise TimedOut(f"Nothing within {self._terms.answer_seconds:g} seconds", was_sent=True) from None
+            seq = first.seq if is_numbered and not isinstance(first.body, Task) else None
+            state = await self._report(Report(body=first.body, seq=seq, sent=link.sent + 1))
+            self._is_answered = True
+            if self._is_left or state in lifecycle.ENDED | lifecycle.INTERRUPTED:
+                return state
+            try:
+                async with asyncio.timeout(self._terms.sla_seconds):
+                    await self._relay(stream, is_numbered)
+            except (*NO_ANSWER, TimeoutError) as error:
+                log.info("remote stream ended", extra={"task_id": link.task_id, "reason": str(error)})
+        return (await self._look())[1]
 
     async def _put_off(self, link: Link, error: Exception) -> None:
         """Try a message again later that certainly did not arrive."""

@@ -6,6 +6,7 @@ Entries are steps like any other (`steps`), only ever added; tasks that it begin
 from msgspec import Struct
 
 from accord.model import TaskState
+from accord.storage.commands.jobs import RUN
 from accord.storage.commands.runs import Accept, Accepted, accept
 from accord.storage.commands.tasks import Append, extend
 from accord.storage.records import state_name, state_of
@@ -96,3 +97,36 @@ async def begun(tx: Tx, wanted: Runs) -> list[Begun]:
         )
         for row in rows
     ]
+
+
+class Held(Struct, frozen=True):
+    """Who is at work on a task: whether its work waits for something, and a node that lives has it, or its children."""
+
+    is_parked: bool
+    is_held: bool
+    is_helped: bool
+
+    @property
+    def is_left(self) -> bool:
+        """Whether there is something to do that nobody does."""
+        return not self.is_parked and not self.is_held
+
+    @property
+    def rests(self) -> bool:
+        """Whether nobody works: everything waits."""
+        return self.is_parked and not self.is_helped
+
+
+async def held(tx: Tx, tenant: str, task_id: str) -> Held | None:
+    """Return who is at work on a task; None for one that has no more work."""
+    row = await tx.one(
+        """SELECT job.node IS NULL AND (job.parked = 1 OR job.run_at > {now}),
+                  EXISTS (SELECT 1 FROM node WHERE node.id = job.node AND node.expires_at >= {now}),
+                  EXISTS (SELECT 1 FROM task WHERE task.tenant = job.tenant AND task.parent_id = job.key
+                                                   AND task.state IN ('submitted', 'working'))
+           FROM job WHERE job.tenant = :tenant AND job.kind = :kind AND job.key = :task_id""",
+        tenant=tenant,
+        kind=RUN,
+        task_id=task_id,
+    )
+    return None if row is None else Held(*map(bool, row))

@@ -374,3 +374,15 @@ CREATE TABLE schedule (
     seen_at {int} NOT NULL,
     PRIMARY KEY (agent, name)
 ) {clustered};
+
+-- What the runs of a workflow have in common: the latest value of each key of a namespace, until it is too old.
+CREATE TABLE shared_value (
+    tenant {text} NOT NULL,
+    owner {text} NOT NULL,
+    namespace {text} NOT NULL,
+    key {text} NOT NULL,
+    value TEXT NOT NULL,
+    at {int} NOT NULL,
+    expires_at {int},
+    PRIMARY KEY (tenant, owner, namespace, key)
+) {clustered};

@@ -8,6 +8,7 @@ from accord.workflows.checks.order import Edges, edges, upstream
 from accord.workflows.checks.subject import Placed, Problem, Subject, Where
 from accord.workflows.expressions import BadExpression
 from accord.workflows.quoting import UnsafeCommand
+from accord.workflows.resolving import events_of, run_lacks
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
 from accord.workflows.values import check_command
 
@@ -142,6 +143,10 @@ def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) 
     if root == "inputs" and rest and rest[0] not in document.inputs:
         fix = meant(rest[0], document.inputs, f"add {rest[0]} to `inputs`")
         return Problem("UNKNOWN_REFERENCE", said.where, f"{one.source}: there is no input {rest[0]}", fix)
+    if root == "run" and rest:
+        steps = [step for workflow in document.workflows for step in workflow.steps]
+        lacks = run_lacks(rest, events_of(steps))
+        return None if lacks is None else Problem("UNKNOWN_REFERENCE", said.where, f"{one.source} has no value", lacks)
     if root == "env" and rest and rest[0] not in subject.env:
         return Problem(
             "UNSET_VARIABLE", said.where, f"The variable {rest[0]} is not set", f"set {rest[0]} before it is run"

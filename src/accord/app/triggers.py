@@ -1,0 +1,136 @@
+"""What begins runs of served workflows and lets them go on: schedules, webhooks, events and decisions.
+
+It only puts together what `workflows` and `console` do, for the workflows among the agents of a server; one without any
+never loads it.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from accord.app.agents import Restated
+from accord.app.credentials import own_keys
+from accord.app.registry import Gates
+from accord.bindings.http import App
+from accord.bindings.receiver import Receiver, in_query
+from accord.client.keys import Credential
+from accord.config import BadSettings, Settings
+from accord.console.hooks import Flow, Hooks
+from accord.console.paths import HOOKS, RUNS
+from accord.console.routing import Api
+from accord.console.runs import REFUSALS, Events, RunsApi
+from accord.core.agent import Agent
+from accord.core.host import Host
+from accord.core.interface import A2A, Caller
+from accord.core.roles import Roles
+from accord.core.service import Service
+from accord.model import Message, SendConfiguration, SendRequest
+from accord.workflows.agent import WorkflowAgent
+from accord.workflows.document import Hook, Schedule
+from accord.workflows.handing import ADDRESS, Handing
+from accord.workflows.schedules import Timetable
+
+SCHEDULE = Caller()
+"""Whose the runs are that a schedule begins: they belong to the server itself, as nobody has asked for them."""
+
+
+class Triggers:
+    """The triggers of a server's workflows."""
+
+    def __init__(self, agents: Mapping[str, Agent], host: Host, settings: Settings) -> None:
+        """Look among `agents`, by the name in their path, of which `host` runs the tasks."""
+        self._flows = {name: flow for name, agent in agents.items() if (flow := _flow(agent)) is not None}
+        self._host = host
+        self._settings = settings
+
+    def start(self, stack: AsyncExitStack) -> None:
+        """Begin runs when a schedule is due, until the stack is left."""
+        for name, flow in self._flows.items():
+            if not schedules_of(flow):
+                continue
+            begin = partial(_begin, self._host.services[flow.profile.name])
+            store = self._host.engine.store
+            timetable = Timetable(
+                flow.profile.name, schedules_of(flow), store, begin, now_ms=lambda: time.time_ns() // 1_000_000
+            )
+            task = asyncio.create_task(timetable.run(), name=f"schedules of {name}")
+            stack.push_async_callback(_ended, task)
+
+    async def pages(
+        self, guarded: Mapping[str, A2A], roles: Roles, gates: Gates, env: Mapping[str, str]
+    ) -> dict[str, App]:
+        """Return what answers to webhooks, events and decisions, by the beginnings of their paths."""
+        if not self._flows:
+            return {}
+        names = dict(self._names())
+        handing = Handing(self._host.engine.store, self._host.default.wake, names)
+        api = RunsApi(handing, roles, names)
+        limits: dict[str, Any] = {"quotas": self._settings.limits, "rate": self._settings.receiver.rate}
+        return {
+            HOOKS: await self._hooks(guarded, gates, env),
+            ADDRESS: Receiver(Events(handing), reads=in_query, **limits),
+            RUNS: Api(
+                api.routes(),
+                admit=gates.admit,
+                visit=gates.access.visit,
+                usage=gates.usage,
+                refusals=REFUSALS,
+                audit=gates.audit,
+            ),
+        }
+
+    def _names(self) -> list[tuple[str, str]]:
+        """Return the workflows, and those among their members, with the name that each goes by in a path."""
+        found = []
+        for name, flow in self._flows.items():
+            inner = [one.profile.name for one in flow.members.values() if isinstance(one, WorkflowAgent)]
+            found += [(each, name) for each in (flow.profile.name, *inner)]
+        return found
+
+    async def _hooks(self, guarded: Mapping[str, A2A], gates: Gates, env: Mapping[str, str]) -> App:
+        named = {(name, hook.secret) for name, flow in self._flows.items() for hook in hooks_of(flow) if hook.secret}
+        secrets: dict[str, str] = {}
+        keys = await own_keys(self._settings, env) if named else None
+        for name, secret in sorted(named):
+            found = None if keys is None else _secret(keys.find(secret))
+            if found is None:
+                what = f"a webhook of it is signed with the credential {secret}, which has no secret or is not there"
+                raise BadSettings(f"The workflow {name} cannot be served: {what}")
+            secrets[secret] = found
+        flows = {name: Flow(flow.document, guarded[name], secrets) for name, flow in self._flows.items()}
+        return Hooks(flows, admit=gates.admit, quotas=self._settings.limits)
+
+
+def _flow(agent: Agent) -> WorkflowAgent | None:
+    found = agent.agent if isinstance(agent, Restated) else agent
+    return found if isinstance(found, WorkflowAgent) else None
+
+
+def schedules_of(flow: WorkflowAgent) -> tuple[Schedule, ...]:
+    """Return the schedules of a workflow."""
+    return flow.document.on.schedule if flow.document.on is not None else ()
+
+
+def hooks_of(flow: WorkflowAgent) -> tuple[Hook, ...]:
+    """Return the webhooks of a workflow."""
+    return flow.document.on.webhook if flow.document.on is not None else ()
+
+
+def _secret(credential: Credential | None) -> str | None:
+    """Return what a credential has to sign with."""
+    if credential is None:
+        return None
+    return (credential.hmac.secret if credential.hmac else None) or credential.api_key or credential.bearer
+
+
+async def _begin(service: Service, message: Message) -> None:
+    request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
+    await service.send(request, SCHEDULE)
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,137 @@
+"""What `accord run` is asked to run: a file or a builder, the values for it, and everything that is wrong with them.
+
+It only reads and says what it finds, before anything is begun. What is right and wrong is known to `workflows`; how a
+run goes is `cli.watching`.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from accord.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from accord.workflows.document import Document
+    from accord.workflows.findings import Finding
+    from accord.workflows.origin import Wish
+    from accord.workflows.plan import Plan
+
+STDIN = "-"
+
+
+class Flow(NamedTuple):
+    """A document, where its relative paths begin, and what it was called."""
+
+    document: "Document"
+    directory: Path
+    file: str
+
+
+def opened(file: str) -> Flow:
+    """Return what a file says, or what the builder has built that `file.py:name` names; else say what is wrong."""
+    from accord.agents.load import FILES
+    from accord.workflows.checks import check, check_source
+    from accord.workflows.findings import BadDocument
+    from accord.workflows.reading import open_source
+
+    try:
+        if Path(file).suffix in FILES:
+            source = open_source(file)
+            report(check_source(source), file)
+            return Flow(source.document, Path(file).absolute().parent, file)
+        document = _built(file)
+        report(check(document, Path.cwd()), file)
+        return Flow(document, Path.cwd(), file)
+    except BadDocument as error:
+        report(error.findings, file)
+        raise  # it always has an error in it, so that this is never reached
+
+
+def _built(name: str) -> "Document":
+    from accord.agents.load import NotAnAgent, thing
+    from accord.agents.naming import lines_of
+    from accord.workflows.builder import Builder
+    from accord.workflows.document import Document
+
+    try:
+        found = thing(name)
+    except NotAnAgent as error:
+        if (lines := lines_of(error)) is not None:
+            typer.echo(f"{error}\n{lines}".rstrip(), err=True)
+            raise typer.Exit(Exit.MISUSED) from None
+        raise typer.BadParameter(str(error), param_hint="FILE") from None
+    document = found.to_config() if isinstance(found, Builder) else found
+    if not isinstance(document, Document):
+        what = f"{name} is neither a workflow file nor what workflow(...) has built, but {type(found).__name__}"
+        raise typer.BadParameter(what, param_hint="FILE")
+    return document
+
+
+def planned(flow: Flow, wish: "Wish") -> "Plan":
+    """Return what a run would follow; else say what is wrong."""
+    from accord.agents.environment import without_ours
+    from accord.workflows.findings import BadDocument
+    from accord.workflows.planning import plan
+
+    try:
+        return plan(
+            flow.document,
+            wish.workflow,
+            {**wish.inputs, **wish.vars},
+            wish.input,
+            base=flow.directory,
+            env=without_ours(os.environ),
+        )
+    except BadDocument as error:
+        report(error.findings, flow.file)
+        raise  # it always has an error in it
+
+
+def report(findings: "Iterable[Finding]", file: str) -> None:
+    """Say what was found, on standard error; end if a run cannot be begun with it."""
+    from msgspec.structs import replace
+
+    from accord.cli.tables import plain
+
+    told = [one for one in findings if one.severity != "info"]
+    for one in told:
+        typer.echo(plain(str(one if one.line else replace(one, file=file))), err=True)
+    if any(one.severity == "error" for one in told):
+        raise typer.Exit(Exit.MISUSED)
+
+
+# --- what it is given -------------------------------------------------------------------------------------------------
+
+
+def text_given(given: str | None) -> str:
+    """Return the input of a run; - is standard input."""
+    return "" if given is None else sys.stdin.read() if given == STDIN else given
+
+
+def vars_given(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
+    """Return values by their names: those of a file, and over them those that are given one by one."""
+    found = {} if file is None else _table(file)
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--var")
+        found[name.strip()] = value
+    return found
+
+
+def _table(file: Path) -> dict[str, Any]:
+    """Return what a file of values says, which is YAML, as JSON is too."""
+    from accord.workflows.findings import BadDocument
+    from accord.workflows.text import parse, text_of
+
+    try:
+        tree = parse(text_of(file), str(file)).tree
+    except BadDocument as error:
+        raise typer.BadParameter(str(error), param_hint="--vars-file") from None
+    if not isinstance(tree, dict):
+        raise typer.BadParameter(f"{file} has no names with values", param_hint="--vars-file")
+    return dict(tree)

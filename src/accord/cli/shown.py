@@ -1,0 +1,163 @@
+"""How somebody sees a run while it goes: as a tree in a terminal, as lines where there is none, or as lines of JSON.
+
+A `Shown` is told everything that happens and, at the end, what came of it. What goes to standard output is the output of
+the run, or JSON; all the rest is for people, on standard error.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from accord.cli import output
+from accord.cli.steps import News, Steps, spelled
+
+if TYPE_CHECKING:
+    from accord.cli.tree import Tree
+    from accord.workflows.standing import Line
+
+
+class Shown(Protocol):
+    """What shows a run."""
+
+    hears: bool
+    """Whether it wants to know what the agents of steps are saying."""
+
+    def learn(self, lines: "Iterable[Line]") -> None:
+        """Know how steps stand by what is written down."""
+
+    def news(self, news: News) -> None:
+        """Show what has happened."""
+
+    def heard(self, step: str, text: str) -> None:
+        """Show what a step's agent is saying: a line of it."""
+
+    def pause(self) -> None:
+        """Leave the terminal as others expect it: there is something else to say."""
+
+    def end(self, run: dict[str, Any]) -> None:
+        """Show what came of the run."""
+
+
+def shown_as(*, is_json: bool) -> Shown:
+    """Return what shows a run here."""
+    if is_json:
+        return JsonLines()
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if console.is_terminal and not console.is_dumb_terminal:
+            from accord.cli.tree import Tree
+
+            steps = Steps()
+            return Live(steps, Tree(console, steps))
+    return PlainLines()
+
+
+class JsonLines:
+    """A line of JSON for each thing that happens, and one for what came of it."""
+
+    hears = False
+
+    def learn(self, lines: "Iterable[Line]") -> None:
+        """What is written down is in the last line."""
+
+    def news(self, news: News) -> None:
+        """Print it."""
+        output.write(output.compact(news) + "\n")
+
+    def heard(self, step: str, text: str) -> None:
+        """It is part of what its task said."""
+
+    def pause(self) -> None:
+        """Every line is whole."""
+
+    def end(self, run: dict[str, Any]) -> None:
+        """Print it."""
+        output.write(output.compact(run) + "\n")
+
+
+class PlainLines:
+    """A line for each thing that happens."""
+
+    hears = True
+
+    def learn(self, lines: "Iterable[Line]") -> None:
+        """Lines tell only what is new."""
+
+    def news(self, news: News) -> None:
+        """Print it."""
+        if (told := _told(news)) is not None:
+            for line in told.splitlines():
+                output.tell(f"{output.line(news.step or '')}: {output.line(line)}")
+
+    def heard(self, step: str, text: str) -> None:
+        """Print it."""
+        output.tell(f"{output.line(step)} | {output.line(text)}")
+
+    def pause(self) -> None:
+        """Every line is whole."""
+
+    def end(self, run: dict[str, Any]) -> None:
+        """Print the output of the run."""
+        _finish(run)
+
+
+def _told(news: News) -> str | None:
+    """Return what a line says of what happened."""
+    match news.event:
+        case "started":
+            return "started"
+        case "ended":
+            took = f" after {spelled(news.seconds)}" if news.seconds is not None else ""
+            why = f": {news.error}" if news.error else ""
+            return f"{'will be tried again' if news.status == 'retrying' else news.status}{took}{why}"
+        case "asks":
+            return f"asks: {news.text or ''}"
+    return news.text
+
+
+class Live:
+    """A tree that moves."""
+
+    hears = True
+
+    def __init__(self, steps: Steps, tree: "Tree") -> None:
+        """Draw nothing yet."""
+        self._steps, self._tree = steps, tree
+
+    def learn(self, lines: "Iterable[Line]") -> None:
+        """Draw steps as they stand."""
+        self._steps.learn(lines)
+        self._tree.start()
+
+    def news(self, news: News) -> None:
+        """Draw it."""
+        self._steps.take(news)
+        self._tree.start()
+
+    def heard(self, step: str, text: str) -> None:
+        """Draw it."""
+        self._steps.heard(step, text)
+
+    def pause(self) -> None:
+        """Leave what is drawn where it is."""
+        self._tree.stop()
+
+    def end(self, run: dict[str, Any]) -> None:
+        """Leave the tree, and print the output of the run."""
+        self._tree.stop()
+        _finish(run)
+
+
+def _finish(run: dict[str, Any]) -> None:
+    """Print the output of a run that has completed, and of another what became of it."""
+    if run["state"] == "completed":
+        if text := run["output"]:
+            output.write(output.safe(text).removesuffix("\n") + "\n" if sys.stdout.isatty() else _whole(text))
+    elif run.get("error"):
+        output.tell(f"accord: {output.safe(run['error'])}")
+
+
+def _whole(text: str) -> str:
+    return text if text.endswith("\n") else text + "\n"
