@@ -50,7 +50,7 @@ class Elsewhere:
 
     def answer(self, call: dict[str, Any]) -> dict[str, Any]:
         params = call["params"]
-        if call["method"] == "SendMessage":
+        if call["method"] in ("SendMessage", "SendStreamingMessage"):
             self.sends += 1
             task_id = f"r-{self.sends}"
             push = params.get("configuration", {}).get("taskPushNotificationConfig") or {}
@@ -88,18 +88,20 @@ def listening(far: Elsewhere) -> Iterator[Elsewhere]:
                 self.reply(401, {})
                 return
             call = json.loads(body)
-            if call["method"] == "SubscribeToTask" and call["params"]["id"] in far.tasks:
+            if call["method"] == "SendStreamingMessage":
+                self.follow(call, far.answer(call)["result"])
+            elif call["method"] == "SubscribeToTask" and call["params"]["id"] in far.tasks:
                 self.follow(call)
             else:
                 self.reply(200, {"jsonrpc": "2.0", "id": call["id"]} | far.answer(call))
 
-        def follow(self, call: dict[str, Any]) -> None:
+        def follow(self, call: dict[str, Any], begun: dict[str, Any] | None = None) -> None:
             far.streams += 1
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Connection", "close")
             self.end_headers()
-            for event in far.stream(far.streams):
+            for event in far.stream(far.streams) or ([begun] if begun else []):
                 if event is CUT:
                     break
                 data = json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": event})

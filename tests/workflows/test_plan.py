@@ -268,6 +268,16 @@ def test_what_would_have_no_value_is_refused_before_anything_runs(written: list[
     assert refused(steps(*written)) == [code]
 
 
+def test_a_variable_that_repeats_the_input_does_not_choose_the_command() -> None:
+    for more in (
+        'vars: {tool: "{{input}}"}',
+        'vars: {tool: "{{other}}", other: "{{inputs.i}}"}\ninputs: {i: {default: x}}',
+    ):
+        assert refused(steps("name: x, type: deterministic, command: '{{tool}} -v'", more=more)) == ["INJECTION_RISK"]
+        planned(steps("name: x, type: deterministic, command: 'echo {{tool}}'", more=more))
+    planned(steps("name: x, type: deterministic, command: '{{tool}} -v'", more="vars: {tool: git}"))
+
+
 def test_what_has_a_default_or_comes_later_is_not_refused() -> None:
     planned(
         steps(

@@ -140,7 +140,7 @@ class Composition:
     async def _triggers(
         self, host: Host, guarded: Mapping[str, A2A], rules: Rules, gates: Gates, stack: AsyncExitStack
     ) -> dict[str, App]:
-        """Let runs of workflows begin by themselves; a node that nobody calls runs what it is told, and nothing else."""
+        """Let runs of workflows begin by themselves, unless nobody calls this node: that one does what it is told."""
         if not self._url or not any(isinstance(agent, Leading) for agent in self._agents.values()):
             return {}
         from accord.app.triggers import Triggers

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from accord.app.application import Application
 from accord.config import BadSettings, Settings
@@ -24,15 +25,19 @@ LOOK_SECONDS = 0.05
 """How often to look whether it listens."""
 
 
-def run(
-    settings: Settings, worker: str, address: str, on_listen: Callable[[], None], reload_dirs: list[str] | None
-) -> None:
+class Watched(NamedTuple):
+    """Folders in which modules, and other files of these names, are looked at for changes."""
+
+    folders: list[str]
+    names: list[str]
+
+
+def run(settings: Settings, worker: str, address: str, on_listen: Callable[[], None], watched: Watched | None) -> None:
     """Serve what the function `worker` of some module makes, in processes that are replaced when they end."""
     try:
         from granian import Granian
         from granian.constants import HTTPModes, Interfaces
         from granian.log import LogLevels
-        from watchfiles import PythonFilter
     except ImportError:
         raise BadSettings("server.server: granian is an extra: pip install 'accord[granian]'") from None
     # What this process has loaded and opened must not be shared with its children, which a fork would do.
@@ -54,13 +59,25 @@ def run(
         ssl_client_verify=server.tls_client_ca is not None,
         respawn_failed_workers=True,
         workers_kill_timeout=round(3 * server.grace_seconds) + KILL_SECONDS,
-        reload=reload_dirs is not None,
-        reload_filter=PythonFilter,  # as with uvicorn; the store may be a file there as well
+        reload=watched is not None,
+        reload_filter=_filter(watched),  # as with uvicorn; the store may be a file there as well
         reload_ignore_worker_failure=True,  # the next change may mend it
-        reload_paths=[Path(one) for one in reload_dirs or ()] or None,
+        reload_paths=None if watched is None else [Path(one) for one in watched.folders],
     )
     granian.on_startup(lambda: _when_reached((address, server.port), on_listen))
     granian.serve()
+
+
+def _filter(watched: Watched | None) -> type[Any]:
+    """Return what tells the changes that matter."""
+    from watchfiles import Change, DefaultFilter
+
+    class Filter(DefaultFilter):
+        def __call__(self, change: Change, path: str) -> bool:
+            is_ours = path.endswith(".py") or (watched is not None and Path(path).name in watched.names)
+            return is_ours and super().__call__(change, path)
+
+    return Filter
 
 
 def _when_reached(address: tuple[str, int], then: Callable[[], None]) -> None:

@@ -21,6 +21,7 @@ import uvicorn
 
 from accord.app import granian
 from accord.app.application import Application
+from accord.app.granian import Watched
 from accord.bindings.connections import Connection, connections
 from accord.bindings.http import App
 from accord.config import Settings
@@ -83,24 +84,25 @@ def _is_told(application: Application, record: logging.LogRecord) -> bool:
 
 
 def run_workers(
-    settings: Settings, worker: str, on_listen: Callable[[], None], *, reload_dirs: list[str] | None = None
+    settings: Settings, worker: str, on_listen: Callable[[], None], *, watched: Watched | None = None
 ) -> None:
     """Serve what the function `worker` of some module makes, in processes that are replaced when they end.
 
-    With `reload_dirs` they are replaced as well when a file in one of them changes.
+    They are replaced as well when something changes that is `watched`.
     """
     check_tls(settings.server)
     listening = listen(settings.server)
     if settings.server.server is HttpServer.GRANIAN:
         address = listening.getsockname()[0]
         listening.close()
-        granian.run(settings, worker, address, on_listen, reload_dirs)
+        granian.run(settings, worker, address, on_listen, watched)
         return
     on_listen()
-    if reload_dirs is not None:
+    if watched is not None:
         from uvicorn.supervisors import ChangeReload
 
-        config = _uvicorn(worker, settings, http=Connection, factory=True, reload=True, reload_dirs=reload_dirs)
+        looked_at = {"reload_dirs": watched.folders, "reload_includes": watched.names}
+        config = _uvicorn(worker, settings, http=Connection, factory=True, reload=True, **looked_at)
         ChangeReload(config, target=uvicorn.Server(config).run, sockets=[listening]).run()
     else:
         config = _uvicorn(worker, settings, http=Connection, factory=True, workers=settings.server.workers)

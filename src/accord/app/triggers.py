@@ -42,7 +42,7 @@ class Triggers:
 
     def __init__(self, agents: Mapping[str, Agent], host: Host, settings: Settings) -> None:
         """Look among `agents`, by the name in their path, of which `host` runs the tasks."""
-        self._flows = {name: flow for name, agent in agents.items() if (flow := _flow(agent)) is not None}
+        self._flows = {name: flow for name, agent in agents.items() if (flow := flow_of(agent)) is not None}
         self._host = host
         self._settings = settings
 
@@ -104,7 +104,8 @@ class Triggers:
         return Hooks(flows, admit=gates.admit, quotas=self._settings.limits)
 
 
-def _flow(agent: Agent) -> WorkflowAgent | None:
+def flow_of(agent: Agent) -> WorkflowAgent | None:
+    """Return the workflow that an agent is, if it is one."""
     found = agent.agent if isinstance(agent, Restated) else agent
     return found if isinstance(found, WorkflowAgent) else None
 

@@ -23,6 +23,8 @@ class Commands(Loading):
         "card": "accord.cli.card:app",
         "task": "accord.cli.task:app",
         "agents": "accord.cli.agents:app",
+        "run": "accord.cli.run:run",
+        "runs": "accord.cli.runs:app",
         "workflow": "accord.cli.workflow:app",
         "creds": "accord.cli.creds:app",
         "apikeys": "accord.cli.apikeys:app",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """What the code of a process means."""
+    """What the code of a process means; `WAITS` is for who runs a workflow that somebody has to answer first."""
 
     DONE = 0
     FAILED = 1
@@ -24,6 +24,7 @@ class Exit(IntEnum):
     UNREACHABLE = 3
     UNAUTHENTICATED = 4
     TIMED_OUT = 5
+    WAITS = 6
     INTERRUPTED = 130
 
 

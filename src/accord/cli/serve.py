@@ -15,6 +15,7 @@ from accord.cli.worker import WORKER, Served
 
 if TYPE_CHECKING:
     from accord.app import Application
+    from accord.app.granian import Watched
     from accord.config.settings import Server, Settings
 
 ALL_CAPABILITIES = ("streaming", "push", "extended-card")
@@ -23,7 +24,7 @@ ALL_CAPABILITIES = ("streaming", "push", "extended-card")
 def serve(  # size: one parameter for each flag
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TARGET", help="Agents, as module:name or file.py:name; by default an echo."),
+        typer.Argument(metavar="TARGET", help="Agents, as module:name, file.py:name or flow.yaml; by default an echo."),
     ] = None,
     config: Annotated[
         Path | None,
@@ -152,17 +153,24 @@ def _run(application: "Application", served: Served, *, reload: bool) -> None:
     try:
         asyncio.run(application.check())  # here it is said once, and not by each process again and again
         served.leave()
-        folders = _folders(served, settings) if reload else None
-        server.run_workers(settings, WORKER, lambda: welcome(application), reload_dirs=folders)
+        watched = _watched(served, settings) if reload else None
+        server.run_workers(settings, WORKER, lambda: welcome(application), watched=watched)
     except (server.CannotListen, *NOT_STARTED) as error:
         fail(str(error))
 
 
-def _folders(served: Served, settings: "Settings") -> list[str]:
-    """Return where the files are that a server is started anew for: here, and beside every agent that is a file."""
-    targets = [said if isinstance(said, str) else str(said.get("target", "")) for said in settings.agents.values()]
-    named = [target.rpartition(":")[0] for target in (*served.targets, *targets)]
-    return sorted({".", *(str(Path(file).parent) for file in named if file.endswith(".py"))})
+def _watched(served: Served, settings: "Settings") -> "Watched":
+    """Return which files a server is started anew for: modules here and beside every agent that is a file, and those
+    that are agents by themselves."""
+    from accord.agents.load import FILES
+    from accord.app.granian import Watched
+
+    said = [said if isinstance(said, str) else str(said.get("target", "")) for said in settings.agents.values()]
+    targets = (*served.targets, *said)
+    modules = [target.rpartition(":")[0] for target in targets]
+    files = [target for target in targets if Path(target).suffix in FILES]
+    folders = {str(Path(file).parent) for file in (*files, *modules) if file in files or file.endswith(".py")}
+    return Watched(sorted({".", *folders}), sorted({Path(file).name for file in files}))
 
 
 # --- what may be served ---------------------------------------------------------------------------------------------

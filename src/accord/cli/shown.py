@@ -1,7 +1,7 @@
 """How somebody sees a run while it goes: as a tree in a terminal, as lines where there is none, or as lines of JSON.
 
-A `Shown` is told everything that happens and, at the end, what came of it. What goes to standard output is the output of
-the run, or JSON; all the rest is for people, on standard error.
+A `Shown` is told everything that happens and, at the end, what came of it. On standard output is the output of the run,
+or JSON; all the rest is for people, on standard error.
 """
 
 import sys

@@ -12,7 +12,6 @@ from accord.cli.steps import Row, Steps, spelled
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
-    from rich.spinner import Spinner
     from rich.text import Text
 
 MARKS = {
@@ -117,7 +116,7 @@ def _since(at: int | None) -> float | None:
 
 
 def _fitting(rows: list[Row], height: int) -> list[Row]:
-    """Return as many rows as fit: what is going on and what went wrong before what is done, and that before the rest."""
+    """Return as many rows as fit: what goes on or went wrong before what is done, and that before the rest."""
     if len(rows) <= height:
         return rows
     ranks = {"running": 0, "failed": 0, "waiting": 0, "completed": 1, "skipped": 1}

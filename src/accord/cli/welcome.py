@@ -6,10 +6,12 @@ takes a third of the time that the whole server needs to start.
 
 import shlex
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from accord import __version__
 from accord.config.settings import Settings
+from accord.core.agent import Agent, Leading
 from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls
 from accord.protocol.operations import DialectName
 
@@ -55,6 +57,7 @@ def welcome(application: "Application") -> None:
         ("agent", f"{url}/"),
         ("card", f"{url}/.well-known/agent-card.json"),
         *((("agents", f"{url}/agents/{name}/") for name in application.agents) if len(application.agents) > 1 else ()),
+        *(row for name, agent in application.agents.items() for row in _workflow(f"{url}/hooks/{name}/", agent)),
         *((("grpc", f"port {settings.server.grpc_port}"),) if settings.server.grpc_port else ()),
         ("dialects", ", ".join(name.value for name in settings.server.dialects)),
         ("store", str(application.address)),
@@ -62,6 +65,25 @@ def welcome(application: "Application") -> None:
     ]
     lines = [f"{label:<9}{value}" if label else value for label, value in rows]
     print(_boxed(lines, f"accord {__version__}"), "Try it:", curl(url, settings), sep="\n", file=sys.stderr, flush=True)
+
+
+def _workflow(hooks: str, agent: Agent) -> Iterator[tuple[str, str]]:
+    """Yield what there is to say of an agent that is a workflow: what it does, and what begins it by itself."""
+    if not isinstance(agent, Leading):
+        return
+    from accord.app.triggers import flow_of
+
+    flow = flow_of(agent)
+    if flow is None:
+        return
+    names = ", ".join(one.name for one in flow.document.workflows)
+    members = len(flow.members)
+    yield "workflow", f"{agent.profile.name}: {names or 'its agents'} ({members} member{'s' * (members != 1)})"
+    on = flow.document.on
+    for schedule in on.schedule if on is not None else ():
+        yield "schedule", f"{schedule.cron} {schedule.timezone}"
+    for hook in on.webhook if on is not None else ():
+        yield "webhook", f"POST {hooks}{hook.path.strip('/')}{' (signed)' if hook.secret else ''}"
 
 
 def auth(settings: Settings) -> str:

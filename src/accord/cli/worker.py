@@ -61,6 +61,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 def application() -> "Application":
     """Return the application of a process that was started by the command."""
+    from accord.agents.load import NotAnAgent
     from accord.agents.naming import lines_of
     from accord.app.server import be_worker
     from accord.telemetry.logs import write_down
@@ -69,11 +70,11 @@ def application() -> "Application":
     try:
         made = msgspec.json.decode(told, type=Served).application()
     except ValueError as error:
-        if (lines := lines_of(error)) is None:
+        lines = lines_of(error)
+        if lines is None and not isinstance(error, NotAnAgent):
             raise
-        print(
-            f"{error}\n{lines}", file=sys.stderr
-        )  # somebody is at work on it, and it is tried again when they are done
+        # Somebody is at work on it, and it is tried again when they are done.
+        print(f"{error}\n{lines or ''}".rstrip(), file=sys.stderr)
         raise SystemExit(BROKEN) from None
     write_down()  # when agents are there: one that says itself what becomes of records is obeyed
     be_worker(made)

@@ -15,7 +15,7 @@ from accord.console.routing import Asked, Refusal, Refusals, Reply, Route
 from accord.core.interface import Caller
 from accord.core.remotes import Evidence, Sender, unauthenticated
 from accord.core.roles import Roles
-from accord.errors import PermissionDenied, TaskNotFound, UnsupportedOperation
+from accord.errors import PermissionDenied, TaskNotFound
 from accord.protocol import codec
 from accord.protocol.operations import Operation
 from accord.workflows.handing import Handing, NotWaiting, Shown
@@ -130,4 +130,4 @@ class Events:
         try:
             await self._handing.tell(await self._handing.find(shown.tenant, shown.run), shown.event, value)
         except NotWaiting as error:
-            raise UnsupportedOperation(str(error)) from None
+            raise TaskNotFound(str(error)) from None

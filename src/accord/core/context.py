@@ -119,12 +119,12 @@ class Context:
         """The place of this turn's message among them, from 1: the same in every run of the turn."""
         return next((at for at, said in enumerate(self.history, 1) if said.message_id == self.message.message_id), 1)
 
-    @property
+    @cached_property
     def task_id(self) -> str:
         """The task's id."""
         return self._run.task.id
 
-    @property
+    @cached_property
     def context_id(self) -> str:
         """The conversation that the task belongs to."""
         return self._run.task.context_id or ""

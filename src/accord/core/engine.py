@@ -393,8 +393,8 @@ class Engine:
         run = self._runs.get((tenant, task_id))
         if run is not None:
             ended = await asyncio.shield(run.rest)
-            if ended is not None and ended.status.state in lifecycle.ENDED:
-                return ended  # one that asks may have been answered meanwhile, as only the store knows
+            if ended is not None and _rests(ended) and run.outcome.done():
+                return ended  # a run that asks and goes on may have been answered, as only the store knows
         while True:
             found = await self.archive.read(tenant, task_id)
             if found is None:

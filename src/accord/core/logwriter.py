@@ -8,7 +8,7 @@ it waits is `core.run`, which stands above; what the log means is `core.tasklog`
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -43,20 +43,28 @@ T = TypeVar("T")
 
 
 class Desk(Struct, frozen=True, kw_only=True):
-    """What a log is written with: where it is kept, who follows it, and whom to tell what became of the claim."""
+    """What logs are written with: where they are kept, and who follows them."""
 
     archive: Archive
     hub: Hub
     hooks: Hooks
     now_ms: Callable[[], int]
-    on_fenced: Callable[[], None]
-    on_refused: Callable[[], None]
+
+
+class Holder(Protocol):
+    """Who holds the claim, and is told what becomes of it."""
+
+    def is_fenced(self) -> None:
+        """Another has the claim."""
+
+    def is_refused(self) -> None:
+        """What was said cannot be kept."""
 
 
 class LogWriter:
     """Writes one task's log under one claim."""
 
-    def __init__(self, start: Start, agent: str, desk: Desk) -> None:
+    def __init__(self, start: Start, agent: str, desk: Desk, holder: Holder) -> None:
         """Go on where `start` is, for the agent of that name."""
         self.job = start.job
         self.tenant = start.job.tenant
@@ -66,7 +74,7 @@ class LogWriter:
         self.status_ms = 0
         self.buffer: list[EventBody] = []
         self._agent = agent
-        self._desk = desk
+        self._desk, self._holder = desk, holder
         self._store = desk.archive.store
         self._has_large = start.has_large
         self._soon: asyncio.Handle | None = None
@@ -208,12 +216,12 @@ class LogWriter:
                 return None
             raise
         except Fenced:
-            self._desk.on_fenced()
+            self._holder.is_fenced()
             raise
         except (BadValue, UnicodeEncodeError) as error:
             self.buffer.clear()  # what follows on something that is missing makes no sense
             self.known.taken = ()
-            self._desk.on_refused()
+            self._holder.is_refused()
             raise Failed(f"The agent said something that cannot be kept: {error}") from error
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:

@@ -10,18 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core import failures
 from accord.core.agent import Agent
-from accord.core.archive import Archive
 from accord.core.budgets import Spending
 from accord.core.calls import Calls
 from accord.core.context import Context, Failed, Parked
 from accord.core.conversation import Conversation
-from accord.core.follow import Hub
-from accord.core.hooks import Hooks
 from accord.core.journal import Journal, Saying
 from accord.core.logwriter import Desk, LogWriter
 from accord.core.output import spoken
@@ -53,13 +49,9 @@ Q = TypeVar("Q")
 T = TypeVar("T")
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class Tools(Desk, frozen=True, kw_only=True):
     """What the node lends its runs."""
 
-    archive: Archive
-    hub: Hub
-    hooks: Hooks
-    now_ms: Callable[[], int]
     make_id: Callable[[], str]
     calls: Callable[["Run"], Calls]
     journal: Callable[["Run"], Journal]
@@ -91,15 +83,7 @@ class Run:
         self._steps = start.steps
         known = start.steps.get(usage.ACCOUNT)
         self.spending = Spending(self, agent.profile.budget, known, self._store, tools.hooks)
-        desk = Desk(
-            archive=tools.archive,
-            hub=tools.hub,
-            hooks=tools.hooks,
-            now_ms=tools.now_ms,
-            on_fenced=self._is_fenced,
-            on_refused=self._is_refused,
-        )
-        self._writer = LogWriter(start, agent.profile.name, desk)
+        self._writer = LogWriter(start, agent.profile.name, tools, self)
         self.persist, self.patiently, self.flush = self._writer.persist, self._writer.patiently, self._writer.flush
         self._context_id = start.task.context_id or ""
         self._unread = Unread(start.message.message_id, start.task.history, start.steps)
@@ -358,11 +342,13 @@ class Run:
             raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
         await self._writer.put(body)
 
-    def _is_fenced(self) -> None:
+    def is_fenced(self) -> None:
+        """Stop: another has the claim."""
         self.is_cancelled = True
         self.on_lost()  # an agent that catches every exception must not go on
 
-    def _is_refused(self) -> None:
+    def is_refused(self) -> None:
+        """Be where the log is: what was said last cannot be kept."""
         self._state = self.task.status.state
 
     async def _settle(self, bodies: list[EventBody], *, parks: bool = False, **waits: Any) -> None:

@@ -54,8 +54,13 @@ def line(step: str, text: str) -> Post:
 
 
 def output_of(step: str, text: str) -> Post:
-    """Return the post for what a step has printed just now: for whoever watches, not for the channel."""
+    """Return the post for the last line that a step has printed: for whoever watches, not for the channel."""
     return Post("", {"step": step, "output": text})
+
+
+def last_line(text: str) -> str:
+    """Return the last line of what was printed that says something."""
+    return next((line[-SHOWN:] for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def heard_in(plan: Plan, post: Post) -> list[str]:

@@ -231,7 +231,7 @@ class IdleNudge(Said, frozen=True, kw_only=True):
 
 
 class Swarm(Said, frozen=True, kw_only=True):
-    """How the agents of a document work together; `pattern` is a row of `patterns`, which chooses one if none is said."""
+    """How the agents of a document work together; `pattern` is a row of `patterns`, where one is chosen if none is."""
 
     pattern: str | None = None
     max_concurrency: Count | None = None

@@ -43,10 +43,11 @@ class Doing:
     """How the steps of one run are done."""
 
     def __init__(self, ctx: Context, means: Means, state: State, post: Callable[[Post], Awaitable[None]]) -> None:
-        """Do steps for the task of `ctx`, and `post` what there is to say."""
+        """Do steps for the task of `ctx`, and `post` what there is to say; what they print is in `printed`."""
         self._ctx, self._means, self._state = ctx, means, state
         self._journal = ctx.journal
         self._post = post
+        self.printed: dict[str, str] = {}
         self._met: set[str] = set()
 
     def values(self, node: Node) -> Values:
@@ -61,7 +62,8 @@ class Doing:
             await self._post(channel.line(name, text))
 
         async def heard(text: str) -> None:
-            await self._post(channel.output_of(name, text))
+            if line := channel.last_line(text):
+                self.printed[name] = line
 
         return Scene(
             run_id=self._ctx.task_id,

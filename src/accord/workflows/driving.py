@@ -37,6 +37,9 @@ PATIENCE = 5.0
 SOON_MS = 2000
 """A time that comes sooner is waited for."""
 
+SHOW_SECONDS = 1.0
+"""How often a run shows what its steps print."""
+
 LOOK_SECONDS = 1.0
 """How often a run that waits for others as well looks whether it was answered, if no hint says so."""
 
@@ -64,6 +67,7 @@ class Drive:
         self._ends: list[Ended] = []
         self._posts: list[Post] = []
         self._news_at = asyncio.get_running_loop().time()
+        self._shown_at = 0.0
 
     async def go(self) -> Outcome:
         """Drive it to its end."""
@@ -104,6 +108,7 @@ class Drive:
                 ends.append(self._ended(cancelled(self.state, name, now)))
             begins = [beginning(self._attempt(name, number, now)) for name, number in decision.begin]
             ends += [self._ended(one.ended) for one in begins if one.ended is not None]
+            self._show_printed()
             if not ends and not begins and not self._posts:
                 return decision
             await self._write(ends, [one for one in begins if one.begun is not None])
@@ -200,6 +205,14 @@ class Drive:
         self._finished.append((name, done))
         self._journal.nudge()
 
+    def _show_printed(self) -> None:
+        """Let whoever watches see the last line that each step has printed, now and then: commands print a lot."""
+        now = asyncio.get_running_loop().time()
+        if self._doing.printed and now - self._shown_at >= SHOW_SECONDS:
+            self._shown_at = now
+            self._posts += [channel.output_of(step, text) for step, text in self._doing.printed.items()]
+            self._doing.printed.clear()
+
     async def _post(self, post: Post) -> None:
         """Say something at the next opportunity."""
         self._news_at = asyncio.get_running_loop().time()
@@ -244,7 +257,7 @@ class Drive:
             left = None if wake_at is None else max(0, wake_at - self._means.now_ms())
             if self._may_park(left):
                 await self._park(left)
-            seconds = LOOK_SECONDS if self._listens else PATIENCE
+            seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
             await self._journal.hinted(seconds if left is None else min(seconds, left / 1000 + 0.001))
         while self._finished:
             self._take_in(*self._finished.popleft())

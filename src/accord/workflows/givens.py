@@ -4,7 +4,7 @@ What somebody gives is a value and never a template; only what the document itse
 all settled before anything runs: `planning` calls it, and what comes out is part of the plan.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -75,6 +75,19 @@ def vars_of(
     return done, problems
 
 
+def doubtful(document: Document) -> frozenset[str]:
+    """Return the variables that repeat what a run was given: their author does not know what they say."""
+    found_: set[str] = set()
+    while more := {name for name, value in document.vars.items() if name not in found_ and _repeats(value, found_)}:
+        found_ |= more
+    return frozenset(found_)
+
+
+def _repeats(value: Any, doubtful_: Collection[str]) -> bool:
+    paths = [reference.path for text in texts_in(value) for reference in references(text)]
+    return any(path[0] in ("input", "inputs") or _variable(path) in doubtful_ for path in paths)
+
+
 def _table_in(text: str) -> dict[str, Any]:
     try:
         table = msgspec.json.decode(text)
@@ -99,7 +112,7 @@ def _needs(value: Any, left: Mapping[str, Any]) -> bool:
         paths = [reference.path for text in texts_in(value) for reference in references(text)]
     except BadExpression:
         return False
-    return any((path[1:2] if path[0] == "vars" else path[:1])[:1] and _variable(path) in left for path in paths)
+    return any(_variable(path) in left for path in paths)
 
 
 def _variable(path: tuple[str, ...]) -> str:

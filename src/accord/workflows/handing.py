@@ -1,7 +1,7 @@
 """What steps wait for, handed in from outside: an event, or a person's decision.
 
-It finds the step that waits and puts there what it waits for, on whatever node; the run goes on where there is room. Who
-may is decided above, by `console.runs`, except for whoever has the address that a run gave out for one of its events.
+It finds the step that waits and puts there what it waits for; the run goes on wherever a node has room. Who may do that
+is decided above, in `console.runs`, but for those who have the address that a run gave out for one of its events.
 """
 
 import base64

@@ -4,13 +4,17 @@ A document, or what the builder has built, is recognised as well. It only reads 
 file is said with its place.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import field
 
 from accord.agents.kinds import Given, Kind, Options, comes_from, restated
 from accord.agents.load import FILES
+
+if TYPE_CHECKING:
+    from accord.workflows.document import Document
 
 BUILT = ("accord.workflows.builder:Builder", "accord.workflows.document:Document")
 
@@ -28,18 +32,34 @@ def _recognises(thing: Any) -> bool:
 
 def _make(given: Given) -> Any:
     from accord.workflows.agent import WorkflowAgent
-    from accord.workflows.document import Document
-    from accord.workflows.reading import load
+    from accord.workflows.findings import BadDocument
 
     options: WorkflowOptions = given.options
-    target = given.target
-    is_file = isinstance(target, Path)
-    document: Document = load(target) if is_file else target if isinstance(target, Document) else target.to_config()
-    base = target.parent if is_file else Path.cwd()
-    directory = base if options.directory is None else base / Path(options.directory).expanduser()
-    agent = WorkflowAgent(document, name=given.name, directory=directory.absolute(), env=given.env, vars=options.vars)
+    base = given.target.parent if isinstance(given.target, Path) else Path.cwd()
+    directory = base.absolute() if options.directory is None else base.absolute() / Path(options.directory).expanduser()
+    try:
+        document = _document(given.target, directory, given.env)
+        agent = WorkflowAgent(document, name=given.name, directory=directory, env=given.env, vars=options.vars)
+    except BadDocument as error:
+        raise ValueError(f"it cannot be served\n{error}") from error
     agent.profile = restated(agent.profile, given)
     return agent
+
+
+def _document(target: Any, directory: Path, env: Mapping[str, str]) -> "Document":
+    """Return the document that something is; one in a file only if nothing is wrong with it, which has its place."""
+    from accord.workflows.checks import check_source
+    from accord.workflows.document import Document
+    from accord.workflows.findings import BadDocument
+    from accord.workflows.reading import open_source
+
+    if not isinstance(target, Path):
+        return target if isinstance(target, Document) else cast("Document", target.to_config())
+    source = open_source(target)
+    wrong = [one for one in check_source(source, env, directory) if one.severity == "error"]
+    if wrong:
+        raise BadDocument(wrong)
+    return source.document
 
 
 KIND = Kind(name="workflow", make=_make, options=WorkflowOptions, recognises=_recognises)

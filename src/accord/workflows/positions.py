@@ -49,7 +49,6 @@ INTERPRETERS = frozenset(
         "zsh",
         "fish",
         "python",
-        "python3",
         "node",
         "bun",
         "perl",
@@ -59,7 +58,7 @@ INTERPRETERS = frozenset(
         "Rscript",
     }
 )
-"""What follows an option with c or e is a program to these."""
+"""The first argument of these that is no option is a program, or the file of one."""
 
 SCRIPTED = frozenset({"sed", "gsed", "awk", "gawk", "mawk", "nawk"})
 """The first argument of these that is no option is a program that may run others."""
@@ -68,8 +67,8 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _CODE_OPTION = re.compile(r"-[a-zA-Z]*[ceEpr]|--(eval|command|print)")
 _WITH_VALUE = ("-o", "+o", "-O", "-W", "-X", "-v", "-F", "--assign", "--field-separator")
 """Options of these programs that take the next word."""
+_VERSION = re.compile(r"[\d.]+$")
 _MEASURE = re.compile(r"\d+[smhd]?|\d*\.\d+[smhd]?")
-
 
 _VANISHING = "\1"
 """Begins a word that may come to nothing, or to several: an expansion without quotes."""
@@ -140,7 +139,7 @@ class Words:
         words, so_far = self._own(), self._word or ""
         if not words:
             return None if _ASSIGNMENT.match(so_far) else "it would choose which command is run"
-        name = words[0].rpartition("/")[2]
+        name = _name(words)
         if name in EVALUATORS:
             return f"`{name}` runs what it is given"
         if name in ASSIGNERS and not _ASSIGNMENT.match(so_far):
@@ -161,7 +160,7 @@ class Words:
         Which options of a wrapper take a value is not known: what follows an option may be one.
         """
         words = list(self._words)
-        while words and words[0].rpartition("/")[2] in WRAPPERS:
+        while _name(words) in WRAPPERS:
             del words[0]
             while words and (words[0].startswith("-") or _ASSIGNMENT.match(words[0]) or _MEASURE.fullmatch(words[0])):
                 is_option = words.pop(0).startswith("-")
@@ -172,9 +171,7 @@ class Words:
     @staticmethod
     def _is_program(given: list[str]) -> bool:
         """Whether an interpreter takes the current word for a program, or for the file of one: the first is."""
-        before = _arguments(given)
-        has_program = any(_CODE_OPTION.fullmatch(word) for word in before[:-1])
-        return not has_program and all(word.startswith(("-", "+")) for word in before)
+        return all(word.startswith(("-", "+")) for word in _arguments(given))
 
     @staticmethod
     def _is_script(given: list[str], so_far: str) -> bool:
@@ -190,12 +187,18 @@ class Words:
 
 def runs_its_input(words: list[str]) -> bool:
     """Whether a command takes what it reads for a program: a shell without a file, or one elsewhere."""
-    name = words[0].rpartition("/")[2] if words else ""
+    name = _name(words)
     if name in ("ssh", "su"):
         return True
     rest = _arguments(words[1:])
     has_program = any(_CODE_OPTION.fullmatch(word) or word.startswith("-m") for word in rest)
     return name in INTERPRETERS and not has_program and all(word.startswith(("-", "+")) for word in rest)
+
+
+def _name(words: list[str]) -> str:
+    """Return which command it is: /usr/bin/python3.11 is python."""
+    name = words[0].rpartition("/")[2] if words else ""
+    return _VERSION.sub("", name) or name
 
 
 def _arguments(given: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from accord.workflows.document import Document, Step
 from accord.workflows.expressions import BadExpression
 from accord.workflows.findings import Finding, found
 from accord.workflows.functions import nearest
+from accord.workflows.givens import doubtful
 from accord.workflows.patterns.loops import TABLES, TEXTS
 from accord.workflows.plan import Plan
 from accord.workflows.quoting import UnsafeCommand
@@ -46,11 +47,12 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Fin
         "state": {name for flow in document.workflows for one in flow.steps for name in _sets(one)},
     }
     look = partial(_judged, known, edges)
+    unsure = doubtful(document)
     for step in plan.steps:
         for reference, is_own in _mentions(step, wrong):
             wrong += look(step, reference, is_own)
         wrong += _agents(step, plan)
-        wrong += _commands(step)
+        wrong += _commands(step, unsure)
         wrong += _variables(step, env)
     for reference in _read(plan.output or "", "output", wrong):
         wrong += look(None, reference, True)
@@ -120,13 +122,17 @@ def _is_upstream(edges: Edges, name: str, other: str) -> bool:
 # --- what is spoken of ------------------------------------------------------------------------------------------------
 
 
+_SPOKEN = (*TEXTS, *TABLES, "until")
+
+
 def _mentions(step: Step, wrong: list[Finding]) -> Iterator[tuple[Reference, bool]]:
     """Yield what a step speaks of, and whether it may be itself: what is looked at after it has ended."""
     for text in (step.if_,) if step.if_ is not None else ():
         for reference in _read(text, f"step {step.name!r}: if", wrong, is_condition=True):
             yield reference, False
-    for name in (*TEXTS, *TABLES, "until"):
-        for text in texts_in(getattr(step, name)):
+    for name in _SPOKEN:
+        value = getattr(step, name)
+        for text in texts_in(value) if value else ():
             for reference in _read(text, f"step {step.name!r}: {name}", wrong):
                 yield reference, name == "set"
     if step.verification is not None:
@@ -231,12 +237,12 @@ def _agents(step: Step, plan: Plan) -> Iterator[Finding]:
         yield found("MISSING_URL", f"step {step.name!r} has no url", "add `url` to the step or to its agent")
 
 
-def _commands(step: Step) -> Iterator[Finding]:
+def _commands(step: Step, unsure: Collection[str]) -> Iterator[Finding]:
     inner, item = (step, "item") if step.step is None else (step.step, step.as_)
     if inner.command is None:
         return
     try:
-        check_command(inner.command, item)
+        check_command(inner.command, item, unsure)
     except UnsafeCommand as error:
         yield found("INJECTION_RISK", f"step {step.name!r}: {error}", "see docs/workflows/values.md")
     except BadExpression:

@@ -17,6 +17,9 @@ from accord.workflows.document import Step
 from accord.workflows.members import PLACE, Member
 from accord.workflows.steps.scene import Result
 
+KEPT = 1024 * 1024
+"""Characters of an answer that later steps get: its artifacts are whole with its own task."""
+
 GUARDS: Mapping[str, str] = {
     "lead": "You lead: you decide how the task is done, and answer for its result.",
     "worker": "You work alone and nobody is there to ask: do the task yourself, start no other agents, and print its "
@@ -74,6 +77,8 @@ def said_to(
 def outcome(member: Member, task: Task) -> Result:
     """Return what a child task that has ended comes to."""
     text = text_of(_without_last_word(task))
+    if len(text) > KEPT:
+        text = f"{text[:KEPT]}\n...(truncated)"
     if task.status.state is TaskState.COMPLETED:
         return Result(ok=True, output=text, exit_code=0)
     why = text or f"the task is {task.status.state.name.lower()}"

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from accord.workflows.expressions import BadExpression, Node, mentions, parse, renamed, rendered
 
@@ -85,15 +86,15 @@ def renamed_in(text: str, names: Mapping[str, str | None]) -> str:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yield every text in a value that is made of lists, tables and structs."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from texts_in(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from texts_in(part)
-    elif isinstance(value, Struct):
-        for name in value.__struct_fields__:
-            yield from texts_in(getattr(value, name))
+    """Yield every text in a value that is made of lists, tables and structs, in their order."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += reversed(one.values())
+        elif isinstance(one, list | tuple):
+            left += reversed(one)
+        elif isinstance(one, Struct):
+            left += [part for part in reversed(astuple(one)) if part]

@@ -7,7 +7,8 @@ command as variables of its environment. The language between the braces is `exp
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, field
@@ -200,15 +201,17 @@ class Values(Struct, frozen=True, kw_only=True):
         return {name: _UNSPEAKABLE.sub("\ufffd", known[name]) for name in sorted(words & known.keys())}
 
 
-def check_command(command: str, item: str = "item") -> None:
+@lru_cache(maxsize=4096)
+def check_command(command: str, item: str = "item", doubtful: Collection[str] = ()) -> None:
     """Raise UnsafeCommand or BadExpression if a command could not be run, whatever the values are.
 
-    `item` is what the item of the map is called that the command belongs to.
+    `item` is what the item of the map is called that the command belongs to; `doubtful` are variables that somebody else
+    than the document's author may have the say of.
     """
     _check_script(command)
     pieces = split(command)
     templates = [piece for piece in pieces if isinstance(piece, Template)]
-    holes = [Hole(variable_of(one.node), one.source, _is_trusted(one.node, item)) for one in templates]
+    holes = [Hole(variable_of(one.node), one.source, _is_trusted(one.node, item, doubtful)) for one in templates]
     filled("".join(piece if isinstance(piece, str) else HOLE for piece in pieces), holes)
 
 
@@ -223,15 +226,16 @@ def _check_script(command: str) -> None:
         )
 
 
-def _is_trusted(node: Node, item: str) -> bool:
+def _is_trusted(node: Node, item: str, doubtful: Collection[str] = ()) -> bool:
     """Whether a value is the author's own, and may even be the name of a command."""
     match node:
         case Constant():
             return True
         case Name(path):
-            return path[0] == "vars" or path[0] not in (*ROOTS, item)
+            name = path[1] if path[0] == "vars" and len(path) > 1 else path[0]
+            return name not in doubtful and (path[0] == "vars" or path[0] not in (*ROOTS, item))
         case Filtered(inner, _, given):
-            return _is_trusted(inner, item) and all(_is_trusted(part, item) for part in given)
+            return all(_is_trusted(part, item, doubtful) for part in (inner, *given))
     return False
 
 

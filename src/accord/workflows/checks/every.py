@@ -43,7 +43,10 @@ def check(
     return sorted(dict.fromkeys(findings), key=lambda one: (one.file, one.line, one.column))
 
 
-def check_source(source: Source, env: Mapping[str, str] | None = None) -> list[Finding]:
-    """Return what there is to say about a document that was read from a file, with lines and columns."""
-    base = Path(source.file).resolve().parent
+def check_source(source: Source, env: Mapping[str, str] | None = None, base: Path | None = None) -> list[Finding]:
+    """Return what there is to say about a document that was read from a file, with lines and columns.
+
+    Its paths begin where the file is, or at `base`.
+    """
+    base = Path(source.file).resolve().parent if base is None else base
     return check(source.document, base, lambda one: source.place(one.where, key=one.at_key, start=one.start), env)

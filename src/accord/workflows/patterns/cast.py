@@ -5,13 +5,13 @@ guessed. Patterns are made of these parts; what they come to is plain steps.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
 
 from accord.workflows.document import AgentDef, Coordination, Step
-from accord.workflows.templates import references, texts_in
+from accord.workflows.templates import references
 
 SPOKEN = ("agent", "a2a")
 """Types of steps that are told something, to which more can be added."""
@@ -128,10 +128,10 @@ def told(step: Step, text: str) -> Step:
     return replace(step, task=f"{(step.task or '').rstrip()}\n\n{text}".lstrip())
 
 
-def hears(step: Step, names: Iterable[str]) -> Step:
+def hears(step: Step, names: Collection[str]) -> Step:
     """Return a step that waits for others, and is told what they said unless its task speaks of it already."""
     step = after(step, names)
-    spoken_of = {reference.step for text in texts_in(step.task or "") for reference in references(text)}
+    spoken_of = {reference.step for reference in references(step.task or "")}
     for name in step.depends_on or ():
         if name not in spoken_of and name in names:
             step = told(step, f"What {name} said:\n{{{{steps.{name}.output}}}}")

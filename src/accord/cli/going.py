@@ -1,0 +1,241 @@
+"""Beginning a run and going on with one, from a command: hosted here, watched, and ended with an exit code.
+
+What a run is asked for was read before (`cli.flow`); how it is watched is `cli.watching`. A process that ends early
+leaves the run as it is, and says how to go on with it.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from accord.cli import output
+from accord.cli.exits import Exit, command
+from accord.cli.flow import Flow, report
+from accord.cli.tables import Output
+
+if TYPE_CHECKING:
+    from accord.config import Settings
+    from accord.model import Task
+    from accord.workflows.origin import Wish
+    from accord.workflows.standing import Standing
+
+
+class Going:
+    """A command that is under way: how it was asked, and the run, once there is one."""
+
+    def __init__(self, store: str | None, form: Output) -> None:
+        """Know no run yet."""
+        self.store, self.form = store, form
+        self.run_id: str | None = None
+
+    @property
+    def settings(self) -> "Settings":
+        """What this process is to work with."""
+        from accord.config import load
+
+        config = os.environ.get("ACCORD_CONFIG")
+        return load(Path(config) if config else None, os.environ, {"store": self.store}).settings
+
+    def again(self, does: str, *operands: str) -> str:
+        """Return a command about the run, to be copied."""
+        where = ("--store", self.store) if self.store and "ACCORD_STORE" not in os.environ else ()
+        return command(*does.split(), self.run_id, *operands, *where)
+
+
+def begin(flow: Flow, wish: "Wish", *, store: str | None, output: Output) -> None:
+    """Begin a run and watch it; exits."""
+    going = Going(store, output)
+    _execute(going, lambda: _begun(going, flow, wish))
+
+
+def resume(run_id: str, flow: Flow | None, wish: "Wish", *, store: str | None, output: Output) -> None:
+    """Go on with a run and watch it; exits."""
+    going = Going(store, output)
+    _execute(going, lambda: _resumed(going, run_id, flow, wish))
+
+
+def _execute(going: Going, work: Callable[[], Coroutine[Any, Any, Exit]]) -> None:
+    """Do the work and exit; what somebody can mend is a line, and whoever breaks off is told how to go on."""
+    from accord.config import BadSettings
+    from accord.errors import AccordError
+    from accord.storage.address import BadAddress
+    from accord.storage.store import StoreRefused, StoreUnavailable
+    from accord.workflows.findings import BadDocument
+
+    try:
+        code = asyncio.run(_stoppable(work))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        _interrupted(going)
+        code = Exit.INTERRUPTED
+    except BadDocument as error:
+        report(error.findings, "the workflow")
+        code = Exit.MISUSED
+    except BrokenPipeError:
+        raise  # nobody reads any more; typer ends it quietly
+    except (BadAddress, BadSettings) as error:
+        output.tell(f"accord: {output.line(error)}")
+        code = Exit.MISUSED
+    except (AccordError, StoreRefused, StoreUnavailable, OSError) as error:
+        output.tell(f"accord: {output.line(error)}")
+        code = Exit.FAILED
+    raise typer.Exit(code)
+
+
+async def _stoppable(work: Callable[[], Coroutine[Any, Any, Exit]]) -> Exit:
+    """Do the work until somebody ends the process, as with Ctrl+C: then what is under way is handed over first."""
+    task = asyncio.current_task()
+    assert task is not None  # this is one
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await work()
+
+
+def _interrupted(going: Going) -> None:
+    if going.run_id is None:
+        output.tell("\naccord: interrupted before a run began")
+        return
+    output.tell(f"\nRun {going.run_id} has stopped, and is kept as it is.")
+    output.tell(f"  go on      {going.again('runs resume')}")
+    output.tell(f"  cancel it  {going.again('runs cancel')}")
+
+
+# --- a new run --------------------------------------------------------------------------------------------------------
+
+
+async def _begun(going: Going, flow: Flow, wish: "Wish") -> Exit:
+    import msgspec
+
+    from accord.app import workflows
+
+    agent = await asyncio.to_thread(
+        workflows.agent_of, flow.document, directory=flow.directory, env=os.environ, vars=wish.vars
+    )
+    async with workflows.hosting(agent, going.settings, os.environ) as host:
+        task = await workflows.begin(host, agent, msgspec.to_builtins(wish))
+        going.run_id = task.id
+        output.tell(f"Run {task.id}")
+        return await _watched(going, host, workflows.OWNER.tenant)
+
+
+async def _watched(going: Going, host: Any, tenant: str) -> Exit:
+    """Watch a run, and say what came of it."""
+    from accord.cli.answering import Keyboard
+    from accord.cli.shown import shown_as
+    from accord.cli.watching import Watch, summed
+    from accord.workflows import standing
+
+    assert going.run_id is not None  # it has begun
+    shown = shown_as(is_json=going.form is Output.JSON)
+    keyboard = Keyboard() if going.form is Output.TEXT and sys.stdin.isatty() and sys.stderr.isatty() else None
+    try:
+        task = await Watch(host, tenant, going.run_id, shown, keyboard).to_rest()
+        shown.end(summed(task, await standing.stands(host.engine.store, task.id)))
+    finally:
+        shown.pause()
+        if keyboard is not None:
+            keyboard.close()
+    return _ended(going, task)
+
+
+def _ended(going: Going, task: "Task") -> Exit:
+    from accord.model import TaskState
+    from accord.protocol.lifecycle import ENDED
+
+    if task.status.state is TaskState.COMPLETED:
+        return Exit.DONE
+    if task.status.state in ENDED:
+        output.tell(f"To do again what is not done: {going.again('runs resume')}")
+        return Exit.FAILED
+    _how_to_answer(going, task)
+    return Exit.WAITS
+
+
+def _how_to_answer(going: Going, task: "Task") -> None:
+    """Say what a run waits for, and how it gets it."""
+    from accord.core.context import APPROVAL
+    from accord.workflows.channel import METADATA
+
+    asked = task.status.message
+    about = (asked.metadata if asked is not None else None) or {}
+    step = str((about.get(METADATA) or {}).get("step") or "")
+    text = "" if asked is None else output.text_of(asked.parts)
+    output.tell(f"\nThe run waits for an answer. {output.line(step)} asks: {output.line(text)}")
+    if about.get(APPROVAL) is True:
+        output.tell(f"  approve    {going.again('runs approve', step)}")
+        output.tell(f"  reject     {going.again('runs reject', step)}")
+        output.tell(f"  then       {going.again('runs resume')}")
+    else:
+        output.tell(f"  answer it  {going.again('runs resume')} in a terminal")
+
+
+# --- a run that is there ----------------------------------------------------------------------------------------------
+
+
+async def _resumed(going: Going, run_id: str, flow: Flow | None, wish: "Wish") -> Exit:
+    from accord.cli.db import opened
+    from accord.model import TaskState
+    from accord.protocol.lifecycle import TERMINAL
+    from accord.workflows import standing
+
+    async with opened(going.store, read_only=True) as store:
+        found = await standing.stands(store, run_id)
+    if found is None:
+        output.tell(f"accord: there is no run {output.line(run_id)}")
+        return Exit.FAILED
+    if found.task.parent_id is not None:
+        output.tell(f"accord: {output.line(run_id)} is part of {found.task.parent_id}: resume that")
+        return Exit.FAILED
+    if found.task.state is TaskState.COMPLETED:
+        output.tell(f"accord: {output.line(run_id)} has completed: there is nothing left to do")
+        return Exit.FAILED
+    if found.task.state in TERMINAL:
+        return await _begun(going, flow or _kept(found), _again(found, wish))
+    return await _gone_on(going, found, wish)
+
+
+def _kept(found: "Standing") -> Flow:
+    """Return the document of a run as it is kept."""
+    return Flow(found.document, Path(found.origin.directory), found.origin.name)
+
+
+def _again(found: "Standing", wish: "Wish") -> "Wish":
+    """Return what a run is asked for that takes over from one that has ended: what that was, and what is new."""
+    from msgspec.structs import replace
+
+    was = found.origin.wish
+    return replace(
+        was,
+        input=wish.input or was.input,
+        vars={**found.origin.vars, **was.vars, **wish.vars},
+        workflow=wish.workflow or was.workflow,
+        start_from=wish.start_from,
+        previous_run=found.task.task_id,
+    )
+
+
+async def _gone_on(going: Going, found: "Standing", wish: "Wish") -> Exit:
+    """Host the workflow of a run that has not ended, as it was when that began."""
+    from accord.app import workflows
+    from accord.workflows.origin import Wish
+
+    if wish != Wish():
+        said = "A run that has not ended goes on as it began: cancel it first to begin it with other values"
+        raise typer.BadParameter(said, param_hint="--resume")
+    going.run_id = found.task.task_id
+    kept, name = _kept(found), found.task.agent
+    agent = await asyncio.to_thread(
+        workflows.agent_of,
+        kept.document,
+        directory=kept.directory,
+        env=os.environ,
+        vars=found.origin.vars,
+        name=name,
+    )
+    async with workflows.hosting(agent, going.settings, os.environ) as host:
+        output.tell(f"Run {going.run_id}")
+        return await _watched(going, host, found.task.tenant)

@@ -1,0 +1,211 @@
+"""A run that is hosted here and watched until it has ended, or waits for somebody who is not here.
+
+It shows what happens and takes answers. The run itself is a node's work (`app.workflows`) and needs nobody to watch it.
+"""
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from accord.cli.answering import Keyboard
+from accord.cli.shown import Shown
+from accord.cli.steps import News, news_of
+from accord.client.text import Growing, text_of
+from accord.core.context import APPROVAL
+from accord.core.follow import at_end
+from accord.core.ids import new_id
+from accord.core.interface import Caller
+from accord.errors import TaskNotFound
+from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest, StatusUpdate, Task, TaskState
+from accord.model.base import timestamp_ms
+from accord.protocol.lifecycle import ENDED, INTERRUPTED
+from accord.protocol.states import LOWER
+from accord.storage.commands import journal, steps, tasks
+from accord.workflows import standing
+from accord.workflows.beginning import child_key
+from accord.workflows.channel import METADATA
+
+if TYPE_CHECKING:
+    from accord.core.host import Host
+    from accord.workflows.standing import Standing
+
+QUIET_SECONDS = 0.25
+"""How long nothing has to happen before it is looked whether the run waits for somebody."""
+
+
+class Watch:
+    """One run, watched."""
+
+    def __init__(self, host: "Host", tenant: str, run_id: str, shown: Shown, keyboard: Keyboard | None) -> None:
+        """Watch a run of `host`; without a keyboard nobody answers here."""
+        self._host, self._tenant, self._id = host, tenant, run_id
+        self._shown, self._keyboard = shown, keyboard
+        self._question: Message | None = None
+        self._asked: set[str] = set()
+        self._answering: asyncio.Task[bool] | None = None
+        self._hearing: set[asyncio.Task[None]] = set()
+        self._begun: Counter[str] = Counter()
+        self._since = timestamp_ms(host.engine.now_ms())
+        self._knows = False
+
+    async def to_rest(self) -> Task:
+        """Show everything until the run has ended, or waits for somebody and nobody is here; return it as it is."""
+        async with self._host.engine.hub.follow(self._tenant, self._id, 0) as follower:
+            events = follower.events(at_end)
+            coming = asyncio.ensure_future(anext(events, None))
+            try:
+                while True:
+                    waited = {coming} if self._answering is None else {coming, self._answering}
+                    done, _ = await asyncio.wait(waited, timeout=QUIET_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                    if coming in done:
+                        if (event := coming.result()) is None:
+                            return await self._task()
+                        await self._take(event)
+                        coming = asyncio.ensure_future(anext(events, None))
+                    elif await self._is_left_alone():
+                        return await self._task()
+            finally:
+                await self._stop(coming)
+
+    async def _stop(self, *more: "asyncio.Future[Any]") -> None:
+        held = [*more, *self._hearing, *([self._answering] if self._answering is not None else [])]
+        for one in held:
+            one.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+    async def _task(self) -> Task:
+        found = await self._host.engine.archive.read(self._tenant, self._id)
+        if found is None:
+            raise TaskNotFound(metadata={"taskId": self._id})
+        return found[1]
+
+    # --- what happens ---------------------------------------------------------------------------------------------
+
+    async def _take(self, event: Event) -> None:
+        """Show an event."""
+        body = event.body
+        if isinstance(body, StatusUpdate):
+            state, said = body.status.state, body.status.message
+            self._question = said if state in INTERRUPTED else None
+            if said is not None and state in INTERRUPTED:
+                if said.message_id in self._asked:
+                    return  # it is asked still
+                self._asked.add(said.message_id)
+        for news in news_of(event):
+            if not self._knows:
+                self._knows = True  # a run that took something over says nothing about it
+                await self._learn()
+            if self._answering is not None and self._shown.hears:
+                self._shown.pause()
+            self._shown.news(news)
+            if news.event == "started" and self._shown.hears:
+                self._listen(news)
+
+    async def _learn(self) -> None:
+        if (found := await standing.stands(self._host.engine.store, self._id)) is not None:
+            self._shown.learn(found.lines())
+
+    def _listen(self, news: News) -> None:
+        """Hear what the agent of a step is saying, if one does it."""
+        step = news.step or ""
+        self._begun[step] += 1
+        key = child_key(step, self._begun[step])
+        task = asyncio.create_task(self._hear(step, key, is_old=(news.at or "") < self._since), name=f"hear {step}")
+        self._hearing.add(task)
+        task.add_done_callback(self._hearing.discard)
+
+    async def _hear(self, step: str, key: str, *, is_old: bool) -> None:
+        """Show what a step's agent says, line by line; of what is over since long nothing."""
+        engine = self._host.engine
+        noted = await engine.store.read(steps.find, self._tenant, self._id, key)
+        if noted is None:
+            return
+        child = msgspec.json.decode(noted, type=str)
+        head = await engine.store.read(tasks.read_head, self._tenant, child)
+        if head is None or (is_old and head.task_state in ENDED):
+            return
+        growing, rest = Growing(), ""
+        async with engine.hub.follow(self._tenant, child, 0) as follower:
+            async for event in follower.events(at_end):
+                *lines, rest = (rest + "".join(growing.add(event.body))).split("\n")
+                for text in filter(str.strip, lines):
+                    self._shown.heard(step, text)
+        if rest.strip():
+            self._shown.heard(step, rest)
+
+    # --- what is asked --------------------------------------------------------------------------------------------
+
+    async def _is_left_alone(self) -> bool:
+        """Whether the run waits for somebody who is not here; otherwise ask what it asks."""
+        if self._answering is not None:
+            if self._answering.done():
+                is_answered, self._answering = self._answering.result(), None
+                if not is_answered:
+                    self._keyboard = None
+            elif self._question is None:
+                await self._withdraw(self._answering)
+            return False
+        if self._question is None:
+            return False
+        if (await self._task()).status.message != self._question:
+            return False  # that was long ago, or is over
+        if self._keyboard is None:
+            found = await self._host.engine.store.read(journal.held, self._tenant, self._id)
+            return found is not None and found.rests
+        self._shown.pause()
+        self._answering = asyncio.create_task(self._ask(self._keyboard, self._question), name="ask")
+        return False
+
+    async def _withdraw(self, answering: "asyncio.Task[bool]") -> None:
+        """Ask no longer what somebody else has answered."""
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+        self._answering = None
+
+    async def _ask(self, keyboard: Keyboard, question: Message) -> bool:
+        """Ask, and pass the answer on; false if nobody answers any more."""
+        step = str(((question.metadata or {}).get(METADATA) or {}).get("step") or "")
+        if (question.metadata or {}).get(APPROVAL) is True:
+            decided = await keyboard.decision(step, question)
+            if decided is not None:
+                await self._decide(step, *decided)
+            return decided is not None
+        answer = await keyboard.answer(step, question)
+        if answer is not None:
+            await self._answer(answer)
+        return answer is not None
+
+    async def _decide(self, step: str, is_approved: bool, comment: str) -> None:
+        """Hand in a decision about a step; it may have been made elsewhere meanwhile."""
+        engine = self._host.engine
+        found = await standing.stands(engine.store, self._id)
+        for wait in found.waits() if found is not None else ():
+            if found is not None and wait.step == step and wait.event is None:
+                value = standing.decision(is_approved=is_approved, comment=comment)
+                await standing.hand_in(engine.store, found.task, wait, value, engine.now_ms())
+
+    async def _answer(self, text: str) -> None:
+        """Say something to the run, for whoever has begun it."""
+        found = await standing.stands(self._host.engine.store, self._id)
+        if found is None:
+            return
+        message = Message(message_id=new_id(), role=Role.USER, parts=(Part(text=text),), task_id=self._id)
+        request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
+        caller = Caller(tenant=self._tenant, owner=found.task.owner, origin="v1")
+        await self._host.services[found.task.agent].send(request, caller)
+
+
+def summed(task: Task, found: "Standing | None") -> dict[str, Any]:
+    """Return what came of a run, for programs."""
+    output = next((one for one in task.artifacts if one.artifact_id == "result"), None)
+    text = "".join(part.text or "" for part in output.parts) if output is not None else ""
+    told: dict[str, Any] = {"event": "run", "run": task.id, "state": LOWER[task.status.state], "output": text}
+    if found is not None:
+        told |= {"workflow": found.origin.name, "steps": found.lines()}
+        if task.status.state not in ENDED and (waits := found.waits()):
+            told["waits"] = [{"step": one.step, "event": one.event} for one in waits]
+    if task.status.state in ENDED and task.status.state is not TaskState.COMPLETED:
+        told["error"] = text_of(task) or f"The run is {LOWER[task.status.state]}"
+    return told
