@@ -22,6 +22,7 @@ from accord.model import Task, TaskState
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.decide import decide, ended
 from accord.workflows.document import Document, Step, Swarm, Workflow
+from accord.workflows.plan import Plan
 from accord.workflows.planning import plan
 from accord.workflows.records import Begun
 from accord.workflows.state import State
@@ -190,9 +191,8 @@ def _at_its_best(found: dict[str, Measured]) -> dict[str, Measured]:
 # --- long runs --------------------------------------------------------------------------------------------------------
 
 
-async def decided(shape: str, steps: int) -> None:
-    """Decide everything in a run of so many steps that each end at once."""
-    made = plan(document(shape, steps), base=ROOT, env={})
+async def decided(made: Plan) -> None:
+    """Decide everything in a run whose steps each end at once."""
     state = State(made)
     while (decision := decide(state, 0, lambda _: True)).outcome is None:
         for name, attempt in decision.begin:
@@ -210,7 +210,8 @@ async def long_runs(setting: Setting) -> dict[str, Measured]:
         row = rows[f"{length:,} steps"] = {}
         async with serving(setting.database(MEMORY), *(agent(shape, length) for shape in SHAPES)) as host:
             for shape, said in SHAPES.items():
-                works = {DECIDING: partial(decided, shape, length), RUNNING: partial(run_one, host, shape, length)}
+                made = plan(document(shape, length), base=ROOT, env={})
+                works = {DECIDING: partial(decided, made), RUNNING: partial(run_one, host, shape, length)}
                 for what, work in works.items():
                     row[f"{what}, {said}"] = (await best(work, tries)).cpu / length * 1e3
     return rows
@@ -249,8 +250,6 @@ def _alone(found: dict[str, Measured]) -> Table:
 
 
 def _long(rows: dict[str, Measured]) -> Table:
-    first, last = (list(rows.values())[place] for place in (0, -1))
-    columns = tuple(first)
-    targets = tuple(Target(list(rows)[-1], column, at_most=first[column] * GROWTH) for column in columns)
-    assert last.keys() == first.keys()
-    return Table("Runs of many steps", "CPU us per step", columns, rows, targets, LONG)
+    first, last = (list(rows)[place] for place in (0, -1))
+    targets = tuple(Target(last, column, at_most=round(cost * GROWTH)) for column, cost in rows[first].items())
+    return Table("Runs of many steps", "CPU us per step", tuple(rows[first]), rows, targets, LONG)

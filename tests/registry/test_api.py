@@ -421,11 +421,11 @@ def _header_only() -> list[dict[str, Any]]:
 
 
 async def test_strangers_have_a_rate_and_others_do_not_pay_for_it(server: Asking) -> None:
-    for asked in range(10 * VISITOR_BURST):  # more may come as time passes, and a busy machine takes its time
+    for _ in range(VISITOR_BURST):
+        assert (await server("GET", "/agent-cards/")).status == 200
+    refused = await server("GET", "/agent-cards/")
+    while refused.status == 200:  # a busy machine takes its time, and more may come meanwhile
         refused = await server("GET", "/agent-cards/")
-        assert refused.status == 200 or asked >= VISITOR_BURST
-        if refused.status != 200:
-            break
     assert (refused.status, int(refused.headers["retry-after"]) >= 1) == (429, True)
     assert (await server("GET", "/agent-cards/", by="alice")).status == 200
 

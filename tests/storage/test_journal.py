@@ -14,6 +14,7 @@ from accord.storage.commands.runs import AlreadyWoken
 from accord.storage.commands.tasks import Behind, Fenced
 from tests.storage.conftest import (
     AGENT,
+    AT,
     MINUTE,
     TENANT,
     AnyStore,
@@ -102,6 +103,25 @@ async def test_tasks_begin_with_what_is_written_down_or_not_at_all(ready: AnySto
     with pytest.raises(Behind):
         await ready.do(journal.advance, TENANT, behind)
     assert await ready.read(children.living, TENANT, "t-1") == ["t-2"]
+
+
+async def test_the_last_entries_are_written_with_the_end_of_the_run_or_not_at_all(ready: AnyStore) -> None:
+    run = await running(ready)
+    await ready.do(journal.advance, TENANT, advancing(run, chunk("x"), entries={"a": "first"}))
+    last = (("a", "second"), ("b", "1"))
+    with pytest.raises(Behind):
+        await ready.do(runs.settle, TENANT, settling(run, S.COMPLETED, entries=last))
+    assert await ready.read(steps.load, TENANT, "t-1") == {"a": "first"}
+    await ready.do(runs.settle, TENANT, settling(run, S.COMPLETED, after=1, entries=last))
+    assert await ready.read(steps.load, TENANT, "t-1") == {"a": "first", "b": "1"}
+    assert (await stored(ready)).task_state is S.COMPLETED
+
+
+async def test_entries_that_are_there_stay_when_more_are_noted(ready: AnyStore) -> None:
+    run = await running(ready)
+    await ready.do(steps.note, TENANT, run.key, [("a", "1")], AT)
+    await ready.do(steps.note, TENANT, run.key, [("a", "2"), ("b", "2")], AT)
+    assert await ready.read(steps.load, TENANT, run.key) == {"a": "1", "b": "2"}
 
 
 async def test_many_runs_write_at_the_same_time(ready: AnyStore) -> None:

@@ -128,6 +128,9 @@ def moving(number: int, state: TaskState) -> Append:
     return appending(task_id, *bodies, epoch=1, at=at, snapshot=new(task_id, at=at, state=state).task)
 
 
+NOTES = (("a:1:ended", "1"), ("b:1:ended", "2"))
+
+
 def log_calls(held: dict[str, Claimed]) -> list[Call]:
     """Appends and settlings: right, fenced, behind, awaited in vain, with what cannot be kept."""
     appends = [
@@ -141,15 +144,15 @@ def log_calls(held: dict[str, Claimed]) -> list[Call]:
         replace(adding(11, "a bad name"), task_id="nul\0"),
     ]
     settles = [
-        Settle(last=moving(12, S.COMPLETED), job=held["t-12"]),
-        Settle(last=moving(13, S.UNKNOWN), job=held["t-13"]),
+        Settle(last=moving(12, S.COMPLETED), job=held["t-12"], entries=NOTES),
+        Settle(last=moving(13, S.UNKNOWN), job=held["t-13"], entries=NOTES[:1]),
         Settle(last=moving(14, S.INPUT_REQUIRED), job=held["t-14"]),
         Settle(last=moving(15, S.INPUT_REQUIRED), job=held["t-15"], parks=True),
         Settle(last=adding(16, "waits"), job=held["t-16"], parks=True, awaited="answer"),
-        Settle(last=adding(17, "was woken"), job=held["t-17"], parks=True, awaited="answer"),
+        Settle(last=adding(17, "was woken"), job=held["t-17"], parks=True, awaited="answer", entries=NOTES),
         Settle(last=adding(18, "sleeps"), job=held["t-18"], parks=True, delay_ms=MINUTE),
         Settle(last=adding(19, "sleeps not"), job=held["t-19"], parks=True, delay_ms=0),
-        Settle(last=adding(20, "fenced", epoch=2), job=held["t-20"]),
+        Settle(last=adding(20, "fenced", epoch=2), job=held["t-20"], entries=NOTES),
         Settle(last=adding(21, "its job is another's"), job=replace(held["t-21"], epoch=9)),
     ]
     return [(tasks.append, (TENANT, one)) for one in appends] + [(runs.settle, (TENANT, one)) for one in settles]

@@ -1,9 +1,11 @@
 """Agents for servers elsewhere, of which workflows make steps."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from accord import Context, agent
 from accord.core.context import Failed
+from tests.workflows.scenes import appears
 
 
 @agent(description="Says in which conversation it is and what it was told, in pieces")
@@ -14,3 +16,10 @@ async def parrot(ctx: Context) -> AsyncIterator[str]:
     for word in ctx.text.split():
         yield f"{word} "
         await ctx.flush()
+
+
+@agent(description="Says that it has begun, and then what is in the file that it is told, once there is one")
+async def patient(ctx: Context) -> AsyncIterator[str]:
+    yield "begun "
+    await ctx.flush()
+    yield await appears(Path(ctx.text))

@@ -5,6 +5,7 @@ leaves the run as it is, and says how to go on with it.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -21,7 +22,9 @@ from accord.cli.tables import Output
 
 if TYPE_CHECKING:
     from accord.config import Settings
+    from accord.core.host import Host
     from accord.model import Task
+    from accord.workflows.agent import WorkflowAgent
     from accord.workflows.origin import Wish
     from accord.workflows.standing import Standing
 
@@ -44,8 +47,9 @@ class Going:
 
     def again(self, does: str, *operands: str) -> str:
         """Return a command about the run, to be copied."""
-        where = ("--store", self.store) if self.store and "ACCORD_STORE" not in os.environ else ()
-        return command(*does.split(), self.run_id, *operands, *where)
+        is_said = self.store is not None and self.store != os.environ.get("ACCORD_STORE")
+        shown = "URL" if self.store and "@" in self.store else self.store  # it may have a password in it
+        return command(*does.split(), self.run_id, *operands, *(("--store", shown) if is_said else ()))
 
 
 def begin(flow: Flow, wish: "Wish", *, store: str | None, output: Output) -> None:
@@ -66,8 +70,11 @@ def _execute(going: Going, work: Callable[[], Coroutine[Any, Any, Exit]]) -> Non
     from accord.errors import AccordError
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable
+    from accord.telemetry.logs import Lines
     from accord.workflows.findings import BadDocument
 
+    if logging.lastResort is not None:  # unlike others it looks each time where standard error is: above the tree
+        logging.lastResort.setFormatter(Lines())
     try:
         code = asyncio.run(_stoppable(work))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -91,7 +98,8 @@ async def _stoppable(work: Callable[[], Coroutine[Any, Any, Exit]]) -> Exit:
     """Do the work until somebody ends the process, as with Ctrl+C: then what is under way is handed over first."""
     task = asyncio.current_task()
     assert task is not None  # this is one
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     return await work()
 
 
@@ -100,8 +108,8 @@ def _interrupted(going: Going) -> None:
         output.tell("\naccord: interrupted before a run began")
         return
     output.tell(f"\nRun {going.run_id} has stopped, and is kept as it is.")
-    output.tell(f"  go on      {going.again('runs resume')}")
-    output.tell(f"  cancel it  {going.again('runs cancel')}")
+    output.tell(f"  go on   {going.again('runs resume')}")
+    output.tell(f"  cancel  {going.again('runs cancel')}")
 
 
 # --- a new run --------------------------------------------------------------------------------------------------------
@@ -112,17 +120,26 @@ async def _begun(going: Going, flow: Flow, wish: "Wish") -> Exit:
 
     from accord.app import workflows
 
-    agent = await asyncio.to_thread(
-        workflows.agent_of, flow.document, directory=flow.directory, env=os.environ, vars=wish.vars
-    )
+    agent = await _agent(flow, vars=wish.vars)
     async with workflows.hosting(agent, going.settings, os.environ) as host:
         task = await workflows.begin(host, agent, msgspec.to_builtins(wish))
         going.run_id = task.id
-        output.tell(f"Run {task.id}")
         return await _watched(going, host, workflows.OWNER.tenant)
 
 
-async def _watched(going: Going, host: Any, tenant: str) -> Exit:
+async def _agent(flow: Flow, **more: Any) -> "WorkflowAgent":
+    """Return a document as an agent; it cannot be one if a key of its agents is missing."""
+    from accord.app.workflows import agent_of
+    from accord.client.keys import KeyManagementError
+
+    try:
+        return await asyncio.to_thread(agent_of, flow.document, directory=flow.directory, env=os.environ, **more)
+    except (KeyManagementError, ValueError) as error:
+        output.tell(f"accord: {output.line(flow.file)}: {output.line(error)}")
+        raise typer.Exit(Exit.MISUSED) from None
+
+
+async def _watched(going: Going, host: "Host", tenant: str) -> Exit:
     """Watch a run, and say what came of it."""
     from accord.cli.answering import Keyboard
     from accord.cli.shown import shown_as
@@ -132,6 +149,7 @@ async def _watched(going: Going, host: Any, tenant: str) -> Exit:
     assert going.run_id is not None  # it has begun
     shown = shown_as(is_json=going.form is Output.JSON)
     keyboard = Keyboard() if going.form is Output.TEXT and sys.stdin.isatty() and sys.stderr.isatty() else None
+    shown.begun(going.run_id)
     try:
         task = await Watch(host, tenant, going.run_id, shown, keyboard).to_rest()
         shown.end(summed(task, await standing.stands(host.engine.store, task.id)))
@@ -166,11 +184,11 @@ def _how_to_answer(going: Going, task: "Task") -> None:
     text = "" if asked is None else output.text_of(asked.parts)
     output.tell(f"\nThe run waits for an answer. {output.line(step)} asks: {output.line(text)}")
     if about.get(APPROVAL) is True:
-        output.tell(f"  approve    {going.again('runs approve', step)}")
-        output.tell(f"  reject     {going.again('runs reject', step)}")
-        output.tell(f"  then       {going.again('runs resume')}")
+        output.tell(f"  approve  {going.again('runs approve', step)}")
+        output.tell(f"  reject   {going.again('runs reject', step)}")
     else:
-        output.tell(f"  answer it  {going.again('runs resume')} in a terminal")
+        output.tell(f"  answer   {going.again('runs answer', 'TEXT')}")
+    output.tell(f"  go on    {going.again('runs resume')}")
 
 
 # --- a run that is there ----------------------------------------------------------------------------------------------
@@ -227,15 +245,6 @@ async def _gone_on(going: Going, found: "Standing", wish: "Wish") -> Exit:
         said = "A run that has not ended goes on as it began: cancel it first to begin it with other values"
         raise typer.BadParameter(said, param_hint="--resume")
     going.run_id = found.task.task_id
-    kept, name = _kept(found), found.task.agent
-    agent = await asyncio.to_thread(
-        workflows.agent_of,
-        kept.document,
-        directory=kept.directory,
-        env=os.environ,
-        vars=found.origin.vars,
-        name=name,
-    )
+    agent = await _agent(_kept(found), vars=found.origin.vars, name=found.task.agent)
     async with workflows.hosting(agent, going.settings, os.environ) as host:
-        output.tell(f"Run {going.run_id}")
         return await _watched(going, host, found.task.tenant)

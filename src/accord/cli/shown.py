@@ -22,6 +22,9 @@ class Shown(Protocol):
     hears: bool
     """Whether it wants to know what the agents of steps are saying."""
 
+    def begun(self, run_id: str) -> None:
+        """Say which run it is."""
+
     def learn(self, lines: "Iterable[Line]") -> None:
         """Know how steps stand by what is written down."""
 
@@ -29,10 +32,13 @@ class Shown(Protocol):
         """Show what has happened."""
 
     def heard(self, step: str, text: str) -> None:
-        """Show what a step's agent is saying: a line of it."""
+        """Show what a step's agent is saying: the end of it."""
 
     def pause(self) -> None:
-        """Leave the terminal as others expect it: there is something else to say."""
+        """Leave the terminal to others, who have something else to say."""
+
+    def go_on(self) -> None:
+        """Show what has happened meanwhile, and what comes."""
 
     def end(self, run: dict[str, Any]) -> None:
         """Show what came of the run."""
@@ -59,6 +65,11 @@ class JsonLines:
 
     hears = False
 
+    def begun(self, run_id: str) -> None:
+        """Print it."""
+        output.write(output.compact({"event": "begun", "run": run_id}) + "\n")
+        _begun(run_id)
+
     def learn(self, lines: "Iterable[Line]") -> None:
         """What is written down is in the last line."""
 
@@ -72,49 +83,65 @@ class JsonLines:
     def pause(self) -> None:
         """Every line is whole."""
 
+    def go_on(self) -> None:
+        """Nothing was kept back."""
+
     def end(self, run: dict[str, Any]) -> None:
         """Print it."""
         output.write(output.compact(run) + "\n")
 
 
 class PlainLines:
-    """A line for each thing that happens."""
+    """A line for each thing that happens, and below the end of a step what it said."""
 
-    hears = True
+    hears = False
+
+    def begun(self, run_id: str) -> None:
+        """Print it."""
+        _begun(run_id)
 
     def learn(self, lines: "Iterable[Line]") -> None:
         """Lines tell only what is new."""
 
     def news(self, news: News) -> None:
-        """Print it."""
-        if (told := _told(news)) is not None:
-            for line in told.splitlines():
-                output.tell(f"{output.line(news.step or '')}: {output.line(line)}")
+        """Print it; what a step is printing just now is in its end."""
+        if news.event == "output":
+            return
+        step = output.line(news.step or "run")
+        first, *rest = _told(news).splitlines() or [""]
+        output.tell(f"{step}: {output.line(first)}")
+        for line in rest:
+            output.tell(f"{step} | {output.safe(line)}")
 
     def heard(self, step: str, text: str) -> None:
-        """Print it."""
-        output.tell(f"{output.line(step)} | {output.line(text)}")
+        """It is in the end of the step."""
 
     def pause(self) -> None:
         """Every line is whole."""
+
+    def go_on(self) -> None:
+        """Nothing was kept back."""
 
     def end(self, run: dict[str, Any]) -> None:
         """Print the output of the run."""
         _finish(run)
 
 
-def _told(news: News) -> str | None:
-    """Return what a line says of what happened."""
+def _told(news: News) -> str:
+    """Return what is to be said of what happened."""
     match news.event:
         case "started":
             return "started"
         case "ended":
             took = f" after {spelled(news.seconds)}" if news.seconds is not None else ""
+            if news.status == "completed":
+                said = (news.text or "").partition("\n")[2]
+                return f"completed{took}\n{said}"
             why = f": {news.error}" if news.error else ""
             return f"{'will be tried again' if news.status == 'retrying' else news.status}{took}{why}"
         case "asks":
             return f"asks: {news.text or ''}"
-    return news.text
+    return news.text or ""
 
 
 class Live:
@@ -125,16 +152,21 @@ class Live:
     def __init__(self, steps: Steps, tree: "Tree") -> None:
         """Draw nothing yet."""
         self._steps, self._tree = steps, tree
+        self._is_paused = False
+
+    def begun(self, run_id: str) -> None:
+        """Print it above the tree."""
+        _begun(run_id)
 
     def learn(self, lines: "Iterable[Line]") -> None:
         """Draw steps as they stand."""
         self._steps.learn(lines)
-        self._tree.start()
+        self._draw()
 
     def news(self, news: News) -> None:
         """Draw it."""
         self._steps.take(news)
-        self._tree.start()
+        self._draw()
 
     def heard(self, step: str, text: str) -> None:
         """Draw it."""
@@ -142,12 +174,26 @@ class Live:
 
     def pause(self) -> None:
         """Leave what is drawn where it is."""
+        self._is_paused = True
         self._tree.stop()
+
+    def go_on(self) -> None:
+        """Draw a new tree."""
+        self._is_paused = False
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self._is_paused:
+            self._tree.start()
 
     def end(self, run: dict[str, Any]) -> None:
         """Leave the tree, and print the output of the run."""
         self._tree.stop()
         _finish(run)
+
+
+def _begun(run_id: str) -> None:
+    output.tell(f"Run {run_id}")
 
 
 def _finish(run: dict[str, Any]) -> None:

@@ -54,15 +54,14 @@ class Tree:
             console=self._console,
             refresh_per_second=8,
             redirect_stdout=False,
-            redirect_stderr=False,
+            redirect_stderr=True,  # what is logged meanwhile stands above it
             get_renderable=self._drawn,
         )
         self._live.start()
 
-    def stop(self, *, stays: bool = True) -> None:
-        """Draw no more; what was drawn last stays, unless it is about to be drawn again."""
+    def stop(self) -> None:
+        """Draw no more; what was drawn last stays."""
         if self._live is not None:
-            self._live.transient = not stays
             self._live.stop()
             self._live = None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from accord.cli import output
 from accord.cli.answering import Keyboard
 from accord.cli.shown import Shown
 from accord.cli.steps import News, news_of
@@ -26,10 +27,14 @@ from accord.storage.commands import journal, steps, tasks
 from accord.workflows import standing
 from accord.workflows.beginning import child_key
 from accord.workflows.channel import METADATA
+from accord.workflows.handing import Handing, NotWaiting
 
 if TYPE_CHECKING:
     from accord.core.host import Host
     from accord.workflows.standing import Standing
+
+KEPT = 2000
+"""Characters of what an agent says that are kept to be shown: the last line of it is."""
 
 QUIET_SECONDS = 0.25
 """How long nothing has to happen before it is looked whether the run waits for somebody."""
@@ -97,8 +102,6 @@ class Watch:
             if not self._knows:
                 self._knows = True  # a run that took something over says nothing about it
                 await self._learn()
-            if self._answering is not None and self._shown.hears:
-                self._shown.pause()
             self._shown.news(news)
             if news.event == "started" and self._shown.hears:
                 self._listen(news)
@@ -117,7 +120,7 @@ class Watch:
         task.add_done_callback(self._hearing.discard)
 
     async def _hear(self, step: str, key: str, *, is_old: bool) -> None:
-        """Show what a step's agent says, line by line; of what is over since long nothing."""
+        """Show what a step's agent says; of what is over since long nothing."""
         engine = self._host.engine
         noted = await engine.store.read(steps.find, self._tenant, self._id, key)
         if noted is None:
@@ -126,14 +129,11 @@ class Watch:
         head = await engine.store.read(tasks.read_head, self._tenant, child)
         if head is None or (is_old and head.task_state in ENDED):
             return
-        growing, rest = Growing(), ""
+        growing, said = Growing(), ""
         async with engine.hub.follow(self._tenant, child, 0) as follower:
             async for event in follower.events(at_end):
-                *lines, rest = (rest + "".join(growing.add(event.body))).split("\n")
-                for text in filter(str.strip, lines):
-                    self._shown.heard(step, text)
-        if rest.strip():
-            self._shown.heard(step, rest)
+                said = (said + "".join(growing.add(event.body)))[-KEPT:]
+                self._shown.heard(step, said)
 
     # --- what is asked --------------------------------------------------------------------------------------------
 
@@ -142,6 +142,7 @@ class Watch:
         if self._answering is not None:
             if self._answering.done():
                 is_answered, self._answering = self._answering.result(), None
+                self._shown.go_on()
                 if not is_answered:
                     self._keyboard = None
             elif self._question is None:
@@ -163,35 +164,42 @@ class Watch:
         answering.cancel()
         await asyncio.gather(answering, return_exceptions=True)
         self._answering = None
+        self._shown.go_on()
 
     async def _ask(self, keyboard: Keyboard, question: Message) -> bool:
         """Ask, and pass the answer on; false if nobody answers any more."""
-        step = str(((question.metadata or {}).get(METADATA) or {}).get("step") or "")
-        if (question.metadata or {}).get(APPROVAL) is True:
-            decided = await keyboard.decision(step, question)
-            if decided is not None:
+        known = question.metadata or {}
+        about = known.get(METADATA) or {}
+        step = str(about.get("step") or "")
+        if known.get(APPROVAL) is not True:
+            answer = await keyboard.answer(step, question)
+            if answer is not None:
+                await self._answer(Part(text=answer))
+            return answer is not None
+        decided = await keyboard.decision(step, question)
+        if decided is not None:
+            if about.get("task") is None:
                 await self._decide(step, *decided)
-            return decided is not None
-        answer = await keyboard.answer(step, question)
-        if answer is not None:
-            await self._answer(answer)
-        return answer is not None
+            else:  # somebody asks who works for the run
+                await self._answer(Part(data=standing.decision(is_approved=decided[0], comment=decided[1])))
+        return decided is not None
 
     async def _decide(self, step: str, is_approved: bool, comment: str) -> None:
         """Hand in a decision about a step; it may have been made elsewhere meanwhile."""
-        engine = self._host.engine
-        found = await standing.stands(engine.store, self._id)
-        for wait in found.waits() if found is not None else ():
-            if found is not None and wait.step == step and wait.event is None:
-                value = standing.decision(is_approved=is_approved, comment=comment)
-                await standing.hand_in(engine.store, found.task, wait, value, engine.now_ms())
+        host = self._host
+        handing = Handing(host.engine.store, host.default.wake, host.services)
+        try:
+            run = await handing.find(self._tenant, self._id)
+            await handing.decide(run, step, approved=is_approved, comment=comment)
+        except NotWaiting as error:
+            output.tell(f"  {output.line(error)}")
 
-    async def _answer(self, text: str) -> None:
+    async def _answer(self, part: Part) -> None:
         """Say something to the run, for whoever has begun it."""
         found = await standing.stands(self._host.engine.store, self._id)
         if found is None:
             return
-        message = Message(message_id=new_id(), role=Role.USER, parts=(Part(text=text),), task_id=self._id)
+        message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)
         request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
         caller = Caller(tenant=self._tenant, owner=found.task.owner, origin="v1")
         await self._host.services[found.task.agent].send(request, caller)
@@ -199,13 +207,13 @@ class Watch:
 
 def summed(task: Task, found: "Standing | None") -> dict[str, Any]:
     """Return what came of a run, for programs."""
-    output = next((one for one in task.artifacts if one.artifact_id == "result"), None)
-    text = "".join(part.text or "" for part in output.parts) if output is not None else ""
+    result = next((one for one in task.artifacts if one.artifact_id == "result"), None)
+    text = "" if result is None else output.text_of(result.parts)
     told: dict[str, Any] = {"event": "run", "run": task.id, "state": LOWER[task.status.state], "output": text}
     if found is not None:
         told |= {"workflow": found.origin.name, "steps": found.lines()}
         if task.status.state not in ENDED and (waits := found.waits()):
-            told["waits"] = [{"step": one.step, "event": one.event} for one in waits]
+            told["waits"] = [msgspec.structs.asdict(one) for one in waits]
     if task.status.state in ENDED and task.status.state is not TaskState.COMPLETED:
         told["error"] = text_of(task) or f"The run is {LOWER[task.status.state]}"
     return told

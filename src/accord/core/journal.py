@@ -71,6 +71,12 @@ class Keeper(Protocol):
     def learn(self, entries: Mapping[str, str]) -> None:
         """Know what has been written down."""
 
+    def note(self, entries: Mapping[str, str], sayings: Sequence[Saying] = ()) -> None:
+        """Keep entries, and what is said, until the next commit."""
+
+    def noted(self) -> Mapping[str, str]:
+        """Return the entries that are to be committed now."""
+
     async def park(
         self, state: TaskState | None, message: Message | None, *, delay_ms: int | None, watch: Watch | None
     ) -> None:
@@ -107,6 +113,7 @@ class Journal:
         self._run = run
         self.reach = reach
         self._hint = hint
+        self._nudged = asyncio.Event()
 
     # --- what is written ------------------------------------------------------------------------------------------
 
@@ -129,6 +136,7 @@ class Journal:
         self, entries: Mapping[str, str], calls: Sequence[Call] = (), sayings: Sequence[Saying] = ()
     ) -> None:
         """Write entries, begin tasks and say something, with everything that was said before: all of it, or nothing."""
+        entries = {**self._run.noted(), **entries}
         with ExitStack() as places:
             children = [await self.reach.prepare(call, places) for call in calls]
             accepts = tuple(child.accept for child in children)
@@ -145,6 +153,10 @@ class Journal:
             for child, accepted in zip(children, made, strict=True):
                 child.begin(accepted)
 
+    def note(self, entries: Mapping[str, str], sayings: Sequence[Saying] = ()) -> None:
+        """Write entries and say something with what is written next, or with the end of the run."""
+        self._run.note(entries, sayings)
+
     # --- what is waited for ---------------------------------------------------------------------------------------
 
     async def look(self) -> None:
@@ -152,17 +164,20 @@ class Journal:
         await self._run.look()
 
     def nudge(self) -> None:
-        """End the wait for a hint."""
+        """End the wait of the run for something."""
+        self._nudged.set()
         self._hint.set()
 
-    async def hinted(self, seconds: float | None) -> None:
-        """Wait until somebody may have said or handed in something, or nudges, at the latest for a while."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._hint.wait()
-        except TimeoutError:
-            pass
-        self._hint.clear()
+    async def nudged(self, seconds: float) -> None:
+        """Wait until somebody here nudges, at the latest for a while: nobody else is waited for."""
+        await _set(self._nudged, seconds)
+
+    async def hinted(self, seconds: float) -> None:
+        """Wait until somebody may have said or handed in something, or nudges, at the latest for a while.
+
+        What the run itself commits is a hint as well.
+        """
+        await _set(self._hint, seconds)
 
     async def park(self, *, keys: Sequence[str], children: Mapping[str, bool], delay_ms: int | None) -> None:
         """End this run until something is handed in under a key, a child moves, the caller speaks or time is over.
@@ -171,3 +186,13 @@ class Journal:
         """
         watch = Watch(keys=tuple(keys), children=dict(children))
         await self._run.park(None, None, delay_ms=delay_ms, watch=watch)
+
+
+async def _set(event: asyncio.Event, seconds: float) -> None:
+    """Wait until an event is set, at the latest for a while, and clear it."""
+    alarm = asyncio.get_running_loop().call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        alarm.cancel()
+        event.clear()

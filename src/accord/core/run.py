@@ -81,6 +81,8 @@ class Run:
         self.now_ms, self.message_id = tools.now_ms, tools.make_id
         self._store = tools.archive.store
         self._steps = start.steps
+        self._noted: dict[str, str] = {}
+        self._told: list[EventBody] = []
         known = start.steps.get(usage.ACCOUNT)
         self.spending = Spending(self, agent.profile.budget, known, self._store, tools.hooks)
         self._writer = LogWriter(start, agent.profile.name, tools, self)
@@ -170,7 +172,7 @@ class Run:
         if "calls" in vars(self):
             await self.spending.recount()
         is_said = self._state in lifecycle.TERMINAL
-        bodies = self._writer.take()
+        bodies, self._told = self._told + self._writer.take(), []
         if not is_said:
             said = spoken(text, self.message_id(), self.job.key, self._context_id) if text else None
             bodies.append(self._update(state, said, None))
@@ -241,6 +243,17 @@ class Run:
         """Know what has been written down."""
         self._steps.update(entries)
 
+    def note(self, entries: Mapping[str, str], sayings: Sequence[Saying] = ()) -> None:
+        """Keep entries, and what is said, until the next commit of the journal or the end."""
+        self.learn(entries)
+        self._noted.update(entries)
+        self._told += [self._said(saying) for saying in sayings]
+
+    def noted(self) -> Mapping[str, str]:
+        """Return the entries that are to be committed now."""
+        found, self._noted = self._noted, {}
+        return found
+
     async def commit(
         self, command: Command[[str, Q], T], around: Callable[[Append], Q], sayings: Sequence[Saying] = ()
     ) -> T | None:
@@ -248,7 +261,8 @@ class Run:
         gave."""
         if self._state in lifecycle.TERMINAL:
             raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
-        given = await self._writer.commit(command, around, [self._said(saying) for saying in sayings])
+        told, self._told = self._told, []
+        given = await self._writer.commit(command, around, told + [self._said(saying) for saying in sayings])
         if sayings and self._state in lifecycle.INTERRUPTED:
             self.rest.set_result(self.task)
         return given
@@ -297,6 +311,8 @@ class Run:
         watch: Watch | None = None,
     ) -> None:
         """End the run until something happens; returns if that has happened already."""
+        if self._noted:
+            await self.journal.write({})
         heard = self._writer.heard
         async with self._parking:  # what an agent does at the same time may want to wait at the same time
             self._writer.check_open()
@@ -352,11 +368,12 @@ class Run:
         self._state = self.task.status.state
 
     async def _settle(self, bodies: list[EventBody], *, parks: bool = False, **waits: Any) -> None:
+        entries = tuple(self.noted().items())
         while True:
             request = await self._writer.append(bodies, parks=parks, ends=not parks)
             tells = not parks or self._was_asking or request.state in lifecycle.INTERRUPTED
             parent_id = self._parent_id if tells else None
-            settle = runs.Settle(last=request, job=self.job, parks=parks, parent_id=parent_id, **waits)
+            settle = runs.Settle(last=request, job=self.job, entries=entries, parks=parks, parent_id=parent_id, **waits)
             self.is_settling = True
             try:
                 await self.persist(runs.settle, settle, request.bodies)

@@ -4,13 +4,13 @@ It does what `journal.advance` does for a run that begins no tasks; those that d
 the portable command. `postgres_overrides` stands above.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from accord.storage.commands.journal import Advance
 from accord.storage.commands.tasks import topic
 from accord.storage.postgres_batch import Item, Written
-from accord.storage.postgres_rows import ADDED, Entry, arrays, entries_of, fetched, given, in_order
+from accord.storage.postgres_rows import ADDED, NOTED, Entry, Note, arrays, entries_of, fetched, in_order, notes_of
 from accord.storage.records import encode_body, encode_task, state_name
 
 
@@ -25,14 +25,6 @@ class _AdvanceRow(NamedTuple):
     at: int
     state: str | None
     doc: str | None
-
-
-class _Note(NamedTuple):
-    """An entry of a journal, and the item it belongs to."""
-
-    note_item: int
-    note_key: str
-    note: str
 
 
 _ADVANCED = f"""
@@ -50,11 +42,7 @@ WITH item AS MATERIALIZED (
 ), kept AS (
     UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
     WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id
-), noted AS (
-    INSERT INTO step (tenant, task_id, key, output, at)
-    SELECT item.tenant, item.task_id, note.note_key, note.note, item.at
-    FROM {given(_Note, "note")} JOIN item ON item.n = note.note_item
-    ON CONFLICT (tenant, task_id, key) DO NOTHING
+), noted AS ({NOTED}
 )
 SELECT n FROM item"""
 
@@ -86,14 +74,8 @@ def advance_item(tenant: str, request: Advance) -> Item:
 async def write_advances(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
     """Write journals; those that the statement leaves out run alone."""
     columns = arrays(_AdvanceRow, [item.row for item in items])
-    columns |= arrays(Entry, entries_of(items)) | arrays(_Note, _notes_of(items))
+    columns |= arrays(Entry, entries_of(items)) | arrays(Note, notes_of(items))
     return {
         number - 1: Written(items[number - 1].result, items[number - 1].topics)
         for (number,) in await fetched(connection, _ADVANCED, columns)
     }
-
-
-def _notes_of(items: Sequence[Item]) -> Iterator[_Note]:
-    for number, item in enumerate(items, 1):
-        for key, note in item.notes:
-            yield _Note(number, str(key), str(note))

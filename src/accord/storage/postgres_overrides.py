@@ -18,7 +18,18 @@ from accord.storage.commands.tasks import Append, topic
 from accord.storage.postgres_batch import Batcher, Begin, Item, Override, Stage, Write, Written
 from accord.storage.postgres_journal import advance_item, write_advances
 from accord.storage.postgres_relay import relay_item, write_relays
-from accord.storage.postgres_rows import ADDED, Entry, arrays, entries_of, fetched, given, in_order
+from accord.storage.postgres_rows import (
+    ADDED,
+    NOTED,
+    Entry,
+    Note,
+    arrays,
+    entries_of,
+    fetched,
+    given,
+    in_order,
+    notes_of,
+)
 from accord.storage.records import encode_body, encode_task, state_name
 from accord.storage.sql import Engine, compile
 from accord.storage.store import ARRIVALS
@@ -127,8 +138,8 @@ WITH item AS MATERIALIZED (
 SELECT n, pushes FROM item"""
 
 
-def _whole_log(only: str = "") -> str:
-    """Return the statement for everything that a log tells of."""
+def _whole_log(only: str = "", more: str = "") -> str:
+    """Return the statement for everything that a log tells of, and more of the kind."""
     return f"""
 WITH item AS MATERIALIZED (
     SELECT item.*, task.pushes FROM {_IN_ORDER} {_LOCKED}
@@ -155,12 +166,17 @@ WITH item AS MATERIALIZED (
     DELETE FROM job USING item
     WHERE item.fate = '{ENDED}' AND job.tenant = item.tenant AND job.key = item.job_key
       AND job.kind IN ('{DEADLINE}', '{SLA}') AND job.node IS NULL
-)
+){more}
 SELECT n, pushes FROM item"""
 
 
 _PLAIN, _QUIET_PLAIN = _plain_log(), _plain_log(_QUIET)
 _LOG, _QUIET_LOG = _whole_log(), _whole_log(_QUIET)
+
+_NOTING = {
+    statement: _whole_log(only, f", noted AS ({NOTED}\n)") for statement, only in ((_LOG, ""), (_QUIET_LOG, _QUIET))
+}
+"""Statement -> the one for a batch in which a run writes down something with its end; few do."""
 
 _DUE = """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :task_id
           AND due_at IS NULL AND dead_at IS NULL"""
@@ -204,6 +220,7 @@ def _settle(tenant: str, request: Settle) -> Item:
         delay_ms=request.delay_ms,
         awaited=request.awaited,
     )
+    item = item._replace(notes=request.entries)
     if request.parks and request.delay_ms is not None:
         return item._replace(row=row, topics=(*item.topics, queue_topic(job.queue)))
     return item._replace(row=row)
@@ -242,8 +259,10 @@ async def _write_rows(
     if any(key is not None for key in columns.get("awaited", ())):
         await fetched(connection, _LOCK, columns)
     positions, with_webhooks = list(items), []
-    entries = arrays(Entry, entries_of(items.values()))
-    for number, webhooks in await fetched(connection, statement, columns | entries):
+    columns |= arrays(Entry, entries_of(items.values()))
+    if any(item.notes for item in items.values()):
+        statement, columns = _NOTING[statement], columns | arrays(Note, notes_of(items.values()))
+    for number, webhooks in await fetched(connection, statement, columns):
         position = positions[number - 1]
         item = items[position]
         written[position] = Written(item.result, (*item.topics, pushes.TOPIC) if webhooks else item.topics)

@@ -19,6 +19,14 @@ class Entry(NamedTuple):
     data: str
 
 
+class Note(NamedTuple):
+    """An entry of a journal, and the item it belongs to."""
+
+    note_item: int
+    note_key: str
+    note: str
+
+
 def given(kind: type[Any], name: str) -> str:
     """Return the SQL of a table with the columns of a row type, from one array for each; `n` counts from 1."""
     hints = get_type_hints(kind)
@@ -40,11 +48,26 @@ ADDED = f"""
 """Adds the entries of the items in the table `item` to the logs of their tasks."""
 
 
+NOTED = f"""
+    INSERT INTO step (tenant, task_id, key, output, at)
+    SELECT item.tenant, item.task_id, note.note_key, note.note, item.at
+    FROM {given(Note, "note")} JOIN item ON item.n = note.note_item
+    ON CONFLICT (tenant, task_id, key) DO NOTHING"""
+"""Adds the notes of the items in the table `item` to the journals of their tasks."""
+
+
 def entries_of(items: Iterable[Item]) -> Iterator[Entry]:
     """Return the entries of all items, each with the number of its item."""
     for number, item in enumerate(items, 1):
         for place, (kind, data) in enumerate(item.entries, 1):
             yield Entry(number, place, str(kind), str(data))
+
+
+def notes_of(items: Iterable[Item]) -> Iterator[Note]:
+    """Return the notes of all items, each with the number of its item."""
+    for number, item in enumerate(items, 1):
+        for key, note in item.notes:
+            yield Note(number, str(key), str(note))
 
 
 def arrays(kind: type[Any], rows: Iterable[Sequence[Any]]) -> dict[str, Sequence[Any]]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import apsw
 
-from accord.storage.commands import runs, tasks
+from accord.storage.commands import journal, runs, tasks
 from accord.storage.sql import Engine, compile
 from accord.storage.store import (
     ARRIVALS,
@@ -53,9 +53,9 @@ CACHE_KIB = 16 * 1024
 BUSY_MS = 10_000
 """How long to wait for another process that holds the file's write lock."""
 
-WAITED_FOR: frozenset[Callable[..., Any]] = frozenset({runs.accept, runs.settle})
-"""What the caller of a single send waits for. Chunks of a stream have others coming up behind them, which would have to
-wait for the loop."""
+WAITED_FOR: frozenset[Callable[..., Any]] = frozenset({runs.accept, runs.settle, journal.advance})
+"""What the caller of a single send waits for, and a run before each of its steps. Chunks of a stream have others coming
+up behind them, which would have to wait for the loop."""
 
 QUICK_SECONDS = 0.002
 """A disk that commits in this time is quick: the loop may wait for it, as a thread takes half as long to wake up."""

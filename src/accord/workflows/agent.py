@@ -78,7 +78,7 @@ class WorkflowAgent:
         What is fixed for all of its runs, such as addresses, is filled in here: with `vars`. Raises BadDocument.
         """
         self._title, self._told = document.name, msgspec.json.encode(document).decode()
-        self.document = document if name is None else replace(document, name=name)
+        self.document = document if name is None else _renamed(document, name)
         self._vars = dict(vars or {})
         self._directory, self._env = directory, without_ours(env)
         self._keys = keys or KeyManager(env=self._env)
@@ -165,7 +165,9 @@ class WorkflowAgent:
         entries = {PLAN: msgspec.json.encode(made).decode(), **self._origin(made, wish)}
         if wish.previous_run is not None or wish.start_from is not None:
             entries |= await self._earlier(ctx, made, wish)
-        await ctx.journal.write(entries)
+        ctx.journal.note(entries)
+        if made.preflight:  # which may take its time
+            await ctx.journal.write({})
         return made
 
     def _origin(self, made: Plan, wish: Wish) -> dict[str, str]:
@@ -231,6 +233,14 @@ def _used(made: Plan) -> list[AgentDef]:
     """Return the agents that a run may need."""
     wanted = {step.agent for step in members.steps_of(made.steps)} | {made.repair_agent}
     return [agent for agent in made.agents if agent.name in wanted]
+
+
+def _renamed(document: Document, name: str) -> Document:
+    """Return a document under another name; what its runs have in common stays under its own."""
+    state = document.state
+    if state is not None and state.namespace is None:
+        state = replace(state, namespace=document.name)
+    return replace(document, name=name, state=state)
 
 
 def _profile(document: Document, name: str) -> Profile:

@@ -63,9 +63,8 @@ def last_line(text: str) -> str:
     return next((line[-SHOWN:] for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-def heard_in(plan: Plan, post: Post) -> list[str]:
-    """Return the channels that a post is for: the document's, its agent's own, and for failures that for failures."""
-    step = plan.step(str(post.about.get("step", "")).partition("[")[0])
+def heard_in(plan: Plan, step: Step | None, post: Post) -> list[str]:
+    """Return the channels that a post about a step is for: the document's, its agent's, and that for failures."""
     agent = None if step is None else plan.agent(step.agent)
     found = [plan.channel, *(agent.channels if agent is not None else ())]
     if post.about.get("status") in FAILURES:

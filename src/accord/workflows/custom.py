@@ -57,13 +57,9 @@ def _parameters(step: Step, own: CustomStep) -> dict[str, Any]:
     given = {param.name: step.with_.get(param.name, getattr(step, param.name, None)) for param in own.params}
     for param in own.params:
         if param.required and param.default is None and given[param.name] is None:
-            problems.append(
-                found(
-                    "BAD_PARAMS",
-                    f"step {step.name!r} does not give {step.use!r} its {param.name!r}",
-                    "add it to `with`",
-                )
-            )
+            what = f" ({param.description})" if param.description else ""
+            message = f"step {step.name!r} does not give {step.use!r} its {param.name!r}{what}"
+            problems.append(found("BAD_PARAMS", message, "add it to `with`"))
     if problems:
         raise BadDocument(problems)
     return {param.name: param.default if given[param.name] is None else given[param.name] for param in own.params}

@@ -36,6 +36,9 @@ from accord.workflows.verification import diagnosing, verify
 REPAIRED = "retry_after_repair"
 """Why an attempt follows on the last one that there should have been."""
 
+LONGER_SECONDS = 2.0
+"""How long a step that has ended waits for its agent to be introduced: agents that are quick have quick cards."""
+
 log = logging.getLogger("accord.workflows")
 
 
@@ -46,6 +49,7 @@ class Doing:
         """Do steps for the task of `ctx`, and `post` what there is to say; what they print is in `printed`."""
         self._ctx, self._means, self._state = ctx, means, state
         self._journal = ctx.journal
+        self._directory = means.directory
         self._post = post
         self.printed: dict[str, str] = {}
         self._met: set[str] = set()
@@ -69,7 +73,7 @@ class Doing:
             run_id=self._ctx.task_id,
             step=node.step,
             attempt=node.attempt,
-            directory=self._means.directory,
+            directory=self._directory,
             env=self._means.env,
             values=self.values(node),
             post=post,
@@ -230,7 +234,7 @@ class Doing:
                 text,
                 id=f"{self._ctx.task_id}/{key}",
                 run_id=self._ctx.task_id,
-                directory=self._means.directory,
+                directory=self._directory,
             )
             limit = None if seconds is None else round(seconds * 1000)
             await self._journal.write({}, [Call(agent=name, message=message, key=key, timeout_ms=limit)])
@@ -289,21 +293,27 @@ class Doing:
 
     # --- what runs have in common ---------------------------------------------------------------------------------
 
-    def sets(self, end: Ended) -> dict[str, Any]:
-        """Return what a step that has ended well sets for those after it."""
+    async def sets(self, end: Ended) -> dict[str, Any]:
+        """Return what a step that has ended well sets for those after it; what has no value is said, and not set."""
         node = self._state.nodes[end.step]
         if end.status != "completed" or node.step is None or not node.step.set:
             return {}
-        values = self.values(node)
-        return {name: values.value(template) for name, template in node.step.set.items()}
+        values, found = self.values(node), {}
+        for name, template in node.step.set.items():
+            try:
+                found[name] = values.value(template)
+            except Unresolved as error:
+                await self._post(channel.line(end.step, f"{name} is not set: {error}"))
+        return found
 
 
 @asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do something beside a block, at most until that ends."""
+    """Do something beside a block, and at most a little longer than that."""
     task = asyncio.create_task(work)
     try:
         yield
+        await asyncio.wait([task], timeout=LONGER_SECONDS)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

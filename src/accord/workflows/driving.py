@@ -111,20 +111,24 @@ class Drive:
             self._show_printed()
             if not ends and not begins and not self._posts:
                 return decision
-            await self._write(ends, [one for one in begins if one.begun is not None])
+            await self._write(ends, [one for one in begins if one.begun is not None], is_last=bool(decision.outcome))
 
-    async def _write(self, ends: list[Ended], begins: list[Beginning]) -> None:
-        """Commit what has ended, what begins and what is said about it; then begin."""
+    async def _write(self, ends: list[Ended], begins: list[Beginning], *, is_last: bool) -> None:
+        """Commit what has ended, what begins and what is said of it, then begin; the last goes with the run's end."""
         begun = [one.begun for one in begins if one.begun is not None]
         records: list[Record] = [*ends, *begun]
         entries = {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
         for one in begun:
             entries.update(await self._doing.before(one))
-        sets = [(end, values) for end in ends if (values := self._doing.sets(end))]
+        sets = [(end, values) for end in ends if (values := await self._doing.sets(end))]
         for end, values in sets:
             entries.update(self._means.shared.entry(end.step, end.attempt, values, end.at))
         calls: list[Call] = [one.call for one in begins if one.call is not None]
-        await self._journal.write(entries, calls, self._sayings(ends, begun))
+        sayings = self._sayings(ends, begun)
+        if is_last and not sets:
+            self._journal.note(entries, sayings)
+        else:
+            await self._journal.write(entries, calls, sayings)
         for end, values in sets:
             await self._means.shared.put(values, end.at)
         for one in begun:
@@ -150,7 +154,8 @@ class Drive:
         return sayings if asked is None else [*sayings, asked]
 
     def _saying(self, post: Post) -> Saying:
-        channels = channel.heard_in(self._means.plan, post)
+        node = self.state.nodes.get(post.about.get("step", ""))
+        channels = channel.heard_in(self._means.plan, None if node is None else node.step, post)
         about = {**post.about, "channels": channels} if channels else post.about
         return Saying(TaskState.WORKING, post.text or None, {METADATA: about})
 
@@ -244,10 +249,10 @@ class Drive:
 
     async def _stop(self) -> None:
         """Let go of everything: whoever goes on with the run finds what is written."""
-        held = [*self._work.values(), *self._attending.values()]
-        for task in held:
-            task.cancel()
-        await asyncio.gather(*held, return_exceptions=True)
+        if held := [*self._work.values(), *self._attending.values()]:
+            for task in held:
+                task.cancel()
+            await asyncio.gather(*held, return_exceptions=True)
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -258,7 +263,8 @@ class Drive:
             if self._may_park(left):
                 await self._park(left)
             seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
-            await self._journal.hinted(seconds if left is None else min(seconds, left / 1000 + 0.001))
+            until = self._journal.hinted if self._listens else self._journal.nudged
+            await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
         while self._finished:
             self._take_in(*self._finished.popleft())
         if self._listens:

@@ -16,7 +16,7 @@ MANY = 5
 
 
 class Line(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One step: what it is, whom it waits for, and what it says."""
+    """One step: what it is, whom it waits for, and what it does: as it is described, or else the first line of it."""
 
     name: str
     type: str
@@ -89,7 +89,8 @@ def _in_order(before: dict[str, tuple[str, ...]]) -> list[str]:
 
 def _line(step: Step) -> Line:
     inner = step.step or step
-    said = inner.task or inner.command or inner.branch or inner.workflow or inner.file or inner.event or ""
+    texts = (step.description, inner.task, inner.command, inner.branch, inner.workflow, inner.file, inner.event)
+    said = next(filter(None, texts), "")
     return Line(
         name=step.name,
         type=step.kind if step.step is None else f"map of {inner.kind}",

@@ -12,7 +12,7 @@ import msgspec
 from accord.workflows.document import Document, Input
 from accord.workflows.expressions import BadExpression
 from accord.workflows.findings import Finding, found
-from accord.workflows.templates import references, texts_in
+from accord.workflows.templates import ROOTS, references, texts_in
 from accord.workflows.values import Unresolved, Values
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
@@ -115,8 +115,11 @@ def _needs(value: Any, left: Mapping[str, Any]) -> bool:
     return any(_variable(path) in left for path in paths)
 
 
-def _variable(path: tuple[str, ...]) -> str:
-    return path[1] if path[0] == "vars" and len(path) > 1 else path[0]
+def _variable(path: tuple[str, ...]) -> str | None:
+    """Return which variable a path is about, if it is about one."""
+    if path[0] == "vars":
+        return path[1] if len(path) > 1 else None
+    return path[0] if path[0] not in ROOTS else None
 
 
 def _settled(values: Values, value: Any) -> Any:

@@ -7,10 +7,11 @@ with problems, and `settled` puts in what is known already where it must not cha
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
-from accord.workflows.document import Document, Step
+from accord.workflows.document import AgentDef, Document, Step
 from accord.workflows.expressions import BadExpression
 from accord.workflows.findings import Finding, found
 from accord.workflows.functions import nearest
@@ -23,6 +24,9 @@ from accord.workflows.values import Values, check_command
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 """How headers and URLs name a variable of the environment, so that no secret is written down."""
+
+LATER = frozenset({"steps", "state", "env", "run", "item", "index"})
+"""Roots of what is known only during a run, or must not be written down with a plan."""
 
 OF_STEPS = ("output", "status", "json", "exit_code", "exitCode")
 
@@ -54,23 +58,33 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Fin
         wrong += _agents(step, plan)
         wrong += _commands(step, unsure)
         wrong += _variables(step, env)
+        wrong += _fixed(f"step {step.name!r}", step if step.step is None else step.step, step.as_)
+    for agent in plan.agents:
+        where = f"agent {agent.name!r}"
+        wrong += _fixed(where, agent)
+        for text in texts_in((agent.url, agent.headers)):
+            for reference in _read(text, where, wrong):
+                if (fix := _missing(known, *_root(reference))) is not None:
+                    said = f"{where}: {reference.source} has no value"
+                    wrong.append(found("UNKNOWN_REFERENCE", said, fix))
     for reference in _read(plan.output or "", "output", wrong):
         wrong += look(None, reference, True)
     return list(dict.fromkeys(wrong))
 
 
 def settled(plan: Plan) -> Plan:
-    """Return a plan in which URLs have what is known before a run."""
-    values = Values(input=plan.input, inputs=plan.inputs, vars=plan.vars)
+    """Return a plan in which addresses and headers have what is known before a run, which is all that they may have."""
+    text = Values(input=plan.input, inputs=plan.inputs, vars=plan.vars).text
+
+    def given(said: AgentDef | Step) -> dict[str, Any]:
+        headers = {name: text(value) for name, value in said.headers.items()}
+        return {"url": None if said.url is None else text(said.url), "headers": headers}
 
     def of(step: Step) -> Step:
-        inner = None if step.step is None else of(step.step)
-        is_known = step.url is not None and not any(
-            reference.path[0] in ("steps", "state", "env", "run", "item", "index") for reference in references(step.url)
-        )
-        return replace(step, step=inner, url=values.text(step.url) if is_known and step.url is not None else step.url)
+        return replace(step, step=None if step.step is None else of(step.step), **given(step))
 
-    return replace(plan, steps=tuple(map(of, plan.steps)))
+    agents = tuple(replace(agent, **given(agent)) for agent in plan.agents)
+    return replace(plan, steps=tuple(map(of, plan.steps)), agents=agents)
 
 
 # --- names and order --------------------------------------------------------------------------------------------------
@@ -237,7 +251,7 @@ def _agents(step: Step, plan: Plan) -> Iterator[Finding]:
         yield found("MISSING_URL", f"step {step.name!r} has no url", "add `url` to the step or to its agent")
 
 
-def _commands(step: Step, unsure: Collection[str]) -> Iterator[Finding]:
+def _commands(step: Step, unsure: frozenset[str]) -> Iterator[Finding]:
     inner, item = (step, "item") if step.step is None else (step.step, step.as_)
     if inner.command is None:
         return
@@ -247,6 +261,20 @@ def _commands(step: Step, unsure: Collection[str]) -> Iterator[Finding]:
         yield found("INJECTION_RISK", f"step {step.name!r}: {error}", "see docs/workflows/values.md")
     except BadExpression:
         return  # said of its text already
+
+
+def _fixed(where: str, said: AgentDef | Step, item: str = "item") -> Iterator[Finding]:
+    """Yield what in an address or a header is known only during a run: no agent says where another one is."""
+    for text in texts_in((said.url, said.headers)):
+        for reference in _read(text, where, []):
+            root = reference.path[0]
+            if root in LATER or root == item:
+                fix = "write ${NAME} for a variable of the environment" if root == "env" else "use `vars` or `inputs`"
+                yield found("NOT_FIXED", f"{where}: {reference.source} stands in `url` or `headers`", fix)
+
+
+def _root(reference: Reference) -> tuple[str, list[str]]:
+    return reference.path[0], list(reference.path[1:])
 
 
 def _variables(step: Step, env: Mapping[str, str]) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 from accord.errors import AccordError
 from accord.model import Message, Part, Role
+from accord.model.base import timestamp_ms
 from accord.storage.commands import schedules
 from accord.storage.store import Store, StoreUnavailable
 from accord.workflows.beginning import INNER
@@ -149,9 +150,12 @@ class Timetable:
         while True:
             try:
                 seconds = await self.look()
-            except (AccordError, StoreUnavailable) as error:
+            except StoreUnavailable as error:
                 log.warning("schedules wait: %s", error, extra={"agent": self._agent})
                 seconds = RETRY_SECONDS
+            except Exception:  # the next time may come all the same; what went wrong is in the log
+                log.exception("schedules failed", extra={"agent": self._agent})
+                seconds = MAX_SLEEP
             await self._sleep(seconds)
 
     async def look(self) -> float:
@@ -160,18 +164,23 @@ class Timetable:
         if not self._seen:
             names = [entry.name for entry in self._entries]
             self._seen = await self._store.do(schedules.known, self._agent, names, now)
-        for entry in self._entries:
-            await self._look_at(entry, now)
+        is_done = all([await self._look_at(entry, now) for entry in self._entries])
         times = [next_after(entry.cron, entry.zone, now) for entry in self._entries]
         waits = [(time - self._now_ms()) / 1000 for time in times if time is not None]
-        return min(MAX_SLEEP, max(0.0, min(waits, default=MAX_SLEEP)))
+        return max(0.0, min(MAX_SLEEP if is_done else RETRY_SECONDS, *waits))
 
-    async def _look_at(self, entry: Entry, now: int) -> None:
-        seen = self._seen[entry.name]
-        due = latest(entry.cron, entry.zone, max(seen, now - MISSED_MS - 1), now)
+    async def _look_at(self, entry: Entry, now: int) -> bool:
+        """Begin a run if a schedule is due; false if that should be tried again."""
+        due = latest(entry.cron, entry.zone, max(self._seen[entry.name], now - MISSED_MS - 1), now)
         if due is None:
-            return
-        await self._begin(entry.message(self._agent, due))
-        log.info("schedule began a run", extra={"agent": self._agent, "schedule": entry.name, "time": due})
+            return True
+        about = {"agent": self._agent, "schedule": entry.name, "due": timestamp_ms(due)}
+        try:
+            await self._begin(entry.message(self._agent, due))
+        except AccordError as error:
+            log.warning("schedule could not begin a run: %s", error, extra=about)
+            return False
+        log.info("schedule began a run", extra=about)
         await self._store.do(schedules.see, self._agent, entry.name, due)
         self._seen[entry.name] = due
+        return True

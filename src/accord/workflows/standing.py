@@ -1,7 +1,7 @@
 """Where runs stand, for whoever has a store and the id of one: its steps, and what it waits for.
 
-It only looks, and hands in what somebody has decided: whichever node hosts the workflow goes on with the run. Nothing is
-run here. `agent` and `driving` have written what is read; commands and pages stand above.
+It only looks. `agent` and `driving` have written what is read here; `handing` gives runs what they wait for. Pages and
+commands stand above.
 """
 
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.core.context import wait_key
-from accord.storage.commands import journal, runs, steps
+from accord.model.base import timestamp_ms
+from accord.storage.commands import journal, steps
 from accord.storage.commands.journal import Begun, Runs
 from accord.storage.store import Store
 from accord.workflows.beginning import child_key
 from accord.workflows.document import Document, Step
-from accord.workflows.driving import PREFIX, handed_in
+from accord.workflows.driving import PREFIX
 from accord.workflows.origin import DOCUMENT, PLAN, Origin, document_of, origin_of
 from accord.workflows.plan import Plan
 from accord.workflows.records import Record
-from accord.workflows.state import Node, State
+from accord.workflows.state import PARKED, Node, State
 
 _decoder = msgspec.json.Decoder(Record)
 
@@ -48,20 +48,21 @@ class Line(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 
 
 class Wait(Struct, frozen=True, kw_only=True):
-    """What a run waits for that somebody may hand in: a decision about a step, or an event by its name."""
+    """What a run waits for: a decision about a step, an event by its name, or a time in milliseconds since 1970."""
 
     step: str
-    attempt: int
     event: str | None = None
     until: int | None = None
 
-    def __str__(self) -> str:
-        return f"approval of {self.step}" if self.event is None else f"event {self.event}"
-
     @property
-    def key(self) -> str:
-        """What it is handed in under."""
-        return handed_in(self.step if self.event is None else f"event/{self.event}", self.attempt)
+    def is_approval(self) -> bool:
+        """Whether somebody has to decide."""
+        return self.event is None and self.until is None
+
+    def __str__(self) -> str:
+        if self.until is not None:
+            return f"{self.step} until {timestamp_ms(self.until)}"
+        return f"approval of {self.step}" if self.event is None else f"event {self.event}"
 
 
 class Standing(Struct, frozen=True):
@@ -126,23 +127,15 @@ class Standing(Struct, frozen=True):
         )
 
     def waits(self) -> list[Wait]:
-        """Return what it waits for that can be handed in."""
+        """Return what it waits for, besides its agents."""
         running = self.state().running.values()
-        return [_wait(node, node.step) for node in running if node.step is not None and _is_open(node.step)]
-
-
-def _is_open(step: Step) -> bool:
-    return step.kind == "approval" or (step.kind == "wait" and step.event is not None)
+        return [_wait(node, node.step) for node in running if node.step is not None and node.step.type in PARKED]
 
 
 def _wait(node: Node, step: Step) -> Wait:
-    event = step.event if step.kind == "wait" else None
-    return Wait(step=node.name, attempt=node.attempt, event=event, until=node.alarm)
-
-
-async def listed(store: Store, wanted: Runs) -> list[Begun]:
-    """Return runs, those that began last first."""
-    return await store.read(journal.begun, wanted)
+    if step.type == "approval" or step.event is not None:
+        return Wait(step=node.name, event=step.event)
+    return Wait(step=node.name, until=0 if node.begun is None else node.begun.until or 0)
 
 
 async def stands(store: Store, run_id: str) -> Standing | None:
@@ -151,13 +144,6 @@ async def stands(store: Store, run_id: str) -> Standing | None:
     if not found:
         return None
     return Standing(found[0], await store.read(steps.load, found[0].tenant, run_id))
-
-
-async def hand_in(store: Store, run: Begun, wait: Wait, value: Any, at: int) -> bool:
-    """Hand a run what it waits for; false if it has that already, or has ended."""
-    output = msgspec.json.encode(value).decode()
-    news = runs.News(task_id=run.task_id, key=wait_key(wait.key), output=output, at=at)
-    return await store.do(runs.wake, run.tenant, news)
 
 
 def decision(*, is_approved: bool, comment: str = "") -> dict[str, Any]:

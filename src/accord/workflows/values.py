@@ -7,7 +7,7 @@ command as variables of its environment. The language between the braces is `exp
 
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -88,6 +88,13 @@ class Values(Struct, frozen=True, kw_only=True):
     def text(self, template: str) -> str:
         """Return a text with the values of its templates in their places; raises Unresolved."""
         return "".join(piece if isinstance(piece, str) else as_text(self._worth(piece)) for piece in split(template))
+
+    def pattern(self, template: str) -> str:
+        """Return a regular expression in which the values of templates stand for themselves; raises Unresolved."""
+        pieces = split(template)
+        return "".join(
+            piece if isinstance(piece, str) else re.escape(as_text(self._worth(piece))) for piece in pieces
+        )
 
     def value(self, template: str) -> Any:
         """Return the value of a text that is one lone template, with its type; any other text as `text` does."""
@@ -202,11 +209,11 @@ class Values(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=4096)
-def check_command(command: str, item: str = "item", doubtful: Collection[str] = ()) -> None:
+def check_command(command: str, item: str = "item", doubtful: frozenset[str] = frozenset()) -> None:
     """Raise UnsafeCommand or BadExpression if a command could not be run, whatever the values are.
 
-    `item` is what the item of the map is called that the command belongs to; `doubtful` are variables that somebody else
-    than the document's author may have the say of.
+    `item` is what the item of the map is called that the command belongs to; `doubtful` are variables of which the
+    document's author does not know what they say.
     """
     _check_script(command)
     pieces = split(command)
@@ -226,7 +233,7 @@ def _check_script(command: str) -> None:
         )
 
 
-def _is_trusted(node: Node, item: str, doubtful: Collection[str] = ()) -> bool:
+def _is_trusted(node: Node, item: str, doubtful: frozenset[str] = frozenset()) -> bool:
     """Whether a value is the author's own, and may even be the name of a command."""
     match node:
         case Constant():

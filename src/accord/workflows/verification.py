@@ -48,7 +48,7 @@ async def _contains(scene: Scene, result: Result, wanted: Verification, task: st
 
 
 async def _matches(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
-    pattern = scene.values.text(wanted.value).removeprefix(PATTERN if wanted.type == "custom" else "")
+    pattern = scene.values.pattern(wanted.value).removeprefix(PATTERN if wanted.type == "custom" else "")
     try:
         found = re.search(pattern, without_echo(result.output, task), re.MULTILINE)
     except re.error as error:

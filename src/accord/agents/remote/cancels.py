@@ -7,6 +7,7 @@ by whichever node comes first, until it is done or has been tried often enough. 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from accord.agents.remote.means import NO_ANSWER, Peer
 from accord.core.remotes import Remotes
@@ -25,6 +26,9 @@ MOST = 8
 """How often it is tried: for about twenty minutes."""
 
 AT_ONCE = 16
+
+LAST_SECONDS = 3.0
+"""How long a node that leaves still tells of cancels: it may have been started for one task, and nobody comes after."""
 
 IN_VAIN = (TaskNotFound, TaskNotCancelable, UnsupportedOperation, MethodNotFound, AuthenticationFailed)
 """Answers that will not be others later: the task has ended there as well, or cannot be cancelled."""
@@ -47,21 +51,27 @@ class Cancels:
         self._loop = asyncio.create_task(self._keep(), name=f"cancels of {self._agent}")
 
     async def stop(self) -> None:
-        """Stop; what is left is due again later, on any node."""
+        """Stop, once what is due was tried; what is left is due again later, on any node."""
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_SECONDS):
+                    await self._look()
 
     async def _keep(self) -> None:
         while True:
-            try:
-                while found := await self._remotes.cancels(self._agent, AT_ONCE, AGAIN_SECONDS):
-                    await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
-            except StoreUnavailable as error:
-                log.warning("store unavailable", extra={"reason": str(error)})
-            except Exception:  # the node must go on; what went wrong is in the log
-                log.exception("cancels were not passed on", extra={"agent": self._agent})
+            await self._look()
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _look(self) -> None:
+        try:
+            while found := await self._remotes.cancels(self._agent, AT_ONCE, AGAIN_SECONDS):
+                await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
+        except StoreUnavailable as error:
+            log.warning("store unavailable", extra={"reason": str(error)})
+        except Exception:  # the node must go on; what went wrong is in the log
+            log.exception("cancels were not passed on", extra={"agent": self._agent})
 
     async def _pass_on(self, cancel: Cancel) -> None:
         link = cancel.link

@@ -6,6 +6,7 @@ Entries are steps like any other (`steps`), only ever added; tasks that it begin
 from msgspec import Struct
 
 from accord.model import TaskState
+from accord.storage.commands import steps
 from accord.storage.commands.jobs import RUN
 from accord.storage.commands.runs import Accept, Accepted, accept
 from accord.storage.commands.tasks import Append, extend
@@ -30,14 +31,7 @@ async def advance(tx: Tx, tenant: str, request: Advance) -> list[Accepted]:
     last = request.last
     await extend(tx, tenant, last)
     if request.entries:
-        await tx.many(
-            """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
-               ON CONFLICT (tenant, task_id, key) DO NOTHING""",
-            [
-                {"tenant": tenant, "task_id": last.task_id, "key": key, "output": output, "at": last.at}
-                for key, output in request.entries
-            ],
-        )
+        await steps.note(tx, tenant, last.task_id, request.entries, last.at)
     return [await accept(tx, tenant, call) for call in request.calls]
 
 

@@ -99,7 +99,7 @@ class Continued(Accepted, frozen=True, kw_only=True):
 
 
 class Settle(Struct, frozen=True, kw_only=True):
-    """The end of a run: its last events, and whether its job is done or waits.
+    """The end of a run: its last events and entries, by key, and whether its job is done or waits.
 
     Work waits until it is woken or `delay_ms` have passed; `awaited` is the step it waits for, if one, and `child` the
     task whose question it has passed on; `watch` is all that at once. Work on a task that another waits for names that
@@ -108,6 +108,7 @@ class Settle(Struct, frozen=True, kw_only=True):
 
     last: Append
     job: Claimed
+    entries: tuple[tuple[str, str], ...] = ()
     parks: bool = False
     delay_ms: int | None = None
     awaited: str | None = None
@@ -227,6 +228,8 @@ async def settle(tx: Tx, tenant: str, request: Settle) -> int:
             if await steps.find(tx, tenant, request.job.key, key) is not None:
                 raise AlreadyWoken(key)
     children_started = await extend(tx, tenant, request.last)
+    if request.entries:
+        await steps.note(tx, tenant, request.job.key, request.entries, request.last.at)
     if request.child is not None and not await children.asks(tx, tenant, request.child):
         raise AlreadyWoken(request.child)
     if watch is not None and await children.have_moved(tx, tenant, watch):

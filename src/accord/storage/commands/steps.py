@@ -3,6 +3,8 @@
 The row is written under the fence of the task, so only the worker that holds it can commit a step.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from accord.storage.commands.tasks import Fenced
@@ -50,6 +52,15 @@ async def put(tx: Tx, tenant: str, task_id: str, key: str, output: str, at: int)
         at=at,
     )
     return added == 1
+
+
+async def note(tx: Tx, tenant: str, task_id: str, entries: Sequence[tuple[str, str]], at: int) -> None:
+    """Keep what many steps gave, by key; what is there already stays."""
+    await tx.many(
+        """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
+           ON CONFLICT (tenant, task_id, key) DO NOTHING""",
+        [{"tenant": tenant, "task_id": task_id, "key": key, "output": output, "at": at} for key, output in entries],
+    )
 
 
 async def commit(tx: Tx, tenant: str, step: Step) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from accord.workflows import custom
-from accord.workflows.checks import agents, amounts, habits, mentions, names, order, places, steps, using
+from accord.workflows.checks import agents, amounts, habits, mentions, names, order, places, steps, triggers, using
 from accord.workflows.checks.subject import Check, Problem, Subject
 from accord.workflows.document import Document
 from accord.workflows.findings import Finding, Place, found
@@ -20,6 +20,7 @@ CHECKS: tuple[Check, ...] = (
     *mentions.CHECKS,
     *places.CHECKS,
     *amounts.CHECKS,
+    *triggers.CHECKS,
     *habits.CHECKS,
 )
 

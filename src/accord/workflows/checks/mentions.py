@@ -8,7 +8,7 @@ from accord.workflows.checks.order import Edges, edges, upstream
 from accord.workflows.checks.subject import Placed, Problem, Subject, Where
 from accord.workflows.expressions import BadExpression
 from accord.workflows.quoting import UnsafeCommand
-from accord.workflows.resolving import events_of, run_lacks
+from accord.workflows.resolving import LATER, events_of, run_lacks
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
 from accord.workflows.values import check_command
 
@@ -107,7 +107,12 @@ def _judged(subject: Subject, said: Said, around: _Around) -> Iterator[Problem]:
 
 
 def _about(subject: Subject, said: Said, around: _Around, one: Reference) -> Iterator[Problem]:
-    if one.step is not None:
+    outer = None if around.placed is None else around.placed.outer
+    is_late = one.path[0] in LATER or (outer is not None and one.path[0] == outer.as_)
+    if is_late and ("headers" in said.where or said.where[-1:] == ("url",)):
+        fix = "write ${NAME} for a variable of the environment" if one.path[0] == "env" else "use `vars` or `inputs`"
+        yield Problem("NOT_FIXED", said.where, f"{one.source} is known only during a run", fix)
+    elif one.step is not None:
         yield from _about_step(subject, said, around, one)
     elif not one.is_optional and (problem := _about_value(subject, said, around, one)) is not None:
         yield problem

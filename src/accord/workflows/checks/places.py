@@ -38,7 +38,8 @@ def there(subject: Subject) -> Iterator[Problem]:
         place = placed(path.path, subject.base, subject.env)
         if path.required and not unset and not place.is_dir():
             fix = "make it, or say `required: false`"
-            yield Problem("NO_DIRECTORY", where, f"There is no directory {place}", fix)
+            what = f" ({path.description})" if path.description else ""
+            yield Problem("NO_DIRECTORY", where, f"There is no directory {place}{what}", fix)
     makes_some = any(subject.kind_of(step) == "worktree" for step, *_ in subject.steps)
     for owner, cwd, _ in () if makes_some else _stated(subject):
         if cwd is not None and "{{" not in cwd and not (subject.base / Path(cwd).expanduser()).is_dir():

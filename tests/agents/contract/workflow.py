@@ -1,0 +1,34 @@
+"""Workflows: files whose steps are commands."""
+
+import os
+from pathlib import Path
+
+from accord.agents.kinds import Given
+from accord.core.agent import Agent, Crash
+from accord.workflows.kind import KIND
+from tests.agents.contract.scratch import BEAT_SECONDS
+from tests.agents.contract.subjects import Subject
+
+BEHAVIOURS = {
+    "echo": ["printf 'you said %s' {{input}}"],
+    "slow": [f"while :; do printf . >> beats; sleep {BEAT_SECONDS}; done"],
+    "fail": ["echo 'no such city' >&2; exit 3"],
+    "steps": [
+        "echo 1 >> steps",
+        f"echo 2 >> steps; until test -e go; do sleep {BEAT_SECONDS}; done",
+        "echo 3 >> steps; printf done",
+    ],
+}
+
+
+def make(behaviour: str, scratch: Path) -> Agent:
+    """Return an agent that behaves so."""
+    lines = ['version: "1.0"', "name: subject", "swarm: {pattern: pipeline}", "workflows:", "- name: main", "  steps:"]
+    for number, command in enumerate(BEHAVIOURS[behaviour]):
+        lines += [f"  - name: s{number}", "    type: deterministic", "    command: |", f"      {command}"]
+    file = scratch / f"{behaviour}.yaml"
+    file.write_text("\n".join(lines))
+    return KIND.make(Given(options=KIND.options(), name="subject", target=file, env=os.environ))
+
+
+SUBJECT = Subject(kind="workflow", make=make, has=frozenset(BEHAVIOURS), crash=Crash.RESUME)

@@ -1,0 +1,374 @@
+"""`accord run` as a process: what it prints where, how it ends, and how a run that was left is gone on with."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from accord.cli.exits import Exit
+from accord.cli.going import Going
+from accord.cli.tables import Output
+from tests.cli.flows import (
+    AGENT,
+    ASKING,
+    CALLING,
+    FAILING,
+    HEAD,
+    NESTED,
+    QUICK,
+    QUICKLY,
+    SLOW,
+    Flows,
+    ended,
+    run_id,
+    said,
+)
+from tests.cli.terminal import terminal
+from tests.serve.running import running
+
+
+@pytest.fixture
+def flows(tmp_path: Path) -> Flows:
+    return Flows(tmp_path)
+
+
+# --- to its end -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("1-40", "1-41")
+def test_the_output_of_a_run_is_all_there_is_on_standard_output(flows: Flows) -> None:
+    done = flows("run", flows.write(QUICK), "--input", "world")
+    assert done.returncode == Exit.DONE, done.stderr
+    assert done.stdout == "hello world and more\n"
+    told = done.stderr.splitlines()
+    assert "hello: started" in told
+    assert any(line.startswith("each[1]: completed after ") for line in told)
+    assert "hello | hello world" in told
+
+
+def test_input_comes_from_standard_input_and_values_from_flags_and_files(flows: Flows) -> None:
+    flows.write('{"one": "from the file", "two": "of the file"}', "values.json")
+    command = "echo {{input}}; echo {{vars.one}}; echo {{vars.two}}"
+    steps = f'{HEAD}workflows: [{{name: main, steps: [{{name: a, type: deterministic, command: "{command}"}}]}}]\n'
+    done = flows(
+        *("run", flows.write(steps), "--input", "-", "--vars-file", "values.json", "--var", "one=from a=flag"),
+        typed="typed",
+    )
+    assert (done.returncode, done.stdout) == (Exit.DONE, "typed\nfrom a=flag\nof the file\n"), done.stderr
+
+
+def test_json_is_a_line_for_each_event_and_one_for_what_came_of_it(flows: Flows) -> None:
+    done = flows("run", flows.write(QUICK), "--input", "world", "-o", "json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[0] == {"event": "begun", "run": run_id(done.stderr)}
+    assert {"started", "ended"} <= {line["event"] for line in lines}
+    last = lines[-1]
+    assert (last["event"], last["state"], last["output"]) == ("run", "completed", "hello world and more")
+    assert {step["name"]: step["status"] for step in last["steps"]}["each[1]"] == "completed"
+
+
+def test_a_builder_is_run_like_a_file(flows: Flows) -> None:
+    flows.write(
+        "from accord.workflows import workflow\n"
+        'flow = workflow("built").step("only", type="deterministic", command="echo {{input}}")\n'
+        "other = 1\n",
+        "built.py",
+    )
+    done = flows("run", "built.py:flow", "--input", "word")
+    assert (done.returncode, done.stdout) == (Exit.DONE, "word\n"), done.stderr
+    assert "neither a workflow file" in flows("run", "built.py:other").stderr
+    assert flows("run", "built.py:nothing").returncode == Exit.MISUSED
+
+
+def test_one_of_several_workflows_is_chosen(flows: Flows) -> None:
+    step = '{name: a, type: deterministic, command: "echo %s"}'
+    text = f"{HEAD}workflows:\n" + "".join(f"  - {{name: {name}, steps: [{step % name}]}}\n" for name in ("one", "two"))
+    file = flows.write(text)
+    assert flows("run", file).stdout == "one\n"
+    assert flows("run", file, "--workflow", "two").stdout == "two\n"
+    refused = flows("run", file, "--workflow", "tow")
+    assert refused.returncode == Exit.MISUSED
+    assert "UNKNOWN_WORKFLOW" in refused.stderr
+
+
+def test_a_dry_run_prints_what_would_be_done_and_does_nothing(flows: Flows) -> None:
+    file = flows.write(FAILING)
+    done = flows("run", file, "--dry-run")
+    assert done.returncode == Exit.DONE
+    assert "Wave 2" in done.stdout
+    assert "last (deterministic) after first" in done.stdout
+    found = flows.json("run", file, "--dry-run")
+    assert (found["total"], found["peak"]) == (2, 1)
+    assert flows.lines("first.txt") == []
+    assert flows("runs", "list").returncode == Exit.FAILED, "there is not even a store"
+
+
+# --- what cannot be run -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_wrong_with_a_file_is_said_with_its_place(flows: Flows) -> None:
+    done = flows("run", flows.write(QUICK.replace("dependsOn: [hello, each]", "dependsOn: [helo, each]")))
+    assert done.returncode == Exit.MISUSED
+    assert done.stdout == ""
+    assert "flow.yaml:13:" in done.stderr
+    assert "UNKNOWN_DEPENDENCY" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "Name a workflow file"),
+        (["nothing.yaml"], "nothing.yaml"),
+        (["nothing.py:flow"], "There is no file nothing.py"),
+        (["flow.yaml", "--var", "novalue"], "NAME=VALUE"),
+        (["flow.yaml", "--vars-file", "nothing.json"], "nothing.json"),
+        (["flow.yaml", "--resume", "x", "--dry-run"], "neither new nor dry"),
+        (["flow.yaml", "--store", "mysql://x"], "mysql"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_is_refused(flows: Flows, arguments: list[str], why: str) -> None:
+    flows.write(QUICK)
+    done = flows("run", *arguments)
+    assert done.returncode == Exit.MISUSED
+    assert why in done.stderr
+
+
+def test_a_value_that_nobody_gave_is_missed_before_anything_runs(flows: Flows) -> None:
+    text = FAILING.replace("workflows:", "inputs: {topic: {required: true}}\nworkflows:")
+    done = flows("run", flows.write(text))
+    assert done.returncode == Exit.MISUSED
+    assert "MISSING_INPUT" in done.stderr
+    assert "flow.yaml" in done.stderr
+    assert flows.lines("first.txt") == []
+
+
+def test_a_key_that_is_missing_is_named(flows: Flows) -> None:
+    step = '{name: a, type: a2a, url: "http://127.0.0.1:9", task: x, credentials: nobody}'
+    done = flows("run", flows.write(f"{HEAD}workflows: [{{name: main, steps: [{step}]}}]\n"))
+    assert done.returncode in (Exit.FAILED, Exit.MISUSED)
+    assert "nobody" in done.stderr
+
+
+# --- what fails, and what is done again -------------------------------------------------------------------------------
+
+
+def test_a_run_that_failed_is_resumed_without_what_it_has_done(flows: Flows) -> None:
+    failed = flows("run", flows.write(FAILING))
+    assert failed.returncode == Exit.FAILED
+    assert failed.stdout == ""
+    assert "last: failed" in failed.stderr
+    run = run_id(failed.stderr)
+    assert f"accord runs resume {run}" in failed.stderr
+    (flows.folder / "fixed").touch()
+    (flows.folder / "flow.yaml").unlink()  # the run has the document
+    resumed = flows("runs", "resume", run)
+    assert (resumed.returncode, resumed.stdout) == (Exit.DONE, "fine\n"), resumed.stderr
+    assert flows.lines("first.txt") == ["first"], "what was done is not done again"
+    assert run_id(resumed.stderr) != run
+    over = flows("runs", "resume", run_id(resumed.stderr))
+    assert over.returncode == Exit.FAILED
+    assert "has completed" in over.stderr
+
+
+def test_how_to_go_on_names_the_store_and_no_password(flows: Flows) -> None:
+    failed = flows("run", flows.write(FAILING), "--store", "sqlite:///own.db")
+    assert f"accord runs resume {run_id(failed.stderr)} --store sqlite:///own.db" in failed.stderr
+    going = Going("postgresql://me:secret@127.0.0.1/db", Output.TEXT)
+    going.run_id = "r"
+    assert going.again("runs resume") == "accord runs resume r --store URL"
+
+
+def test_a_mended_file_takes_over_from_an_earlier_run(flows: Flows) -> None:
+    run = run_id(flows("run", flows.write(FAILING)).stderr)
+    file = flows.write(FAILING.replace("test -f fixed && echo fine", "echo mended"))
+    done = flows("run", file, "--previous-run", run)
+    assert (done.returncode, done.stdout) == (Exit.DONE, "mended\n"), done.stderr
+    assert flows("run", file, "--resume", run).stdout == "mended\n"
+    assert flows.lines("first.txt") == ["first"]
+    from_first = flows("run", file, "--start-from", "first", "--previous-run", run)
+    assert from_first.returncode == Exit.DONE
+    assert flows.lines("first.txt") == ["first", "first"]
+    other = flows("run", flows.write(QUICK.replace("name: demo", "name: other"), "o.yaml"), "--previous-run", run)
+    assert other.returncode == Exit.FAILED
+    assert "no earlier run" in other.stderr
+
+
+def test_runs_share_what_they_set_although_the_file_has_changed(flows: Flows) -> None:
+    step = '{name: a, type: deterministic, command: "echo %s", set: {seen: "{{steps.a.output}}"}}'
+    text = f"{HEAD}state: {{backend: database}}\nworkflows: [{{name: main, steps: [{step}]}}]\n"
+    assert flows("run", flows.write(text % "first")).returncode == Exit.DONE
+    assert flows("run", flows.write(text % "again {{state.seen}}")).stdout == "again first\n"
+
+
+def test_a_run_may_start_in_the_middle(flows: Flows) -> None:
+    (flows.folder / "fixed").touch()
+    done = flows("run", flows.write(FAILING), "--start-from", "last")
+    assert (done.returncode, done.stdout) == (Exit.DONE, "fine\n"), done.stderr
+    assert flows.lines("first.txt") == []
+
+
+# --- what is interrupted ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_process_was_killed_goes_on_where_it_was(flows: Flows) -> None:
+    process = flows.started("run", flows.write(SLOW))
+    run = run_id(said(process, "slow: started"))
+    process.kill()
+    ended(process)
+    left = flows.json("runs", "show", run)
+    assert left["state"] == "working"
+    (flows.folder / "go").touch()
+    done = flows("runs", "resume", run)
+    assert (done.returncode, done.stdout) == (Exit.DONE, "after went\n"), done.stderr
+    assert run_id(done.stderr) == run, "it is the same run"
+    assert flows.lines("before.txt") == ["before"], "what was committed is not done again"
+
+
+def test_an_agent_whose_run_was_killed_is_begun_again_and_none_is_left(flows: Flows) -> None:
+    flows.write("echo $$ >> pids.txt; while ! test -f go; do sleep 0.05; done; echo made", "agent.sh")
+    file = flows.write(f"""{HEAD}
+agents: [{{name: worker, command: "sh {flows.folder}/agent.sh", interactive: false}}]
+workflows: [{{name: main, steps: [{{name: work, agent: worker, task: "Do it", timeout: 5m}}]}}]
+""")
+    process = flows.started("run", file)
+    run = run_id(said(process, "work: started"))
+    (first,) = until(lambda: flows.lines("pids.txt"))
+    process.kill()
+    ended(process)
+    until(lambda: not Path(f"/proc/{first}").exists())
+    (flows.folder / "go").touch()
+    done = flows("runs", "resume", run)
+    assert (done.returncode, done.stdout) == (Exit.DONE, "made\n"), done.stderr
+    assert len(flows.lines("pids.txt")) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_breaks_off_leaves_a_run_that_can_be_resumed(flows: Flows, number: signal.Signals) -> None:
+    process = flows.started("run", flows.write(SLOW))
+    run = run_id(said(process, "slow: started"))
+    process.send_signal(number)
+    code, out, err = ended(process)
+    assert (code, out) == (Exit.INTERRUPTED, "")
+    assert f"accord runs resume {run}" in err
+    assert "Traceback" not in err
+    (listed,) = flows.json("runs", "list", "--state", "open")
+    assert listed["waits_for"] == ["a node: accord runs resume"]
+    (flows.folder / "go").touch()
+    assert flows("run", "--resume", run).stdout == "after went\n"
+    assert flows.lines("before.txt") == ["before"]
+
+
+def test_a_run_that_has_not_ended_takes_no_other_values(flows: Flows) -> None:
+    run = run_id(flows("run", flows.write(ASKING)).stderr)
+    done = flows("run", "--resume", run, "--var", "a=b")
+    assert done.returncode == Exit.MISUSED
+    assert "goes on as it began" in done.stderr
+
+
+def test_two_documents_of_one_name_do_not_do_each_others_work(flows: Flows) -> None:
+    """A run that is resumed beside another document of the same name, in the same store, is still its own."""
+    asking = run_id(flows("run", flows.write(ASKING)).stderr)
+    process = flows.started("run", flows.write(SLOW, "slow.yaml"))
+    said(process, "slow: started")
+    assert flows("runs", "approve", asking).returncode == Exit.DONE
+    assert flows.json("runs", "show", asking)["state"] != "completed"
+    (flows.folder / "go").touch()
+    assert ended(process)[0] == Exit.DONE
+    assert flows("runs", "resume", asking).stdout == "shipped\n"
+
+
+# --- in a terminal ----------------------------------------------------------------------------------------------------
+
+
+def test_steps_are_a_tree_in_a_terminal_and_the_output_stands_below(flows: Flows) -> None:
+    file = flows.write(SLOW)
+    with terminal(flows.folder, "run", file, **QUICKLY) as shown:
+        shown.says("slow")
+        shown.says("1 of 3 steps")
+        (flows.folder / "go").touch()
+        shown.says("3 of 3 steps")
+        assert shown.ended() == Exit.DONE
+        assert "✓" in shown.shown
+        assert shown.shown.rstrip().endswith("after went")
+
+
+def test_approvals_are_asked_and_given_in_the_terminal(flows: Flows) -> None:
+    with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
+        shown.says("gate: Ship it?")
+        shown.says("y or n")
+        shown.press("perhaps\n")
+        shown.says("y or n", 2)
+        shown.press("y looks good\n")
+        shown.says("3 of 3 steps")
+        assert shown.ended() == Exit.DONE
+        run = run_id(shown.shown)
+    steps = {step["name"]: step for step in flows.json("runs", "show", run)["steps"]}
+    assert steps["gate"]["output"] == "looks good"
+
+
+def test_what_a_part_of_a_run_asks_is_approved_in_the_terminal(flows: Flows) -> None:
+    with terminal(flows.folder, "run", flows.write(NESTED), **QUICKLY) as shown:
+        shown.says("call: Go on?")
+        shown.says("y or n")
+        shown.press("yes fine\n")
+        assert shown.ended() == Exit.DONE
+        assert shown.shown.rstrip().endswith("fine")
+
+
+def test_a_question_in_the_terminal_is_not_drawn_over(flows: Flows) -> None:
+    text = SLOW.replace("    steps:", '    steps:\n      - {name: gate, type: approval, task: "Sure?"}')
+    with terminal(flows.folder, "run", flows.write(text), **QUICKLY) as shown:
+        shown.says("y or n")
+        run = run_id(shown.shown)
+        (flows.folder / "go").touch()
+        until(lambda: flows.json("runs", "show", run)["steps"][-1]["status"] == "completed")
+        assert shown.shown.endswith("a comment if you like: ")
+        shown.press("yes\n")
+        assert shown.ended() == Exit.DONE
+        assert "4 of 4 steps" in shown.shown
+
+
+def test_what_is_rejected_in_the_terminal_fails(flows: Flows) -> None:
+    with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
+        shown.says("y or n")
+        shown.press("no not today\n")
+        assert shown.ended() == Exit.FAILED
+        assert "not today" in shown.shown
+
+
+def test_what_is_approved_elsewhere_is_no_longer_asked_in_the_terminal(flows: Flows) -> None:
+    with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
+        shown.says("y or n")
+        run = run_id(shown.shown)
+        approved = flows("runs", "approve", run, "gate", "--comment", "from afar")
+        assert approved.returncode == Exit.DONE, approved.stderr
+        assert approved.stderr == "", "a node is there"
+        assert shown.ended() == Exit.DONE
+        assert shown.shown.rstrip().endswith("shipped")
+
+
+def test_what_an_agent_says_and_asks_is_seen_and_answered_in_the_terminal(flows: Flows) -> None:
+    file = flows.folder / "go"
+    with running(flows.folder, AGENT) as server:
+        held = flows.write(CALLING.format(url=server.url, task=f"hold {file}"))
+        with terminal(flows.folder, "run", held, ACCORD_STORE="sqlite:///own.db", **QUICKLY) as shown:
+            shown.says("begun")  # the last line of what it says
+            file.touch()
+            assert shown.ended() == Exit.DONE
+            assert shown.shown.rstrip().endswith("begun done")
+        asks = flows.write(CALLING.format(url=server.url, task="ask"))
+        with terminal(flows.folder, "run", asks, ACCORD_STORE="sqlite:///own.db", **QUICKLY) as shown:
+            shown.says("call: Which day?")
+            shown.says("answer: ")
+            shown.press("Sunday\n")
+            assert shown.ended() == Exit.DONE
+            assert shown.shown.rstrip().endswith("It is Sunday")
+
+
+def test_ctrl_c_in_the_terminal_says_how_to_go_on(flows: Flows) -> None:
+    with terminal(flows.folder, "run", flows.write(SLOW), **QUICKLY) as shown:
+        shown.says("1 of 3 steps")
+        assert shown.interrupted() == Exit.INTERRUPTED
+        shown.says("accord runs resume ")
+        assert "Traceback" not in shown.shown

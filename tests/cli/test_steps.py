@@ -1,0 +1,93 @@
+"""Steps of a run as somebody watches them: what events come to, and which of many rows are drawn."""
+
+from rich.console import Console
+
+from accord.cli.steps import News, Row, Steps, news_of, spelled
+from accord.cli.tree import Tree, _fitting
+from accord.model import Event, Message, Part, Role, StatusUpdate, TaskState, TaskStatus
+from accord.workflows.standing import Line
+
+AT = "2026-01-01T00:00:00.000Z"
+
+
+def event(text: str | None = None, state: TaskState = TaskState.WORKING, **about: object) -> Event:
+    message = None if text is None else Message(message_id="m", role=Role.AGENT, parts=(Part(text=text),))
+    status = TaskStatus(state=state, message=message)
+    return Event(
+        seq=1, body=StatusUpdate(task_id="t", context_id="c", status=status, metadata={"workflow": about}), at=AT
+    )
+
+
+def test_an_event_tells_what_has_ended_and_what_begins_because_of_it() -> None:
+    ended, started = news_of(
+        event("**[a]** Completed (deterministic)\nx", step="a", status="completed", attempt=2, started=["b"])
+    )
+    assert (ended.event, ended.step, ended.status, ended.attempt) == ("ended", "a", "completed", 2)
+    assert (started.event, started.step, started.at) == ("started", "b", AT)
+
+
+def test_lines_outputs_and_questions_are_told_apart() -> None:
+    assert [one.text for one in news_of(event("**[a]** as it goes", step="a"))] == ["as it goes"]
+    (printed,) = news_of(event(step="a", output="line"))
+    assert (printed.event, printed.text) == ("output", "line")
+    (asked,) = news_of(event("Sure?", TaskState.INPUT_REQUIRED))
+    assert (asked.event, asked.text) == ("asks", "Sure?")
+
+
+def test_what_says_nothing_about_steps_is_no_news() -> None:
+    status = TaskStatus(state=TaskState.WORKING)
+    assert list(news_of(Event(seq=1, body=StatusUpdate(task_id="t", context_id="c", status=status)))) == []
+
+
+def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
+    steps = Steps()
+    steps.learn([Line(name="m", type="map", status="running"), Line(name="z", type="wait", status="pending")])
+    for name in ("m[1]", "m[0]", "m[1][0]"):
+        steps.take(News(event="started", step=name, at=AT))
+    assert [(row.name, row.depth) for row in steps.rows()] == [
+        ("m", 0),
+        ("m[1]", 1),
+        ("m[1][0]", 2),
+        ("m[0]", 1),
+        ("z", 0),
+    ]
+
+
+def test_the_last_that_is_heard_of_a_step_is_its_last_line() -> None:
+    steps = Steps()
+    steps.take(News(event="started", step="a", at=AT))
+    steps.heard("a", "one\ntwo\n\n")
+    (row,) = steps.rows()
+    assert (row.said, row.status, row.attempt) == ("two", "running", 1)
+    steps.take(News(event="ended", step="a", status="retrying", error="bad\nworse", attempt=1, seconds=1.5))
+    assert (row.said, row.status, row.seconds) == ("worse", "waiting", 1.5)
+    steps.take(News(event="started", step="a", at=AT))
+    assert (row.said, row.status, row.attempt, row.seconds) == ("", "running", 2, None)
+
+
+def test_what_goes_on_is_drawn_before_what_is_done_and_that_before_what_is_to_come() -> None:
+    rows = [Row(f"done-{n}", status="completed") for n in range(50)]
+    rows += [Row("bad", status="failed"), Row("busy", status="running")]
+    rows += [Row(f"later-{n}") for n in range(50)]
+    assert [row.name for row in _fitting(rows, 4)] == ["done-48", "done-49", "bad", "busy"]
+    assert _fitting(rows[:3], 4) == rows[:3]
+
+
+def test_a_tree_never_draws_more_than_fits_and_nothing_that_a_terminal_would_obey() -> None:
+    steps = Steps()
+    for number in range(500):
+        steps.take(News(event="started", step=f"step-{number}", at=AT))
+    steps.heard("step-0", "evil \x1b[2J" + "x" * 500)
+    console = Console(width=60, height=20, force_terminal=True, color_system=None, legacy_windows=False)
+    with console.capture() as drawn:
+        console.print(Tree(console, steps)._drawn())
+    lines = drawn.get().splitlines()
+    assert len(lines) <= 20
+    assert "\x1b" not in drawn.get()
+    assert all(len(line) <= 60 for line in lines)
+    assert "and 484 more" in drawn.get()
+    assert lines[-1].startswith("0 of 500 steps")
+
+
+def test_durations_are_spelled_for_people() -> None:
+    assert [spelled(one) for one in (0.04, 59.94, 61, 3600, 90_000)] == ["0.0s", "59.9s", "1m01s", "1h00m", "25h00m"]

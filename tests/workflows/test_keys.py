@@ -1,0 +1,265 @@
+"""Every key that a document may have does something that a test shows: a new one without such a test fails here."""
+
+import ast
+import inspect
+from functools import cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import fields
+
+from accord.workflows import document
+
+TESTS = Path(__file__).parent.parent
+
+EFFECTS = "workflows/test_effects.py"
+SEED = "workflows/test_seed.py"
+MEMBERS = "workflows/test_members.py"
+DECIDE = "workflows/test_decide.py"
+DRIVING = "workflows/test_driving.py"
+PATTERNS = "workflows/test_patterns.py"
+SERVED = "serve/test_workflows.py"
+CRASH = "crash/test_flow_steps.py"
+
+BUDGETS = f"{EFFECTS}::test_budgets_end_what_uses_too_much"
+TIMES = f"{EFFECTS}::test_an_agent_has_so_much_time"
+TOLD = f"{EFFECTS}::test_an_agent_of_ones_own_is_told_works_and_has_its_variables_where_it_should"
+CHANGES = f"{EFFECTS}::test_what_an_agent_may_change_is_looked_at"
+HYBRID = f"{SEED}::test_the_hybrid_example_runs_unchanged"
+WIRE = f"{SEED}::test_what_an_agent_and_a_step_say_reaches_the_wire_field_by_field"
+STREAMED = f"{SEED}::test_a_step_is_streamed_unless_it_says_otherwise"
+PUSHED = f"{SEED}::test_a_step_in_push_mode_parks_the_run_until_a_webhook_ends_it"
+MODES = f"{MEMBERS}::test_answers_are_streamed_unless_a_document_says_otherwise"
+SHARED = f"{SEED}::test_steps_of_one_agent_share_a_conversation_when_asked"
+CREDENTIALS = f"{MEMBERS}::test_what_a_card_asks_for_may_be_a_header_or_a_credential"
+REMINDED = f"{MEMBERS}::test_an_agent_that_falls_silent_is_reminded_and_has_more_time_then"
+IN_TERMINAL = f"{EFFECTS}::test_an_agent_in_a_terminal_is_done_at_its_own_word_and_has_time_to_end"
+DIAGNOSED = f"{EFFECTS}::test_an_agent_says_why_a_verification_failed"
+RETRIED = f"{EFFECTS}::test_a_step_is_tried_again_after_a_while_that_grows"
+LATER = f"{DECIDE}::test_a_failed_attempt_is_repeated_later_and_later_and_others_go_on_meanwhile"
+TREES = f"{EFFECTS}::test_a_worktree_is_made_as_its_step_says"
+WAITED = f"{EFFECTS}::test_a_step_waits_for_a_time"
+INNER = f"{EFFECTS}::test_a_workflow_of_the_same_file_or_another_is_a_step"
+MAPPED = f"{EFFECTS}::test_a_map_goes_over_a_list_a_few_at_a_time"
+LOOPED = f"{EFFECTS}::test_a_loop_is_done_until_it_holds"
+ORDERED = f"{EFFECTS}::test_a_condition_and_an_order_say_whether_and_when"
+USED = f"{EFFECTS}::test_steps_of_ones_own_are_used"
+CHECKED = f"{EFFECTS}::test_a_preflight_decides_whether_a_run_begins"
+BARRIER = f"{EFFECTS}::test_a_barrier_waits_for_enough"
+KEPT = f"{EFFECTS}::test_values_may_be_for_the_runs_that_follow"
+HANDLED = f"{EFFECTS}::test_error_handling_tries_every_step_again"
+REPAIRED = f"{EFFECTS}::test_an_agent_repairs_what_has_failed"
+CHAPTERS = f"{EFFECTS}::test_a_trajectory_has_the_chapters_that_are_wanted"
+PLACES = f"{EFFECTS}::test_places_have_names"
+NO_PLACE = f"{EFFECTS}::test_a_place_that_is_not_there_is_said_with_what_it_is_for"
+INPUTS = f"{EFFECTS}::test_inputs_are_given_checked_and_have_defaults"
+NAMED = f"{EFFECTS}::test_a_file_has_a_version_a_name_and_a_description"
+CHANNELS = f"{EFFECTS}::test_posts_go_to_the_channels_that_are_named"
+SCHEDULED = f"{SERVED}::test_a_served_schedule_makes_up_for_what_was_missed_once"
+HOOKED = f"{SERVED}::test_a_call_of_a_webhook_begins_a_run_with_what_it_says"
+SIGNED = f"{SERVED}::test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere"
+
+SHOWN_BY = {
+    "Constraints": {
+        "model": f"{MEMBERS}::test_a_command_is_called_as_its_documentation_says",
+        "maxTokens": BUDGETS,
+        "maxCost": BUDGETS,
+        "timeout": TIMES,
+        "retries": f"{EFFECTS}::test_an_agent_is_tried_again_as_often_as_it_says",
+        "idleThreshold": f"{MEMBERS}::test_an_agent_that_falls_silent_without_evidence_has_failed",
+    },
+    "Files": {"read": CHANGES, "write": CHANGES, "deny": CHANGES},
+    "Permissions": {
+        "profile": CHANGES,
+        "access": CHANGES,
+        "inherit": f"{EFFECTS}::test_files_beside_a_document_keep_agents_from_others_unless_they_do_not_inherit",
+        "files": CHANGES,
+        "description": TOLD,
+        "why": TOLD,
+    },
+    "AgentDef": {
+        "name": HYBRID,
+        "runtime": HYBRID,
+        "cli": HYBRID,
+        "command": TOLD,
+        "role": TOLD,
+        "task": f"{EFFECTS}::test_an_agent_without_a_step_is_one_by_its_task",
+        "channels": CHANNELS,
+        "interactive": HYBRID,
+        "preset": TOLD,
+        "constraints": BUDGETS,
+        "cwd": TOLD,
+        "workdir": PLACES,
+        "additionalPaths": TOLD,
+        "env": TOLD,
+        "permissions": CHANGES,
+        "skills": TOLD,
+        "done": IN_TERMINAL,
+        "url": HYBRID,
+        "headers": WIRE,
+        "credentials": CREDENTIALS,
+        "timeout": TIMES,
+        "streaming": WIRE,
+        "mode": MODES,
+        "shareContext": SHARED,
+    },
+    "Verification": {
+        "type": f"{SEED}::test_a_plan_without_its_token_fails_its_step_and_skips_what_depends_on_it",
+        "value": f"{SEED}::test_a_plan_without_its_token_fails_its_step_and_skips_what_depends_on_it",
+        "description": DIAGNOSED,
+        "timeout": f"{EFFECTS}::test_a_check_of_ones_own_may_take_only_so_long",
+        "diagnosticAgent": DIAGNOSED,
+        "diagnosticTimeout": DIAGNOSED,
+    },
+    "Step": {
+        "name": HYBRID,
+        "type": HYBRID,
+        "use": USED,
+        "with": USED,
+        "description": f"{EFFECTS}::test_a_dry_run_shows_what_a_step_is_for",
+        "dependsOn": ORDERED,
+        "if": ORDERED,
+        "timeout": TIMES,
+        "retries": RETRIED,
+        "retryDelay": LATER,
+        "backoff": LATER,
+        "onError": f"{EFFECTS}::test_on_error_says_what_becomes_of_a_run",
+        "onCrash": f"{CRASH}::test_a_command_that_was_interrupted_is_done_again_or_fails_as_its_step_says",
+        "verification": DIAGNOSED,
+        "maxIterations": LOOPED,
+        "cwd": TREES,
+        "workdir": PLACES,
+        "env": "workflows/test_injection.py::test_what_an_agent_says_reaches_a_command_as_it_is",
+        "set": f"{EFFECTS}::test_values_are_set_for_steps_that_follow",
+        "agent": HYBRID,
+        "task": HYBRID,
+        "command": HYBRID,
+        "failOnError": f"{EFFECTS}::test_a_command_may_fail_and_need_not_be_kept",
+        "captureOutput": f"{EFFECTS}::test_a_command_may_fail_and_need_not_be_kept",
+        "branch": TREES,
+        "baseBranch": TREES,
+        "path": TREES,
+        "createBranch": TREES,
+        "url": STREAMED,
+        "headers": WIRE,
+        "credentials": CREDENTIALS,
+        "streaming": STREAMED,
+        "mode": PUSHED,
+        "shareContext": f"{MEMBERS}::test_steps_of_one_agent_may_share_a_conversation",
+        "onReject": f"{DRIVING}::test_an_approval_can_be_given_from_elsewhere_on_any_node",
+        "for": WAITED,
+        "until": WAITED,
+        "event": f"{DRIVING}::test_a_wait_for_an_event_gives_what_was_handed_in",
+        "workflow": INNER,
+        "file": INNER,
+        "input": INNER,
+        "vars": INNER,
+        "over": MAPPED,
+        "as": MAPPED,
+        "concurrency": MAPPED,
+        "step": MAPPED,
+    },
+    "Preflight": {"command": CHECKED, "failIf": CHECKED, "successIf": CHECKED, "description": CHECKED},
+    "Workflow": {
+        "name": f"{SERVED}::test_a_workflow_is_an_agent_with_a_skill_for_each_workflow",
+        "steps": HYBRID,
+        "description": NAMED,
+        "onError": f"{EFFECTS}::test_on_error_says_what_becomes_of_a_run",
+        "preflight": CHECKED,
+        "output": SHARED,
+    },
+    "IdleNudge": {"nudgeAfter": REMINDED, "escalateAfter": REMINDED, "maxNudges": REMINDED},
+    "Swarm": {
+        "pattern": f"{PATTERNS}::test_each_example_becomes_what_its_section_says",
+        "maxConcurrency": f"{EFFECTS}::test_not_more_steps_than_allowed_are_under_way",
+        "timeout": f"{EFFECTS}::test_a_run_has_so_much_time",
+        "tokenBudget": BUDGETS,
+        "costBudget": BUDGETS,
+        "channel": CHANNELS,
+        "idleNudge": f"{EFFECTS}::test_an_agent_that_falls_silent_is_reminded_as_the_document_says",
+        "completionGracePeriod": IN_TERMINAL,
+    },
+    "Barrier": {
+        "name": BARRIER,
+        "waitFor": BARRIER,
+        "timeout": f"{EFFECTS}::test_a_barrier_waits_only_so_long",
+        "mode": BARRIER,
+    },
+    "Coordination": {
+        "barriers": BARRIER,
+        "votingThreshold": f"{PATTERNS}::test_votes_are_counted_as_the_strategy_says",
+        "consensusStrategy": f"{PATTERNS}::test_votes_are_counted_as_the_strategy_says",
+    },
+    "SharedState": {"backend": KEPT, "ttl": KEPT, "namespace": KEPT},
+    "ErrorHandling": {
+        "strategy": f"{EFFECTS}::test_a_strategy_says_whether_others_go_on",
+        "maxRetries": HANDLED,
+        "retryDelay": "workflows/test_plan.py::test_how_often_a_step_is_tried_again",
+        "backoff": "workflows/test_plan.py::test_how_often_a_step_is_tried_again",
+        "notifyChannel": CHANNELS,
+        "repairAgent": REPAIRED,
+        "repairRetries": REPAIRED,
+    },
+    "Trajectories": dict.fromkeys(("enabled", "reflectOnBarriers", "reflectOnConverge", "autoDecisions"), CHAPTERS),
+    "Path": {"name": PLACES, "path": PLACES, "description": NO_PLACE, "required": NO_PLACE},
+    "Input": {
+        "type": INPUTS,
+        "description": NAMED,
+        "default": INPUTS,
+        "required": INPUTS,
+        "enum": INPUTS,
+    },
+    "Param": dict.fromkeys(("name", "required", "default", "description"), USED),
+    "CustomStep": {"params": USED, "step": USED},
+    "Schedule": {
+        "cron": SCHEDULED,
+        "timezone": "workflows/test_schedules.py::test_the_next_times_of_a_schedule",
+        "input": SCHEDULED,
+        "vars": "workflows/test_schedules.py::test_each_time_begins_one_run_however_many_nodes_there_are",
+    },
+    "Hook": {"path": HOOKED, "secret": SIGNED, "input": HOOKED},
+    "Triggers": {"schedule": SCHEDULED, "webhook": HOOKED},
+    "Document": {
+        "version": NAMED,
+        "name": NAMED,
+        "description": NAMED,
+        "swarm": HYBRID,
+        "on": HOOKED,
+        "inputs": INPUTS,
+        "vars": INPUTS,
+        "paths": PLACES,
+        "permission_profiles": CHANGES,
+        "agents": HYBRID,
+        "steps": USED,
+        "workflows": HYBRID,
+        "coordination": BARRIER,
+        "state": KEPT,
+        "errorHandling": HANDLED,
+        "trajectories": CHAPTERS,
+    },
+}
+"""Part of a document -> key -> the test that shows what it does."""
+
+PARTS = {
+    name: part
+    for name, part in vars(document).items()
+    if inspect.isclass(part) and issubclass(part, document.Said) and part is not document.Said
+}
+
+
+@cache
+def written_in(file: Path) -> frozenset[str]:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    return frozenset(node.name for node in tree.body if isinstance(node, functions) and node.name.startswith("test_"))
+
+
+def test_every_key_has_a_test_and_nothing_else_has_one() -> None:
+    expected = {name: {field.encode_name for field in fields(part)} for name, part in PARTS.items()}
+    assert {name: set(keys) for name, keys in SHOWN_BY.items()} == expected
+
+
+@pytest.mark.parametrize("shown", sorted({test for keys in SHOWN_BY.values() for test in keys.values()}))
+def test_the_tests_are_there(shown: str) -> None:
+    file, _, name = shown.partition("::")
+    assert name in written_in(TESTS / file)
