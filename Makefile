@@ -36,7 +36,7 @@ fmt: $(VENV)/.dev ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## measure, side by side with the official SDK
+bench: $(VENV)/.dev ## measure, side by side with the official SDK and DBOS
 	$(BIN)/python -m bench $(ARGS)
 
 web: ## build the console's front end

@@ -97,6 +97,14 @@ class Flows:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._started: list[subprocess.Popen[str]] = []
+
+    def close(self) -> None:
+        """End what a test that failed has left."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     def write(self, text: str, name: str = "flow.yaml") -> str:
         (self.folder / name).write_text(text)
@@ -125,7 +133,7 @@ class Flows:
 
     def started(self, *arguments: str, **env: str) -> "subprocess.Popen[str]":
         """Start a command that goes on for a while."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "accord", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -134,6 +142,8 @@ class Flows:
             cwd=self.folder,
             env=environment(self.folder, **QUICKLY, **env),
         )
+        self._started.append(process)
+        return process
 
     def lines(self, file: str) -> list[str]:
         """What steps have written."""

@@ -2,6 +2,8 @@
 
 import json
 import signal
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,14 +25,16 @@ from tests.cli.flows import (
     ended,
     run_id,
     said,
+    until,
 )
-from tests.cli.terminal import terminal
+from tests.cli.terminal import CTRL_D, terminal
 from tests.serve.running import running
 
 
 @pytest.fixture
-def flows(tmp_path: Path) -> Flows:
-    return Flows(tmp_path)
+def flows(tmp_path: Path) -> Iterator[Flows]:
+    with closing(Flows(tmp_path)) as found:
+        yield found
 
 
 # --- to its end -------------------------------------------------------------------------------------------------------
@@ -225,22 +229,40 @@ def test_a_run_whose_process_was_killed_goes_on_where_it_was(flows: Flows) -> No
     assert flows.lines("before.txt") == ["before"], "what was committed is not done again"
 
 
-def test_an_agent_whose_run_was_killed_is_begun_again_and_none_is_left(flows: Flows) -> None:
-    flows.write("echo $$ >> pids.txt; while ! test -f go; do sleep 0.05; done; echo made", "agent.sh")
-    file = flows.write(f"""{HEAD}
-agents: [{{name: worker, command: "sh {flows.folder}/agent.sh", interactive: false}}]
+AGENT_FLOW = f"""{HEAD}
+agents: [{{name: worker, command: "sh FOLDER/agent.sh", interactive: false}}]
 workflows: [{{name: main, steps: [{{name: work, agent: worker, task: "Do it", timeout: 5m}}]}}]
-""")
-    process = flows.started("run", file)
+"""
+
+
+def stopped_at_work(flows: Flows, text: str, number: signal.Signals) -> str:
+    """Stop a run while its agent works, see to it that the agent is gone, and return its id."""
+    flows.write("echo $$ >> pids.txt; while ! test -f go; do sleep 0.05; done; echo made", "agent.sh")
+    process = flows.started("run", flows.write(text.replace("FOLDER", str(flows.folder))))
     run = run_id(said(process, "work: started"))
     (first,) = until(lambda: flows.lines("pids.txt"))
-    process.kill()
+    process.send_signal(number)
     ended(process)
     until(lambda: not Path(f"/proc/{first}").exists())
     (flows.folder / "go").touch()
+    return run
+
+
+def test_an_agent_whose_run_was_killed_is_begun_again_if_it_may_be(flows: Flows) -> None:
+    run = stopped_at_work(flows, AGENT_FLOW.replace("timeout: 5m", "timeout: 5m, onCrash: restart"), signal.SIGKILL)
     done = flows("runs", "resume", run)
     assert (done.returncode, done.stdout) == (Exit.DONE, "made\n"), done.stderr
     assert len(flows.lines("pids.txt")) == 2
+
+
+def test_an_agent_that_may_not_be_begun_twice_is_begun_again_by_who_says_so(flows: Flows) -> None:
+    run = stopped_at_work(flows, AGENT_FLOW, signal.SIGINT)
+    failed = flows("runs", "resume", run)
+    assert failed.returncode == Exit.FAILED
+    assert "work: failed" in failed.stderr
+    assert len(flows.lines("pids.txt")) == 1
+    done = flows("runs", "resume", run)
+    assert (done.returncode, done.stdout) == (Exit.DONE, "made\n"), done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -329,6 +351,27 @@ def test_a_question_in_the_terminal_is_not_drawn_over(flows: Flows) -> None:
         assert "4 of 4 steps" in shown.shown
 
 
+def test_who_types_no_more_leaves_the_question_to_others(flows: Flows) -> None:
+    with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
+        shown.says("y or n")
+        shown.press(CTRL_D)
+        shown.says("accord runs approve ")
+        assert shown.ended() == Exit.WAITS
+
+
+def test_who_types_no_more_before_there_is_a_question_is_not_asked(flows: Flows) -> None:
+    text = SLOW.replace(
+        "    steps:", '    steps:\n      - {name: gate, type: approval, dependsOn: [after], task: "Sure?"}'
+    )
+    with terminal(flows.folder, "run", flows.write(text), **QUICKLY) as shown:
+        shown.says("1 of 4 steps")
+        shown.press("y\n")
+        shown.press(CTRL_D)
+        (flows.folder / "go").touch()
+        shown.says("accord runs approve ")
+        assert shown.ended() == Exit.WAITS
+
+
 def test_what_is_rejected_in_the_terminal_fails(flows: Flows) -> None:
     with terminal(flows.folder, "run", flows.write(ASKING), **QUICKLY) as shown:
         shown.says("y or n")
@@ -364,6 +407,30 @@ def test_what_an_agent_says_and_asks_is_seen_and_answered_in_the_terminal(flows:
             shown.press("Sunday\n")
             assert shown.ended() == Exit.DONE
             assert shown.shown.rstrip().endswith("It is Sunday")
+
+
+def test_one_question_after_the_other_is_asked_and_each_once(flows: Flows) -> None:
+    text = f"""{HEAD}
+workflows:
+  - name: main
+    steps:
+      - {{name: one, type: approval, task: "First?"}}
+      - {{name: two, type: approval, task: "Second?"}}
+      - {{name: three, type: approval, dependsOn: [two], task: "Third?"}}
+"""
+    with terminal(flows.folder, "run", flows.write(text), **QUICKLY) as shown:
+        shown.says("? one: First?")
+        shown.says("y or n")
+        run = run_id(shown.shown)
+        assert flows("runs", "approve", run, "one", "--comment", "from afar").returncode == Exit.DONE
+        for number, question in enumerate(["? two: Second?", "? three: Third?"], start=2):
+            shown.says(question)
+            shown.says("y or n", number)
+            shown.press("yes\n")
+        assert shown.ended() == Exit.DONE
+        assert [shown.shown.count(f"? {name}: ") for name in ("one", "two", "three")] == [1, 1, 1]
+    steps = {step["name"]: step for step in flows.json("runs", "show", run)["steps"]}
+    assert steps["one"]["output"] == "from afar"
 
 
 def test_ctrl_c_in_the_terminal_says_how_to_go_on(flows: Flows) -> None:

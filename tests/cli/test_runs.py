@@ -1,6 +1,8 @@
 """`accord runs` as a process: runs are listed, shown, answered, cancelled and gone on with, without a server."""
 
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,8 +32,9 @@ NOBODY = "00000000-0000-7000-8000-000000000000"
 
 
 @pytest.fixture
-def flows(tmp_path: Path) -> Flows:
-    return Flows(tmp_path)
+def flows(tmp_path: Path) -> Iterator[Flows]:
+    with closing(Flows(tmp_path)) as found:
+        yield found
 
 
 def asked(flows: Flows) -> str:

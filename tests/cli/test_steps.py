@@ -53,6 +53,17 @@ def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
     ]
 
 
+def test_what_was_known_already_is_not_counted_again() -> None:
+    steps = Steps()
+    steps.learn([Line(name="a", type="deterministic", status="running", attempts=1)])
+    steps.take(News(event="started", step="a", at=AT))
+    (row,) = steps.rows()
+    assert (row.attempt, row.status) == (1, "running")
+    steps.take(News(event="ended", step="a", status="retrying", attempt=1))
+    steps.take(News(event="started", step="a", at=AT))
+    assert row.attempt == 2
+
+
 def test_the_last_that_is_heard_of_a_step_is_its_last_line() -> None:
     steps = Steps()
     steps.take(News(event="started", step="a", at=AT))

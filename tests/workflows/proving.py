@@ -11,6 +11,7 @@ from accord.workflows.channel import METADATA
 from accord.workflows.reading import read
 from tests.workflows.scenes import environment
 
+
 class Ran:
     """A run that has come to its end, or to a question."""
 

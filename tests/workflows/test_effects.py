@@ -33,7 +33,8 @@ DEV = "name: work\nagent: dev\ntask: do it"
 
 
 def attempts(run: Ran, step: str) -> int:
-    return max(about["attempt"] for about in run.abouts if about.get("step") == step and "attempt" in about)
+    numbers: list[int] = [about["attempt"] for about in run.abouts if about.get("step") == step and "attempt" in about]
+    return max(numbers)
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
@@ -82,13 +83,13 @@ async def test_budgets_end_what_uses_too_much(
     assert run.state == state, run.why
 
 
-@pytest.mark.parametrize("where", ["constraints", "agent", "step"])
-async def test_an_agent_has_so_much_time(tmp_path: Path, where: str) -> None:
-    more: dict[str, Any] = {"constraints": {"constraints": {"timeout": "1s"}}, "agent": {"timeout": "1s"}}.get(
-        where, {}
-    )
-    step = f"{DEV}\ntimeout: 1s" if where == "step" else DEV
-    run = await ran(flow(step, head=acting("sleep 600", **more)), tmp_path)
+@pytest.mark.parametrize(
+    ("of_agent", "of_step"),
+    [({"constraints": {"timeout": "1s"}}, ""), ({"timeout": "1s"}, ""), ({}, "timeout: 1s")],
+    ids=["constraints", "agent", "step"],
+)
+async def test_an_agent_has_so_much_time(tmp_path: Path, of_agent: dict[str, Any], of_step: str) -> None:
+    run = await ran(flow(f"{DEV}\n{of_step}", head=acting("sleep 600", **of_agent)), tmp_path)
     assert run.state == "FAILED"
     assert "in time" in run.why, run.why
 
@@ -498,7 +499,7 @@ async def test_a_trajectory_has_the_chapters_that_are_wanted(tmp_path: Path, wan
     tail = f"coordination: {{barriers: [{{name: gate, waitFor: [c]}}]}}\ntrajectories: {wanted}"
     run = await ran(flow(*steps, tail=tail), tmp_path)
     assert run.state == "COMPLETED", run.why
-    told = [part.data for one in run.task.artifacts if one.artifact_id == "trajectory" for part in one.parts]
+    told: list[Any] = [part.data for one in run.task.artifacts if one.artifact_id == "trajectory" for part in one.parts]
     assert {chapter["kind"] for data in told for chapter in data["chapters"]} == kinds
 
 

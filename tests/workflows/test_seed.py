@@ -52,7 +52,7 @@ def first_requests(wire: Wire) -> list[str]:
 
 
 @pytest.mark.proves(
-    "1-01", "1-02", "1-06", "1-10", "1-23", "1-27", "1-28", "1-34", "1-35", "1-36", "1-37", "1-39", "1-41"
+    "1-01", "1-02", "1-06", "1-10", "1-23", "1-27", "1-28", "1-34", "1-35", "1-36", "1-37", "1-39", "1-41", "1-45"
 )
 async def test_the_hybrid_example_runs_unchanged(tmp_path: Path, started: Starting, before: Before) -> None:
     processor, summarizer = before(started(NEW)), before(started(OLD))
@@ -278,6 +278,23 @@ agents:
 async def test_an_agent_that_is_not_there_fails_its_step_and_says_so(tmp_path: Path) -> None:
     run = await ran(flow("name: say\ntype: a2a\nurl: http://127.0.0.1:9\ntask: x\ntimeoutMs: 3000"), tmp_path)
     assert run.why.startswith("Failed at say: A2A agent failed: ")
+
+
+@pytest.mark.proves("1-58")
+async def test_all_agents_are_looked_for_before_a_run_that_wants_that(
+    tmp_path: Path, started: Starting, before: Before
+) -> None:
+    wire = before(started(NEW))
+    steps = [
+        f"name: here\ntype: a2a\nurl: {wire.url}\ntask: x",
+        "name: away\ntype: a2a\nurl: http://127.0.0.1:9\ntask: x\ndependsOn: [here]\ntimeoutMs: 3000",
+    ]
+    run = await ran(flow(*steps), tmp_path, checkAgents=True)
+    assert run.state == "FAILED"
+    assert run.why.startswith("The preflight has failed\nThe A2A agent away is not there: ")
+    assert not wire.all(STREAM)
+    run = await ran(flow(steps[0]), tmp_path, checkAgents=True)
+    assert run.state == "COMPLETED", run.why
 
 
 # --- served -----------------------------------------------------------------------------------------------------------

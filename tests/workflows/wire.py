@@ -45,7 +45,11 @@ class Seen(NamedTuple):
 
 
 class Wire:
-    """A proxy before one agent. `cut_after` breaks the next stream off after so many events; `has_card` hides it."""
+    """A proxy before one agent.
+
+    `cut_after` breaks the next stream off after so many events, and without `has_card` there is no card; `passed` is
+    how many events streams have brought.
+    """
 
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream
@@ -54,6 +58,7 @@ class Wire:
         self.cut_after: int | None = None
         self.has_card = True
         self.is_cut = threading.Event()
+        self.passed = 0
         self.news = threading.Condition()
 
     def note(self, seen: Seen) -> None:
@@ -129,7 +134,9 @@ class _Handler(BaseHTTPRequestHandler):
         while line := answer.readline():
             self.wfile.write(line)
             self.wfile.flush()
-            events += line.startswith(b"data:")
+            if line.startswith(b"data:"):
+                events += 1
+                self.wire.passed += 1
             if line in (b"\n", b"\r\n") and cut is not None and events >= cut:
                 self.wire.is_cut.set()
                 return

@@ -22,6 +22,7 @@ class Keyboard:
         """Read from now on."""
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._rest = b""
+        self._is_over = False
         self._file = sys.stdin.fileno()
         asyncio.get_running_loop().add_reader(self._file, self._read)
 
@@ -32,6 +33,7 @@ class Keyboard:
     def _read(self) -> None:
         piece = os.read(self._file, 4096)
         if not piece:
+            self._is_over = True
             self.close()
             self._lines.put_nowait(None)
             return
@@ -64,4 +66,7 @@ class Keyboard:
 
     async def _line(self, prompt: str) -> str | None:
         print(f"  {prompt}", end="", file=sys.stderr, flush=True)
-        return await self._lines.get()
+        line = None if self._is_over and self._lines.empty() else await self._lines.get()
+        if line is None:
+            output.tell("")
+        return line

@@ -233,6 +233,7 @@ def _again(found: "Standing", wish: "Wish") -> "Wish":
         workflow=wish.workflow or was.workflow,
         start_from=wish.start_from,
         previous_run=found.task.task_id,
+        check_agents=wish.check_agents or was.check_agents,
     )
 
 

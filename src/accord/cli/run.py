@@ -34,6 +34,9 @@ def run(  # size: one parameter for each flag
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the steps as they would be done, and do nothing.")
     ] = False,
+    check_agents: Annotated[
+        bool, typer.Option("--check-agents", help="Do nothing unless every A2A agent of the run shows its card.")
+    ] = False,
     start_from: Annotated[
         str | None,
         typer.Option(metavar="STEP", help="Begin with this step; what is before it is taken over, or left out."),
@@ -72,6 +75,7 @@ def run(  # size: one parameter for each flag
         workflow=workflow,
         start_from=start_from,
         previous_run=previous_run,
+        check_agents=check_agents,
     )
     if resume is not None:
         going.resume(resume, opened, wish, store=store, output=output)

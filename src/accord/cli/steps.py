@@ -3,6 +3,7 @@
 Only values: where events come from is `cli.watching`, and how steps look is `cli.shown` and `cli.tree`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,7 @@ class Steps:
         """Know none yet."""
         self._rows: dict[str, Row] = {}
         self._items: dict[str, list[str]] = {}
+        self._starts: Counter[str] = Counter()
 
     def learn(self, lines: "Iterable[Line]") -> None:
         """Take over how steps stand by what is written down."""
@@ -111,8 +113,9 @@ class Steps:
         row = self._row(news.step)
         match news.event:
             case "started":
-                row.status, row.since, row.seconds, row.attempt = "running", _ms(news.at), None, row.attempt + 1
-                row.said = ""
+                self._starts[row.name] += 1  # what is written down may be ahead of what is told
+                row.status, row.since, row.seconds, row.said = "running", _ms(news.at), None, ""
+                row.attempt = max(row.attempt, self._starts[row.name])
             case "ended":
                 row.status = "waiting" if news.status == "retrying" else news.status or row.status
                 row.seconds, row.attempt = news.seconds, news.attempt or row.attempt

@@ -49,6 +49,7 @@ class Watch:
         self._shown, self._keyboard = shown, keyboard
         self._question: Message | None = None
         self._asked: set[str] = set()
+        self._open: str | None = None
         self._answering: asyncio.Task[bool] | None = None
         self._hearing: set[asyncio.Task[None]] = set()
         self._begun: Counter[str] = Counter()
@@ -139,22 +140,23 @@ class Watch:
 
     async def _is_left_alone(self) -> bool:
         """Whether the run waits for somebody who is not here; otherwise ask what it asks."""
+        asked = None if self._question is None else self._question.message_id
         if self._answering is not None:
             if self._answering.done():
-                is_answered, self._answering = self._answering.result(), None
+                self._keyboard = self._keyboard if self._answering.result() else None
+                self._answering = None
                 self._shown.go_on()
-                if not is_answered:
-                    self._keyboard = None
-            elif self._question is None:
+            elif asked != self._open:
                 await self._withdraw(self._answering)
             return False
-        if self._question is None:
-            return False
+        if self._question is None or (asked == self._open and self._keyboard is not None):
+            return False  # it asks nothing, or what has just been answered
         if (await self._task()).status.message != self._question:
             return False  # that was long ago, or is over
         if self._keyboard is None:
             found = await self._host.engine.store.read(journal.held, self._tenant, self._id)
             return found is not None and found.rests
+        self._open = asked
         self._shown.pause()
         self._answering = asyncio.create_task(self._ask(self._keyboard, self._question), name="ask")
         return False

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.agents.environment import without_ours
+from accord.agents.process import spawn
 from accord.client.keys import KeyManager, Keys
 from accord.core.agent import TEXT, Agent, Crash, Node, Profile
 from accord.core.context import Context, Failed, Rejected
@@ -123,7 +124,8 @@ class WorkflowAgent:
         self._store, self._url = node.store, node.url
 
     async def stop(self) -> None:
-        """Hold nothing."""
+        """Wait for commands of steps that are being ended."""
+        await spawn.stopped()
 
     # --- a run ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ class WorkflowAgent:
         if wish.previous_run is not None or wish.start_from is not None:
             entries |= await self._earlier(ctx, made, wish)
         ctx.journal.note(entries)
-        if made.preflight:  # which may take its time
+        if made.preflight or made.check_agents:  # which may take its time
             await ctx.journal.write({})
         return made
 
@@ -178,7 +180,7 @@ class WorkflowAgent:
         return origin.entries(found, self._told)
 
     def _plan(self, wish: Wish) -> Plan:
-        return plan(
+        made = plan(
             self.document,
             workflow=wish.workflow,
             vars={**self._vars, **wish.inputs, **wish.vars},
@@ -186,6 +188,7 @@ class WorkflowAgent:
             base=self._directory,
             env=self._env,
         )
+        return replace(made, check_agents=wish.check_agents)
 
     async def _earlier(self, ctx: Context, made: Plan, wish: Wish) -> dict[str, str]:
         """Return what an earlier run has done already and this one need not do again."""
@@ -212,9 +215,11 @@ class WorkflowAgent:
         directory = Path(made.directory)
         problems = preflight.missing_commands(_used(made), self._env, directory)
         problems += await preflight.checked(made.preflight, directory=directory, env=self._env)
+        if made.check_agents:
+            problems += await preflight.absent(_asked(made), self._env, self._keys)
         if problems:
             raise Failed("\n".join(["The preflight has failed", *problems]))
-        if made.preflight:
+        if made.preflight or made.check_agents:
             await ctx.journal.write({CHECKED: "true"})
 
     async def _finish(self, ctx: Context, drive: Drive, outcome: Outcome, means: Means) -> None:
@@ -233,6 +238,12 @@ def _used(made: Plan) -> list[AgentDef]:
     """Return the agents that a run may need."""
     wanted = {step.agent for step in members.steps_of(made.steps)} | {made.repair_agent}
     return [agent for agent in made.agents if agent.name in wanted]
+
+
+def _asked(made: Plan) -> list[AgentDef]:
+    """Return the agents that steps are for, each as its step has it."""
+    found = (members.member_for(made, step) for step in members.steps_of(made.steps))
+    return list({member.agent.url: member.agent for member in found if member is not None}.values())
 
 
 def _renamed(document: Document, name: str) -> Document:

@@ -20,7 +20,10 @@ PLAN, DOCUMENT = "flow-plan", "flow-document"
 
 
 class Wish(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """What a run is asked for: as whoever begins one for another says it, in the data of a message."""
+    """What a run is asked for: as whoever begins one for another says it, in the data of a message.
+
+    With `check_agents` it begins only if all of its A2A agents are there.
+    """
 
     input: str = ""
     inputs: dict[str, Any] = {}
@@ -28,6 +31,7 @@ class Wish(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
     workflow: str | None = None
     start_from: str | None = None
     previous_run: str | None = None
+    check_agents: bool = False
 
 
 class Origin(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -46,6 +46,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     idle_nudge: IdleNudge | None = None
     completion_grace_period: float = 5.0
     preflight: tuple[Preflight, ...] = ()
+    check_agents: bool = False
     output: str | None = None
     input: str = ""
     inputs: dict[str, Any] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from accord.agents.environment import OURS, is_there
 from accord.agents.kinds import Given, Kind, profile
-from accord.agents.process import files
+from accord.agents.process import files, spawn
 from accord.agents.process.holding import Holding
 from accord.agents.process.options import PASSED, ProcessOptions, preset_of
 from accord.agents.process.talk import Means, Turn
@@ -76,10 +76,11 @@ class ProcessAgent:
         )
 
     async def stop(self) -> None:
-        """Let go of commands that wait for answers."""
+        """Let go of commands that wait for answers, and wait for those that are being ended."""
         means, self._means = self._means, None
         if means is not None:
             await means.holding.close()
+        await spawn.stopped()
 
     async def run(self, ctx: Context) -> None:
         """Do the work of one turn."""

@@ -117,6 +117,8 @@ class Process:
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(), name=f"stop {self.pid}")
+            _stopping.add(self._stopping)
+            self._stopping.add_done_callback(_stopping.discard)
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
@@ -137,13 +139,15 @@ class Process:
         await self._keeper.wait()
         for work in self._work:
             work.cancel()
-        await asyncio.gather(*self._work, return_exceptions=True)
-        self._control.close()
-        if self.terminal is not None:
-            self.terminal.close()
-        if self._keeper.stdin is not None:
-            self._keeper.stdin.close()
-        self._keeper._transport.close()  # type: ignore[attr-defined]  # asyncio has no other way to let go of its pipes
+        try:
+            await asyncio.gather(*self._work, return_exceptions=True)
+        finally:
+            self._control.close()
+            if self.terminal is not None:
+                self.terminal.close()
+            if self._keeper.stdin is not None:
+                self._keeper.stdin.close()
+            self._keeper._transport.close()  # type: ignore[attr-defined]  # asyncio lets go of its pipes only so
 
     # --- at the same time -----------------------------------------------------------------------------------------
 
@@ -178,6 +182,15 @@ class Process:
 
     def _do(self, work: "asyncio._CoroutineLike[None]") -> None:
         self._work.append(asyncio.create_task(work, name=f"process {self.pid}"))
+
+
+_stopping: set[asyncio.Task[None]] = set()
+
+
+async def stopped() -> None:
+    """Wait until everything is gone that was told to end, also what nobody waits for any more, before a node leaves."""
+    here = asyncio.get_running_loop()
+    await asyncio.gather(*(task for task in _stopping if task.get_loop() is here), return_exceptions=True)
 
 
 async def _drain(stream: asyncio.StreamReader) -> None:

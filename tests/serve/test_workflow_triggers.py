@@ -1,0 +1,271 @@
+"""What begins runs of served workflows, and what they wait for, in real processes: webhooks, schedules, events."""
+
+import hashlib
+import hmac
+import json
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from accord.storage import migrate
+from accord.storage.commands import schedules
+from accord.storage.open import open_store
+from tests.serve.flowing import PLAIN, asks, began, call, ended, hand_in, result, until, written
+from tests.serve.running import ROOT, accord, free_port, running, said, text_of
+
+# --- webhooks ---------------------------------------------------------------------------------------------------------
+
+HOOKED = """
+version: "1.0"
+name: hooked
+swarm: {pattern: dag}
+on:
+  webhook:
+    - {path: open}
+    - {path: deep/er, input: "{{body.issue.title}} by {{headers.x-from | default('nobody')}}"}
+    - {path: signed, secret: github}
+inputs:
+  count: {type: integer, default: 0}
+workflows:
+  - name: main
+    steps:
+      - {name: say, type: deterministic, command: "printf '%s|' {{input}} {{inputs.count}}"}
+"""
+
+
+def signature(body: str, secret: str) -> str:
+    return f"sha256={hmac.new(secret.encode(), body.encode(), hashlib.sha256).hexdigest()}"
+
+
+def test_a_call_of_a_webhook_begins_a_run_with_what_it_says(tmp_path: Path) -> None:
+    written(tmp_path, HOOKED)
+    with running(tmp_path, "flow.yaml", ACCORD_KEY_GITHUB="s3cret", ACCORD_LIMITS__BODY="2000") as server:
+        assert f"POST {server.url}/hooks/hooked/signed (signed)" in server.all_shown
+        assert result(ended(server, began(call(server, "hooked/open", "plain words")))) == "plain words|0|"
+        given = {"count": 3, "other": [1]}
+        assert result(ended(server, began(call(server, "hooked/open", given)))) == f"{json.dumps(given)}|3|"
+        deep = {"issue": {"title": "it's $(broken)"}, "count": 4}
+        made = ended(server, began(call(server, "hooked/deep/er/", deep, X_From="ada")))
+        assert result(made) == "it's $(broken) by ada|4|"
+        assert result(ended(server, began(call(server, "hooked/deep/er", deep)))) == "it's $(broken) by nobody|4|"
+        lacking = call(server, "hooked/deep/er", {"issue": 1})
+        assert lacking.status_code == 400
+        assert "body.issue.title has no value" in lacking.json()["detail"]
+        wrong = ended(server, began(call(server, "hooked/open", {"count": "many"})))
+        assert wrong["status"]["state"] == "TASK_STATE_REJECTED"
+        assert call(server, "hooked/absent", "x").status_code == 404
+        assert call(server, "absent/open", "x").status_code == 404
+        assert call(server, "hooked/open", b"\xff\xfe").status_code == 400
+        assert call(server, "hooked/open", "x" * 3000).status_code == 413
+        assert httpx.get(f"{server.url}/hooks/hooked/open").status_code == 405
+        assert call(server, "hooked/open", "x", Origin="http://evil.example").status_code == 403
+
+
+def test_a_delivery_that_comes_again_begins_nothing_new(tmp_path: Path) -> None:
+    written(tmp_path, HOOKED)
+    with running(tmp_path, "flow.yaml", "--workers", "2", ACCORD_KEY_GITHUB="s3cret") as server:
+        for name in ("X_GitHub_Delivery", "Idempotency_Key", "webhook_id"):
+            runs = {began(call(server, "hooked/open", name, **{name: "d-1"})) for _ in range(4)}
+            assert len(runs) == 1
+            assert began(call(server, "hooked/open", name, **{name: "d-2"})) not in runs
+        assert len({began(call(server, "hooked/open", "same")) for _ in range(3)}) == 3
+        assert call(server, "hooked/open", "x", webhook_id="d" * 300).status_code == 400
+
+
+def test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere(tmp_path: Path) -> None:
+    written(tmp_path, HOOKED)
+    with running(tmp_path, "flow.yaml", "--auth", "api-keys", ACCORD_KEY_GITHUB="s3cret") as server:
+        assert call(server, "hooked/open", "x").status_code == 401, "the server's own rules"
+        for wrong in ("", "sha256=", "sha256=00", "sha1=00", signature("x", "other"), signature("y", "s3cret")):
+            refused = call(server, "hooked/signed", "x", X_Hub_Signature_256=wrong)
+            assert refused.status_code == 401, wrong
+        assert call(server, "hooked/signed", "x").status_code == 401
+        run = began(call(server, "hooked/signed", "x", X_Hub_Signature_256=signature("x", "s3cret")))
+        key = json.loads(accord(tmp_path, "apikeys", "create", "--owner", "ada", "-o", "json").stdout)["key"]
+        own = began(call(server, "hooked/open", "mine", X_API_Key=key))
+        headers = {"X-API-Key": key}
+        answers = {id: server.post("GetTask", headers=headers, id=id).json() for id in (run, own)}
+        assert "error" in answers[run], "it is the server's, not hers"
+        assert answers[own]["result"]["id"] == own
+
+
+def test_a_secret_that_is_nowhere_is_said_before_anything_is_served(tmp_path: Path) -> None:
+    written(tmp_path, HOOKED)
+    for more in ([], ["--workers", "2"]):
+        done = accord(tmp_path, "serve", "flow.yaml", "--port", str(free_port()), *more)
+        assert done.returncode == 1
+        assert "hooked cannot be served: a webhook of it is signed with the credential github" in done.stderr
+
+
+# --- schedules --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_served_schedule_makes_up_for_what_was_missed_once(tmp_path: Path) -> None:
+    text = PLAIN.replace("WORD", "{{input}}").replace(
+        "workflows:", 'on: {schedule: [{cron: "* * * * *", input: tick}, {cron: "0 0 1 1 *"}]}\nworkflows:'
+    )
+    written(tmp_path, text)
+    url = f"sqlite:///{tmp_path}/own.db"
+    earlier = time.time_ns() // 1_000_000 - 5 * 60_000
+    async with open_store(url) as store:  # as if it had been served until five minutes ago
+        await migrate.upgrade(store)
+        await store.do(schedules.known, "plain", ["* * * * * UTC", "0 0 1 1 * UTC"], earlier)
+    with running(tmp_path, "flow.yaml", "--store", url, "--workers", "2") as server:
+        assert "schedule * * * * * UTC" in server.all_shown
+
+        def tasks() -> list[dict[str, Any]] | None:
+            found: list[dict[str, Any]] = server.post("ListTasks", includeArtifacts=True).json()["result"]["tasks"]
+            return found if found and all("artifacts" in one for one in found) else None
+
+        found = until(tasks)
+        assert [text_of(one) for one in found] in (["tick"], ["tick", "tick"]), "a minute may end meanwhile"
+        due = {one["history"][0]["metadata"]["schedule"] for one in found}
+        assert len(due) == len(found)
+
+
+# --- what steps wait for ----------------------------------------------------------------------------------------------
+
+WAITING = """
+version: "1.0"
+name: waiting
+swarm: {pattern: dag}
+workflows:
+  - name: main
+    steps:
+      - {name: paid, type: wait, event: payment}
+      - {name: ok, type: approval, task: "Ship it?", dependsOn: [paid]}
+      - {name: ship, type: deterministic, command: "printf %s/%s {{steps.paid.json.sum}} {{steps.ok}}", dependsOn: [ok]}
+"""
+
+
+def test_events_and_decisions_are_handed_in_over_http(tmp_path: Path) -> None:
+    written(tmp_path, WAITING)
+    store = f"sqlite:///{tmp_path}/own.db"
+    with (
+        running(tmp_path, "flow.yaml", "--store", store) as server,
+        running(tmp_path, "flow.yaml", "--store", store) as other,
+    ):
+        run = server.send("x", at_once=True)["id"]
+        until(lambda: hand_in(other, run, "approvals/ok", {"approved": True}) == 409 or None)  # it does not ask yet
+        assert hand_in(other, run, "events/refund", {}) == 404
+        assert hand_in(other, run, "approvals/paid", {"approved": True}) == 404
+        assert hand_in(other, run, "events/payment", {"sum": 3}) == 204
+        assert hand_in(server, run, "events/payment", {"sum": 4}) == 409
+        until(lambda: asks(server, run) or None)
+        assert hand_in(other, run, "approvals/ok", {"aproved": True}) == 422
+        assert hand_in(other, run, "approvals/ok", {"approved": True, "comment": "fine"}) == 204
+        assert result(ended(server, run)) == "3/fine"
+        assert hand_in(other, run, "approvals/ok", {"approved": False}) == 409
+        assert hand_in(other, "no-such-run", "events/payment", {}) == 404
+        page = httpx.post(f"{server.url}/api/runs/{run}/events/payment", content="1")
+        assert page.status_code == 400, "pages of other origins cannot say that they send JSON"
+
+
+def test_runs_are_their_owners_alone(tmp_path: Path) -> None:
+    written(tmp_path, WAITING)
+    with running(tmp_path, "flow.yaml", "--auth", "api-keys") as server:
+
+        def key(owner: str, *more: str) -> dict[str, str]:
+            made = accord(tmp_path, "apikeys", "create", "--owner", owner, *more, "-o", "json")
+            return {"X-API-Key": json.loads(made.stdout)["key"]}
+
+        ada, bob = key("ada"), key("bob")
+        reader, admin, elsewhere = (
+            key("ada", "--role", "reader"),
+            key("root", "--role", "admin"),
+            key("ada", "--tenant", "b"),
+        )
+        configuration = {"returnImmediately": True}
+        sent = server.post("SendMessage", headers=ada, message=said("x"), configuration=configuration)
+        run = sent.json()["result"]["task"]["id"]
+        assert hand_in(server, run, "events/payment", {}) == 401
+        until(lambda: hand_in(server, run, "approvals/ok", {"approved": True}, **ada) == 409 or None)
+        assert hand_in(server, run, "events/payment", {"sum": 1}, **bob) == 404
+        assert hand_in(server, run, "events/payment", {"sum": 1}, **elsewhere) == 404
+        assert hand_in(server, run, "events/payment", {"sum": 1}, **reader) == 403
+        assert hand_in(server, run, "events/payment", {"sum": 1}, **ada) == 204
+        until(lambda: asks(server, run, ada) or None)
+        assert hand_in(server, run, "approvals/ok", {"approved": True}, **bob) == 404
+        assert hand_in(server, run, "approvals/ok", {"approved": True, "comment": "yes"}, **admin) == 204
+
+
+CALLING = """
+version: "1.0"
+name: calling
+swarm: {pattern: dag}
+agents:
+  - {name: payer, command: "SCRIPT", interactive: false}
+workflows:
+  - name: main
+    output: "{{steps.paid.output}} {{steps.told.output}} {{run.id}}"
+    steps:
+      - {name: order, type: agent, agent: payer, task: "Report to {{run.events.payment}} please"}
+      - {name: paid, type: wait, event: payment}
+      - {name: tell, type: deterministic, command: "CURL {{run.events.done}} {{run.id}}", dependsOn: [paid]}
+      - {name: told, type: wait, event: done}
+"""
+
+POST = """import sys, urllib.request
+url = [word for word in (sys.argv[1:] or sys.stdin.read().split()) if word.startswith("http")][0]
+body = (sys.argv[2:] or ['{"sum": 3}'])[0].encode()
+with urllib.request.urlopen(urllib.request.Request(url, data=body, method="POST")) as answer:
+    assert answer.status == 204
+"""
+
+
+def test_a_step_is_given_an_address_by_which_others_let_the_run_go_on(tmp_path: Path) -> None:
+    script = written(tmp_path, POST, "post.py")
+    command = f"{sys.executable} {script}"
+    written(tmp_path, CALLING.replace("SCRIPT", command).replace("CURL", command))
+    store, port = f"sqlite:///{tmp_path}/own.db", free_port()
+    with running(tmp_path, "flow.yaml", "--store", store, "--auth", "api-keys", port=port) as other:
+        arguments = ("--store", store, "--auth", "api-keys", "--url", other.url)
+        with running(tmp_path, "flow.yaml", *arguments) as server:
+            key = json.loads(
+                accord(tmp_path, "apikeys", "create", "--owner", "ada", "--store", store, "-o", "json").stdout
+            )
+            headers = {"X-API-Key": key["key"]}
+            sent = server.post(
+                "SendMessage", headers=headers, message=said("x"), configuration={"returnImmediately": True}
+            )
+            run = sent.json()["result"]["task"]["id"]
+
+            def done() -> dict[str, Any] | None:
+                task: dict[str, Any] = server.post("GetTask", headers=headers, id=run).json()["result"]
+                return task if task["status"]["state"].endswith(("COMPLETED", "FAILED")) else None
+
+            assert result(until(done)) == f'{{"sum":3}} {run} {run}'
+            assert httpx.post(f"{other.url}/api/events?token=x", content="x").status_code == 401
+            assert httpx.post(f"{other.url}/api/events", content="x").status_code == 401
+
+
+def test_a_run_has_no_address_of_an_event_that_nothing_waits_for(tmp_path: Path) -> None:
+    written(tmp_path, PLAIN.replace("WORD", "{{run.events.payment}}"))
+    done = accord(tmp_path, "serve", "flow.yaml")
+    assert done.returncode == 2
+    assert "no step waits for it: `type: wait`, `event: payment`" in done.stderr
+
+
+EXAMPLE = ROOT / "examples" / "workflows" / "triage.yaml"
+
+
+def test_the_example_does_what_the_documentation_says(tmp_path: Path) -> None:
+    document = (ROOT / "docs" / "agents" / "workflow.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```yaml\n(on:.*?)```", document, re.DOTALL) for line in block.splitlines()]
+    assert len(lines) == 7
+    assert set(lines) <= set(EXAMPLE.read_text(encoding="utf-8").splitlines())
+    shutil.copy(EXAMPLE, tmp_path)
+    with running(tmp_path, "triage.yaml", ACCORD_KEY_GITHUB="s3cret") as server:
+        run = began(call(server, "triage/report", {"title": "It's broken"}))
+        url = until(lambda: (tmp_path / "scan.log").read_text() if (tmp_path / "scan.log").exists() else None).split()[
+            -1
+        ]
+        assert httpx.post(url, json={"label": "bug"}).status_code == 204
+        until(lambda: asks(server, run) or None)
+        assert hand_in(server, run, "approvals/agree", {"approved": True}) == 204
+        assert result(ended(server, run)).strip() == "labelled It's broken as bug"
