@@ -1,5 +1,7 @@
 """How an agent elsewhere is waited for: by webhook, stream or question, and how long."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from accord.model import (
     Message,
     Part,
     Role,
+    SendRequest,
     StatusUpdate,
     Task,
     TaskState,
@@ -300,6 +303,63 @@ async def test_a_stream_that_breaks_is_taken_up_again(joining: Joining) -> None:
     done = await sent(here.service, saying("hello"), ALICE)
     assert (done.status.state, text(done)) == (S.COMPLETED, "well")
     assert len(here.peer.sent) == 1
+
+
+class Holding(Scripted):
+    """An agent whose streams begin with an answer, once it may be given, and never end."""
+
+    def __init__(self) -> None:
+        super().__init__(push=False, streaming=True)
+        self.may_answer = asyncio.Event()
+
+    async def stream(self, request: SendRequest) -> AsyncIterator[Event]:
+        self.following += 1
+        try:
+            answer = await self.send(request)
+            await self.may_answer.wait()
+            yield Event(seq=0, body=answer)
+            yield Event(seq=1, body=chunk("one "))
+            await asyncio.Event().wait()
+        finally:
+            self.following -= 1
+
+
+async def _follows(peer: Scripted, count: int) -> bool:
+    return peer.following == count
+
+
+async def test_a_stream_is_let_go_with_its_task(joining: Joining) -> None:
+    peer = Holding()
+    peer.may_answer.set()
+    here = await joining(peer, terms=FOLLOW)
+    task = await begun(here)
+    await until(lambda: _follows(peer, 1))
+    await here.service.cancel(CancelRequest(id=task.id), ALICE)
+    await until(lambda: _follows(peer, 0))
+    await until(lambda: _was_cancelled(peer))
+    assert len(peer.sent) == 1
+
+
+async def _was_cancelled(peer: Scripted) -> bool:
+    return peer.cancelled == ["r-1"]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_node_that_leaves_a_stream_leaves_what_came_of_it(joining: Joining, is_answered: bool) -> None:
+    """The answer to a message is waited for although the run is over: another node must know what it was."""
+    peer = Holding()
+    here = await joining(peer, terms=FOLLOW)
+    if is_answered:
+        peer.may_answer.set()
+    task = await begun(here)
+    await until(lambda: _follows(peer, 1))
+    await here.host.stop(0)
+    peer.may_answer.set()
+    await until(lambda: _follows(peer, 0))
+    other = await joining(peer, terms=FOLLOW)
+    peer.tasks["r-1"] = there(S.COMPLETED, artifacts=(MADE,))
+    assert text(await reaches(other.service, task.id, S.COMPLETED, ALICE)) == "well"
+    assert len(peer.sent) == 1
 
 
 async def test_only_so_many_streams_are_held_and_the_rest_is_asked_for(joining: Joining) -> None:

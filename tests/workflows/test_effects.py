@@ -562,3 +562,9 @@ async def test_what_is_fixed_before_a_run_stands_in_addresses_and_headers(tmp_pa
         run = await ran(flow("name: a\ntype: a2a\nagent: far\ntask: hi", head=head), tmp_path)
     assert run.output == "old hi", run.why
     assert there.headers["x-who"] == "Ada"
+
+
+async def test_the_name_of_an_event_may_have_what_is_known_before_a_run(tmp_path: Path) -> None:
+    text = flow('name: w\ntype: wait\nevent: "paid-{{vars.x}}"\ntimeout: 300ms', head="vars: {x: 7}")
+    (step,) = plan(read(text), base=tmp_path, env={}).steps
+    assert step.event == "paid-7"

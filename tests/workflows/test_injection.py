@@ -14,7 +14,7 @@ from accord.workflows.planning import plan
 from accord.workflows.reading import read
 from tests.workflows.proving import flow, ran
 from tests.workflows.scenes import environment, repository
-from tests.workflows.test_members import Plain, cardless
+from tests.workflows.test_members import Plain, cardless, paints
 
 pytestmark = pytest.mark.proves("C-17")
 
@@ -259,6 +259,8 @@ async def test_what_an_agent_says_is_asked_as_it_is_and_answers_nothing(tmp_path
         'name: x\ntype: a2a\nurl: "{{steps.say.output}}"\ntask: t\ndependsOn: [say]',
         'name: x\ntype: a2a\nurl: "http://{{steps.say.output}}/"\ntask: t\ndependsOn: [say]',
         'name: x\ntype: a2a\nurl: "http://127.0.0.1:9/{{state.kept}}"\ntask: t\ndependsOn: [say]',
+        'name: x\ntype: a2a\nurl: http://127.0.0.1:9\nheaders: {X: "{{steps.say.output}}"}\ntask: t\ndependsOn: [say]',
+        'name: x\ntype: wait\nevent: "{{steps.say.output}}"\ndependsOn: [say]',
     ],
 )
 def test_no_agent_says_where_another_one_is(tmp_path: Path, step: str) -> None:
@@ -297,3 +299,14 @@ async def test_a_command_in_which_a_value_would_be_run_is_refused_or_runs_nothin
         run = await ran(flow(said_by(there), shell("bad", command)), tmp_path)
         assert run.ends()["bad"] in ("failed", "completed")
     assert_nothing_was_run(tmp_path)
+
+
+@pytest.mark.parametrize("said", [HOSTILE["markers"], "stop \x03\x04\x1a\x1c now", HOSTILE["terminal"]])
+async def test_what_an_agent_says_is_only_told_to_one_in_a_terminal(tmp_path: Path, said: str) -> None:
+    """It neither ends the work by a word that the terminal shows, nor presses keys."""
+    agents = [{"name": "dev", "command": paints("quiet"), "constraints": {"idleThreshold": "2s"}}]
+    with saying(said) as there:
+        step = f'name: work\nagent: dev\ndependsOn: [say]\ntask: "<{VALUE}>"'
+        run = await ran(flow(said_by(there), step, head=f"agents: {json.dumps(agents)}"), tmp_path)
+    assert_nothing_was_run(tmp_path)
+    assert run.about("work")["reason"] == "failed_no_evidence", run.why

@@ -84,7 +84,8 @@ CODES: Mapping[str, Row] = MappingProxyType(
         "NOT_UPSTREAM": Row("error", "A template uses the output of a step that need not have ended by then."),
         "MISSING_INPUT": Row("error", "A run is not given an input that it needs."),
         "BAD_INPUT": Row("error", "A run is given an input of the wrong type, or one that is not allowed."),
-        "NOT_FIXED": Row("error", "An address or a header depends on what is known only during a run."),
+        "NOT_FIXED": Row("error", "An address, a header or an event depends on what is known only during a run."),
+        "TEMPLATE_NOT_READ": Row("warning", "A template stands where none is read, and is left as it is written."),
         "INJECTION_RISK": Row("error", "What an agent says would be read as part of a program."),
         # places
         "UNKNOWN_WORKDIR": Row("error", "`workdir` is none of `paths`."),

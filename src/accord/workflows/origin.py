@@ -1,7 +1,7 @@
-"""Where a run comes from: what was asked for and of which document, kept with the run so that anybody can go on with it.
+"""Where a run comes from: what was asked for and of which document, kept with it so that anybody can go on with it.
 
-Only values and the keys that they are kept under. The workflow's agent writes them down when a run begins; commands read
-them, who have nothing but a run's id.
+Only values and the keys that they are kept under. The workflow's agent writes them down when a run begins, and commands
+read them, who have nothing but a run's id.
 """
 
 import hashlib

@@ -73,7 +73,7 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Fin
 
 
 def settled(plan: Plan) -> Plan:
-    """Return a plan in which addresses and headers have what is known before a run, which is all that they may have."""
+    """Return a plan in which addresses, headers and names of events have their values, all known before a run."""
     text = Values(input=plan.input, inputs=plan.inputs, vars=plan.vars).text
 
     def given(said: AgentDef | Step) -> dict[str, Any]:
@@ -81,7 +81,8 @@ def settled(plan: Plan) -> Plan:
         return {"url": None if said.url is None else text(said.url), "headers": headers}
 
     def of(step: Step) -> Step:
-        return replace(step, step=None if step.step is None else of(step.step), **given(step))
+        event = None if step.event is None else text(step.event)
+        return replace(step, step=None if step.step is None else of(step.step), event=event, **given(step))
 
     agents = tuple(replace(agent, **given(agent)) for agent in plan.agents)
     return replace(plan, steps=tuple(map(of, plan.steps)), agents=agents)
@@ -264,13 +265,14 @@ def _commands(step: Step, unsure: frozenset[str]) -> Iterator[Finding]:
 
 
 def _fixed(where: str, said: AgentDef | Step, item: str = "item") -> Iterator[Finding]:
-    """Yield what in an address or a header is known only during a run: no agent says where another one is."""
-    for text in texts_in((said.url, said.headers)):
+    """Yield what in an address, a header or an event is known only during a run: no agent says where another one is."""
+    event = said.event if isinstance(said, Step) else None
+    for text in texts_in((said.url, said.headers, event)):
         for reference in _read(text, where, []):
             root = reference.path[0]
             if root in LATER or root == item:
                 fix = "write ${NAME} for a variable of the environment" if root == "env" else "use `vars` or `inputs`"
-                yield found("NOT_FIXED", f"{where}: {reference.source} stands in `url` or `headers`", fix)
+                yield found("NOT_FIXED", f"{where}: {reference.source} stands in `url`, `headers` or `event`", fix)
 
 
 def _root(reference: Reference) -> tuple[str, list[str]]:

@@ -1,7 +1,7 @@
 """Regular expressions over what agents say: a text can be made so that a search for an innocent pattern never ends.
 
-Python holds everything else up while it searches, so whatever could take long is searched in a process of its own, which
-is ended. It knows nothing of steps; `verification` and `values` stand above.
+Python holds everything else up while it searches, so whatever could take long is searched in a process of its own,
+which is ended. It knows nothing of steps; `verification` and `values` stand above.
 """
 
 import json

@@ -36,7 +36,7 @@ async def advance(tx: Tx, tenant: str, request: Advance) -> list[Accepted]:
 
 
 class Begun(Struct, frozen=True, kw_only=True):
-    """A task that keeps a journal of where it comes from, as a list shows it; `origin` is what it noted, `begun_at` when."""
+    """A task that noted where it comes from, as a list shows it: `origin` is what it noted, `begun_at` is when."""
 
     tenant: str
     task_id: str

@@ -1,5 +1,6 @@
 """Values: whether what templates and conditions speak of is there by then, and can do no harm in a shell."""
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from accord.workflows.templates import ROOTS, Reference, condition_references, r
 from accord.workflows.values import check_command
 
 OF_A_STEP = ("output", "status", "json", "exit_code", "exitCode")
+
+_TEMPLATE = re.compile(r"\{\{.+?\}\}")
 
 FIXED_ORDER = ("dag", "pipeline")
 """Patterns that add no steps and no order of their own."""
@@ -69,6 +72,29 @@ def commands(subject: Subject) -> Iterator[Problem]:
                 continue  # `known` says it
 
 
+def read(subject: Subject) -> Iterator[Problem]:
+    """Templates stand where they are read."""
+    for where, value in _plain(subject):
+        for text in texts_in(value):
+            if _TEMPLATE.search(text):
+                message = f"{{{{..}}}} is not read in `{where[-1]}`"
+                yield Problem("TEMPLATE_NOT_READ", where, message, "say it in the `task` or the `env` of a step")
+
+
+def _plain(subject: Subject) -> Iterator[tuple[Where, object]]:
+    """Yield texts that are taken as they are."""
+    for at, agent in enumerate(subject.document.agents):
+        for name in ("command", "role", "skills", "done", "channels"):
+            yield ("agents", at, name), getattr(agent, name)
+        yield ("agents", at, "additionalPaths"), agent.additional_paths
+    for at, workflow in enumerate(subject.document.workflows):
+        for number, check in enumerate(workflow.preflight):
+            yield ("workflows", at, "preflight", number, "command"), check.command
+    for placed in subject.steps:
+        for name in ("agent", "workflow", "file", "credentials"):
+            yield (*placed.where, name), getattr(placed.step, name)
+
+
 def _texts(subject: Subject, placed: Placed) -> Iterator[Said]:
     """Yield all texts of a step that may have templates."""
     step, where = placed.step, placed.where
@@ -109,7 +135,7 @@ def _judged(subject: Subject, said: Said, around: _Around) -> Iterator[Problem]:
 def _about(subject: Subject, said: Said, around: _Around, one: Reference) -> Iterator[Problem]:
     outer = None if around.placed is None else around.placed.outer
     is_late = one.path[0] in LATER or (outer is not None and one.path[0] == outer.as_)
-    if is_late and ("headers" in said.where or said.where[-1:] == ("url",)):
+    if is_late and ("headers" in said.where or said.where[-1] in ("url", "event")):
         fix = "write ${NAME} for a variable of the environment" if one.path[0] == "env" else "use `vars` or `inputs`"
         yield Problem("NOT_FIXED", said.where, f"{one.source} is known only during a run", fix)
     elif one.step is not None:
@@ -165,4 +191,4 @@ def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) 
     return None
 
 
-CHECKS = (known, commands)
+CHECKS = (known, commands, read)
