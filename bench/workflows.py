@@ -41,7 +41,7 @@ FORMS = {"chain": ("chain", "chain in threads"), "beside": ("beside",)}
 """How DBOS can do a shape."""
 
 LENGTHS = (100, 1_000, 5_000)
-TIMES, GROWTH = 10.0, 1.5
+TIMES, GROWTH = 10.0, 2.0
 
 P50, P99, PER_STEP = "p50", "p99", f"per step of {STEPS}"
 DECIDING, RUNNING = "deciding", "the whole run"

@@ -296,7 +296,7 @@ async def test_parked_work_is_woken_and_claimed_as_if_it_were_new(ready: AnyStor
     assert await ready.do(jobs.claim, "n-1", AGENT, 1) == []
     heard.clear()
     assert await ready.do(runs.wake, TENANT, news()) is True
-    assert heard == [f"queue:{AGENT}"]
+    assert sorted(heard) == [f"queue:{AGENT}", f"task:{TENANT}:t-1"], "whoever claims, or a run that goes on"
     job = await claimed(ready, "n-2")
     assert (job.epoch, job.attempts) == (2, 1)
     assert await ready.read(steps.find, TENANT, "t-1", "answer") == "42"

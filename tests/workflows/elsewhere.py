@@ -5,6 +5,7 @@ from pathlib import Path
 
 from accord import Context, agent
 from accord.core.context import Failed
+from accord.model import Part
 from tests.workflows.scenes import appears
 
 
@@ -23,3 +24,11 @@ async def patient(ctx: Context) -> AsyncIterator[str]:
     yield "begun "
     await ctx.flush()
     yield await appears(Path(ctx.text))
+
+
+@agent(description="Makes several things of several parts")
+async def maker(ctx: Context) -> None:
+    await ctx.artifact([Part(text="one "), Part(text="two")], id="a")
+    await ctx.artifact(Part(data={"three": 3}), id="b")
+    await ctx.status("working on it")
+    await ctx.artifact(Part(text="four"), id="c")

@@ -163,13 +163,17 @@ async def test_an_agent_of_ones_own_is_told_works_and_has_its_variables_where_it
     assert (tmp_path / "one" / "own").read_text() == "mine"
 
 
-async def test_an_agent_in_a_terminal_is_done_at_its_own_word_and_has_time_to_end(tmp_path: Path) -> None:
-    script = "test -t 0 && echo ALL_SET && trap 'echo ended > ended; exit' HUP TERM INT; sleep 600 & wait"
+@pytest.mark.parametrize(("grace", "has_time"), [("30s", True), ("0s", False)])
+async def test_an_agent_in_a_terminal_is_done_at_its_own_word_and_has_time_to_end(
+    tmp_path: Path, grace: str, has_time: bool
+) -> None:
+    script = "test -t 0 && trap 'sleep 1; echo ended > ended; exit' HUP TERM INT; echo ALL_SET; sleep 600 & wait"
     agent = {"name": "dev", "command": f"sh -c {json.dumps(script)}", "done": "^ALL_SET$"}
     check = "verification: {type: output_contains, value: ALL_SET}"
-    text = flow(f"{DEV}\n{check}", head=f"agents: {json.dumps([agent])}", swarm="  completionGracePeriod: 2s")
+    text = flow(f"{DEV}\n{check}", head=f"agents: {json.dumps([agent])}", swarm=f"  completionGracePeriod: {grace}")
     run = await ran(text, tmp_path)
     assert run.state == "COMPLETED", run.why
+    assert (tmp_path / "ended").exists() is has_time
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ DECIDE = "workflows/test_decide.py"
 DRIVING = "workflows/test_driving.py"
 PATTERNS = "workflows/test_patterns.py"
 SERVED = "serve/test_workflows.py"
+TRIGGERED = "serve/test_workflow_triggers.py"
 CRASH = "crash/test_flow_steps.py"
 
 BUDGETS = f"{EFFECTS}::test_budgets_end_what_uses_too_much"
@@ -55,9 +56,9 @@ NO_PLACE = f"{EFFECTS}::test_a_place_that_is_not_there_is_said_with_what_it_is_f
 INPUTS = f"{EFFECTS}::test_inputs_are_given_checked_and_have_defaults"
 NAMED = f"{EFFECTS}::test_a_file_has_a_version_a_name_and_a_description"
 CHANNELS = f"{EFFECTS}::test_posts_go_to_the_channels_that_are_named"
-SCHEDULED = f"{SERVED}::test_a_served_schedule_makes_up_for_what_was_missed_once"
-HOOKED = f"{SERVED}::test_a_call_of_a_webhook_begins_a_run_with_what_it_says"
-SIGNED = f"{SERVED}::test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere"
+SCHEDULED = f"{TRIGGERED}::test_a_served_schedule_makes_up_for_what_was_missed_once"
+HOOKED = f"{TRIGGERED}::test_a_call_of_a_webhook_begins_a_run_with_what_it_says"
+SIGNED = f"{TRIGGERED}::test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere"
 
 SHOWN_BY = {
     "Constraints": {

@@ -224,6 +224,16 @@ async def test_a_failed_task_fails_its_step_with_its_text(tmp_path: Path, ours: 
     assert "**[say]** Failed: A2A agent failed: no such city" in run.posts
 
 
+@pytest.mark.proves("C-07")
+@pytest.mark.parametrize("streaming", ["true", "false"])
+async def test_everything_that_an_agent_made_is_what_the_step_says(tmp_path: Path, streaming: str) -> None:
+    (tmp_path / "far").mkdir()
+    with served(tmp_path / "far", f"{HERE / 'elsewhere.py'}:maker") as far:
+        step = f"name: say\ntype: a2a\nurl: {far.url}\ntask: x\nstreaming: {streaming}"
+        run = await ran(flow(step), tmp_path)
+    assert run.output == 'one two\n{"three":3}\nfour', run.why
+
+
 @pytest.mark.proves("1-22")
 @pytest.mark.parametrize("peer", [NEW, OLD], ids=["1.0", "0.3"])
 async def test_an_agent_without_a_card_is_asked_and_streamed_all_the_same(
