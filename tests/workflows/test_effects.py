@@ -137,16 +137,16 @@ async def test_an_agent_of_ones_own_is_told_works_and_has_its_variables_where_it
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     head = acting(
-        "cat > told; pwd > where; printf %s $OWN > own",
+        "cat > told; pwd > where; printf %s $OWN $TAKEN > own",
         cwd="one",
-        env={"OWN": "mine"},
+        env={"OWN": "mine", "TAKEN": "+${TOKEN}"},
         role="a builder",
         skills="You know make.",
         permissions={"description": "Only what is asked", "why": "It is Friday", "access": "readwrite"},
         additionalPaths=["/more"],
         preset="worker",
     )
-    run = await ran(flow(DEV, head=head), tmp_path)
+    run = await ran(flow(DEV, head=head), tmp_path, env=environment(tmp_path, TOKEN="t-1"))
     assert run.state == "COMPLETED", run.why
     told = (tmp_path / "one" / "told").read_text()
     for words in (
@@ -160,7 +160,7 @@ async def test_an_agent_of_ones_own_is_told_works_and_has_its_variables_where_it
     ):
         assert words in told, words
     assert (tmp_path / "one" / "where").read_text().strip() == str(tmp_path / "one")
-    assert (tmp_path / "one" / "own").read_text() == "mine"
+    assert (tmp_path / "one" / "own").read_text() == "mine+t-1"
 
 
 @pytest.mark.parametrize(("grace", "has_time"), [("30s", True), ("0s", False)])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from accord.workflows import votes
+from accord.workflows.checks import check
 from accord.workflows.decide import ended
 from accord.workflows.document import Step
 from accord.workflows.findings import BadDocument
@@ -61,6 +62,7 @@ def test_each_example_becomes_what_its_section_says(pattern: str) -> None:
     (becomes,) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
     assert lines_of(planned(example(pattern))) == becomes.splitlines()
     assert f"When {PATTERNS[pattern].when}." in section
+    assert [str(one) for one in check(read(example(pattern)), Path.cwd()) if one.severity == "error"] == []
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -6,7 +6,7 @@ need each other. Starting, stopping and routing is `app.application`.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -113,7 +113,8 @@ class Composition:
         elsewhere = await remotes.prepared(everybody)
         host = await self._hosted(store, hub, Hooks((metrics.note,)), stack)
         receivers = await remotes.joined(elsewhere, host.engine, self._settings, self._url, stack)
-        node = Node(store=store, url=self._url, wake=host.default.wake, env=self._env)
+        credential = await self._credentials(everybody)
+        node = Node(store=store, url=self._url, wake=host.default.wake, env=self._env, credential=credential)
         await living(everybody, node, stack)
         await host.start()
         stack.push_async_callback(host.stop, self._settings.server.grace_seconds)
@@ -188,6 +189,14 @@ class Composition:
             offers=self._offers(),
             upkeep=Upkeep(store, blobs, settings.retention),
         )
+
+    async def _credentials(self, agents: Sequence[Agent]) -> Callable[[str], Any]:
+        """Return what looks up the credentials of this server, for those who have agents elsewhere as members."""
+        if not any(isinstance(agent, Leading) for agent in agents):
+            return lambda _: None
+        from accord.app.credentials import own_keys
+
+        return (await own_keys(self._settings, self._env)).find
 
     def _offers(self) -> Offers:
         chosen = self._settings.server.capabilities

@@ -75,13 +75,14 @@ class Node(Struct, frozen=True, kw_only=True):
     """What a node has for the agents that it hosts.
 
     `url` is the address that callers use; `wake` hands a task (by tenant and id) what it waits for under a key, and is
-    false if it has that already or has ended.
+    false if it has that already or has ended. `credential` looks up what the server has for agents elsewhere, by name.
     """
 
     store: Store
     url: str
     wake: Callable[[str, str, str, Any], Awaitable[bool]]
     env: Mapping[str, str] = {}
+    credential: Callable[[str], Any] = lambda _: None
 
     def __repr__(self) -> str:
         return f"Node(url={self.url!r})"  # the environment has secrets

@@ -392,9 +392,10 @@ class Engine:
         """Wait until nothing more happens to a task without its caller, and return it."""
         run = self._runs.get((tenant, task_id))
         if run is not None:
+            is_news = not run.rest.done()
             ended = await asyncio.shield(run.rest)
-            if ended is not None and _rests(ended) and run.outcome.done():
-                return ended  # a run that asks and goes on may have been answered, as only the store knows
+            if ended is not None and _rests(ended) and (is_news or run.outcome.done()):
+                return ended  # otherwise it asked before and goes on: it may have been answered, as the store knows
         while True:
             found = await self.archive.read(tenant, task_id)
             if found is None:

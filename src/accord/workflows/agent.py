@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from accord.agents.environment import without_ours
 from accord.agents.process import spawn
-from accord.client.keys import KeyManager, Keys
+from accord.client.keys import Credential, KeyManager, Keys
+from accord.client.keys.variables import KEY_FILE
 from accord.core.agent import TEXT, Agent, Crash, Node, Profile
 from accord.core.context import Context, Failed, Rejected
 from accord.model import AgentSkill
@@ -59,6 +60,19 @@ _EMPTY: Mapping[str, Any] = {
 """Type of an input -> a value of it: who the members are may depend on no input."""
 
 
+class Known:
+    """The credentials that a workflow's members may name: of the environment, and later those that its node has."""
+
+    def __init__(self, first: Keys) -> None:
+        """Look in `first`, and then where `more` says."""
+        self._first = first
+        self.more: Callable[[str], Credential | None] = lambda _: None
+
+    def find(self, id: str) -> Credential | None:
+        """Return what is known under an id."""
+        return self._first.find(id) or self.more(id)
+
+
 class WorkflowAgent:
     """A document, as an agent."""
 
@@ -82,7 +96,7 @@ class WorkflowAgent:
         self.document = document if name is None else _renamed(document, name)
         self._vars = dict(vars or {})
         self._directory, self._env = directory, without_ours(env)
-        self._keys = keys or KeyManager(env=self._env)
+        self._keys = Known(keys or KeyManager(env.get(KEY_FILE) or None, env=env))
         self._executors, self._now_ms = executors, now_ms
         self.profile = _profile(document, name or document.name)
         self._hosted = self._definitions()
@@ -122,6 +136,7 @@ class WorkflowAgent:
     async def start(self, node: Node) -> None:
         """Be ready to look at earlier runs, and to say where events can be posted."""
         self._store, self._url = node.store, node.url
+        self._keys.more = node.credential
 
     async def stop(self) -> None:
         """Wait for commands of steps that are being ended."""

@@ -57,7 +57,8 @@ def _of_agent(step: Step, agent: AgentDef) -> dict[str, Any]:
         new["headers"] = _headers(agent.headers, step.headers)
     if step.timeout is None:
         new["timeout"] = agent.constraints.timeout if agent.timeout is None else agent.timeout
-    new["env"] = {**agent.env, **step.env}
+    # what names a variable or a credential is filled in where the command is called, and not written down with a run
+    new["env"] = {**{name: value for name, value in agent.env.items() if "${" not in value}, **step.env}
     return new
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from accord.workflows.checks.names import meant
 from accord.workflows.checks.subject import Placed, Problem, Subject, Where
 from accord.workflows.defaults import typed
-from accord.workflows.document import Workflow
+from accord.workflows.document import Step, Workflow
 from accord.workflows.expressions import BadExpression
 from accord.workflows.patterns import PATTERNS, Cast, Misfit, chosen
 
@@ -96,20 +96,31 @@ def crowds(subject: Subject) -> Iterator[Problem]:
 
 
 def fitting(subject: Subject) -> Iterator[Problem]:
-    """The agents and steps are those that the pattern needs."""
-    document = subject.document
-    for workflow in document.workflows:
+    """The agents and steps are those that the pattern needs, and loops that are not the pattern's say when they end."""
+    for workflow in subject.document.workflows:
         try:
-            steps = [typed(placed.step, subject.agent_of(placed.step)) for placed in subject.of(workflow)]
-            cast = Cast(steps, document.agents, document.coordination)
-            pattern = document.swarm.pattern or chosen(cast)
-            if pattern in PATTERNS:
-                PATTERNS[pattern].expand(cast)
+            there = _expanded(subject, workflow)
         except Misfit as error:
-            message = f"The pattern {document.swarm.pattern} does not fit: {error}"
+            message = f"The pattern {subject.document.swarm.pattern} does not fit: {error}"
             yield Problem("WRONG_CAST", ("swarm", "pattern"), message, "add it, or choose another pattern")
+            continue
         except BadExpression:
             continue  # others say what is wrong with these steps
+        endless = {step.name for step in there if step.max_iterations is not None and step.until is None}
+        for placed in subject.of(workflow):
+            if placed.step.name in endless:
+                where = (*placed.where, "maxIterations")
+                fix = "add `until: CONDITION`, or use `retries`"
+                yield Problem("MISSING_MEMBER", where, "Nothing says when the loop is done", fix, at_key=True)
+
+
+def _expanded(subject: Subject, workflow: Workflow) -> list[Step]:
+    """Return the steps that the pattern makes of a workflow's; those themselves if there is no such pattern."""
+    document = subject.document
+    steps = [typed(placed.step, subject.agent_of(placed.step)) for placed in subject.of(workflow)]
+    cast = Cast(steps, document.agents, document.coordination)
+    pattern = document.swarm.pattern or chosen(cast)
+    return PATTERNS[pattern].expand(cast) if pattern in PATTERNS else steps
 
 
 def _where(subject: Subject, steps: Mapping[str, Placed], name: str) -> Where:

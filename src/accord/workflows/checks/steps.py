@@ -52,6 +52,12 @@ INSTEAD: Mapping[str, str] = {
     "onReject": "add `type: approval`, or remove it",
 }
 
+OUTSIDE: Mapping[str, str] = {
+    "dependsOn": "write it for the map itself",
+    "maxIterations": "let the map run a workflow that has the loop",
+}
+"""What the step of a map cannot have: its items are steps that all begin with it, each once."""
+
 
 def given(step: Step) -> Iterator[str]:
     """Yield the names of what a step says."""
@@ -82,14 +88,13 @@ def unused(subject: Subject) -> Iterator[Problem]:
         used = {*ALWAYS, *ROWS[kind].needs, *ROWS[kind].uses}
         # what verifies a remote agent's work is done here, somewhere
         used |= {"cwd", "workdir"} if step.verification is not None else set()
-        used -= {"dependsOn"} if outer is not None else set()
         for name in given(step):
-            if name not in used:
+            if outer is not None and name in OUTSIDE:
+                message = f"`{name}` does nothing within a map"
+                yield Problem("UNUSED_MEMBER", (*where, name), message, OUTSIDE[name], at_key=True)
+            elif name not in used:
                 message = f"`{name}` does nothing for a step of the type {kind}"
-                fix = INSTEAD.get(name, "remove it")
-                if outer is not None and name == "dependsOn":
-                    message, fix = "`dependsOn` does nothing within a map", "write it for the map itself"
-                yield Problem("UNUSED_MEMBER", (*where, name), message, fix, at_key=True)
+                yield Problem("UNUSED_MEMBER", (*where, name), message, INSTEAD.get(name, "remove it"), at_key=True)
 
 
 def conflicts(subject: Subject) -> Iterator[Problem]:
@@ -103,10 +108,6 @@ def conflicts(subject: Subject) -> Iterator[Problem]:
         elif step.until is not None and step.max_iterations is None:
             message = "`until` says when a loop ends, and there is none"
             yield Problem("MISSING_MEMBER", (*where, "until"), message, "add `maxIterations: 3`", at_key=True)
-        elif step.max_iterations is not None and step.until is None:
-            message = "Nothing says when the loop is done"
-            fix = "add `until: CONDITION`, or use `retries`"
-            yield Problem("MISSING_MEMBER", (*where, "maxIterations"), message, fix, at_key=True)
 
 
 def commands(subject: Subject) -> Iterator[Problem]:
