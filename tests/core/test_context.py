@@ -368,7 +368,8 @@ DECISIONS: list[tuple[Part, bool, str]] = [
     (Part(text=" Okay, go ahead"), True, "go ahead"),
     (Part(text="APPROVED!"), True, ""),
     (Part(text="no"), False, ""),
-    (Part(text="yesterday"), False, ""),
+    (Part(text="yesterday"), False, "yesterday"),
+    (Part(text="no, not yet"), False, "not yet"),
     (Part(text=""), False, ""),
 ]
 

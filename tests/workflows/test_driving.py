@@ -98,6 +98,18 @@ async def test_a_rejected_approval_fails_the_run(hosting: Hosting) -> None:
     assert said(await ended(host, task)) == "Failed at ok: It was not approved: too early"
 
 
+async def test_an_answer_that_is_neither_yes_nor_no_is_asked_for_again(hosting: Hosting) -> None:
+    host = await hosting(FlowAgent(plan_of(Step(name="ok", type="approval", depends_on=())), Noting()))
+    task = await finished(host)
+    for unclear in ("maybe later", "who knows"):
+        await host.services["flow"].send(saying(unclear, task_id=task.id), ALICE)
+        task = await ended(host, task)
+        assert (state(task), said(task)) == (S.INPUT_REQUIRED, "Please begin with yes or no. Approve ok?")
+        await no_run(host)  # what it has asked is found again by whoever goes on
+    await host.services["flow"].send(saying("Yes! at last", task_id=task.id), ALICE)
+    assert outputs(await ended(host, task))["ok"] == "at last"
+
+
 async def test_a_wait_for_an_event_gives_what_was_handed_in(hosting: Hosting) -> None:
     plan = plan_of(Step(name="paid", type="wait", event="payment", depends_on=()))
     host = await hosting(FlowAgent(plan, Noting()))

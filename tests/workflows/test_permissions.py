@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accord.workflows.document import Files, Permissions
-from accord.workflows.permissions import broken, changed, look, matches, resolved, rules, since, told
+from accord.workflows.permissions import Rules, broken, changed, look, matches, resolved, rules, since, told
 from tests.workflows.scenes import git, repository
 
 
@@ -139,3 +139,10 @@ def test_an_agent_is_told() -> None:
     for part in ("must not change any", "r.md", "*.key", "an audit", "Only the report"):
         assert part in text
     assert told(Permissions()) == ""
+
+
+def test_what_somebody_else_may_change_is_not_held_against_an_agent() -> None:
+    mine, theirs = Rules(write=("a/**",)), Rules(write=("b/**",))
+    assert broken(["a/x", "b/y"], mine, [theirs]) is None
+    assert "c/z" in (broken(["a/x", "c/z"], mine, [theirs]) or "")
+    assert broken(["c/z"], mine, [Rules()]) is None

@@ -28,6 +28,7 @@ from accord.workflows.document import Document
 from accord.workflows.origin import own_name
 
 if TYPE_CHECKING:
+    from accord.client.keys import Keys
     from accord.core.host import Host
     from accord.workflows.running import Told
 
@@ -45,10 +46,11 @@ def agent_of(
     env: Mapping[str, str],
     vars: Mapping[str, Any] | None = None,
     name: str | None = None,
+    keys: "Keys | None" = None,
 ) -> WorkflowAgent:
     """Return a document as the agent that runs it here, under a name of its own unless one is given."""
     own = name or own_name(document, directory, vars or {})
-    return WorkflowAgent(document, name=own, directory=directory, env=env, vars=vars)
+    return WorkflowAgent(document, name=own, directory=directory, env=env, vars=vars, keys=keys)
 
 
 @asynccontextmanager

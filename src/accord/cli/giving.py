@@ -46,6 +46,8 @@ class Giving:
 
     async def decide(self, step: str | None, *, is_approved: bool, comment: str) -> Exit:
         """Approve or refuse what a step asks: the only one that does, if none is named."""
+        if self._run.is_over:
+            return self._refuse_ended(self._run.task.state)
         asking = [wait.step for wait in self._run.waits() if wait.is_approval]
         helper = await self._asking_for_another()
         if step is None:
@@ -69,6 +71,8 @@ class Giving:
 
     async def answer(self, text: str) -> Exit:
         """Answer what the run asks."""
+        if self._run.is_over:
+            return self._refuse_ended(self._run.task.state)
         if self._run.task.state not in INTERRUPTED:
             return self._refuse(f"{self._id} asks nothing")
         return await self._say(Part(text=text), f"{self._id} is answered")
@@ -81,7 +85,7 @@ class Giving:
         try:
             await self._store.do(endings.end, self._tenant, endings.Ending(task_id=self._id, status=status, at=at))
         except endings.HasEnded as error:
-            return self._refuse(f"{self._id} has ended: it is {LOWER[error.state]}")
+            return self._refuse_ended(error.state)
         typer.echo(f"{self._id} is canceled")
         return Exit.DONE
 
@@ -118,9 +122,12 @@ class Giving:
             await self._store.do(
                 runs.say, self._tenant, runs.Say(task_id=self._id, message=message, work=work, at=_now())
             )
-        except endings.HasEnded:
-            return self._refuse(f"{self._id} has ended")
+        except endings.HasEnded as error:
+            return self._refuse_ended(error.state)
         return await self._tell(what)
+
+    def _refuse_ended(self, state: TaskState) -> Exit:
+        return self._refuse(f"{self._id} has ended: it is {LOWER[state]}")
 
     def _refuse(self, why: str) -> Exit:
         typer.echo(f"{self._command}: {plain(why)}", err=True)

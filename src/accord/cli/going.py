@@ -130,10 +130,14 @@ async def _begun(going: Going, flow: Flow, wish: "Wish") -> Exit:
 async def _agent(flow: Flow, **more: Any) -> "WorkflowAgent":
     """Return a document as an agent; it cannot be one if a key of its agents is missing."""
     from accord.app.workflows import agent_of
+    from accord.cli.places import keys_of
     from accord.client.keys import KeyManagementError
 
     try:
-        return await asyncio.to_thread(agent_of, flow.document, directory=flow.directory, env=os.environ, **more)
+        keys = keys_of()
+        return await asyncio.to_thread(
+            agent_of, flow.document, directory=flow.directory, env=os.environ, keys=keys, **more
+        )
     except (KeyManagementError, ValueError) as error:
         output.tell(f"accord: {output.line(flow.file)}: {output.line(error)}")
         raise typer.Exit(Exit.MISUSED) from None

@@ -138,7 +138,9 @@ def _told(news: News) -> str:
                 said = (news.text or "").partition("\n")[2]
                 return f"completed{took}\n{said}"
             why = f": {news.error}" if news.error else ""
-            return f"{'will be tried again' if news.status == 'retrying' else news.status}{took}{why}"
+            if news.status == "retrying":
+                return f"failed{took}, will be tried again{why}"
+            return f"{news.status}{took}{why}"
         case "asks":
             return f"asks: {news.text or ''}"
     return news.text or ""

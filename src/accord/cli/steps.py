@@ -26,7 +26,7 @@ class News(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     """Something that has happened: to a step, or, without one, to the run.
 
     `event` is started, ended, said, output or asks; `status` is what a step that ended is, `retrying` if it is tried
-    again.
+    again. `channels` are those that it was posted to.
     """
 
     event: str
@@ -39,6 +39,7 @@ class News(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     reason: str | None = None
     error: str | None = None
     text: str | None = None
+    channels: tuple[str, ...] = ()
 
 
 def news_of(event: Event) -> Iterator[News]:
@@ -58,17 +59,22 @@ def news_of(event: Event) -> Iterator[News]:
     if about.get("step") is not None:
         yield _about_step(about, text, event.at)
     for name in about.get("started") or ():
-        yield News(event="started", at=event.at, step=name)
+        yield News(event="started", at=event.at, step=name, channels=_channels(about))
 
 
 def _about_step(about: dict[str, Any], text: str | None, at: str | None) -> News:
-    step = about["step"]
+    step, channels = about["step"], _channels(about)
     if "status" in about:
         known = {name: about.get(name) for name in ("attempt", "seconds", "exit_code", "reason", "error")}
-        return News(event="ended", at=at, step=step, status=about["status"], text=text, **known)
+        return News(event="ended", at=at, step=step, status=about["status"], text=text, channels=channels, **known)
     if "output" in about:
-        return News(event="output", at=at, step=step, text=str(about["output"]))
-    return News(event="said", at=at, step=step, text=(text or "").removeprefix(f"**[{step}]** "))
+        return News(event="output", at=at, step=step, text=str(about["output"]), channels=channels)
+    said = (text or "").removeprefix(f"**[{step}]** ")
+    return News(event="said", at=at, step=step, text=said, channels=channels)
+
+
+def _channels(about: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(about.get("channels") or ())
 
 
 class Row(Struct):

@@ -12,6 +12,7 @@ from accord.core.output import text_of
 from accord.model import Message, Part
 
 YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "true", "1"})
+NO = frozenset({"no", "n", "reject", "rejected", "deny", "denied", "false", "0"})
 
 
 class Said(Struct, frozen=True):
@@ -44,18 +45,21 @@ class Said(Struct, frozen=True):
 
 
 class Approval(Struct, frozen=True):
-    """A person's decision; it is true if it is a yes."""
+    """A person's decision; it is true if it is a yes. One that is neither yes nor no is not clear."""
 
     is_approved: bool
     comment: str
+    is_clear: bool = True
 
     @classmethod
     def of(cls, said: Said) -> "Approval":
         """Read a decision: `{"approved": true, "comment": "..."}` as data, or a word and what follows it."""
         if isinstance(said.data, dict):
             return cls(said.data.get("approved") is True, str(said.data.get("comment") or ""))
-        word, _, rest = said.text.strip().partition(" ")
-        return cls(word.strip(".,!").lower() in YES, rest.strip())
+        text = said.text.strip()
+        word, _, rest = text.partition(" ")
+        word = word.strip(".,:;!").lower()
+        return cls(word in YES, rest.strip()) if word in YES | NO else cls(False, text, is_clear=False)
 
     def __bool__(self) -> bool:
         return self.is_approved

@@ -33,6 +33,9 @@ from accord.workflows.steps.scene import Result, Scene
 from accord.workflows.values import Unresolved, UnsafeCommand, Values
 from accord.workflows.verification import diagnosing, verify
 
+CHANGING = frozenset({"agent", "deterministic"})
+"""Types that may change files where the run works."""
+
 REPAIRED = "retry_after_repair"
 """Why an attempt follows on the last one that there should have been."""
 
@@ -185,7 +188,25 @@ class Doing:
             return []
         was = msgspec.json.decode(entry, type=permissions.Snapshot)
         files = permissions.changed(was, await permissions.look(place))
-        return permissions.broken(files, permissions.rules(member.permissions, place)) or files
+        return (
+            permissions.broken(files, permissions.rules(member.permissions, place), self._beside(node, place)) or files
+        )
+
+    def _beside(self, node: Node, place: Path) -> list[permissions.Rules]:
+        """Return what those may change who have worked in the same place at the same time."""
+        found: list[permissions.Rules] = []
+        since = node.begun.at if node.begun is not None else 0
+        for other in self._state.nodes.values():
+            step, begun = other.step, other.begun
+            if other is node or step is None or begun is None or step.kind not in CHANGING:
+                continue
+            if other.ended is not None and other.ended.attempt >= begun.attempt and other.ended.at < since:
+                continue
+            if self._scene(other).place != place:
+                continue
+            member = members.member_for(self._means.plan, step)
+            found.append(permissions.Rules() if member is None else permissions.rules(member.permissions, place))
+        return found
 
     # --- help with failures ---------------------------------------------------------------------------------------
 
@@ -250,16 +271,18 @@ class Doing:
 
     # --- questions ------------------------------------------------------------------------------------------------
 
-    def question(self, node: Node) -> Question:
-        """Return what an approval asks."""
+    def question(self, node: Node, unclear: int = 0) -> Question:
+        """Return what an approval asks, once more after answers that were neither yes nor no."""
         assert node.step is not None
         try:
             text = self.values(node).text(node.step.task or "") or f"Approve {node.name}?"
         except Unresolved as error:
             text = f"Approve {node.name}? ({error})"
+        if unclear:
+            text = f"Please begin with yes or no. {text}"
         return Question(
             Message(
-                message_id=f"{self._ctx.task_id}/{node.name}/{node.attempt}",
+                message_id=f"{self._ctx.task_id}/{node.name}/{node.attempt}" + (f"/{unclear}" if unclear else ""),
                 role=Role.AGENT,
                 parts=(Part(text=text),),
                 task_id=self._ctx.task_id,

@@ -8,7 +8,7 @@ nothing: the run parks, and is driven again when something happens. How a step b
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 
 import msgspec
 
@@ -63,6 +63,7 @@ class Drive:
         self._attending: dict[str, asyncio.Task[Task]] = {}
         self._asking: dict[str, str] = {}
         self._awaited: dict[str, str] = {}
+        self._unclear: Counter[str] = Counter()
         self._finished: deque[tuple[str, asyncio.Task[Result] | asyncio.Task[Task]]] = deque()
         self._ends: list[Ended] = []
         self._posts: list[Post] = []
@@ -227,6 +228,7 @@ class Drive:
     def _ended(self, end: Ended) -> Ended:
         self.state.apply(end)
         self._questions.close(end.step)
+        self._unclear.pop(end.step, None)
         self._asking.pop(end.step, None)
         self._awaited.pop(end.step, None)
         return end
@@ -327,9 +329,12 @@ class Drive:
             if first in self._asking:
                 await self._doing.pass_back(node, answer)
                 self._resume(first)
-            else:
+            elif (approval := Approval.of(Said(answer))).is_clear:
                 self._questions.close(first)
-                self._decided(node, Approval.of(Said(answer)))
+                self._decided(node, approval)
+            else:
+                self._unclear[first] += 1
+                self._questions.open(first, self._doing.question(node, self._unclear[first]))
 
     def _resume(self, name: str) -> None:
         """Wait again for a member that no longer asks."""

@@ -25,6 +25,9 @@ VERSIONS = ("0.3", "1.0")
 """What an agent without a card is tried with: one of the old version does not understand the new one's names, and the
 other way round, so that nothing happens twice."""
 
+API_KEY = "X-API-Key"
+"""Where an API key goes that no card says the place of."""
+
 NO_CARD = (CardNotFound, BadCard, AuthenticationFailed, PermissionDenied)
 """What stands between us and a card, but not between us and the agent."""
 
@@ -69,6 +72,7 @@ def connecting(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callable[
                 raise
             except NO_CARD as error:
                 log.info("agent has no card: %s", error, extra={"agent": agent.name})
+                options["headers"] |= _key_of(agent, keys)
                 client = await stack.enter_async_context(Client.connect(assumed(agent, url), **options))
             yield client
 
@@ -97,6 +101,14 @@ def _asked(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, di
         "headers": {name: filled(value, env, keys) for name, value in agent.headers.items()},
         "timeout": agent.timeout or A2A_SECONDS,
     }
+
+
+def _key_of(agent: AgentDef, keys: Keys) -> dict[str, str]:
+    """Return the header for an API key, which an agent without a card cannot say where it wants."""
+    credential = None if agent.credentials is None else keys.find(agent.credentials)
+    if credential is None or credential.bearer or not credential.api_key:
+        return {}
+    return {API_KEY: credential.api_key}
 
 
 def assumed(agent: AgentDef, url: str) -> AgentCard:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from accord.core.context import Context
 from accord.errors import TaskNotFound
+from accord.protocol.states import LOWER
 from accord.storage.commands import steps
 from accord.storage.store import Store
 from accord.workflows.driving import handed_in
@@ -63,6 +64,7 @@ class Handing:
         node = run.state().nodes.get(step)
         if node is None or node.step is None or node.step.kind != "approval":
             raise TaskNotFound(f"The run has no approval {step}")
+        _check_open(run)
         if node.standing != "running":
             raise NotWaiting(f"{step} does not ask: it is {node.standing}")
         value = decision(is_approved=approved, comment=comment)
@@ -73,6 +75,7 @@ class Handing:
         """Hand in an event, also to a step that will wait for it only later; raises as `decide` does."""
         if not any(step.event == event for step in steps_of(run.plan.steps)):
             raise TaskNotFound(f"The run has no step that waits for {event}")
+        _check_open(run)
         nodes = [node for node in run.state().nodes.values() if node.step is not None and node.step.event == event]
         open_ = {_attempt(node) for node in nodes if node.standing not in FINAL}
         attempts = open_ if nodes else {1}  # a map that has no items yet will have such steps
@@ -85,6 +88,11 @@ class Handing:
         """Whether a run gave out the address that somebody shows."""
         key = _key(shown.event, shown.secret)
         return await self._store.read(steps.find, shown.tenant, shown.run, key) is not None
+
+
+def _check_open(run: Standing) -> None:
+    if run.is_over:
+        raise NotWaiting(f"{run.task.task_id} has ended: it is {LOWER[run.task.state]}")
 
 
 def _attempt(node: Node) -> int:

@@ -12,13 +12,14 @@ from accord.workflows.values import StepValue, Values
 
 
 class Ends(Mapping[str, StepValue]):
-    """The steps of a run that have ended, by their name."""
+    """The steps of a run that have ended, by their name; for an item of a map, the map's name means the item itself."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, item: Node | None = None) -> None:
         self._state = state
+        self._own = {} if item is None else {top_of(item).name: item}
 
     def __getitem__(self, name: str) -> StepValue:
-        end = self._state.nodes[name].end
+        end = (self._own.get(name) or self._state.nodes[name]).end
         if end is None:
             raise KeyError(name)
         return StepValue(status=end.status, output=end.output, exit_code=end.exit_code)
@@ -28,6 +29,13 @@ class Ends(Mapping[str, StepValue]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def top_of(node: Node) -> Node:
+    """Return the step of the plan that an item, perhaps of a map within a map, belongs to."""
+    while node.parent is not None:
+        node = node.parent
+    return node
 
 
 def values_of(
@@ -47,7 +55,7 @@ def values_of(
         input=plan.input,
         inputs=plan.inputs,
         vars=plan.vars,
-        steps=Ends(state),
+        steps=Ends(state, node),
         state=shared or {},
         env=env or {},
         run=run or {},
@@ -55,7 +63,18 @@ def values_of(
         item=node.item,
         index=None if above is None else node.index,
         name="item" if above is None or above.step is None else above.step.as_,
+        around=_around(above),
     )
+
+
+def _around(node: Node | None) -> dict[str, Any]:
+    """Return the items that a map itself is for, by what they are called; nearer ones hide those further out."""
+    found: dict[str, Any] = {}
+    while node is not None and node.parent is not None:
+        if node.parent.step is not None:
+            found.setdefault(node.parent.step.as_, node.item)
+        node = node.parent
+    return found
 
 
 def values_of_run(state: State, env: Mapping[str, str] | None = None, run: Mapping[str, Any] | None = None) -> str:

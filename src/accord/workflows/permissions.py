@@ -8,7 +8,7 @@ too, so whoever has permissions should work in a directory, or a worktree, of th
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -88,9 +88,13 @@ def changed(before: Snapshot, after: Snapshot) -> list[str]:
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
-def broken(paths: Iterable[str], rules: Rules) -> str | None:
-    """Say which of the files that an agent changed it may not, or None."""
-    found = [path for path in paths if not _may_change(path, rules)]
+def broken(paths: Iterable[str], rules: Rules, beside: Sequence[Rules] = ()) -> str | None:
+    """Say which of the files that were changed an agent may not change, or None.
+
+    What those `beside` it may change, who worked in the same place at the same time, is not held against it.
+    """
+    allowed = (rules, *beside)
+    found = [path for path in paths if not any(_may_change(path, one) for one in allowed)]
     if not found:
         return None
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""

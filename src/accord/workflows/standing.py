@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.model.base import timestamp_ms
+from accord.protocol.lifecycle import ENDED
 from accord.storage.commands import journal, steps
 from accord.storage.commands.journal import Begun, Runs
 from accord.storage.store import Store
@@ -20,7 +21,10 @@ from accord.workflows.driving import PREFIX
 from accord.workflows.origin import DOCUMENT, PLAN, Origin, document_of, origin_of
 from accord.workflows.plan import Plan
 from accord.workflows.records import Record
-from accord.workflows.state import PARKED, Node, State
+from accord.workflows.state import FINAL, PARKED, Node, State
+
+CANCELLED = "cancelled"
+"""What a step is that had begun and not ended when its run did: nothing is written down about its end."""
 
 _decoder = msgspec.json.Decoder(Record)
 
@@ -72,6 +76,11 @@ class Standing(Struct, frozen=True):
     entries: dict[str, str]
 
     @property
+    def is_over(self) -> bool:
+        """Whether it has ended, so that nothing more becomes of its steps."""
+        return self.task.state in ENDED
+
+    @property
     def origin(self) -> Origin:
         """Where it comes from."""
         return origin_of(self.task.origin)
@@ -111,14 +120,15 @@ class Standing(Struct, frozen=True):
         is_over = ended is not None and (begun is None or ended.attempt >= begun.attempt)
         child = self.entries.get(child_key(node.name, node.attempt))
         end = ended if is_over else None
+        is_cut = self.is_over and begun is not None and node.standing not in FINAL
         return Line(
             name=node.name,
             type=step.kind,
-            status=node.standing,
+            status=CANCELLED if is_cut else node.standing,
             depth=depth,
             attempts=node.attempt if begun is not None else 0,
             begun_at=None if begun is None else begun.at,
-            ended_at=None if end is None else end.at,
+            ended_at=end.at if end is not None else self.task.updated_at if is_cut else None,
             exit_code=None if end is None else end.exit_code,
             reason=None if end is None else end.reason,
             error=None if end is None else end.error,
@@ -128,6 +138,8 @@ class Standing(Struct, frozen=True):
 
     def waits(self) -> list[Wait]:
         """Return what it waits for, besides its agents."""
+        if self.is_over:
+            return []
         running = self.state().running.values()
         return [_wait(node, node.step) for node in running if node.step is not None and node.step.type in PARKED]
 

@@ -70,8 +70,9 @@ class Values(Struct, frozen=True, kw_only=True):
     """Everything that templates may speak of.
 
     `run` has its `id`, and in `events` the addresses that events can be posted to.
-    `item` and `index` are those of a map, whose `as` is in `name`; `needs` are the steps that the one at hand waits
-    for, which is what `failed()` and `succeeded()` without a name are about.
+    `item` and `index` are those of a map, whose `as` is in `name`; `around` are the items of the maps around that one,
+    by their names. `needs` are the steps that the one at hand waits for, which is what `failed()` and `succeeded()`
+    without a name are about.
     """
 
     input: str = ""
@@ -85,6 +86,7 @@ class Values(Struct, frozen=True, kw_only=True):
     item: Any = None
     index: int | None = None
     name: str = "item"
+    around: Mapping[str, Any] = field(default_factory=dict)
 
     def text(self, template: str) -> str:
         """Return a text with the values of its templates in their places; raises Unresolved."""
@@ -116,6 +118,7 @@ class Values(Struct, frozen=True, kw_only=True):
         _check_script(command)
         variables = self._referred(command)
         holes: list[Hole] = []
+        names = frozenset({self.name, *self.around})
         text = ""
         for piece in split(command):
             if isinstance(piece, str):
@@ -125,7 +128,7 @@ class Values(Struct, frozen=True, kw_only=True):
             value = _UNSPEAKABLE.sub("\ufffd", as_text(self._worth(piece)))
             name = _unused(variable_of(piece.node), value, variables)
             variables[name] = value
-            holes.append(Hole(name, piece.source, _is_trusted(piece.node, self.name)))
+            holes.append(Hole(name, piece.source, _is_trusted(piece.node, names)))
         return filled(text, holes), variables
 
     # --- what an expression is worth ----------------------------------------------------------------------------------
@@ -182,6 +185,8 @@ class Values(Struct, frozen=True, kw_only=True):
             return _below(self.item, rest, path)
         if root == "index" and not rest and self.index is not None:
             return self.index
+        if root in self.around:
+            return _below(self.around[root], rest, path)
         if root == "input" and not rest:
             return self.input
         if root in ("inputs", "vars", "state", "env", "run") and rest:
@@ -208,16 +213,16 @@ class Values(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=4096)
-def check_command(command: str, item: str = "item", doubtful: frozenset[str] = frozenset()) -> None:
+def check_command(command: str, items: frozenset[str] = frozenset(), doubtful: frozenset[str] = frozenset()) -> None:
     """Raise UnsafeCommand or BadExpression if a command could not be run, whatever the values are.
 
-    `item` is what the item of the map is called that the command belongs to; `doubtful` are variables of which the
+    `items` is what the items of the maps are called that the command belongs to; `doubtful` are variables of which the
     document's author does not know what they say.
     """
     _check_script(command)
     pieces = split(command)
     templates = [piece for piece in pieces if isinstance(piece, Template)]
-    holes = [Hole(variable_of(one.node), one.source, _is_trusted(one.node, item, doubtful)) for one in templates]
+    holes = [Hole(variable_of(one.node), one.source, _is_trusted(one.node, items, doubtful)) for one in templates]
     filled("".join(piece if isinstance(piece, str) else HOLE for piece in pieces), holes)
 
 
@@ -232,16 +237,16 @@ def _check_script(command: str) -> None:
         )
 
 
-def _is_trusted(node: Node, item: str, doubtful: frozenset[str] = frozenset()) -> bool:
+def _is_trusted(node: Node, items: frozenset[str], doubtful: frozenset[str] = frozenset()) -> bool:
     """Whether a value is the author's own, and may even be the name of a command."""
     match node:
         case Constant():
             return True
         case Name(path):
             name = path[1] if path[0] == "vars" and len(path) > 1 else path[0]
-            return name not in doubtful and (path[0] == "vars" or path[0] not in (*ROOTS, item))
+            return name not in doubtful and (path[0] == "vars" or path[0] not in (*ROOTS, *items))
         case Filtered(inner, _, given):
-            return all(_is_trusted(part, item, doubtful) for part in (inner, *given))
+            return all(_is_trusted(part, items, doubtful) for part in (inner, *given))
     return False
 
 

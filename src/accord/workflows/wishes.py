@@ -4,6 +4,9 @@ Callers give an input, the values of declared inputs and the name of a workflow,
 where a command's name is. Whoever begins runs here (another run, a schedule, a webhook, a command) says a whole `Wish`.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from accord.core.context import Context, Rejected
@@ -18,7 +21,7 @@ def wish_of(ctx: Context, document: Document) -> Wish:
     said, metadata = ctx.data, ctx.message.metadata or {}
     if metadata.get(INNER) is True and _is_ours(ctx):
         return _converted(said)
-    skill = next((metadata[key] for key in SKILL_KEYS if isinstance(metadata.get(key), str)), None)
+    skill = _skill(metadata) or _skill(ctx.task.metadata or {})  # a task has the metadata of the request that began it
     if skill is not None and document.workflow(skill) is None:
         names = ", ".join(one.name for one in document.workflows) or "none"
         raise Rejected(f"There is no workflow {skill!r}: there are {names}")
@@ -29,6 +32,11 @@ def wish_of(ctx: Context, document: Document) -> Wish:
         raise Rejected(f"There is no input {unknown}: there are {', '.join(document.inputs) or 'none'}")
     text = "".join(part.text or "" for part in ctx.message.parts)
     return Wish(input=text, inputs=said, workflow=skill)
+
+
+def _skill(metadata: Mapping[str, Any]) -> str | None:
+    """Return the workflow that somebody names."""
+    return next((metadata[key] for key in SKILL_KEYS if isinstance(metadata.get(key), str)), None)
 
 
 def _is_ours(ctx: Context) -> bool:

@@ -24,6 +24,7 @@ from accord.workflows.patterns.cast import (
     votes,
 )
 from accord.workflows.patterns.rounds import agreed
+from accord.workflows.votes import APPROVE
 
 PROPOSERS = ("proposer", "lead")
 VERIFIERS = ("verifier", "validator", "verify")
@@ -38,13 +39,13 @@ CIRCUIT = ("primary", "fallback", "backup")
 
 
 def consensus(cast: Cast) -> list[Step]:
-    """What comes before the first vote is voted on, and nothing comes after it unless enough agree."""
+    """What comes before the first vote is voted on, and nothing comes after it unless enough approve."""
     voters = cast.speakers(*PROPOSERS)
     needed(voters, "it needs two steps at least of those who vote", 2)
 
     def arranged(before: tuple[str, ...]) -> list[Step]:
         asked = [votes(hears(step, before), "APPROVE", "REJECT") for step in voters]
-        return [*asked, agreed(cast, "consensus", names_of(asked))]
+        return [*asked, agreed(cast, "consensus", names_of(asked), APPROVE)]
 
     return staged(cast, voters, arranged)
 
@@ -165,9 +166,13 @@ def _one_of(
             declined = f" or vote({listed([before])}) == '{word}'" if word is not None else ""
             one = only_if(one, f"failed({listed([before])}){declined}")
         found.append(after(one, ()))
-    return [*found, _first_to_succeed(name, names_of(found))]
+    return [*found, _first_to_succeed(name, names_of(found), word)]
 
 
-def _first_to_succeed(name: str, names: Sequence[str]) -> Step:
-    condition = " or ".join(f"succeeded({listed([one])})" for one in names)
+def _first_to_succeed(name: str, names: Sequence[str], word: str | None = None) -> Step:
+    """Return the step that says what one of them came to, and fails if all failed, or declined with a word."""
+    each = [f"succeeded({listed([one])})" for one in names]
+    if word is not None:
+        each = [f"({did} and vote({listed([one])}) != '{word}')" for did, one in zip(each, names, strict=True)]
+    condition = " or ".join(each)
     return result(name, names, f"latest({listed(names)})", condition, f"{name}: none of {len(names)} succeeded")

@@ -158,9 +158,11 @@ def _in_turns(members: Sequence[Step], limit: int, first: tuple[str, ...]) -> li
     return steps
 
 
-def agreed(cast: Cast, name: str, voters: Sequence[str]) -> Step:
-    """Return the step that counts votes, says what was agreed on, and fails if nothing was."""
+def agreed(cast: Cast, name: str, voters: Sequence[str], wanted: str | None = None) -> Step:
+    """Return the step that counts votes, says what was agreed on, and fails if nothing was, or not what is wanted."""
     strategy = cast.coordination.consensus_strategy or "majority"
     threshold = cast.coordination.voting_threshold
     call = f"consensus('{strategy}', {'null' if threshold is None else threshold}, {listed(voters)})"
-    return result(name, voters, call, f"{call} != ''", f"{name}: there is no {strategy} among {len(voters)} voters")
+    condition = f"{call} != ''" if wanted is None else f"{call} == '{wanted}'"
+    what = strategy if wanted is None else f"{strategy} for {wanted}"
+    return result(name, voters, call, condition, f"{name}: there is no {what} among {len(voters)} voters")
