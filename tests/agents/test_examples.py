@@ -9,6 +9,7 @@ from accord.agents.kinds import GROUP
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted(file for file in (ROOT / "examples" / "agents").iterdir() if file.suffix in (".py", ".toml"))
+WORKFLOWS = sorted((ROOT / "examples" / "workflows").glob("*.yaml"))
 KINDS = sorted(entry.name for entry in distribution("accord").entry_points if entry.group == GROUP)
 
 MAX_LINES = 60
@@ -22,4 +23,4 @@ def test_it_is_short(file: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_page_of_a_kind_names_its_example(kind: str) -> None:
     page = (ROOT / "docs" / "agents" / f"{kind.replace('-', '_')}.md").read_text(encoding="utf-8")
-    assert any(f"../examples/agents/{file.name}" in page for file in EXAMPLES)
+    assert any(f"../examples/{file.parent.name}/{file.name}" in page for file in (*EXAMPLES, *WORKFLOWS))

@@ -1,6 +1,7 @@
 """`accord run` as a process: what it prints where, how it ends, and how a run that was left is gone on with."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import closing
@@ -72,6 +73,20 @@ def test_json_is_a_line_for_each_event_and_one_for_what_came_of_it(flows: Flows)
     assert {step["name"]: step["status"] for step in last["steps"]}["each[1]"] == "completed"
 
 
+def test_what_is_told_of_a_step_has_its_channels_and_what_came_of_an_attempt(flows: Flows) -> None:
+    text = FAILING.replace("{pattern: dag}", "{pattern: dag, channel: news}").replace(
+        "dependsOn: [first], command", "dependsOn: [first], retries: 1, retryDelay: 10ms, command"
+    )
+    file = flows.write(text)
+    plain = flows("run", file)
+    assert re.search(r"^last: failed after [0-9.]+s, will be tried again: ", plain.stderr, re.MULTILINE), plain.stderr
+    told = [json.loads(line) for line in flows("run", file, "-o", "json").stdout.splitlines()]
+    ends = [line for line in told if line["event"] == "ended"]
+    assert [line["channels"] for line in ends] == [["news"]] * 3
+    logged = flows("runs", "logs", told[0]["run"], "-o", "json").stdout.splitlines()
+    assert [json.loads(line)["channels"] for line in logged if '"ended"' in line] == [["news"]] * 3
+
+
 def test_a_builder_is_run_like_a_file(flows: Flows) -> None:
     flows.write(
         "from accord.workflows import workflow\n"
@@ -129,13 +144,32 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(flows: Flows) -> None:
         (["flow.yaml", "--vars-file", "nothing.json"], "nothing.json"),
         (["flow.yaml", "--resume", "x", "--dry-run"], "neither new nor dry"),
         (["flow.yaml", "--store", "mysql://x"], "mysql"),
+        (["flow.yaml", "--var", "typo=3"], "no input or variable 'typo'"),
+        (["flow.yaml", "--start-from", "jion"], "did you mean 'join'?"),
+        (["flow.yaml", "--start-from", "jion", "--dry-run"], "no step 'jion'"),
+        (["flow.yaml", "--previous-run", "nope"], "There is no database"),
     ],
 )
 def test_a_command_that_cannot_be_meant_is_refused(flows: Flows, arguments: list[str], why: str) -> None:
     flows.write(QUICK)
     done = flows("run", *arguments)
     assert done.returncode == Exit.MISUSED
-    assert why in done.stderr
+    assert why in " ".join(done.stderr.split())
+    assert flows("runs", "list").returncode == Exit.FAILED, "there is not even a store"
+
+
+def test_a_mistyped_name_of_a_value_is_told_from_one_that_the_document_speaks_of(flows: Flows) -> None:
+    command = "echo {{inputs.topic}} {{vars.word}} {{free}}"
+    step = f'{{name: a, type: deterministic, command: "{command}", if: "other != 1"}}'
+    given = 'inputs: {topic: {default: ""}}\nvars: {word: ""}\n'
+    file = flows.write(f"{HEAD}{given}workflows: [{{name: main, steps: [{step}]}}]\n")
+    values = [part for name in ("topic", "word", "free", "other") for part in ("--var", f"{name}={name[0]}")]
+    done = flows("run", file, *values)
+    assert (done.returncode, done.stdout) == (Exit.DONE, "t w f\n"), done.stderr
+    refused = flows("run", file, *values, "--var", "topci=x")
+    assert refused.returncode == Exit.MISUSED
+    assert "did you mean 'topic'?" in refused.stderr
+    assert len(flows.json("runs", "list")) == 1
 
 
 def test_a_value_that_nobody_gave_is_missed_before_anything_runs(flows: Flows) -> None:
@@ -183,6 +217,9 @@ def test_how_to_go_on_names_the_store_and_no_password(flows: Flows) -> None:
     assert going.again("runs resume") == "accord runs resume r --store URL"
 
 
+TOO_EARLY = FAILING + "      - {name: end, type: deterministic, dependsOn: [last], command: echo end}\n"
+
+
 def test_a_mended_file_takes_over_from_an_earlier_run(flows: Flows) -> None:
     run = run_id(flows("run", flows.write(FAILING)).stderr)
     file = flows.write(FAILING.replace("test -f fixed && echo fine", "echo mended"))
@@ -194,8 +231,15 @@ def test_a_mended_file_takes_over_from_an_earlier_run(flows: Flows) -> None:
     assert from_first.returncode == Exit.DONE
     assert flows.lines("first.txt") == ["first", "first"]
     other = flows("run", flows.write(QUICK.replace("name: demo", "name: other"), "o.yaml"), "--previous-run", run)
-    assert other.returncode == Exit.FAILED
+    assert other.returncode == Exit.MISUSED
     assert "no earlier run" in other.stderr
+    nowhere = flows("run", file, "--previous-run", "nope")
+    assert nowhere.returncode == Exit.MISUSED
+    assert "no earlier run nope of demo" in nowhere.stderr
+    too_early = flows("run", flows.write(TOO_EARLY), "--previous-run", run, "--start-from", "end")
+    assert too_early.returncode == Exit.MISUSED
+    assert "has not completed last" in too_early.stderr
+    assert len(flows.json("runs", "list", "--state", "all")) == 4, "what is refused is not stored"
 
 
 def test_runs_share_what_they_set_although_the_file_has_changed(flows: Flows) -> None:

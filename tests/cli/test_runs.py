@@ -199,7 +199,11 @@ def test_only_what_asks_is_approved(flows: Flows) -> None:
     two = ASKING.replace("dependsOn: [gate]", "dependsOn: [gate, other]").replace(
         "      - {name: ship", "      - {name: other, type: approval, task: Sure?}\n      - {name: ship"
     )
-    both = run_id(flows("run", flows.write(two)).stderr)
+    told = flows("run", flows.write(two)).stderr
+    both = run_id(told)
+    for step in ("gate", "other"):
+        assert told.count(f"accord runs approve {both} {step}\n") == 1
+        assert told.count(f"accord runs reject {both} {step}\n") == 1
     unsaid = flows("runs", "approve", both)
     assert unsaid.returncode == Exit.FAILED
     assert "several steps ask: " in unsaid.stderr
@@ -255,7 +259,8 @@ def test_what_an_agent_asks_is_answered_from_elsewhere(flows: Flows) -> None:
 
 def test_an_event_is_handed_in_to_a_run_that_waits_for_it(flows: Flows) -> None:
     process = flows.started("run", flows.write(WAITING))
-    run = run_id(said(process, "hold: started"))
+    run = run_id(told := said(process, "waits for the event"))
+    assert f"The run waits for the event payment: accord runs signal {run} payment\n" in told
     assert flows.json("runs", "show", run)["waits_for"] == ["event payment"]
     wrong = flows("runs", "signal", run, "refund")
     assert wrong.returncode == Exit.FAILED
@@ -263,6 +268,10 @@ def test_an_event_is_handed_in_to_a_run_that_waits_for_it(flows: Flows) -> None:
     assert flows("runs", "signal", run, "payment", "--data", '{"amount": 5}').returncode == Exit.DONE
     code, out, err = ended(process)
     assert (code, out) == (Exit.DONE, "got 5\n"), err
+    assert "runs signal" not in err, "it is said once"
+    late = flows("runs", "signal", run, "payment")
+    assert late.returncode == Exit.FAILED
+    assert "has ended: it is completed" in late.stderr
 
 
 def test_a_time_that_is_waited_for_is_shown(flows: Flows) -> None:
@@ -290,6 +299,29 @@ def test_a_run_is_cancelled_wherever_it_is(flows: Flows) -> None:
     resumed = flows("runs", "resume", run)
     assert (resumed.returncode, resumed.stdout) == (Exit.DONE, "after went\n"), resumed.stderr
     assert flows.lines("before.txt") == ["before"]
+
+
+def test_a_step_that_was_under_way_ended_with_its_run(flows: Flows) -> None:
+    run = asked(flows)
+    assert flows("runs", "cancel", run).returncode == Exit.DONE
+    steps = {step["name"]: step for step in flows.json("runs", "show", run)["steps"]}
+    assert [steps[name]["status"] for name in ("build", "gate", "ship")] == ["completed", "cancelled", "pending"]
+    assert steps["gate"]["endedAt"] >= steps["gate"]["begunAt"]
+    assert flows.json("runs", "show", run)["steps"][1] == steps["gate"], "it takes no longer than it took"
+    for arguments in (["approve", run], ["reject", run, "gate"], ["answer", run, "x"]):
+        late = flows("runs", *arguments)
+        assert late.returncode == Exit.FAILED
+        assert "has ended: it is canceled" in late.stderr
+
+
+def test_a_step_ends_with_a_run_that_has_no_more_time(flows: Flows) -> None:
+    done = flows("run", flows.write(SLOW.replace("{pattern: dag}", "{pattern: dag, timeout: 2s}")), "-o", "json")
+    assert done.returncode == Exit.FAILED, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    slow = {step["name"]: step for step in last["steps"]}["slow"]
+    assert slow["status"] == "cancelled"
+    (shown,) = [step for step in flows.json("runs", "show", last["run"])["steps"] if step["name"] == "slow"]
+    assert (shown["status"], shown["endedAt"]) == ("cancelled", slow["endedAt"])
 
 
 @pytest.mark.parametrize("verb", ["show", "logs", "resume", "cancel", "approve"])

@@ -56,14 +56,30 @@ def test_a_call_of_a_webhook_begins_a_run_with_what_it_says(tmp_path: Path) -> N
         lacking = call(server, "hooked/deep/er", {"issue": 1})
         assert lacking.status_code == 400
         assert "body.issue.title has no value" in lacking.json()["detail"]
-        wrong = ended(server, began(call(server, "hooked/open", {"count": "many"})))
-        assert wrong["status"]["state"] == "TASK_STATE_REJECTED"
+        wrong = call(server, "hooked/open", {"count": "many"})
+        assert wrong.status_code == 400
+        assert "the input 'count' is 'many'" in wrong.json()["detail"]
+        assert len(server.post("ListTasks").json()["result"]["tasks"]) == 4, "nothing has begun"
         assert call(server, "hooked/absent", "x").status_code == 404
         assert call(server, "absent/open", "x").status_code == 404
         assert call(server, "hooked/open", b"\xff\xfe").status_code == 400
         assert call(server, "hooked/open", "x" * 3000).status_code == 413
         assert httpx.get(f"{server.url}/hooks/hooked/open").status_code == 405
         assert call(server, "hooked/open", "x", Origin="http://evil.example").status_code == 403
+
+
+def test_an_input_that_a_call_lacks_may_be_fixed_by_settings(tmp_path: Path) -> None:
+    written(
+        tmp_path, HOOKED.replace("default: 0", "required: true").replace("    - {path: signed, secret: github}\n", "")
+    )
+    tables = '[agents.free]\ntarget = "flow.yaml"\n[agents.fixed]\ntarget = "flow.yaml"\nvars = { count = 5 }\n'
+    written(tmp_path, tables, "accord.toml")
+    with running(tmp_path) as server:
+        lacking = call(server, "free/open", "x")
+        assert lacking.status_code == 400
+        assert "the input 'count' is needed" in lacking.json()["detail"]
+        made = began(call(server, "fixed/open", "x"))
+        assert result(ended(server, made, path="/agents/fixed/")) == "x|5|"
 
 
 def test_a_delivery_that_comes_again_begins_nothing_new(tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ def test_a_workflow_is_an_agent_with_a_skill_for_each_workflow(tmp_path: Path) -
         assert result(ask(server, title, {"text": "more"})) == "a; b|2|more|"
         assert result(ask(server, count, message_id="2", path="/agents/triage/")) == "x|7||"
         assert result(ask(server, title, message_id="3", metadata={"skill": "loud"})) == "a; b!"
+        message = {"messageId": "6", "role": "ROLE_USER", "parts": [title]}
+        sent = server.post("SendMessage", message=message, metadata={"skill": "loud"}).json()["result"]["task"]
+        assert result(sent) == "a; b!", "the request may say it too"
         assert result(ask(server, {"text": '{"title": "in text"}'}, message_id="4")).startswith("in text|2|")
         assert text_of(server.send("hi", "5", path="/agents/echo/")) == "hi"
 

@@ -364,6 +364,16 @@ async def test_a_map_goes_over_a_list_a_few_at_a_time(tmp_path: Path) -> None:
     assert max(map(len, starts)) == 1
 
 
+async def test_a_map_within_a_map_knows_the_items_of_both(tmp_path: Path) -> None:
+    cell = '{name: cell, type: deterministic, command: "echo {{row.name}}{{cell}}{{item}}{{index}}"}'
+    inner = f'{{name: cells, type: map, over: "{{{{row.cells}}}}", as: cell, step: {cell}}}'
+    rows = "[{name: a, cells: [1, 2]}, {name: b, cells: [3]}]"
+    text = flow(f"name: all\ntype: map\nover: {rows}\nas: row\nstep: {inner}")
+    assert [one.code for one in check_source(source(text, "f.yaml"), {})] == []
+    run = await ran(text, tmp_path)
+    assert [json.loads(row) for row in json.loads(run.output)] == [["a110", "a221"], ["b330"]], run.why
+
+
 async def test_a_loop_is_done_until_it_holds(tmp_path: Path) -> None:
     step = shell("a", "echo x >> n; wc -l < n | tr -d ' '", "maxIterations: 5", 'until: "steps.a.output == 3"')
     run = await ran(flow(step), tmp_path)
@@ -402,6 +412,17 @@ async def test_values_are_set_for_steps_that_follow(tmp_path: Path) -> None:
     first = shell("a", "echo one; echo two", 'set: {first: "{{steps.a.output | first-line}}"}')
     run = await ran(flow(first, shell("b", 'echo "{{state.first}}"', "dependsOn: [a]")), tmp_path)
     assert run.output == "one"
+
+
+@pytest.mark.parametrize("name", ["one", "all"])
+async def test_an_item_of_a_map_sets_what_it_said_itself(tmp_path: Path, name: str) -> None:
+    said = f'{{said: "{{{{steps.{name}.output | upper}}}}"}}'
+    one = f'{{name: one, type: deterministic, command: "echo {{{{item}}}}", set: {said}}}'
+    every = f"name: all\ntype: map\nover: [x, y]\nconcurrency: 1\nstep: {one}"
+    text = flow(every, shell("b", 'echo "{{state.said}}"', "dependsOn: [all]"))
+    assert [one.code for one in check_source(source(text, "f.yaml"), {})] == []
+    run = await ran(text, tmp_path)
+    assert run.output == "Y", run.why
 
 
 @pytest.mark.parametrize(

@@ -290,6 +290,15 @@ def test_which_line_is_a_vote(text: str, vote: str) -> None:
     assert votes.vote_in(text) == vote
 
 
+def test_a_rejection_is_no_consensus(tmp_path: Path) -> None:
+    said = dict.fromkeys(("ann", "bob", "cleo"), "VOTE: REJECT")
+    play = outcome(example("consensus"), said, tmp_path)
+    assert play.standing() | {"consensus": "failed", "publish": "skipped"} == play.standing()
+    end = play.state.nodes["consensus"].end
+    assert end is not None
+    assert "no majority for APPROVE" in (end.error or "")
+
+
 @pytest.mark.parametrize(("cleo", "published"), [("APPROVE", "completed"), ("$(touch pwned)", "skipped")])
 def test_nothing_is_done_without_consensus(cleo: str, published: str, tmp_path: Path) -> None:
     said = {"ann": "VOTE: APPROVE", "bob": "VOTE: REJECT", "cleo": f"VOTE: {cleo}"}
@@ -342,8 +351,10 @@ def test_the_next_one_tries_when_one_fails_or_declines(
     play = outcome(example(pattern), {first: "easy"}, tmp_path)
     assert play.standing()[second] == "skipped"
     assert output(play, f"{pattern}-result") == "easy"
-    play = outcome(example(pattern), {first: None, second: None}, tmp_path)
-    assert play.standing()[f"{pattern}-result"] == "failed"
+    for last in (None, f"me neither\nDECISION: {declined}"):
+        for before in (None, f"too hard\nDECISION: {declined}"):
+            play = outcome(example(pattern), {first: before, second: last}, tmp_path)
+            assert play.standing()[f"{pattern}-result"] == "failed"
 
 
 def test_a_fallback_stands_in_after_all_retries(tmp_path: Path) -> None:

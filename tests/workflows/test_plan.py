@@ -210,6 +210,8 @@ def test_inputs_and_variables_are_settled_before_a_run() -> None:
 def test_inputs_that_do_not_fit_are_refused() -> None:
     text = steps("name: x, agent: a, task: x", more=GIVEN)
     assert refused(text) == ["MISSING_INPUT"]
+    with pytest.raises(BadDocument, match="as a key of an input that is JSON"):
+        planned(text)
     assert refused(text, vars={"topic": "t", "count": "many", "level": "mid"}) == ["BAD_INPUT", "BAD_INPUT"]
 
 
@@ -339,6 +341,41 @@ def test_steps_of_ones_own_that_use_themselves_are_refused() -> None:
     assert refused(steps("name: x, use: o", more="steps: {o: {step: {use: o}}}")) == ["UNKNOWN_CUSTOM_STEP"]
 
 
+# --- variables --------------------------------------------------------------------------------------------------------
+
+
+def test_steps_that_are_the_same_variable_are_refused() -> None:
+    shell = "type: deterministic, command: 'true'"
+    assert refused(steps(f"name: a-b, {shell}", f"name: a_b, {shell}")) == ["DUPLICATE_NAME"]
+    assert len(planned(steps(f"name: a-b, {shell}", f"name: ab, {shell}")).steps) == 2
+
+
+@pytest.mark.parametrize("value", ["${TOKEN}", "${TOKEN}-{{vars.y}}", "x${credential:one}"])
+def test_a_variable_that_a_step_would_not_fill_in_is_refused(value: str) -> None:
+    step = f"name: a, type: deterministic, command: 'true', env: {{K: '{value}'}}"
+    within = f"name: m, type: map, over: [1], step: {{{step}}}"
+    agents = "[{name: a, command: cat, env: {K: 'X'}}]".replace("X", value)
+    for text in (steps(step, more="vars: {y: 1}"), steps(within, more="vars: {y: 1}")):
+        assert refused(text) == ["NOT_FILLED"]
+    by_agent = steps("name: a, agent: a, task: x", more="vars: {y: 1}", agents=agents)
+    if "{{" in value:
+        assert refused(by_agent) == ["NOT_FILLED"]
+    else:
+        assert planned(by_agent).steps
+
+
+def test_what_is_in_a_map_within_a_map_is_judged_too() -> None:
+    def nested(inner: str) -> str:
+        cell = f"{{name: x, type: map, over: '{{{{row}}}}', as: cell, step: {{name: z, {inner}}}}}"
+        return steps(f"name: f, type: map, over: [[1]], as: row, step: {cell}")
+
+    assert planned(nested("type: deterministic, command: 'echo {{row}} {{cell}} {{item}}'")).steps
+    assert refused(nested("type: deterministic, command: '{{row}} x'")) == ["INJECTION_RISK"]
+    assert refused(nested("type: deterministic, command: 'echo {{line}}'")) == ["UNKNOWN_REFERENCE"]
+    assert refused(nested("agent: nobody, task: x")) == ["UNKNOWN_AGENT"]
+    assert refused(nested("type: a2a, url: 'http://{{row}}', task: x")) == ["NOT_FIXED"]
+
+
 # --- the dry run ------------------------------------------------------------------------------------------------------
 
 
@@ -353,7 +390,29 @@ def test_the_dry_run_says_what_would_be_done() -> None:
     assert (found.total, found.peak, found.pattern) == (6, 3, "dag")
     assert found.agents == {"planner": 1, "data": 2, "summarizer": 1}
     assert found.waves[0][0].does == "Plan it"
-    assert found.warnings == ("plan has no timeout: nothing ends it if its agent does not",)
+    assert found.warnings == (), "that nothing ends plan is for the checks to say"
+
+
+def test_the_dry_run_says_what_is_waited_asked_and_gone_over() -> None:
+    cell = "{name: x, type: map, over: [1, 2], as: y, step: {name: z, type: deterministic, command: 'echo {{y}}'}}"
+    text = steps(
+        "name: a, type: wait, for: 90m",
+        "name: b, type: wait, event: mail, description: For the mail",
+        "name: c, type: approval, task: 'Ship it?', description: The last look",
+        "name: d, type: map, over: '{{vars.rows}}', step: {name: e, agent: a, task: Do it}",
+        f"name: f, type: map, over: '{{{{vars.rows}}}}', step: {cell}",
+        "name: g, type: approval, task: 'Ship it?'",
+        more="vars: {rows: [1]}",
+    )
+    (wave,) = report(planned(text)).waves
+    assert {line.name: (line.type, line.does) for line in wave} == {
+        "a": ("wait", "waits for 1h30m"),
+        "b": ("wait", "For the mail: waits for the event mail"),
+        "c": ("approval", "The last look: Ship it?"),
+        "d": ("map of agent", "Do it (for each of {{vars.rows}})"),
+        "f": ("map of map of deterministic", "echo {{y}} (for each of [1,2]) (for each of {{vars.rows}})"),
+        "g": ("approval", "Ship it?"),
+    }
 
 
 def test_the_dry_run_warns_of_what_may_surprise() -> None:

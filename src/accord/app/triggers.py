@@ -100,8 +100,16 @@ class Triggers:
                 what = f"a webhook of it is signed with the credential {secret}, which has no secret or is not there"
                 raise BadSettings(f"The workflow {name} cannot be served: {what}")
             secrets[secret] = found
-        flows = {name: Flow(flow.document, guarded[name], secrets) for name, flow in self._flows.items()}
+        flows = {
+            name: Flow(flow.document, guarded[name], secrets, self._fixed(flow)) for name, flow in self._flows.items()
+        }
         return Hooks(flows, admit=gates.admit, quotas=self._settings.limits)
+
+    def _fixed(self, flow: WorkflowAgent) -> Mapping[str, Any]:
+        """Return the values that settings give to all runs of a workflow."""
+        table = self._settings.agents.get(flow.profile.name)
+        found: Mapping[str, Any] = table.get("vars", {}) if isinstance(table, dict) else {}
+        return found
 
 
 def flow_of(agent: Agent) -> WorkflowAgent | None:

@@ -5,6 +5,7 @@ run goes is `cli.watching`.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -75,10 +76,11 @@ def planned(flow: Flow, wish: "Wish") -> "Plan":
     """Return what a run would follow; else say what is wrong."""
     from accord.agents.environment import without_ours
     from accord.workflows.findings import BadDocument
+    from accord.workflows.functions import nearest
     from accord.workflows.planning import plan
 
     try:
-        return plan(
+        made = plan(
             flow.document,
             wish.workflow,
             {**wish.inputs, **wish.vars},
@@ -89,6 +91,11 @@ def planned(flow: Flow, wish: "Wish") -> "Plan":
     except BadDocument as error:
         report(error.findings, flow.file)
         raise  # it always has an error in it
+    names = [step.name for step in made.steps]
+    if wish.start_from is not None and wish.start_from not in names:
+        what = f"There is no step {wish.start_from!r} to start from{nearest(wish.start_from, names)}"
+        raise typer.BadParameter(what, param_hint="--start-from")
+    return made
 
 
 def report(findings: "Iterable[Finding]", file: str) -> None:
@@ -121,6 +128,36 @@ def vars_given(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
             raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--var")
         found[name.strip()] = value
     return found
+
+
+def check_names(flow: Flow, pairs: Sequence[str]) -> None:
+    """Refuse a value that nothing in the document can be about, whose name must be mistyped.
+
+    A file of values may be for several documents; a value that is given by itself is meant for this one.
+    """
+    from accord.workflows import custom
+    from accord.workflows.functions import nearest
+    from accord.workflows.members import steps_of
+    from accord.workflows.templates import texts_in
+
+    document = flow.document
+    own = {**custom.beside(flow.directory), **document.steps} if pairs else {}
+    files = [step.file for one in document.workflows for step in steps_of(one.steps)]
+    if any(files) or any("file" in one.step for one in own.values()):
+        return  # the workflows of other files have the same variables
+    declared = {*document.inputs, *document.vars}
+    texts = list(texts_in((document, own)))
+    for name in (pair.partition("=")[0].strip() for pair in pairs):
+        if name not in declared and not any(_mentions(text, name) for text in texts):
+            said = nearest(name, declared) if declared else ", nor any other"
+            raise typer.BadParameter(f"There is no input or variable {name!r}{said}", param_hint="--var")
+
+
+def _mentions(text: str, name: str) -> bool:
+    """Whether a text has a name in it as a word, or as commands know the variable."""
+    in_commands = re.sub(r"[^A-Za-z0-9]+", "_", f"VAR_{name}").upper()
+    words = f"{re.escape(name)}|{in_commands}"
+    return re.search(rf"(?<![\w-])(?:{words})(?![\w-])", text) is not None
 
 
 def _table(file: Path) -> dict[str, Any]:

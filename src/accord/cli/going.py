@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import typer
 
 from accord.cli import output
 from accord.cli.exits import Exit, command
-from accord.cli.flow import Flow, report
+from accord.cli.flow import Flow, planned, report
 from accord.cli.tables import Output
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from accord.model import Task
     from accord.workflows.agent import WorkflowAgent
     from accord.workflows.origin import Wish
-    from accord.workflows.standing import Standing
+    from accord.workflows.standing import Standing, Wait
 
 
 class Going:
@@ -120,11 +121,40 @@ async def _begun(going: Going, flow: Flow, wish: "Wish") -> Exit:
 
     from accord.app import workflows
 
+    if wish.previous_run is not None:
+        await _check_earlier(going, flow, wish, wish.previous_run)
     agent = await _agent(flow, vars=wish.vars)
     async with workflows.hosting(agent, going.settings, os.environ) as host:
         task = await workflows.begin(host, agent, msgspec.to_builtins(wish))
         going.run_id = task.id
         return await _watched(going, host, workflows.OWNER.tenant)
+
+
+async def _check_earlier(going: Going, flow: Flow, wish: "Wish", run_id: str) -> None:
+    """Refuse to take over from a run that cannot be taken over from, before anything is begun or stored."""
+    from accord.app.workflows import OWNER
+    from accord.cli.db import opened
+    from accord.storage.store import StoreRefused
+    from accord.workflows import standing
+    from accord.workflows.earlier import carried_over
+
+    try:
+        async with opened(going.store, read_only=True) as store:
+            found = await standing.stands(store, run_id)
+    except StoreRefused as error:  # there is no database yet, and so no run
+        raise _refused(error) from None
+    owned = found is not None and (found.task.tenant, found.task.owner) == (OWNER.tenant, OWNER.owner)
+    if found is None or not owned or found.origin.name != flow.document.name:
+        raise _refused(f"There is no earlier run {run_id} of {flow.document.name}")
+    try:
+        carried_over(planned(flow, wish), found.records, wish.start_from, 0)
+    except ValueError as error:
+        raise _refused(error) from None
+
+
+def _refused(why: object) -> typer.Exit:
+    output.tell(f"accord: {output.line(why)}")
+    return typer.Exit(Exit.MISUSED)
 
 
 async def _agent(flow: Flow, **more: Any) -> "WorkflowAgent":
@@ -155,16 +185,17 @@ async def _watched(going: Going, host: "Host", tenant: str) -> Exit:
     keyboard = Keyboard() if going.form is Output.TEXT and sys.stdin.isatty() and sys.stderr.isatty() else None
     shown.begun(going.run_id)
     try:
-        task = await Watch(host, tenant, going.run_id, shown, keyboard).to_rest()
-        shown.end(summed(task, await standing.stands(host.engine.store, task.id)))
+        task = await Watch(host, tenant, going.run_id, shown, keyboard, partial(_how_to_signal, going)).to_rest()
+        found = await standing.stands(host.engine.store, task.id)
+        shown.end(summed(task, found))
     finally:
         shown.pause()
         if keyboard is not None:
             keyboard.close()
-    return _ended(going, task)
+    return _ended(going, task, [] if found is None else found.waits())
 
 
-def _ended(going: Going, task: "Task") -> Exit:
+def _ended(going: Going, task: "Task", waits: "list[Wait]") -> Exit:
     from accord.model import TaskState
     from accord.protocol.lifecycle import ENDED
 
@@ -173,12 +204,17 @@ def _ended(going: Going, task: "Task") -> Exit:
     if task.status.state in ENDED:
         output.tell(f"To do again what is not done: {going.again('runs resume')}")
         return Exit.FAILED
-    _how_to_answer(going, task)
+    _how_to_answer(going, task, waits)
     return Exit.WAITS
 
 
-def _how_to_answer(going: Going, task: "Task") -> None:
-    """Say what a run waits for, and how it gets it."""
+def _how_to_signal(going: Going, event: str) -> None:
+    """Say how an event gets to a run that waits for it."""
+    output.tell(f"The run waits for the event {output.line(event)}: {going.again('runs signal', event)}")
+
+
+def _how_to_answer(going: Going, task: "Task", waits: "list[Wait]") -> None:
+    """Say what a run waits for, and how it gets it: what it asks just now, and what else is open."""
     from accord.core.context import APPROVAL
     from accord.workflows.channel import METADATA
 
@@ -187,11 +223,15 @@ def _how_to_answer(going: Going, task: "Task") -> None:
     step = str((about.get(METADATA) or {}).get("step") or "")
     text = "" if asked is None else output.text_of(asked.parts)
     output.tell(f"\nThe run waits for an answer. {output.line(step)} asks: {output.line(text)}")
-    if about.get(APPROVAL) is True:
-        output.tell(f"  approve  {going.again('runs approve', step)}")
-        output.tell(f"  reject   {going.again('runs reject', step)}")
-    else:
+    is_approval = about.get(APPROVAL) is True
+    if not is_approval:
         output.tell(f"  answer   {going.again('runs answer', 'TEXT')}")
+    others = [wait.step for wait in waits if wait.is_approval and wait.step != step]
+    for one in [step, *others] if is_approval else others:
+        output.tell(f"  approve  {going.again('runs approve', one)}")
+        output.tell(f"  reject   {going.again('runs reject', one)}")
+    for event in dict.fromkeys(wait.event for wait in waits if wait.event is not None):
+        output.tell(f"  signal   {going.again('runs signal', event)}")
     output.tell(f"  go on    {going.again('runs resume')}")
 
 

@@ -77,6 +77,8 @@ def run(  # size: one parameter for each flag
         previous_run=previous_run,
         check_agents=check_agents,
     )
+    if opened is not None:
+        flow.check_names(opened, var or ())
     if resume is not None:
         going.resume(resume, opened, wish, store=store, output=output)
         return

@@ -20,9 +20,18 @@ MARKS = {
     "completed": ("✓", "green"),
     "failed": ("✗", "red"),
     "skipped": ("-", "dim"),
+    "cancelled": ("-", "dim"),
     "asked": ("?", "yellow"),
 }
-PLAIN_MARKS = {"pending": ".", "waiting": "~", "completed": "+", "failed": "x", "skipped": "-", "asked": "?"}
+PLAIN_MARKS = {
+    "pending": ".",
+    "waiting": "~",
+    "completed": "+",
+    "failed": "x",
+    "skipped": "-",
+    "cancelled": "-",
+    "asked": "?",
+}
 """For terminals that have no other signs."""
 
 MARGIN = 4

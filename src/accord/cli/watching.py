@@ -5,6 +5,7 @@ It shows what happens and takes answers. The run itself is a node's work (`app.w
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,10 +44,20 @@ QUIET_SECONDS = 0.25
 class Watch:
     """One run, watched."""
 
-    def __init__(self, host: "Host", tenant: str, run_id: str, shown: Shown, keyboard: Keyboard | None) -> None:
-        """Watch a run of `host`; without a keyboard nobody answers here."""
+    def __init__(
+        self,
+        host: "Host",
+        tenant: str,
+        run_id: str,
+        shown: Shown,
+        keyboard: Keyboard | None,
+        waits: Callable[[str], None],
+    ) -> None:
+        """Watch a run of `host`; without a keyboard nobody answers here, and `waits` says what events it waits for."""
         self._host, self._tenant, self._id = host, tenant, run_id
-        self._shown, self._keyboard = shown, keyboard
+        self._shown, self._keyboard, self._waits = shown, keyboard, waits
+        self._told: set[str] = set()
+        self._moved = True
         self._question: Message | None = None
         self._asked: set[str] = set()
         self._open: str | None = None
@@ -91,6 +102,7 @@ class Watch:
 
     async def _take(self, event: Event) -> None:
         """Show an event."""
+        self._moved = True
         body = event.body
         if isinstance(body, StatusUpdate):
             state, said = body.status.state, body.status.message
@@ -150,6 +162,7 @@ class Watch:
                 await self._withdraw(self._answering)
             return False
         if self._question is None or (asked == self._open and self._keyboard is not None):
+            await self._tell_events()
             return False  # it asks nothing, or what has just been answered
         if (await self._task()).status.message != self._question:
             return False  # that was long ago, or is over
@@ -160,6 +173,20 @@ class Watch:
         self._shown.pause()
         self._answering = asyncio.create_task(self._ask(self._keyboard, self._question), name="ask")
         return False
+
+    async def _tell_events(self) -> None:
+        """Say once of each event that it is waited for, where nobody sees the steps move."""
+        if self._keyboard is not None or not self._moved:
+            return
+        self._moved = False
+        found = await standing.stands(self._host.engine.store, self._id)
+        open_ = [] if found is None else [wait.event for wait in found.waits() if wait.event is not None]
+        for event in dict.fromkeys(open_):
+            if event not in self._told:
+                self._told.add(event)
+                self._shown.pause()
+                self._waits(event)
+                self._shown.go_on()
 
     async def _withdraw(self, answering: "asyncio.Task[bool]") -> None:
         """Ask no longer what somebody else has answered."""

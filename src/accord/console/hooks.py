@@ -6,7 +6,7 @@ can sign with it, any other for those whom the server lets in anyway. What a cal
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -44,11 +44,15 @@ Headers = Mapping[str, str]
 
 
 class Flow(NamedTuple):
-    """A served workflow with webhooks: its document, how it is asked, and the secrets that hooks name."""
+    """A served workflow with webhooks: its document, how it is asked, and the secrets that hooks name.
+
+    `fixed` are the values that settings give to all of its runs.
+    """
 
     document: Document
     agent: A2A
     secrets: Mapping[str, str]
+    fixed: Mapping[str, Any]
 
 
 class Hooks:
@@ -92,7 +96,7 @@ class Hooks:
             raise TaskNotFound("There is no such webhook")
         body = await read_body(receive, self._quotas)
         caller = await self._who(flow, hook, scope, body)
-        asked = hooks.message(flow.document, hook, body, _headers(scope))
+        asked = hooks.message(flow.document, hook, body, _headers(scope), flow.fixed)
         return name, await self._sent(flow, asked, caller)
 
     async def _who(self, flow: Flow, hook: Hook, scope: Scope, body: bytes) -> Caller:

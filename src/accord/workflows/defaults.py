@@ -13,6 +13,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from accord.workflows.document import A2A_SECONDS, AgentDef, Document, Step, StepType, Workflow
+from accord.workflows.expressions import BadExpression
+from accord.workflows.templates import renamed_in
 
 RETRIES = 2
 RETRY_DELAY = 1.0
@@ -88,10 +90,19 @@ def _item(step: Step, on_error: str | None, document: Document) -> Step:
     """Return the step of a map's items with what the map says of trying again: it is they who are tried again."""
     assert step.step is not None
     inner = typed(step.step, document.agent(step.step.agent or ""))
+    inner = replace(inner, set={key: _of_itself(text, inner.name, step.name) for key, text in inner.set.items()})
     said: dict[str, Any] = {name: getattr(step, name) for name in _OF_ITEMS if getattr(inner, name) is None}
     if on_error == "retry" and inner.on_error is None:
         said["on_error"] = on_error
     return replace(inner, name=step.name, **said)
+
+
+def _of_itself(text: str, name: str, known_as: str) -> str:
+    """Return a text in which a step speaks of itself by the name that it has in a plan."""
+    try:
+        return renamed_in(text, {name: known_as})
+    except BadExpression:
+        return text  # `resolving` says it
 
 
 # --- places -----------------------------------------------------------------------------------------------------------

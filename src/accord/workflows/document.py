@@ -179,6 +179,11 @@ class Step(Said, frozen=True, kw_only=True):
         return self.type or "agent"
 
     @property
+    def innermost(self) -> "Step":
+        """What is done in the end: the step itself, or what a map does for each of its items."""
+        return self if self.step is None else self.step.innermost
+
+    @property
     def is_agent_step(self) -> bool:
         """Whether a command line agent does it."""
         return self.kind == "agent"

@@ -1,15 +1,18 @@
 """What a run would do, without doing it: its steps in waves, who does them, and what may surprise.
 
 Waves only show what could be under way at the same time: a run has none, its steps begin when they can. Commands print
-it; a plan is all that it knows.
+it; a plan is all that it knows, and what `checks` say of its document is not said again.
 """
 
 from collections import Counter
 
+import msgspec
 from msgspec import Struct
 
 from accord.workflows.document import Step
+from accord.workflows.durations import spelled
 from accord.workflows.plan import Plan
+from accord.workflows.state import PARKED
 
 MANY = 5
 """From how many steps on the outputs that one waits for may be too much for one task."""
@@ -88,21 +91,43 @@ def _in_order(before: dict[str, tuple[str, ...]]) -> list[str]:
 
 
 def _line(step: Step) -> Line:
-    inner = step.step or step
-    texts = (step.description, inner.task, inner.command, inner.branch, inner.workflow, inner.file, inner.event)
-    said = next(filter(None, texts), "")
+    inner = step.innermost
     return Line(
         name=step.name,
-        type=step.kind if step.step is None else f"map of {inner.kind}",
-        does=next((line.strip() for line in said.splitlines() if line.strip()), ""),
+        type=f"{_maps(step)}{inner.kind}",
+        does=_does(step),
         depends_on=step.depends_on or (),
         agent=inner.agent or inner.url,
         condition=step.if_,
     )
 
 
+def _maps(step: Step) -> str:
+    return "" if step.step is None else f"map of {_maps(step.step)}"
+
+
+def _does(step: Step) -> str:
+    """Return what a step does, in a line; a question, a time and a list are said besides what the step is for."""
+    described = _first_line(step.description)
+    if step.step is not None:
+        over = step.over if isinstance(step.over, str) else msgspec.json.encode(step.over).decode()
+        return f"{described or _does(step.step)} (for each of {over})"
+    if step.kind == "wait":
+        told = {"for": step.for_ and spelled(step.for_), "until": step.until, "for the event": step.event}
+        what = ", ".join(f"waits {how} {time}" for how, time in told.items() if time)
+    else:
+        what = _first_line(step.task or step.command or step.branch or step.workflow or step.file)
+    if described and step.kind in PARKED:
+        return f"{described}: {what}"
+    return described or what
+
+
+def _first_line(text: str | None) -> str:
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+
+
 def _counts(plan: Plan) -> dict[str, int]:
-    counts = Counter((step.step or step).agent for step in plan.steps)
+    counts = Counter(step.innermost.agent for step in plan.steps)
     return {agent.name: counts[agent.name] for agent in plan.agents}
 
 
@@ -113,11 +138,6 @@ def _access(permissions: object) -> str:
 
 def _warnings(plan: Plan, widest: int) -> list[str]:
     found = [
-        f"{step.name} has no timeout: nothing ends it if its agent does not"
-        for step in plan.steps
-        if step.kind == "agent" and step.timeout is None and plan.timeout is None
-    ]
-    found += [
         f"{step.name} waits for {len(step.depends_on or ())} others, whose outputs may be too much for one task"
         for step in plan.steps
         if step.kind in ("agent", "a2a") and len(step.depends_on or ()) >= MANY

@@ -85,6 +85,7 @@ CODES: Mapping[str, Row] = MappingProxyType(
         "MISSING_INPUT": Row("error", "A run is not given an input that it needs."),
         "BAD_INPUT": Row("error", "A run is given an input of the wrong type, or one that is not allowed."),
         "NOT_FIXED": Row("error", "An address, a header or an event depends on what is known only during a run."),
+        "NOT_FILLED": Row("error", "An `env` names a variable as `${NAME}` where that would not be filled in."),
         "TEMPLATE_NOT_READ": Row("warning", "A template stands where none is read, and is left as it is written."),
         "INJECTION_RISK": Row("error", "What an agent says would be read as part of a program."),
         # places

@@ -36,7 +36,8 @@ def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[
         elif name in in_text:
             value = in_text[name]
         elif one.required and one.default is None:
-            problems.append(found("MISSING_INPUT", f"the input {name!r} is needed", f"give it: --var {name}=.."))
+            fix = f"give {name} by its name, or as a key of an input that is JSON"
+            problems.append(found("MISSING_INPUT", f"the input {name!r} is needed", fix))
             continue
         else:
             values[name] = one.default

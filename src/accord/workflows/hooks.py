@@ -16,6 +16,7 @@ from accord.errors import InvalidParams
 from accord.model import Message, Part, Role
 from accord.workflows.beginning import INNER
 from accord.workflows.document import Document, Hook
+from accord.workflows.givens import inputs_of
 from accord.workflows.values import BadExpression, Unresolved, Values
 
 SIGNATURE = "x-hub-signature-256"
@@ -41,8 +42,14 @@ def is_signed(secret: str, body: bytes, signature: str | None) -> bool:
     return hmac.compare_digest(stated.encode(), due.encode())
 
 
-def message(document: Document, hook: Hook, body: bytes, headers: Mapping[str, str]) -> Message:
-    """Return what a call asks for; names of headers are in lower case. Raises InvalidParams."""
+def message(
+    document: Document, hook: Hook, body: bytes, headers: Mapping[str, str], fixed: Mapping[str, Any]
+) -> Message:
+    """Return what a call asks for; names of headers are in lower case, and `fixed` are the values of all its runs.
+
+    Raises InvalidParams, also for inputs that are missing or wrong: whoever calls hears nothing of a run that is
+    rejected.
+    """
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -51,6 +58,9 @@ def message(document: Document, hook: Hook, body: bytes, headers: Mapping[str, s
     wish: dict[str, Any] = {"input": _input(hook, said, text, headers)}
     if isinstance(said, dict):
         wish["inputs"] = {name: said[name] for name in document.inputs if name in said}
+    _, problems = inputs_of(document, {**fixed, **wish.get("inputs", {})}, wish["input"])
+    if problems:
+        raise InvalidParams("; ".join(f"{one.message} ({one.fix})" for one in problems))
     delivery = next((headers[name] for name in DELIVERIES if headers.get(name)), None)
     if delivery is not None and len(delivery) > MAX_DELIVERY:
         raise InvalidParams(f"The name of a delivery has up to {MAX_DELIVERY} characters")

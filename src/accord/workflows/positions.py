@@ -5,6 +5,7 @@ theirs; those known to run what they are given are rows here.
 """
 
 import re
+from itertools import pairwise
 
 KEYWORDS = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{", "}", "fi", "done", "esac"})
 """After these a command begins."""
@@ -32,9 +33,28 @@ WRAPPERS = frozenset(
 """What comes after these, and after their options, is a command again."""
 
 EVALUATORS = frozenset(
-    {"eval", ".", "source", "trap", "alias", "let", "declare", "typeset", "unset", "ssh", "su", "[[", "read"}
+    {
+        "eval",
+        ".",
+        "source",
+        "trap",
+        "alias",
+        "let",
+        "declare",
+        "typeset",
+        "unset",
+        "ssh",
+        "su",
+        "[[",
+        "read",
+        "watch",
+        "parallel",
+    }
 )
 """Every argument of these is, or may be, run, calculated or assigned to."""
+
+EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+"""After these options of `find` there is a command, up to `;` or `{} +`."""
 
 ASSIGNERS = frozenset({"export", "readonly", "local"})
 """A value that begins an argument of these would also choose the name."""
@@ -155,17 +175,10 @@ class Words:
         return word in KEYWORDS or _ASSIGNMENT.match(word) is not None
 
     def _own(self) -> list[str]:
-        """Return the words without what only wraps another command.
-
-        Which options of a wrapper take a value is not known: what follows an option may be one.
-        """
+        """Return the words without what only wraps another command."""
         words = list(self._words)
-        while _name(words) in WRAPPERS:
-            del words[0]
-            while words and (words[0].startswith("-") or _ASSIGNMENT.match(words[0]) or _MEASURE.fullmatch(words[0])):
-                is_option = words.pop(0).startswith("-")
-                if is_option and words and not words[0].startswith("-"):
-                    del words[0]
+        while (wrapped := _wrapped(words)) is not None:
+            words = wrapped
         return words
 
     @staticmethod
@@ -199,6 +212,33 @@ def _name(words: list[str]) -> str:
     """Return which command it is: /usr/bin/python3.11 is python."""
     name = words[0].rpartition("/")[2] if words else ""
     return _VERSION.sub("", name) or name
+
+
+def _wrapped(words: list[str]) -> list[str] | None:
+    """Return the words of the command that another one is to run, if it is one that does.
+
+    Which options of a wrapper take a value is not known: what follows an option may be one.
+    """
+    name, rest = _name(words), words[1:]
+    if name == "find":
+        return _executed(rest)
+    if name not in WRAPPERS:
+        return None
+    while rest and (rest[0].startswith("-") or _ASSIGNMENT.match(rest[0]) or _MEASURE.fullmatch(rest[0])):
+        is_option = rest.pop(0).startswith("-")
+        if is_option and rest and not rest[0].startswith("-"):
+            del rest[0]
+    return rest
+
+
+def _executed(words: list[str]) -> list[str] | None:
+    """Return the words so far of the command that `find` is to run, if they are where it has one."""
+    last = max((place for place, word in enumerate(words) if word in EXECUTING), default=None)
+    if last is None:
+        return None
+    rest = words[last + 1 :]
+    has_ended = ";" in rest or ("{}", "+") in pairwise(rest)
+    return None if has_ended else rest
 
 
 def _arguments(given: list[str]) -> list[str]:

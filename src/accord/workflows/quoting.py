@@ -14,6 +14,9 @@ from accord.workflows.positions import Words, runs_its_input
 HOLE = "\0"
 """Stands for a hole in the text of a command, which cannot have this character otherwise."""
 
+AS_DATA = "give it as an argument that the command takes for data, or write it to a file: printf %s {{..}} > FILE"
+"""What to do about a template that is refused."""
+
 _DELIMITER = re.compile(r"(-?[ \t]*)(?:(\\?)([\w.+-]+)|'([\w.+-]+)'|\"([\w.+-]+)\")(?=[\s;|&)<>]|\Z)")
 _SPECIAL = re.compile(r"[\\$`]")
 
@@ -143,7 +146,7 @@ class _Reading:
                 self._refuse(hole, "a shell would run it, reading it as its input")
 
     def _refuse(self, hole: Hole, problem: str) -> NoReturn:
-        raise UnsafeCommand(f"{hole.source}: {problem}; or put it into the step's `env` and use that variable")
+        raise UnsafeCommand(f"{hole.source} cannot stand here: {problem}")
 
     def _refuse_next(self, problem: str) -> NoReturn:
         self._refuse(self._holes[0], problem)

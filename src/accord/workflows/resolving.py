@@ -18,12 +18,15 @@ from accord.workflows.functions import nearest
 from accord.workflows.givens import doubtful
 from accord.workflows.patterns.loops import TABLES, TEXTS
 from accord.workflows.plan import Plan
-from accord.workflows.quoting import UnsafeCommand
+from accord.workflows.quoting import AS_DATA, UnsafeCommand
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
-from accord.workflows.values import Values, check_command
+from accord.workflows.values import Values, check_command, output_variable
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 """How headers and URLs name a variable of the environment, so that no secret is written down."""
+
+_NAMED = re.compile(r"\$\{([^}]+)\}")
+"""The same, or a credential."""
 
 LATER = frozenset({"steps", "state", "env", "run", "item", "index"})
 """Roots of what is known only during a run, or must not be written down with a plan."""
@@ -58,10 +61,12 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Fin
         wrong += _agents(step, plan)
         wrong += _commands(step, unsure)
         wrong += _variables(step, env)
-        wrong += _fixed(f"step {step.name!r}", step if step.step is None else step.step, step.as_)
+        wrong += _fixed(f"step {step.name!r}", step.innermost, _items(step))
+        wrong += _unfilled(f"step {step.name!r}", step.innermost)
     for agent in plan.agents:
         where = f"agent {agent.name!r}"
         wrong += _fixed(where, agent)
+        wrong += _unfilled(where, agent)
         for text in texts_in((agent.url, agent.headers)):
             for reference in _read(text, where, wrong):
                 if (fix := _missing(known, *_root(reference))) is not None:
@@ -97,6 +102,11 @@ def _names(plan: Plan, edges: Edges) -> Iterator[Finding]:
         if name in seen:
             yield found("DUPLICATE_NAME", f"there are two steps or barriers called {name!r}", "rename one of them")
         seen.add(name)
+    spelled: dict[str, str] = {}
+    for step in plan.steps:
+        if (other := spelled.setdefault(variable := output_variable(step.name), step.name)) != step.name:
+            message = f"{step.name!r} and {other!r} are both {variable} to a command"
+            yield found("DUPLICATE_NAME", message, "rename one of them")
     for name, before in edges.items():
         for other in before:
             if other not in edges:
@@ -210,7 +220,7 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
         return f"write {{{{{root}.NAME}}}}"
     return {
         "inputs": f"add it to `inputs`{nearest(name, known['inputs']) if known['inputs'] else ''}",
-        "vars": f"add it to `vars`, or give it: --var {name}=..",
+        "vars": f"add it to `vars`, or give a run the variable {name}",
         "env": f"set {name} in the environment",
         "state": f"no step says `set: {{{name}: ..}}`; if it comes from elsewhere: {{{{state.{name} | default('')}}}}",
     }[table]
@@ -218,8 +228,7 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
 
 def events_of(steps: Sequence[Step]) -> frozenset[str]:
     """Return the events that steps wait for."""
-    every = [*steps, *(step.step for step in steps if step.step is not None)]
-    return frozenset(step.event for step in every if step.event is not None)
+    return frozenset(event for step in steps if (event := step.innermost.event) is not None)
 
 
 def run_lacks(rest: Sequence[str], events: Collection[str]) -> str | None:
@@ -236,14 +245,19 @@ def run_lacks(rest: Sequence[str], events: Collection[str]) -> str | None:
 def _sets(step: Step) -> Iterator[str]:
     yield from step.set
     if step.step is not None:
-        yield from step.step.set
+        yield from _sets(step.step)
+
+
+def _items(step: Step) -> frozenset[str]:
+    """Return what the items are called that the innermost step of maps has."""
+    return frozenset() if step.step is None else frozenset({step.as_}) | _items(step.step)
 
 
 # --- agents, commands, the environment --------------------------------------------------------------------------------
 
 
 def _agents(step: Step, plan: Plan) -> Iterator[Finding]:
-    inner = step.step if step.step is not None else step
+    inner = step.innermost
     if inner.agent is not None and plan.agent(inner.agent) is None:
         names = [agent.name for agent in plan.agents]
         fix = f"there is none{nearest(inner.agent, names)}" if names else "add it to `agents`"
@@ -253,26 +267,44 @@ def _agents(step: Step, plan: Plan) -> Iterator[Finding]:
 
 
 def _commands(step: Step, unsure: frozenset[str]) -> Iterator[Finding]:
-    inner, item = (step, "item") if step.step is None else (step.step, step.as_)
+    inner = step.innermost
     if inner.command is None:
         return
     try:
-        check_command(inner.command, item, unsure)
+        check_command(inner.command, _items(step), unsure)
     except UnsafeCommand as error:
-        yield found("INJECTION_RISK", f"step {step.name!r}: {error}", "see docs/workflows/values.md")
+        yield found("INJECTION_RISK", f"step {step.name!r}: {error}", AS_DATA)
     except BadExpression:
         return  # said of its text already
 
 
-def _fixed(where: str, said: AgentDef | Step, item: str = "item") -> Iterator[Finding]:
+def _fixed(where: str, said: AgentDef | Step, items: Collection[str] = ()) -> Iterator[Finding]:
     """Yield what in an address, a header or an event is known only during a run: no agent says where another one is."""
     event = said.event if isinstance(said, Step) else None
     for text in texts_in((said.url, said.headers, event)):
         for reference in _read(text, where, []):
             root = reference.path[0]
-            if root in LATER or root == item:
+            if root in LATER or root in items:
                 fix = "write ${NAME} for a variable of the environment" if root == "env" else "use `vars` or `inputs`"
                 yield found("NOT_FIXED", f"{where}: {reference.source} stands in `url`, `headers` or `event`", fix)
+
+
+def unfilled(said: AgentDef | Step) -> Iterator[tuple[str, str, str]]:
+    """Yield what in an `env` would be left as it is written: its name, what is said of it, and what to do."""
+    is_agent = isinstance(said, AgentDef)
+    for name, text in said.env.items():
+        named = _NAMED.search(text)
+        if named is None or (is_agent and "{{" not in text):
+            continue
+        what = "{{..}} is not filled in beside" if is_agent else "a step's `env` does not fill in"
+        is_variable = VARIABLE.fullmatch(named[0]) is not None
+        fix = f"write {{{{env.{named[1]}}}}}" if is_variable else "give it alone to a variable of an agent's `env`"
+        yield name, f"{what} {named[0]}", fix
+
+
+def _unfilled(where: str, said: AgentDef | Step) -> Iterator[Finding]:
+    for name, message, fix in unfilled(said):
+        yield found("NOT_FILLED", f"{where}: env.{name}: {message}", fix)
 
 
 def _root(reference: Reference) -> tuple[str, list[str]]:
@@ -280,7 +312,7 @@ def _root(reference: Reference) -> tuple[str, list[str]]:
 
 
 def _variables(step: Step, env: Mapping[str, str]) -> Iterator[Finding]:
-    inner = step.step if step.step is not None else step
+    inner = step.innermost
     for text in texts_in((inner.url, inner.headers)):
         for name in VARIABLE.findall(text):
             if name not in env:

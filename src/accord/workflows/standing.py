@@ -95,13 +95,14 @@ class Standing(Struct, frozen=True):
         """The document that it is of, as it was when it began."""
         return document_of(self.entries[DOCUMENT])
 
+    @property
+    def records(self) -> dict[str, str]:
+        """What is written down of its steps, by the keys of the records."""
+        return {key.removeprefix(PREFIX): entry for key, entry in self.entries.items() if key.startswith(PREFIX)}
+
     def state(self) -> State:
         """Return where it stands."""
-        found = (
-            _decoder.decode(entry)
-            for key, entry in self.entries.items()
-            if key.startswith(PREFIX) and key.endswith((":begun", ":ended"))
-        )
+        found = (_decoder.decode(entry) for key, entry in self.records.items() if key.endswith((":begun", ":ended")))
         return State(self.plan, found)
 
     def lines(self) -> list[Line]:

@@ -205,7 +205,7 @@ class Values(Struct, frozen=True, kw_only=True):
         words = set(_REFERRED.findall(command))
         known: dict[str, str] = {}
         if any(word.startswith("STEP_") for word in words):
-            known = {variable_of(Name(("steps", name, "output"))): step.output for name, step in self.steps.items()}
+            known = {output_variable(name): step.output for name, step in self.steps.items()}
         if any(word.startswith("VAR_") for word in words):
             known |= {variable_of(Name(("vars", name))): as_text(value) for name, value in self.vars.items()}
         known["INPUT"] = self.input
@@ -248,6 +248,11 @@ def _is_trusted(node: Node, items: frozenset[str], doubtful: frozenset[str] = fr
         case Filtered(inner, _, given):
             return all(_is_trusted(part, items, doubtful) for part in (inner, *given))
     return False
+
+
+def output_variable(step: str) -> str:
+    """Return the variable that a command finds the output of a step in."""
+    return variable_of(Name(("steps", step, "output")))
 
 
 def variable_of(node: Node) -> str:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from accord.workflows.checks.names import meant
 from accord.workflows.checks.order import Edges, edges, upstream
 from accord.workflows.checks.subject import Placed, Problem, Subject, Where
+from accord.workflows.document import AgentDef, Step
 from accord.workflows.expressions import BadExpression
-from accord.workflows.quoting import UnsafeCommand
-from accord.workflows.resolving import LATER, events_of, run_lacks
+from accord.workflows.quoting import AS_DATA, UnsafeCommand
+from accord.workflows.resolving import LATER, events_of, run_lacks, unfilled
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
 from accord.workflows.values import check_command
 
@@ -29,6 +30,11 @@ class Said(NamedTuple):
     is_condition: bool = False
     is_own: bool = False
 
+    @property
+    def is_set(self) -> bool:
+        """Whether it is a value that a step sets."""
+        return "set" in self.where
+
 
 class _Around(NamedTuple):
     """What a text may speak of."""
@@ -36,6 +42,11 @@ class _Around(NamedTuple):
     waits: Edges
     names: frozenset[str]
     placed: Placed | None
+
+    @property
+    def items(self) -> frozenset[str]:
+        """What the items of the maps around it are called."""
+        return frozenset() if self.placed is None else self.placed.items
 
 
 def known(subject: Subject) -> Iterator[Problem]:
@@ -55,7 +66,7 @@ def known(subject: Subject) -> Iterator[Problem]:
 def commands(subject: Subject) -> Iterator[Problem]:
     """No value could be taken for a part of a command."""
     for placed in subject.steps:
-        step, where, outer = placed.step, placed.where, placed.outer
+        step, where = placed.step, placed.where
         written: list[tuple[Where, str | None]] = [((*where, "command"), step.command)]
         wanted = step.verification
         if wanted is not None and wanted.type == "custom" and not wanted.value.startswith("regex:"):
@@ -64,10 +75,9 @@ def commands(subject: Subject) -> Iterator[Problem]:
             if command is None or step.use is not None:
                 continue
             try:
-                check_command(command, item="item" if outer is None else outer.as_)
+                check_command(command, placed.items)
             except UnsafeCommand as error:
-                fix = 'use it as one argument, or read it from its variable: "$STEP_NAME_OUTPUT"'
-                yield Problem("INJECTION_RISK", place, str(error), fix)
+                yield Problem("INJECTION_RISK", place, str(error), AS_DATA)
             except BadExpression:
                 continue  # `known` says it
 
@@ -79,6 +89,15 @@ def read(subject: Subject) -> Iterator[Problem]:
             if _TEMPLATE.search(text):
                 message = f"{{{{..}}}} is not read in `{where[-1]}`"
                 yield Problem("TEMPLATE_NOT_READ", where, message, "say it in the `task` or the `env` of a step")
+
+
+def variables(subject: Subject) -> Iterator[Problem]:
+    """Variables of the environment that an `env` names are filled in."""
+    said: list[tuple[Where, Step | AgentDef]] = [(placed.where, placed.step) for placed in subject.steps]
+    said += [(("agents", at), agent) for at, agent in enumerate(subject.document.agents)]
+    for where, one in said:
+        for name, message, fix in unfilled(one):
+            yield Problem("NOT_FILLED", (*where, "env", name), message, fix)
 
 
 def _plain(subject: Subject) -> Iterator[tuple[Where, object]]:
@@ -133,8 +152,7 @@ def _judged(subject: Subject, said: Said, around: _Around) -> Iterator[Problem]:
 
 
 def _about(subject: Subject, said: Said, around: _Around, one: Reference) -> Iterator[Problem]:
-    outer = None if around.placed is None else around.placed.outer
-    is_late = one.path[0] in LATER or (outer is not None and one.path[0] == outer.as_)
+    is_late = one.path[0] in LATER or one.path[0] in around.items
     if is_late and ("headers" in said.where or said.where[-1] in ("url", "event")):
         fix = "write ${NAME} for a variable of the environment" if one.path[0] == "env" else "use `vars` or `inputs`"
         yield Problem("NOT_FIXED", said.where, f"{one.source} is known only during a run", fix)
@@ -146,14 +164,15 @@ def _about(subject: Subject, said: Said, around: _Around, one: Reference) -> Ite
 
 def _about_step(subject: Subject, said: Said, around: _Around, one: Reference) -> Iterator[Problem]:
     name, step = one.path[1], None if around.placed is None else around.placed.top
-    if name not in around.names:
+    is_itself = said.is_set and around.placed is not None and name == around.placed.step.name
+    if name not in around.names and not is_itself:
         fix = meant(name, around.names, "name a step of the same workflow")
         yield Problem("UNKNOWN_REFERENCE", said.where, f"{one.source}: there is no step {name}", fix)
         return
     if len(one.path) > 2 and one.path[2] not in OF_A_STEP:
         message = f"{one.source}: a step has no `{one.path[2]}`"
         yield Problem("UNKNOWN_REFERENCE", said.where, message, f"write one of {', '.join(OF_A_STEP[:4])}")
-    if step is None or (said.is_own and name == step.name):
+    if step is None or is_itself or (said.is_own and name == step.name):
         return
     pattern = subject.document.swarm.pattern
     is_stated = step.depends_on is not None or pattern in FIXED_ORDER
@@ -165,9 +184,8 @@ def _about_step(subject: Subject, said: Said, around: _Around, one: Reference) -
 
 def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) -> Problem | None:
     document, (root, *rest) = subject.document, one.path
-    outer = None if around.placed is None else around.placed.outer
-    if root in ("item", "index") or (outer is not None and root == outer.as_):
-        if outer is not None:
+    if root in ("item", "index") or root in around.items:
+        if around.items:
             return None
         message = f"{one.source}: only the step of a map has `{root}`"
         return Problem("UNKNOWN_REFERENCE", said.where, message, "use `type: map`, or another value")
@@ -191,4 +209,4 @@ def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) 
     return None
 
 
-CHECKS = (known, commands, read)
+CHECKS = (known, commands, read, variables)

@@ -7,6 +7,7 @@ from pathlib import Path
 from accord.workflows.checks.subject import Problem, Subject, Where
 from accord.workflows.keys import nearest
 from accord.workflows.patterns import PATTERNS
+from accord.workflows.values import output_variable
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 """What templates and records can refer to."""
@@ -35,6 +36,17 @@ def uniqueness(subject: Subject) -> Iterator[Problem]:
     for workflow in document.workflows:
         steps = [(placed.where, placed.step.name) for placed in subject.of(workflow)]
         yield from _twice("step or barrier", [*barriers, *steps], skip=len(barriers))
+
+
+def variables(subject: Subject) -> Iterator[Problem]:
+    """No two steps are the same variable to a command."""
+    for workflow in subject.document.workflows:
+        seen: dict[str, str] = {}
+        for placed in subject.of(workflow):
+            name, variable = placed.step.name, output_variable(placed.step.name)
+            if (other := seen.setdefault(variable, name)) != name:
+                message = f"{name} and {other} are both {variable} to a command"
+                yield Problem("DUPLICATE_NAME", (*placed.where, "name"), message, "call one of them otherwise")
 
 
 def references(subject: Subject) -> Iterator[Problem]:
@@ -134,4 +146,4 @@ def _twice(what: str, named: Iterable[tuple[Where, str]], skip: int = 0) -> Iter
         seen.add(name)
 
 
-CHECKS = (version, uniqueness, references, channels, patterns, profiles, workflows)
+CHECKS = (version, uniqueness, variables, references, channels, patterns, profiles, workflows)

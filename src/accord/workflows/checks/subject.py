@@ -33,7 +33,8 @@ class Problem(NamedTuple):
 class Placed(NamedTuple):
     """A step, where it stands, and what it belongs to.
 
-    `outer` is the map that does it for each of its items, `top` the step of the workflow that it is, or is within.
+    `outer` is the map that does it for each of its items, `top` the step of the workflow that it is, or is within;
+    `items` is what the items of all maps around it are called.
     """
 
     step: Step
@@ -41,6 +42,7 @@ class Placed(NamedTuple):
     workflow: Workflow
     top: Step
     outer: Step | None = None
+    items: frozenset[str] = frozenset()
 
 
 class Subject:
@@ -96,5 +98,5 @@ Check = Callable[[Subject], Iterator[Problem]]
 def _within(placed: Placed) -> Iterator[Placed]:
     yield placed
     if placed.step.step is not None:
-        where = (*placed.where, "step")
-        yield from _within(Placed(placed.step.step, where, placed.workflow, placed.top, placed.step))
+        where, items = (*placed.where, "step"), placed.items | {placed.step.as_}
+        yield from _within(Placed(placed.step.step, where, placed.workflow, placed.top, placed.step, items))
