@@ -169,7 +169,7 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "task": "What is to be done, a template; for an approval, what a person is asked.",
         "command": "What a shell runs; values of templates are variables to it, never part of its text.",
         "failOnError": "Whether an exit code other than 0 is a failure.",
-        "captureOutput": "Whether what it prints is its output; if not, that is only `Command completed (exit code N)`.",
+        "captureOutput": "Whether what it prints is its output; if not, that is `Command completed (exit code N)`.",
         "branch": "The branch of the worktree.",
         "baseBranch": "Where a new branch begins; left out, at HEAD.",
         "path": "Where the worktree is; left out, `.worktrees/STEP`.",
