@@ -193,3 +193,12 @@ def staged(cast: Cast, members: Sequence[Step], arranged: Callable[[tuple[str, .
     waited_for = {name for step in middle for name in step.depends_on or ()}
     ends = [step.name for step in middle if step.name not in waited_for]
     return [*before, *middle, *chained((step for step in cast.steps[first:] if step.name not in names), ends)]
+
+
+def gathered(cast: Cast, many: Sequence[Step], last: Sequence[Step]) -> list[Step]:
+    """Return all steps: some begin at once, and the last hear all of them."""
+
+    def arranged(before: tuple[str, ...]) -> list[Step]:
+        return [*(after(step, before) for step in many), *(hears(step, names_of(many)) for step in last)]
+
+    return staged(cast, [*many, *last], arranged)

@@ -12,6 +12,7 @@ from accord.workflows.patterns.cast import (
     TIER,
     Cast,
     after,
+    gathered,
     hears,
     like,
     listed,
@@ -88,12 +89,7 @@ def swarm(cast: Cast) -> list[Step]:
     workers = cast.above(minds)
     needed(minds, "it needs an agent with the role hive-mind")
     needed(workers, "it needs two steps at least of others than the hive-mind", 2)
-
-    def arranged(before: tuple[str, ...]) -> list[Step]:
-        done = [after(step, before) for step in workers]
-        return [*done, *(hears(step, names_of(done)) for step in minds)]
-
-    return staged(cast, [*workers, *minds], arranged)
+    return gathered(cast, workers, minds)
 
 
 def auction(cast: Cast) -> list[Step]:

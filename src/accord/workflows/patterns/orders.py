@@ -9,6 +9,7 @@ from accord.workflows.patterns.cast import (
     Misfit,
     after,
     chained,
+    gathered,
     hears,
     like,
     listed,
@@ -16,7 +17,6 @@ from accord.workflows.patterns.cast import (
     needed,
     only_if,
     result,
-    staged,
     told,
     turn,
 )
@@ -50,11 +50,7 @@ def scatter_gather(cast: Cast) -> list[Step]:
     last = cast.of(*GATHERERS) or cast.steps[-1:]
     parts = cast.above(last)
     needed(parts, "it needs two steps at least besides the one that gathers", 2)
-
-    def arranged(before: tuple[str, ...]) -> list[Step]:
-        return [*(after(step, before) for step in parts), *(hears(step, names_of(parts)) for step in last)]
-
-    return staged(cast, [*parts, *last], arranged)
+    return gathered(cast, parts, last)
 
 
 def map_reduce(cast: Cast) -> list[Step]:
@@ -64,12 +60,7 @@ def map_reduce(cast: Cast) -> list[Step]:
     mappers += [step for step in cast.steps if step.type == "map" and step not in mappers]
     needed(mappers, "it needs an agent with the role mapper, or a step of the type map")
     needed(reducers, "it needs an agent with the role reducer")
-
-    def arranged(before: tuple[str, ...]) -> list[Step]:
-        maps = [after(step, before) for step in mappers]
-        return [*maps, *(hears(step, names_of(maps)) for step in reducers)]
-
-    return staged(cast, [*mappers, *reducers], arranged)
+    return gathered(cast, mappers, reducers)
 
 
 def hub_spoke(cast: Cast) -> list[Step]:
