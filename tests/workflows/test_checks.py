@@ -235,3 +235,20 @@ def test_schedules() -> None:
 def test_what_is_no_schedule(text: str, why: str) -> None:
     with pytest.raises(BadCron, match=why):
         read_cron(text)
+
+
+def test_files_that_have_each_other_among_their_steps_are_found(tmp_path: Path) -> None:
+    def written(name: str, other: str) -> Path:
+        file = tmp_path / f"{name}.yaml"
+        step = f"{{name: a, type: workflow, file: {other}.yaml, timeout: 1m}}"
+        workflows = f"workflows: [{{name: main, steps: [{step}]}}]"
+        file.write_text(f'version: "1"\nname: {name}\nswarm: {{pattern: dag}}\n{workflows}\n')
+        return file
+
+    first = written("one", "two")
+    written("two", "one")
+    (found,) = check_source(open_source(first), {})
+    assert (found.code, found.severity, found.line) == ("CYCLE", "error", 4)
+    written("two", "three")
+    (tmp_path / "three.yaml").write_text("nothing of ours")
+    assert [one.code for one in check_source(open_source(first), {})] == []

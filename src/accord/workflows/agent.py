@@ -24,6 +24,7 @@ from accord.storage.commands import steps, tasks
 from accord.storage.commands.journal import ORIGIN
 from accord.storage.store import Store
 from accord.workflows import members, origin, preflight, trajectory
+from accord.workflows.circles import runs_itself
 from accord.workflows.decide import Outcome
 from accord.workflows.document import AgentDef, Document, Workflow
 from accord.workflows.driving import PREFIX, Drive
@@ -125,6 +126,8 @@ class WorkflowAgent:
                 name = f"{self.document.name}/{step.file}"
                 if step.kind == "workflow" and step.file is not None and name not in found:
                     path = self._directory / step.file
+                    if runs_itself(path):
+                        raise ValueError(f"The file {step.file} would run itself for ever: name another file")
                     inner = WorkflowAgent(
                         load(path), name=name, directory=path.parent, env=self._env, vars=self._vars, keys=self._keys
                     )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from accord.workflows.checks.subject import Problem, Subject, Where
+from accord.workflows.circles import runs_itself
 from accord.workflows.keys import nearest
 from accord.workflows.patterns import PATTERNS
 from accord.workflows.values import output_variable
@@ -104,9 +105,14 @@ def workflows(subject: Subject) -> Iterator[Problem]:
     """Steps run workflows that there are, and none that runs itself."""
     known = {workflow.name: workflow for workflow in subject.document.workflows}
     for step, where, workflow, *_ in subject.steps:
-        if step.file is not None and "{{" not in step.file and not (subject.base / Path(step.file)).is_file():
-            message = f"There is no file {step.file}"
-            yield Problem("UNKNOWN_WORKFLOW", (*where, "file"), message, "its path begins where this file is")
+        if step.file is not None and "{{" not in step.file:
+            file = subject.base / Path(step.file)
+            if not file.is_file():
+                message = f"There is no file {step.file}"
+                yield Problem("UNKNOWN_WORKFLOW", (*where, "file"), message, "its path begins where this file is")
+            elif runs_itself(file):
+                message = f"The file {step.file} would run itself for ever"
+                yield Problem("CYCLE", (*where, "file"), message, "name another file")
         if step.workflow is None or step.file is not None or "{{" in step.workflow:
             continue
         if step.workflow not in known:
