@@ -10,7 +10,19 @@ from typing import Any, NamedTuple
 from accord.storage.commands.journal import Advance
 from accord.storage.commands.tasks import topic
 from accord.storage.postgres_batch import Item, Written
-from accord.storage.postgres_rows import ADDED, NOTED, Entry, Note, arrays, entries_of, fetched, in_order, notes_of
+from accord.storage.postgres_rows import (
+    ADDED,
+    KEPT,
+    MOVED,
+    NOTED,
+    Entry,
+    Note,
+    arrays,
+    entries_of,
+    fetched,
+    in_order,
+    notes_of,
+)
 from accord.storage.records import encode_body, encode_task, state_name
 
 
@@ -34,14 +46,9 @@ WITH item AS MATERIALIZED (
         WHERE task.tenant = item.tenant AND task.id = item.task_id FOR UPDATE
     ) AS task
     WHERE task.epoch = item.epoch AND task.last_seq = item.after AND task.pushes = 0
-), moved AS (
-    UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state),
-                    updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
-    FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
+), moved AS ({MOVED}
 ), added AS ({ADDED}
-), kept AS (
-    UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
-    WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id
+), kept AS ({KEPT}
 ), noted AS ({NOTED}
 )
 SELECT n FROM item"""

@@ -20,6 +20,8 @@ from accord.storage.postgres_journal import advance_item, write_advances
 from accord.storage.postgres_relay import relay_item, write_relays
 from accord.storage.postgres_rows import (
     ADDED,
+    KEPT,
+    MOVED,
     NOTED,
     Entry,
     Note,
@@ -147,14 +149,9 @@ WITH item AS MATERIALIZED (
       AND (task.children = 0 OR item.fate IS DISTINCT FROM '{ENDED}')
       AND (item.awaited IS NULL OR (SELECT 1 FROM step WHERE step.tenant = item.tenant AND step.task_id = item.job_key
                                     AND step.key = item.awaited LIMIT 1) IS NULL)
-), moved AS (
-    UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state),
-                    updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
-    FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
+), moved AS ({MOVED}
 ), added AS ({ADDED}
-), kept AS (
-    UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
-    WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id
+), kept AS ({KEPT}
 ), parked AS (
     UPDATE job SET node = NULL, attempts = 0, parked = CASE WHEN item.delay_ms IS NULL THEN 1 ELSE 0 END,
                    run_at = {{now}} + COALESCE(item.delay_ms, 0)

@@ -14,7 +14,7 @@ from accord.storage.commands.remotes import Link
 from accord.storage.commands.reports import Relay
 from accord.storage.commands.tasks import topic
 from accord.storage.postgres_batch import Item, Written
-from accord.storage.postgres_rows import ADDED, Entry, arrays, entries_of, fetched, in_order
+from accord.storage.postgres_rows import ADDED, KEPT, Entry, arrays, entries_of, fetched, in_order
 from accord.storage.records import encode_body, encode_task, state_name
 
 
@@ -69,9 +69,7 @@ WITH item AS MATERIALIZED (
                     updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
     FROM item WHERE item.last > item.after AND task.tenant = item.tenant AND task.id = item.task_id
 ), added AS ({ADDED}
-), kept AS (
-    UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
-    WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id
+), kept AS ({KEPT}
 ), dropped AS (
     DELETE FROM job USING item
     WHERE item.ends = 1 AND job.tenant = item.tenant AND job.key = item.task_id

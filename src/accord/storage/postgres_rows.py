@@ -47,6 +47,17 @@ ADDED = f"""
     FROM {given(Entry, "entry")} JOIN item ON item.n = entry.item"""
 """Adds the entries of the items in the table `item` to the logs of their tasks."""
 
+MOVED = """
+    UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state),
+                    updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
+    FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id"""
+"""Lets their tasks know the last of them, and the state that they lead to."""
+
+KEPT = """
+    UPDATE snapshot SET seq = item.last, doc = item.doc FROM item
+    WHERE item.doc IS NOT NULL AND snapshot.tenant = item.tenant AND snapshot.task_id = item.task_id"""
+"""Writes the snapshots of those tasks that get one."""
+
 
 NOTED = f"""
     INSERT INTO step (tenant, task_id, key, output, at)

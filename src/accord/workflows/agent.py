@@ -33,11 +33,11 @@ from accord.workflows.handing import addresses
 from accord.workflows.known import values_of_run
 from accord.workflows.means import EXECUTORS, Executor, Means
 from accord.workflows.members import Member
+from accord.workflows.namespace import Shared
 from accord.workflows.origin import PLAN, Wish
 from accord.workflows.plan import Plan
 from accord.workflows.planning import plan
 from accord.workflows.reading import load
-from accord.workflows.shared import Shared
 from accord.workflows.values import Unresolved
 from accord.workflows.wishes import wish_of
 

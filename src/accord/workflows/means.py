@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from accord.client.keys import Keys
 from accord.workflows.members import Member
+from accord.workflows.namespace import Shared
 from accord.workflows.plan import Plan
-from accord.workflows.shared import Shared
 from accord.workflows.steps.scene import Result, Scene
 from accord.workflows.steps.shell import shell
 from accord.workflows.steps.worktree import worktree

@@ -1,7 +1,7 @@
 """The values that the runs of a document have in common: what steps `set`, and read as `{{state.NAME}}`.
 
 Each run has written down what its own steps set, so a value that is lost on the way to the others is put there again
-when the run goes on. Where they are kept is `storage.commands.shared`; a document that says `backend: memory`, or
+when the run goes on. Where they are kept is `storage.commands.namespaces`; a document that says `backend: memory`, or
 nothing, keeps them to each run.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from accord.core.context import Context
-from accord.storage.commands import shared
-from accord.storage.commands.shared import Shelf
+from accord.storage.commands import namespaces
+from accord.storage.commands.namespaces import Shelf
 from accord.storage.store import Store
 from accord.workflows.plan import Plan
 
@@ -33,7 +33,7 @@ class Shared:
     async def load(self) -> None:
         """Take what others have set, and then what this run has."""
         if self._store is not None:
-            found = await self._store.read(shared.load, self._ctx.tenant, self._shelf)
+            found = await self._store.read(namespaces.load, self._ctx.tenant, self._shelf)
             self.values = {key: msgspec.json.decode(value) for key, value in found.items()}
         entries = (entry for _, entry in self._ctx.journal.entries(SET))
         own = [msgspec.json.decode(entry, type=tuple[int, dict[str, Any]]) for entry in entries]
@@ -51,4 +51,4 @@ class Shared:
             return
         ttl_ms = None if self._state is None or self._state.ttl is None else round(self._state.ttl * 1000)
         kept = {key: msgspec.json.encode(value).decode() for key, value in values.items()}
-        await self._store.do(shared.put, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
+        await self._store.do(namespaces.put, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
