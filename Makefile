@@ -7,6 +7,10 @@ LOCK   := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
           --custom-compile-command "make lock"
 PEERS  := $(patsubst requirements/peers/%.txt,.peers/%/.installed,$(wildcard requirements/peers/*.txt))
 ARGS   ?=
+# npm with the machine's Node, or with that from PyPI where there is none; each folder's stamp says that all is there.
+NPM    := $(BIN)/python hatch_build.py npm
+WEB    := web/node_modules/.installed
+AI_SDK := $(patsubst %/package-lock.json,%/node_modules/.installed,$(wildcard web/conformance/*/package-lock.json))
 # Tests wait about as often as they work: for servers that start, processes that die, leases that end.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
@@ -19,17 +23,20 @@ help: ## list the commands
 
 setup: $(VENV)/.dev ## install everything needed to work on accord
 
-run: $(VENV)/.runtime ## start the server
-	$(BIN)/accord serve $(ARGS)
+run: $(VENV)/.runtime ## start a server with agents that show everything
+	$(BIN)/accord demo $(ARGS)
 
-test: $(VENV)/.dev $(PEERS) ## run every test
+test: $(VENV)/.dev $(PEERS) $(WEB) $(AI_SDK) ## run every test
+	$(NPM) web run --silent test
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)
 
-check: $(VENV)/.dev ## format, lint, types, layers, sizes
+check: $(VENV)/.dev $(WEB) ## format, lint, types, layers, sizes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(NPM) web run --silent typecheck
+	$(NPM) web run --silent lint
 	$(BIN)/pytest -q tests/test_sizes.py
 
 fmt: $(VENV)/.dev ## format the code and apply safe fixes
@@ -39,8 +46,10 @@ fmt: $(VENV)/.dev ## format the code and apply safe fixes
 bench: $(VENV)/.dev ## measure, side by side with the official SDK and DBOS
 	$(BIN)/python -m bench $(ARGS)
 
-web: ## build the console's front end
-	@echo "Nothing to build yet: the front end arrives with the console."
+web: $(VENV)/.dev $(WEB) ## build the console's pages into the package, and the types that they are written with
+	$(BIN)/python -m accord.console.description > web/openapi.json
+	$(NPM) web run --silent types
+	$(BIN)/python hatch_build.py build
 
 docs: ## check the links of the documentation
 	$(PYTHON) docs/check_links.py
@@ -60,6 +69,7 @@ lock: $(VENV)/.uv ## pin the dependencies again (newest: ARGS=--upgrade)
 	$(LOCK) $(ARGS) pyproject.toml --group peer-google-adk -o requirements/peers/google-adk.txt
 
 clean: ## remove what the commands above made
+	rm -rf web/node_modules web/conformance/*/node_modules
 	rm -rf $(VENV) .peers dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests docs bench examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -92,4 +102,8 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
 	@if grep -q '^apsw==' $<; then $(MAKE) --no-print-directory PEER=$(@D) accord-in-peer; fi
+	@touch $@
+
+%/node_modules/.installed: %/package-lock.json | $(VENV)/.dev
+	$(NPM) $* ci --ignore-scripts --no-audit --no-fund
 	@touch $@

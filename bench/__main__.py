@@ -15,6 +15,7 @@ from bench import (
     claims,
     client,
     codec,
+    feed,
     latency,
     memory,
     remote,
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "remote": remote.run,
     "agents": agents_overhead.run,
     "workflows": workflows.run,
+    "feed": feed.run,
 }
 
 

@@ -1,5 +1,6 @@
-"""The agent that our own server is measured with."""
+"""The agents that our own server is measured with."""
 
+import asyncio
 from typing import Any
 
 from accord.agents.function import agent
@@ -15,3 +16,15 @@ async def bench(ctx: Context) -> Any:
         return
     for _ in range(int(ctx.text)):
         yield TEXT
+
+
+@agent(name="Reporter")
+async def reporter(ctx: Context) -> str:
+    """Say as many statuses as the first number says, one every so many milliseconds as the second says."""
+    count, pause = map(int, ctx.text.split())
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    for number in range(1, count + 1):
+        await asyncio.sleep(max(0.0, begun + number * pause / 1000 - loop.time()))
+        await ctx.status(f"{number} of {count}")
+    return "done"

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from accord.bindings import streams
-from accord.bindings.connections import Joined, connections
+from accord.bindings.connections import Joined, connections, turns_of
 from accord.bindings.http import App, Receive, Scope, Send, read_body, respond
 from accord.bindings.streams import Writer
 from accord.core.quotas import Quotas
@@ -211,12 +211,12 @@ async def test_a_head_that_is_too_large_is_431(begun: bytes) -> None:
     assert connection._late is None, "no timer is left"
 
 
-async def test_a_head_goes_out_with_its_body_and_later_events_of_one_turn_together() -> None:
+async def test_the_head_of_a_stream_goes_out_with_its_first_event_and_later_ones_of_one_turn_together() -> None:
     wire = Wire()
-    joined = Joined(wire, asyncio.get_running_loop())
-    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    joined = Joined(wire, turns_of(asyncio.get_running_loop()))
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
     joined.write(head)
-    assert wire.writes == [], "it waits for its body"
+    assert wire.writes == [], "it waits for an event"
     joined.write(b"first")
     assert wire.writes == [head + b"first"], "which waits for nobody"
     joined.write(b"second")
@@ -226,6 +226,19 @@ async def test_a_head_goes_out_with_its_body_and_later_events_of_one_turn_togeth
     joined.write(head)
     await asyncio.sleep(0)
     assert wire.writes[2:] == [head], "nor does it wait for longer than a turn"
+
+
+async def test_whole_answers_go_out_when_the_turn_ends_each_in_one_piece() -> None:
+    wires = [Wire(), Wire(), Wire()]
+    answers = [Joined(wire, turns_of(asyncio.get_running_loop())) for wire in wires]
+    for answer in answers:
+        answer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n")
+        answer.write(b"body")
+    assert [wire.writes for wire in wires] == [[], [], []]
+    wires[1].is_closed = True  # its client has gone: the others get theirs all the same
+    await asyncio.sleep(0)
+    whole = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody"
+    assert [wire.writes for wire in wires] == [[whole], [], [whole]]
 
 
 async def test_a_long_body_is_no_long_head(connecting: Connecting) -> None:

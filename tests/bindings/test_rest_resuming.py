@@ -17,7 +17,7 @@ from accord.bindings.rest import Rest
 from accord.core.archive import Archive
 from accord.core.follow import Hub
 from accord.core.host import Host
-from accord.core.push import Delivery
+from accord.core.push import Delivery, Sent
 from accord.model import PushConfig
 from accord.protocol.sse import Decoder, Frame
 from accord.storage import migrate
@@ -40,7 +40,8 @@ class Nowhere:
 
     def check(self, config: PushConfig) -> None: ...
 
-    async def send(self, delivery: Delivery) -> None: ...
+    async def send(self, delivery: Delivery) -> Sent:
+        return Sent()
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from accord.core import push
 from accord.core.hooks import Delivered as Told
 from accord.core.hooks import Hooks
 from accord.core.host import Host
-from accord.core.push import Delivery, NotDelivered, Pusher
+from accord.core.push import Delivery, NotDelivered, Pusher, Said, Sent
 from accord.model import (
     ArtifactUpdate,
     PushConfig,
@@ -46,7 +46,7 @@ class Recorder:
 
     def check(self, config: PushConfig) -> None: ...
 
-    async def send(self, delivery: Delivery) -> None:
+    async def send(self, delivery: Delivery) -> Sent:
         self.tried.append(delivery)
         self._more.set()
         if gate := self.held.get(delivery.config.id or ""):
@@ -55,6 +55,7 @@ class Recorder:
             raise error
         self.got.append(delivery)
         self._more.set()
+        return Sent(request=Said(body="posted"), status=204)
 
     async def until(self, check: Callable[[], bool]) -> None:
         while not check():
@@ -277,6 +278,21 @@ async def test_a_receiver_may_ask_to_be_left_alone_for_a_while(
 
 def _not_before(seconds: float | None) -> Exception | None:
     return None if seconds is None else NotDelivered("429", retry_after=seconds)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_attempts_are_written_down_for_people(hosting: Hosting) -> None:
+    refused = Sent(request=Said(body="posted"), response=Said(body="not now"), status=503)
+    sender = Recorder(failing(1, sent=refused))
+    host = await hosting(asks, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.told(S.INPUT_REQUIRED)
+    await rests(host, task)
+    tried = [one for _, one in await host.engine.store.read(pushes.tried, "acme", task.id, "w")][::-1]
+    assert [(one.attempt, one.status, one.error) for one in tried] == [(1, 503, "503"), (2, 204, None), (1, 204, None)]
+    assert tried[0].seq == tried[1].seq < tried[2].seq
+    assert '"not now"' in tried[0].detail
+    assert '"posted"' in tried[1].detail
 
 
 async def test_what_can_never_work_is_tried_once(hosting: Hosting) -> None:

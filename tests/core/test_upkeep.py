@@ -1,6 +1,7 @@
 """Upkeep: what has ended long ago becomes small and goes, on every store; what lives is left alone."""
 
 import pytest
+from msgspec.structs import replace
 
 from accord import Context, agent
 from accord.agents.echo import echo
@@ -8,8 +9,9 @@ from accord.core.upkeep import BATCH, Retention, Upkeep
 from accord.errors import TaskNotFound
 from accord.model import GetRequest, Part, SubscribeRequest, Task, TaskFilter, TaskState
 from accord.storage.blobs import open_blobs
-from accord.storage.commands import audit
+from accord.storage.commands import audit, sessions
 from accord.storage.commands.audit import Entry, Query
+from accord.storage.commands.sessions import NewSession
 from accord.storage.store import Tx
 from tests.core.conftest import ALICE, Hosting, all_of, saying, state
 
@@ -89,3 +91,16 @@ async def test_the_audit_log_is_kept_for_its_own_time(hosting: Hosting) -> None:
     assert len(await store.read(audit.find, "acme", Query(limit=1000))) == 2 * (BATCH + 1)
     await Upkeep(store, keep=Retention(purge_audit_after=60)).once()
     assert {entry.outcome for entry in await store.read(audit.find, "acme", Query(limit=1000))} == {"0"}
+
+
+async def test_sessions_that_have_expired_are_forgotten(hosting: Hosting) -> None:
+    store = (await hosting(echo)).engine.store
+    lasting = NewSession(hash="h", owner="alice", tenant="", roles=(), scheme="basic", lasts_ms=3_600_000)
+    await store.do(sessions.begin, lasting)
+    await store.do(sessions.begin, replace(lasting, hash="over", lasts_ms=0))
+    await Upkeep(store).once()
+
+    async def kept(tx: Tx) -> list[str]:
+        return [row[0] for row in await tx.all("SELECT hash FROM session")]
+
+    assert await store.read(kept) == ["h"]

@@ -36,12 +36,23 @@ def test_a_name_stands_for_an_agents_address(tmp_path: Path) -> None:
     assert settings.receiver.token_seconds == 3600
 
 
-@pytest.mark.proves("0-67", "0-68", "0-69")
-def test_the_variables_of_the_chat_application_are_understood() -> None:
-    env = {"A2A_AGENT_URL": "https://boss.example", "A2A_WEBHOOK_URL": "https://a.example/h"}
-    settings = load(None, env | {"A2A_WEBHOOK_TOKEN_TTL": "900"}).settings
-    assert settings.remotes["agent"].url == "https://boss.example"
+@pytest.mark.proves("0-67", "0-68", "0-69", "0-70")
+def test_the_variables_of_the_chat_application_are_understood(tmp_path: Path) -> None:
+    env = {
+        "A2A_AGENT_URL": "https://boss.example",
+        "A2A_WEBHOOK_URL": "https://a.example/h",
+        "A2A_WEBHOOK_TOKEN_TTL": "900",
+        "NEXT_PUBLIC_A2A_ENABLED": "false",
+    }
+    settings = load(None, env).settings
+    assert settings.remotes["orchestrator"].url == "https://boss.example"
     assert (settings.receiver.url, settings.receiver.token_seconds) == ("https://a.example/h", 900)
+    assert settings.console.a2a is False
+    file = tmp_path / "accord.toml"
+    file.write_text('[remotes.orchestrator]\nurl = "https://mine.example"\n', encoding="utf-8")
+    ours = load(file, env | {"ACCORD_CONSOLE__A2A": "true"}).settings
+    assert ours.remotes["orchestrator"].url == "https://boss.example"  # as any variable counts more than a file
+    assert ours.console.a2a is True
 
 
 @pytest.mark.parametrize("name", ["a b", "", "a/b", "-a", "ä", "a?b", "a--b"])

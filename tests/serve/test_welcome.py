@@ -44,6 +44,8 @@ def test_the_panel_holds_what_a_newcomer_needs(server: Server, tmp_path: Path) -
     rows = dict(re.findall(r"│ (\w+) +(\S.*?) +│", panel))
     assert f"accord {__version__}" in panel
     assert "│ Echo " in panel
+    assert rows["console"] == f"{server.url}/console/"
+    assert httpx.get(rows["console"]).headers["content-type"] == "text/html; charset=utf-8"
     assert rows["agent"] == f"{server.url}/"
     assert rows["card"] == f"{server.url}/.well-known/agent-card.json"
     assert rows["dialects"] == "v1, v03, vault, gen, relay"

@@ -14,7 +14,7 @@ from accord.storage import commands
 
 HERE = Path(__file__).parent
 MODULES = tuple(import_module(f"{commands.__name__}.{found.name}") for found in iter_modules(commands.__path__))
-EVERY_ENGINE = {"store", "ready", "queued", "with_task", "with_tasks", "with_hook"}
+EVERY_ENGINE = {"store", "ready", "queued", "with_task", "with_tasks", "with_hook", "with_hooks"}
 """Fixtures that are a store of each kind in turn."""
 
 

@@ -1,6 +1,7 @@
 """Jobs: claimed once, in order and in turn, under a fence; parked ones cost nothing; who leaves frees its own."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -228,6 +229,24 @@ async def test_work_that_ends_its_task_takes_the_waiting_timers_along_and_nothin
     await ready.do(jobs.finish_last, run)
     left = await ready.read(table, "job", "tenant, kind, key")
     assert sorted(left) == sorted([(TENANT, "mail", "t-1"), (TENANT, DEADLINE, "t-2"), (OTHER, DEADLINE, "t-1")])
+
+
+@pytest.mark.parametrize("store", ["sqlite-memory"], indirect=True)
+async def test_work_that_ends_its_task_looks_at_no_other_jobs_of_the_tenant(ready: AnyStore) -> None:
+    run = await ready.do(jobs.enqueue, TENANT, work(node="n-1"))
+    assert run is not None
+
+    async def explained(tx: Tx) -> str:
+        plans: list[Any] = []
+
+        class Explaining:
+            async def run(self, sql: str, /, **values: Any) -> None:
+                plans.append(await tx.all(f"EXPLAIN QUERY PLAN {sql}", **values))
+
+        await jobs.finish_last(cast(Tx, Explaining()), run)
+        return str(plans)
+
+    assert "(tenant=? AND kind=? AND key=?)" in await ready.read(explained)
 
 
 async def test_a_timer_that_fires_and_work_that_was_lost_are_left_to_those_who_hold_them(ready: AnyStore) -> None:

@@ -1,12 +1,14 @@
 """Journals: what a run says, writes down and begins is committed together, and it waits for many things at once."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from accord.model import TaskState
 from accord.storage.commands import children, endings, jobs, journal, pushes, runs, steps
+from accord.storage.commands.browsing import Seen
 from accord.storage.commands.children import Watch
 from accord.storage.commands.jobs import Claimed
 from accord.storage.commands.journal import Advance
@@ -231,6 +233,26 @@ async def test_tasks_that_note_where_they_come_from_are_found(ready: AnyStore) -
     await ready.do(endings.end, TENANT, ending(task_id="t-1"))
     ended = journal.Runs(states=(S.CANCELED, S.FAILED))
     assert [one.task_id for one in await ready.read(journal.begun, ended)] == ["t-1"]
+
+
+async def test_they_are_found_page_by_page_and_by_whoever_may_see_them(ready: AnyStore) -> None:
+    for task_id in ("t-1", "t-2", "t-3"):
+        run = await running(ready, task_id)
+        await ready.do(journal.advance, TENANT, advancing(run, status(S.WORKING), entries={journal.ORIGIN: "1"}))
+
+    async def found(**wanted: Any) -> list[str]:
+        return [one.task_id for one in await ready.read(journal.begun, journal.Runs(**wanted))]
+
+    assert await found(tenant=TENANT, before="t-3", limit=1) == ["t-2"]
+    assert await found(before="t-1") == []
+    assert await found(tenant="another") == []
+    assert (await found(agents=(AGENT, "other")), await found(agents=("other",))) == (["t-3", "t-2", "t-1"], [])
+    assert await found(seen=Seen(owner="alice"), states=(S.WORKING, S.SUBMITTED)) == ["t-3", "t-2", "t-1"]
+    assert await found(seen=Seen(owner="nobody")) == []
+    assert await found(seen=Seen(owner="nobody", others=(AGENT,))) == ["t-3", "t-2", "t-1"]
+    assert await found(seen=Seen(owner="nobody", sees_all=True, hidden=(AGENT,))) == []
+    (one,) = await ready.read(journal.begun, journal.Runs(task_id="t-1"))
+    assert one.last_seq == 1
 
 
 async def test_what_a_run_has_begun_is_found_when_it_is_wanted(ready: AnyStore) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from accord.model import Authentication, PushConfig, PushFormat
 from accord.storage.commands import jobs, pushes, tasks
-from accord.storage.commands.pushes import Due
+from accord.storage.commands.pushes import Attempt, Due
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
 from tests.storage.conftest import (
@@ -376,3 +377,35 @@ async def test_an_operator_sees_how_webhooks_of_all_tenants_stand_and_tries_the_
     assert await with_hook.read(pushes.standings, "dead", None, 10) == []
     (again,) = await with_hook.do(pushes.claim, "node", 10)
     assert (again.tenant, again.attempts, again.epoch > due.epoch) == (TENANT, 0, True)
+
+
+# Attempts
+
+
+def attempt(n: int = 1, **fields: Any) -> Attempt:
+    return Attempt(seq=n, attempt=n, at=1000 + n, duration_ms=7, **fields)
+
+
+async def test_attempts_are_kept_with_what_came_of_them_and_old_ones_go(with_hook: AnyStore, heard: Heard) -> None:
+    await with_hook.do(grow)
+    due = await taken(with_hook)
+    await with_hook.do(pushes.fail, due, "503", 0, attempt(1, status=503, error="503", detail='["a", "b"]'))
+    assert pushes.tried_topic(TENANT, "t-1") in heard
+    due = await taken(with_hook)
+    for n in range(2, pushes.KEPT + 5):
+        await with_hook.do(pushes.advance, due, n, keeps=True, attempt=attempt(n, status=204))
+    found = await with_hook.read(pushes.tried, TENANT, "t-1", "w-1", 1000)
+    assert [one.seq for _, one in found] == list(range(pushes.KEPT + 4, 4, -1)), "the newest, and no more than are kept"
+    assert {(id, one.status, one.error) for id, one in found} == {("w-1", 204, None)}
+    assert await with_hook.read(pushes.tried, OTHER, "t-1") == []
+    await with_hook.do(pushes.delete, TENANT, "t-1", "w-1")
+    assert await with_hook.read(pushes.tried, TENANT, "t-1") == []
+
+
+async def test_who_lost_a_webhook_notes_nothing(with_hook: AnyStore) -> None:
+    await with_hook.do(grow)
+    due = await taken(with_hook)
+    await with_hook.do(pushes.redeliver, TENANT, "t-1", "w-1")
+    with pytest.raises(Fenced):
+        await with_hook.do(pushes.advance, due, 1, keeps=True, attempt=attempt())
+    assert await with_hook.read(pushes.tried, TENANT, "t-1") == []

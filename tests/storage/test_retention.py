@@ -288,6 +288,11 @@ async def many_tasks(tx: Tx) -> None:
         ("snapshot", "tenant, task_id, seq, doc) SELECT tenant, id, 1, '{}'"),
         ("idempotency", "tenant, key, task_id, expires_at) SELECT tenant, 'k' || id, id, updated_at"),
         ("push", "tenant, task_id, id, config, dialect, cursor) SELECT tenant, id, '', '{}', '', 1"),
+        (
+            "push_attempt",
+            "tenant, task_id, push_id, id, seq, attempt, at, duration_ms, detail)"
+            " SELECT tenant, id, '', 1, 1, 1, 1, 1, ''",
+        ),
         ("blob_ref", "tenant, task_id, hash) SELECT 'other', id, 'h'"),
         ("context_state", "tenant, context_id, agent, owner, key, value, at) SELECT 'other', id, '', '', '', '', 1"),
         ("thread", "tenant, id, task_id) SELECT 'other', id, id"),

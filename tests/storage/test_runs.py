@@ -52,7 +52,7 @@ async def test_a_message_makes_a_task_that_waits_to_be_run(ready: AnyStore, hear
     work = Work(queue="slow", priority=3, max_attempts=5)
     done = await ready.do(runs.accept, TENANT, accepting(work=work, message_id="m-7"))
     assert (done.task_id, done.is_repeated, done.job) == ("t-1", False, None)
-    assert heard == ["queue:slow"]
+    assert sorted(heard) == ["queue:slow", "task:acme:t-1"]
     assert ((await stored(ready)).epoch, await bodies(ready)) == (0, [])
     job = await claimed(ready, queue="slow")
     assert (job.kind, job.key, job.arg, job.max_attempts, job.epoch) == (RUN, "t-1", "m-7", 5, 1)
@@ -389,3 +389,19 @@ async def test_late_news_for_a_task_that_was_given_up_as_unknown_are_worked_on(q
     assert (await stored(queued)).epoch == job.epoch > lost.epoch + 1
     await queued.do(runs.settle, TENANT, settling(job, S.COMPLETED, after=1))
     assert (await stored(queued)).task().status.state is S.COMPLETED
+
+
+async def test_a_held_task_is_begun_once(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting(work=Work(queue=AGENT, is_held=True)))
+    assert await ready.do(jobs.claim, "n-1", AGENT, 10) == []
+    begin = runs.Begin(task_id="t-1", at=AT, owner="alice", agent=AGENT, node="n-1", deadline_at=AT + MINUTE)
+    begun = await ready.do(runs.begin, TENANT, begin)
+    assert begun.job is not None
+    assert not begun.is_repeated
+    assert begun.stored.deadline_at == AT + MINUTE
+    assert sorted(await waiting(ready)) == [("deadline", "t-1"), ("run", "t-1")]
+    again = await ready.do(runs.begin, TENANT, begin)
+    assert again.is_repeated
+    assert again.job is None
+    with pytest.raises(NoSuchTask):
+        await ready.do(runs.begin, TENANT, replace(begin, owner="bob"))

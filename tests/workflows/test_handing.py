@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from accord.console.runs import Events
+from accord.console.flows.runs import Events
 from accord.core.agent import Node
 from accord.core.host import Host
 from accord.core.remotes import Evidence

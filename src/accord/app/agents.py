@@ -15,7 +15,7 @@ from accord.agents.kinds import Given, Kind, UnknownKind
 from accord.agents.load import NotAnAgent
 from accord.config import BadSettings, Loaded
 from accord.core.agent import Agent, Leading, Living, Node, Profile
-from accord.core.remotes import Reaching
+from accord.core.remotes import Reachable, Reaching
 
 Restate = Callable[[Profile], Profile]
 """From what an agent says of itself to what is said of it."""
@@ -83,6 +83,8 @@ class Restated:
             self.members = agent.members
         if isinstance(agent, Reaching):
             self.trust, self.prepare, self.join, self.leave = agent.trust, agent.prepare, agent.join, agent.leave
+        if isinstance(agent, Reachable):
+            self.url, self.contact, self.check = agent.url, agent.contact, agent.check
 
     @property
     def profile(self) -> Profile:

@@ -155,14 +155,12 @@ class Application:
         """Answer one ASGI event."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
-        elif scope["type"] == "websocket":
+            return
+        if scope["type"] != "http":
             await send({"type": "websocket.close"})  # A2A has no use for it
-        elif scope["type"] == "http":
-            if self._running is None and not self._is_managed:
-                await self._start_unasked()
-            await self._answer(scope, receive, send)
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+            return
+        if self._running is None and not self._is_managed:
+            await self._start_unasked()
         request = asyncio.current_task()
         assert request is not None  # ASGI is called by nothing else
         self._requests.add(request)
@@ -187,9 +185,7 @@ class Application:
             name = path.removeprefix(cards.AGENTS).partition("/")[0]
             site = running.sites.get(name, _no_such_agent)
             return site({**scope, "root_path": f"{mount}{cards.AGENTS}{name}"}, receive, send)
-        prefix = next((prefix for prefix in PREFIXES if path.startswith(prefix)), path)
-        page = running.pages.get(prefix, running.default)
-        return page(scope, receive, send)
+        return _page(running, path)(scope, receive, send)
 
     def keep_local(self) -> None:
         """Answer only to local names, unless callers have to say who they are or a proxy is in front.
@@ -210,6 +206,15 @@ class Application:
             return Forwarded(inner, networks(server.trusted_proxies))
         except ValueError as error:
             raise BadSettings(f"server.trusted_proxies: {error}") from None
+
+
+def _page(running: Running, path: str) -> App:
+    """Return what is at a path, or at the most exact prefix of it that has something; else it is the first agent's."""
+    page = running.pages.get(path)
+    if page is None and path.startswith(PREFIXES):
+        below_it = (running.pages.get(prefix) for prefix in PREFIXES if path.startswith(prefix))
+        page = next(filter(None, below_it), None)
+    return running.default if page is None else page
 
 
 _TEXT = [(b"content-type", b"text/plain; charset=utf-8")]

@@ -8,7 +8,9 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from typing import Any, NamedTuple
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -17,7 +19,8 @@ from msgspec.structs import replace
 from accord import __version__
 from accord.app import cards, remotes
 from accord.app.agents import living
-from accord.app.outside import fetching, grpc_server, signing
+from accord.app.later import Later, by_method
+from accord.app.outside import fetching, grpc_server, inspecting, signing, trusting
 from accord.app.registry import Gates, Published
 from accord.app.site import Described, Renewed, Site
 from accord.bindings.health import HEALTH, READY, Health
@@ -30,8 +33,11 @@ from accord.bindings.rest import Rest
 from accord.bindings.wellknown import CARD_PATH, CATALOG_PATH, Catalog, Sign, WellKnown
 from accord.config import BadSettings, Settings
 from accord.config.settings import Capability
-from accord.console.paths import API
-from accord.core.access import Access
+from accord.console.entry.sessions import Sessions
+from accord.console.entry.ways import Ways
+from accord.console.paths import API, CONSOLE, EVENTS, PAGES, RUNS
+from accord.console.static import Front, Pages
+from accord.core.access import Access, Presented
 from accord.core.agent import Agent, Leading, Node, Profile, with_members
 from accord.core.archive import Archive
 from accord.core.audit import Audit, watched
@@ -39,7 +45,7 @@ from accord.core.follow import Hub
 from accord.core.guard import Guarded
 from accord.core.hooks import Hooks
 from accord.core.host import Host
-from accord.core.interface import A2A
+from accord.core.interface import A2A, Caller, Hosted
 from accord.core.quotas import Usage, counting
 from accord.core.remotes import Reaching
 from accord.core.roles import Roles
@@ -60,6 +66,13 @@ from accord.telemetry.measured import Measured
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.waiting import StoreLook
 
+if TYPE_CHECKING:
+    from accord.app.console import Console
+
+PACKAGE = Path(__file__).parent.parent
+BUILT, FALLBACK = PACKAGE / "_web", PACKAGE / "console" / "fallback"
+"""The console's pages, as the front end is built into the package, and what stands in for them."""
+
 READY_SECONDS = 2.0
 """How long the store may take to answer before it counts as away: those who ask usually wait no longer themselves."""
 
@@ -79,6 +92,7 @@ class Rules(Struct, frozen=True):
     access: Access
     roles: Roles
     sign: Sign | None
+    ways: Ways
 
 
 class Composition:
@@ -120,7 +134,7 @@ class Composition:
         stack.push_async_callback(host.stop, self._settings.server.grace_seconds)
         usage = Usage(self._settings.limits, count=counting(store))
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
-        guarded: dict[str, A2A] = {}
+        guarded: dict[str, Hosted] = {}
         for name, agent in self._agents.items():
             service = self._service(host, agent.profile)
             gate = Guarded(service, name, roles=rules.roles, usage=usage, required=required, audit=audit)
@@ -130,10 +144,15 @@ class Composition:
         running = self._addressed(host, store, guarded, rules, admit, published)
         running.pages.update(receivers)
         running.pages[METRICS] = self._metrics_page(metrics, store, rules.access, admit)
-        gates = Gates(rules.access, admit, usage, audit)
+        has_console = self._settings.console.enabled and bool(self._url)
+        hours = self._settings.console.session_hours
+        sessions = Sessions(store, rules.ways.grounds, hours) if has_console else None
+        gates = Gates(rules.access, admit, usage, audit, sessions)
         if published is not None:
             running.pages[API] = published.served(gates, stack)
         running.pages.update(await self._triggers(host, guarded, rules, gates, stack))
+        if has_console:
+            await self._add_console(running, guarded, rules, gates, stack)
         if self._settings.server.grpc_port is not None:
             await grpc_server(stack, self._settings, guarded, admit)
         return running
@@ -149,6 +168,52 @@ class Composition:
         triggers = Triggers(self._agents, host, self._settings)
         triggers.start(stack)
         return await triggers.pages(guarded, rules.roles, gates, self._env)
+
+    async def _add_console(
+        self, running: Running, guarded: Mapping[str, Hosted], rules: Rules, gates: Gates, stack: AsyncExitStack
+    ) -> None:
+        """Add the pages for people, and what they ask; nothing of that is loaded before somebody looks."""
+        until_end = await stack.enter_async_context(AsyncExitStack())
+
+        async def opened() -> App:
+            await asyncio.to_thread(import_module, "accord.app.console")
+            return self._console(running, guarded, rules, until_end).opened(gates, rules.ways, until_end)
+
+        pages, api, files = running.pages, Later(opened), Pages(BUILT, FALLBACK)
+        pages |= {"/": Front(running.default), PAGES: files, PAGES.rstrip("/"): files, CONSOLE: api}
+        pages.pop(RUNS, None)  # what was there is part of it
+        given = pages.get(EVENTS)
+        pages[EVENTS] = api if given is None else by_method(GET=api, HEAD=api, rest=given)
+
+    def _console(
+        self, running: Running, guarded: Mapping[str, Hosted], rules: Rules, stack: AsyncExitStack
+    ) -> "Console":
+        from accord.app.console import Console
+        from accord.console.served import Served
+
+        facts = cards.facts(self._settings, card_security(rules.access.schemes))
+
+        def card_of(name: str) -> AgentCard:
+            profile = self._agents[name].profile
+            endpoints = cards.Endpoints(self._url + cards.AGENTS + name)
+            return cards.describe(profile, endpoints, running.host.services[profile.name].offers, facts)
+
+        def site_as(name: str, caller: Caller) -> App:
+            async def admit(_presented: Presented) -> Caller:
+                return caller
+
+            service = running.host.services[self._agents[name].profile.name]
+            return self._site(guarded[name], service, self._described(card_of(name), rules.sign), facts, admit)
+
+        served = Served(
+            dialects=frozenset(self._settings.server.dialects),
+            site_as=site_as,
+            schemes=frozenset(facts.schemes),
+            is_open=rules.access.is_open,
+            trust=trusting(self._settings.registry),
+            outbound=inspecting(self._settings, stack),
+        )
+        return Console(self._settings, self._agents, running.host, guarded, card_of, served, rules.roles, self._url)
 
     # --- behind the paths -----------------------------------------------------------------------------------------
 
@@ -169,8 +234,9 @@ class Composition:
         with _about("auth"):
             access = Access(build(auth.schemes, Ports(store=store, fetch=fetching(issuers))))
             roles = Roles(auth.roles, default=auth.default_role)
+            ways = Ways(auth.schemes)
         with _about("card.signing_key"):
-            return Rules(access, roles, signing(self._settings.card))
+            return Rules(access, roles, signing(self._settings.card), ways)
 
     async def _hosted(self, store: Store, hub: Hub, hooks: Hooks, stack: AsyncExitStack) -> Host:
         settings = self._settings

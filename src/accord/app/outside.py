@@ -3,11 +3,12 @@
 Each is imported when it is used, so that a server without it starts as fast as before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from accord.bindings.http import Admit
 from accord.bindings.wellknown import Sign
@@ -17,7 +18,7 @@ from accord.core.interface import A2A
 from accord.core.registry.ports import Answer, Ask, NotAllowed, NotReached
 from accord.core.registry.trust import Trust
 from accord.core.schemes.ports import Fetch, NotFetched
-from accord.outbound import Outbound, Refused, Unreachable
+from accord.outbound import Outbound, Policy, Refused, Unreachable
 
 if TYPE_CHECKING:
     from accord.bindings.grpc import Tls
@@ -46,6 +47,19 @@ def fetching(outbound: Outbound) -> Fetch:
     return fetch
 
 
+def posting(outbound: Outbound) -> Callable[[str, Mapping[str, str], bytes], Awaitable[Answer]]:
+    """Return how issuers are asked for tokens."""
+
+    async def post(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        try:
+            answer = await outbound.request("POST", url, headers=headers, body=body, max_bytes=MAX_KEYS)
+        except (Refused, Unreachable) as error:
+            raise NotFetched(str(error)) from None
+        return Answer(status=answer.status, body=answer.body)
+
+    return post
+
+
 def asking(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> Ask:
     """Return how registries and published agents are asked, always with these headers."""
     always = {"Accept": "application/json", **headers}
@@ -63,6 +77,27 @@ def asking(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> Ask:
         return Answer(status=answer.status, body=answer.body)
 
     return ask
+
+
+def inspecting(settings: Settings, stack: AsyncExitStack) -> Callable[[str], Outbound]:
+    """Return what asks the servers that people look into, until the stack is left.
+
+    Wherever the operator's own agents elsewhere are, they may be asked there; others are as webhooks are.
+    """
+    push = settings.push
+    strangers = Outbound(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
+    own = Outbound(Policy(allow_private=True))
+    origins = {urlsplit(remote.url)[:2] for remote in settings.remotes.values()}
+    for outbound in (strangers, own):
+        stack.push_async_callback(outbound.close)
+
+    def chosen(url: str) -> Outbound:
+        try:
+            return own if urlsplit(url)[:2] in origins else strangers
+        except ValueError:
+            return strangers  # which says what is wrong with it
+
+    return chosen
 
 
 def trusting(settings: Registry) -> Trust:

@@ -1,10 +1,10 @@
 """The registry of a server: its agents, its API, and who looks whether they are there.
 
-It only puts the pieces together; what the registry does is `core.registry`, its API is `console.registry`.
+It only puts the pieces together; what the registry does is `core.registry`, its API is `console.listings.api`.
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
@@ -12,8 +12,10 @@ from accord.app.outside import asking, trusting
 from accord.bindings import wellknown
 from accord.bindings.http import Admit, App
 from accord.config.settings import Registry as Settings
-from accord.console.registry import CARDS, REFUSALS, RegistryApi
-from accord.console.routing import Api
+from accord.console.entry.gate import Gate
+from accord.console.entry.sessions import Sessions
+from accord.console.listings.api import CARDS, REFUSALS, RegistryApi
+from accord.console.routing import Api, Refusals, Route
 from accord.core.access import Access, Presented
 from accord.core.audit import Audit
 from accord.core.interface import Caller
@@ -31,12 +33,24 @@ log = logging.getLogger("accord.registry")
 
 
 class Gates(NamedTuple):
-    """Who is let in, how much they may ask for, and the record of it: those of the whole server."""
+    """Who is let in, how much they may ask for, and the record of it: those of the whole server.
+
+    With a console, people who have signed in there come in as well where an API is made with `api`.
+    """
 
     access: Access
     admit: Admit
     usage: Usage
     audit: Audit
+    sessions: Sessions | None = None
+
+    def api(self, routes: Sequence[Route], refusals: Refusals, *, is_public: bool = False) -> Api:
+        """Return an API behind these gates; if it `is_public`, pages of any origin may read what strangers may."""
+        admit, visit = self.admit, self.access.visit
+        if self.sessions is not None:
+            gate = Gate(self.access, self.admit, self.sessions, is_public=is_public)
+            admit, visit = gate.admit, gate.visit
+        return Api(routes, admit=admit, visit=visit, usage=self.usage, refusals=refusals, audit=self.audit)
 
 
 class Published:
@@ -59,14 +73,7 @@ class Published:
         self._registry.on_news = self._checks.wake
         accepts_keys = any(isinstance(scheme, ApiKeyAccess) for scheme in gates.access.schemes)
         api = RegistryApi(self._registry, Developers(self._store, accepts_keys=accepts_keys), self._checks)
-        return Api(
-            api.routes(),
-            admit=gates.admit,
-            visit=gates.access.visit,
-            usage=gates.usage,
-            refusals=REFUSALS,
-            audit=gates.audit,
-        )
+        return gates.api(api.routes(), REFUSALS, is_public=True)
 
     @asynccontextmanager
     async def offline(self, caller: Caller) -> AsyncIterator[App]:

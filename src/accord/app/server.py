@@ -163,6 +163,11 @@ def be_worker(application: Application) -> None:
     _hush()
     if settings.server.server is HttpServer.GRANIAN:
         application.on_start.append(lambda: granian.end_streams(application))
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Stop this process when the one that started it is gone."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -12,16 +12,14 @@ from functools import partial
 from typing import Any
 
 from accord.app.agents import Restated
-from accord.app.credentials import own_keys
 from accord.app.registry import Gates
 from accord.bindings.http import App
 from accord.bindings.receiver import Receiver, in_query
 from accord.client.keys import Credential
 from accord.config import BadSettings, Settings
-from accord.console.hooks import Flow, Hooks
+from accord.console.flows.hooks import Flow, Hooks
+from accord.console.flows.runs import REFUSALS, Events, RunsApi
 from accord.console.paths import HOOKS, RUNS
-from accord.console.routing import Api
-from accord.console.runs import REFUSALS, Events, RunsApi
 from accord.core.agent import Agent
 from accord.core.host import Host
 from accord.core.interface import A2A, Caller
@@ -42,7 +40,7 @@ class Triggers:
 
     def __init__(self, agents: Mapping[str, Agent], host: Host, settings: Settings) -> None:
         """Look among `agents`, by the name in their path, of which `host` runs the tasks."""
-        self._flows = {name: flow for name, agent in agents.items() if (flow := flow_of(agent)) is not None}
+        self._flows = flows_of(agents)
         self._host = host
         self._settings = settings
 
@@ -65,35 +63,23 @@ class Triggers:
         """Return what answers to webhooks, events and decisions, by the beginnings of their paths."""
         if not self._flows:
             return {}
-        names = dict(self._names())
-        handing = Handing(self._host.engine.store, self._host.default.wake, names)
-        api = RunsApi(handing, roles, names)
+        handing = handing_of(self._flows, self._host)
+        api = runs_of(self._flows, self._host, roles)
         limits: dict[str, Any] = {"quotas": self._settings.limits, "rate": self._settings.receiver.rate}
         return {
             HOOKS: await self._hooks(guarded, gates, env),
             ADDRESS: Receiver(Events(handing), reads=in_query, **limits),
-            RUNS: Api(
-                api.routes(),
-                admit=gates.admit,
-                visit=gates.access.visit,
-                usage=gates.usage,
-                refusals=REFUSALS,
-                audit=gates.audit,
-            ),
+            RUNS: gates.api(api.routes(), REFUSALS),
         }
-
-    def _names(self) -> list[tuple[str, str]]:
-        """Return the workflows, and those among their members, with the name that each goes by in a path."""
-        found = []
-        for name, flow in self._flows.items():
-            inner = [one.profile.name for one in flow.members.values() if isinstance(one, WorkflowAgent)]
-            found += [(each, name) for each in (flow.profile.name, *inner)]
-        return found
 
     async def _hooks(self, guarded: Mapping[str, A2A], gates: Gates, env: Mapping[str, str]) -> App:
         named = {(name, hook.secret) for name, flow in self._flows.items() for hook in hooks_of(flow) if hook.secret}
         secrets: dict[str, str] = {}
-        keys = await own_keys(self._settings, env) if named else None
+        keys = None
+        if named:  # loading what opens secrets takes as long as all the rest of a start
+            from accord.app.credentials import own_keys
+
+            keys = await own_keys(self._settings, env)
         for name, secret in sorted(named):
             found = None if keys is None else _secret(keys.find(secret))
             if found is None:
@@ -110,6 +96,30 @@ class Triggers:
         table = self._settings.agents.get(flow.profile.name)
         found: Mapping[str, Any] = table.get("vars", {}) if isinstance(table, dict) else {}
         return found
+
+
+def flows_of(agents: Mapping[str, Agent]) -> dict[str, WorkflowAgent]:
+    """Return the workflows among agents."""
+    return {name: flow for name, agent in agents.items() if (flow := flow_of(agent)) is not None}
+
+
+def runs_of(flows: Mapping[str, WorkflowAgent], host: Host, roles: Roles) -> RunsApi:
+    """Return what hands things in to the runs of workflows for those who may."""
+    return RunsApi(handing_of(flows, host), roles, _names(flows))
+
+
+def handing_of(flows: Mapping[str, WorkflowAgent], host: Host) -> Handing:
+    """Return what hands things in to the runs of workflows."""
+    return Handing(host.engine.store, host.default.wake, _names(flows))
+
+
+def _names(flows: Mapping[str, WorkflowAgent]) -> dict[str, str]:
+    """Return the workflows, and those among their members, with the name that each goes by in a path."""
+    found: dict[str, str] = {}
+    for name, flow in flows.items():
+        inner = [one.profile.name for one in flow.members.values() if isinstance(one, WorkflowAgent)]
+        found |= dict.fromkeys((flow.profile.name, *inner), name)
+    return found
 
 
 def flow_of(agent: Agent) -> WorkflowAgent | None:

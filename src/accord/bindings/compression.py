@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Awaitable, MutableMapping
 from typing import Any
 
-from accord.bindings.http import App, Headers, Receive, Scope, Send, header, respond
+from accord.bindings.http import App, Headers, Receive, Scope, Send, headers_of, respond
 
 SMALLEST = 1_400
 """Below about one network packet nothing is gained."""
@@ -34,18 +34,19 @@ class Compression:
         """Answer one request."""
         if scope["type"] != "http":
             return self._inner(scope, receive, send)
-        stated = (header(scope, b"content-encoding") or "identity").strip().lower()
+        given = headers_of(scope)
+        stated = given.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
         if stated not in ("", "identity"):
             if stated not in FORMATS:
                 return respond(send, 415, b"", [(b"accept-encoding", b"gzip, deflate")])
             receive = _Inflating(receive, FORMATS[stated])
-        wanted = _wanted(header(scope, b"accept-encoding"))
+        wanted = _wanted(given.get(b"accept-encoding", b"").decode("latin-1"))
         return self._inner(scope, receive, _Deflating(send, wanted) if wanted else send)
 
 
-def _wanted(accepted: str | None) -> str | None:
+def _wanted(accepted: str) -> str | None:
     """Return the format that a caller would like, of those that there are."""
-    if not accepted or ("gzip" not in accepted and "deflate" not in accepted):
+    if "gzip" not in accepted and "deflate" not in accepted:
         return None
     best, weight = None, 0.0
     for choice in accepted.lower().split(","):

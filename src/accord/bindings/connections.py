@@ -17,8 +17,8 @@ from accord.core.quotas import Quotas
 ENOUGH = 64 * 1024
 """Bytes that are written without waiting for more."""
 
-HEAD = b"HTTP/"
-"""How the head of an answer begins."""
+STREAM = b"transfer-encoding: chunked\r\n\r\n"
+"""How uvicorn ends the head of an answer that comes in pieces."""
 
 
 class Parser(HttpRequestParser):
@@ -47,17 +47,52 @@ class Parser(HttpRequestParser):
                 return
 
 
+class Turns:
+    """The turns of one loop: at the end of each is written what was said in it, by all connections together.
+
+    A client that asks for many things at once is then woken up once for all of them.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        """Write in `loop`."""
+        self.loop = loop
+        self._said: list[Joined] = []
+
+    def add(self, joined: "Joined") -> None:
+        """Let `joined` write when the turn ends."""
+        if not self._said:
+            self.loop.call_soon(self._end)
+        self._said.append(joined)
+
+    def _end(self) -> None:
+        said, self._said = self._said, []
+        for joined in said:
+            joined.flush()
+
+
+_last: Turns | None = None
+
+
+def turns_of(loop: AbstractEventLoop) -> Turns:
+    """Return the turns of a loop; a process has one, but for its tests."""
+    global _last  # noqa: PLW0603  # what is found here is only saved a search
+    if _last is None or _last.loop is not loop:
+        _last = Turns(loop)
+    return _last
+
+
 class Joined:
     """A transport that writes at once what is said in one turn of the loop: a head and its body, or several events.
 
     Each write is a call of the system that wakes the client up, and costs as much as all the rest of a short answer.
-    A head waits for its body and no longer: of many answers in one turn, the first does not wait for the last.
+    Of a stream, the head waits for the first event and no longer: of many that begin in one turn, the first does not
+    wait for the last.
     """
 
-    def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
-        """Write to `transport`."""
+    def __init__(self, transport: Transport, turns: Turns) -> None:
+        """Write to `transport` when one of the `turns` ends."""
         self._transport = transport
-        self._loop = loop
+        self._turns = turns
         self._held: list[bytes] = []
         self._size = 0
         self.is_closing = transport.is_closing
@@ -65,17 +100,17 @@ class Joined:
 
     def write(self, data: bytes) -> None:
         """Write, a little later."""
-        if not self._held:
-            self._loop.call_soon(self._flush)
         held = self._held
+        if not held:
+            self._turns.add(self)
         held.append(data)
         self._size += len(data)
-        if self._size > ENOUGH or (len(held) == 2 and held[0].startswith(HEAD)):
-            self._flush()
+        if self._size > ENOUGH or (len(held) == 2 and held[0].endswith(STREAM)):
+            self.flush()
 
     def close(self) -> None:
         """Write what is left, and close."""
-        self._flush()
+        self.flush()
         self._transport.close()
 
     def abort(self) -> None:
@@ -88,12 +123,14 @@ class Joined:
         """Return how much has not been written."""
         return self._size + self._transport.get_write_buffer_size()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was said, unless nobody is there to read it any more."""
         if self._held:
             data = b"".join(self._held)
             self._held.clear()
             self._size = 0
-            self._transport.write(data)
+            if not self.is_closing():
+                self._transport.write(data)
 
 
 class Connection(HttpToolsProtocol):
@@ -114,7 +151,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin, and note the client's certificate where its requests will be looked for one."""
         super().connection_made(transport)
-        self.transport = Joined(transport, self.loop)  # type: ignore[assignment]  # all of it that uvicorn uses
+        self.transport = Joined(transport, turns_of(self.loop))  # type: ignore[assignment]  # all of it that uvicorn uses
         self.parser = Parser(self)
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and (certificate := tls.getpeercert(binary_form=True)):

@@ -51,8 +51,17 @@ class ClientGone(Exception):
 
 def header(scope: Scope, name: bytes) -> str | None:
     """Return a request header, the first of that name; names are lower-case."""
-    value = _first(scope).get(name)
+    value = headers_of(scope).get(name)
     return None if value is None else value.decode("latin-1")
+
+
+def headers_of(scope: Scope) -> dict[bytes, bytes]:
+    """Return the first header of each name; a request is asked for a dozen, most of which it does not have."""
+    headers = scope["headers"]
+    known: tuple[object, dict[bytes, bytes]] | None = scope.get("accord.headers")
+    if known is None or known[0] is not headers:
+        scope["accord.headers"] = known = headers, dict(reversed(headers))
+    return known[1]
 
 
 def query(scope: Scope, name: str) -> str | None:
@@ -76,12 +85,15 @@ def presented(scope: Scope, body: bytes) -> Presented:
         peer=peer[0] if peer else "",
         proxy=scope.get("accord.proxy", ""),
         certificate=scope.get("state", {}).get("client_certificate"),
+        secure=scope.get("scheme") == "https",
     )
 
 
 def extensions(scope: Scope) -> frozenset[str]:
     """Return the extensions that a request declares; 0.3 wrote the header with `X-`."""
     stated = _all(scope, EXTENSIONS) or _all(scope, EXTENSIONS_V03)
+    if not stated:
+        return frozenset()
     return frozenset(uri.strip() for value in stated for uri in value.split(",") if uri.strip())
 
 
@@ -195,9 +207,17 @@ async def respond(
     send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), *, head: bool = False
 ) -> None:
     """Write a whole answer; `head` leaves out the body, but not its length."""
-    length = [] if status in (204, 304) else [(b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
-    await send({"type": "http.response.body", "body": b"" if head else body})
+    length = [] if status in (204, 304) else [_length(body)]
+    await _write(send, status, [*headers, *length], b"" if head else body)
+
+
+async def _write(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _length(body: bytes) -> tuple[bytes, bytes]:
+    return b"content-length", b"%d" % len(body)
 
 
 # --- conditional requests and the address that was asked ----------------------------------------------------------
@@ -210,42 +230,40 @@ _MAX_HOSTNAME = 253
 
 
 MAX_REMEMBERED = 256
-"""How many names of the host, and descriptions of documents, are remembered: a server has few, callers invent more."""
+"""How many names of the host are remembered: a server has few, callers invent more."""
 
 MAX_AGE_SECONDS = 60
 """How long a document may be used unasked: it changes only when the server is started anew, and then soon matters."""
 
 
 class Document(NamedTuple):
-    """Something that is served as it is, and the tag that names exactly these bytes."""
+    """Something that is served as it is since it was `modified`, and the tag that names exactly these bytes.
+
+    The headers are made with it: those `around` it, and those of an answer that says that it is `known`.
+    """
 
     body: bytes
     etag: str
-    media_type: str
+    modified: datetime
+    around: Headers
+    known: Headers
 
     @classmethod
-    def of(cls, body: bytes, media_type: str = "application/json") -> "Document":
-        """Return a document with its tag."""
-        return cls(body, f'"{sha256(body).hexdigest()[:32]}"', media_type)
+    def of(cls, body: bytes, modified: datetime, more: Headers, media_type: str = "application/json") -> "Document":
+        """Return a document with its tag, to be served with `more` headers."""
+        etag = f'"{sha256(body).hexdigest()[:32]}"'
+        caching = [(b"cache-control", b"public, max-age=%d" % MAX_AGE_SECONDS), (b"etag", etag.encode())]
+        last = (b"last-modified", format_datetime(modified, usegmt=True).encode())
+        said = [(b"content-type", media_type.encode()), *caching, last]
+        return cls(body, etag, modified, [*said, *more, _length(body)], [*caching, *more])
 
 
-async def publish(scope: Scope, send: Send, document: Document, modified: datetime, headers: Headers) -> None:
-    """Answer GET or HEAD with a document that is as it is since `modified`, unless the caller has it."""
-    if not_modified(scope, document.etag, modified):
-        await respond(send, 304, b"", [*_caching(document.etag), *headers])
-        return
-    said = _described(document.etag, document.media_type, modified)
-    await respond(send, 200, document.body, [*said, *headers], head=scope["method"] == "HEAD")
-
-
-def _caching(etag: str) -> Headers:
-    return [(b"cache-control", b"public, max-age=%d" % MAX_AGE_SECONDS), (b"etag", etag.encode())]
-
-
-@lru_cache(MAX_REMEMBERED)
-def _described(etag: str, media_type: str, modified: datetime) -> Headers:
-    last = (b"last-modified", format_datetime(modified, usegmt=True).encode())
-    return [(b"content-type", media_type.encode()), *_caching(etag), last]
+async def publish(scope: Scope, send: Send, document: Document) -> None:
+    """Answer GET or HEAD with a document, unless the caller has it."""
+    is_known = not_modified(scope, document.etag, document.modified)
+    status, headers = (304, document.known) if is_known else (200, document.around)
+    body = b"" if is_known or scope["method"] == "HEAD" else document.body
+    await _write(send, status, [*headers], body)  # a copy: who mounts this may change headers in their place
 
 
 def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
@@ -280,18 +298,12 @@ def _authority(stated: str) -> str | None:
     return found[0].lower()
 
 
-def _first(scope: Scope) -> dict[bytes, bytes]:
-    """Return the first header of each name; a request is asked for a dozen, most of which it does not have."""
-    headers = scope["headers"]
-    known: tuple[object, dict[bytes, bytes]] | None = scope.get("accord.headers")
-    if known is None or known[0] is not headers:
-        scope["accord.headers"] = known = headers, dict(reversed(headers))
-    return known[1]
-
-
 def _all(scope: Scope, name: bytes) -> list[str]:
-    if name not in _first(scope):
+    first = headers_of(scope)
+    if name not in first:
         return []
+    if len(first) == len(scope["headers"]):  # no name comes twice
+        return [first[name].decode("latin-1")]
     return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
 
 

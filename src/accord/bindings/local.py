@@ -23,7 +23,7 @@ class Local:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answer one request."""
-        if scope["type"] == "http" and header(scope, b"host") is not None and not self._is_known(authority(scope)):
+        if scope["type"] == "http" and not self._is_known(authority(scope)) and header(scope, b"host") is not None:
             text = b"This server answers only to local names: it has no authentication\n"
             return respond(send, 421, text, [(b"content-type", b"text/plain; charset=utf-8")])
         return self._inner(scope, receive, send)

@@ -88,28 +88,31 @@ class Documents:
             text = b"There is no such document; /schemas lists those that there are\n"
             await respond(send, 404, text, plain, head=scope["method"] == "HEAD")
             return
-        await publish(scope, send, document, self._modified, [(b"access-control-allow-origin", b"*")])
+        await publish(scope, send, document)
 
     def _write(self, path: str, root: str, origin: str | None) -> Document | None:
         """Return the document at a path below `root`, for a caller who came to `origin`."""
         base = origins.at(self._base, origin)
         if path == OPENAPI_PATH:
-            here = {"servers": [{"url": root or "/"}]}
-            return Document.of(codec.encode(describe(self._card, self._enabled) | here))
+            return self._served(describe(self._card, self._enabled) | {"servers": [{"url": root or "/"}]})
         if path == SCHEMAS_PATH:
-            return _index(base)
+            return self._served(_index(base))
         name = path.removeprefix(SCHEMAS_PATH + "/").removesuffix(".json")
         if path != _schema_path(name) or name not in NAMES.values():
             return None
-        return Document.of(codec.encode(structures.document(name, base + path)), SCHEMA_TYPE)
+        return self._served(structures.document(name, base + path), SCHEMA_TYPE)
+
+    def _served(self, described: Any, media_type: str = "application/json") -> Document:
+        anyone = [(b"access-control-allow-origin", b"*")]
+        return Document.of(codec.encode(described), self._modified, anyone, media_type)
 
 
-def _index(base: str) -> Document:
+def _index(base: str) -> dict[str, Any]:
     listed = [
         {"name": name, "description": schema["description"], "url": base + _schema_path(name)}
         for name, schema in structures.schemas().items()
     ]
-    return Document.of(codec.encode({"schemas": listed}))
+    return {"schemas": listed}
 
 
 def _schema_path(name: str) -> str:

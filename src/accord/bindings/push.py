@@ -5,10 +5,10 @@ receiver's status decides: any 2xx is a delivery, 410 means never again, and eve
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 
-from accord.core.push import Delivery, NotDelivered
+from accord.core.push import Delivery, NotDelivered, Said, Sent
 from accord.errors import InvalidParams
 from accord.model import PushConfig, PushFormat
 from accord.outbound import Answer, Outbound, Refused, Unreachable
@@ -20,6 +20,19 @@ from accord.protocol.operations import DialectName
 GONE = 410
 """The one status that asks not to be called again. All others are retried: an ingress says 404, 403 or 302 for minutes
 while what is behind it is replaced, and giving up would also keep back everything that happens to the task later."""
+
+
+MAX_SHOWN = 4096
+"""Bytes of a body that are kept to be shown."""
+
+SHOWN_SECONDS = 1.0
+"""How long the body of an answer is waited for: only its status counts."""
+
+OPEN_HEADERS = frozenset(
+    {"content-type", "content-length", "date", "location", "retry-after", "server", "user-agent", "x-request-id"}
+)
+"""Headers whose values are shown. Any other may be a secret: of an `Authorization` nobody would doubt it, but receivers
+have their own names for tokens."""
 
 
 class PushSender:
@@ -39,24 +52,30 @@ class PushSender:
         except Refused as refused:
             raise invalid_field("url", str(refused)) from None
 
-    async def send(self, delivery: Delivery) -> None:
+    async def send(self, delivery: Delivery) -> Sent:
         """Deliver, or raise NotDelivered."""
         config, dialect = delivery.config, _dialect(delivery.dialect)
         body = dialect.encode_push(delivery.event, delivery.task, config.payload_format)
+        headers = self._headers(delivery, body) | {"Content-Type": _media_type(dialect, config)}
+        asked = _shown(headers, body)
         try:
             self.check(config)
-            headers = self._headers(delivery, body) | {"Content-Type": _media_type(dialect, config)}
-            answer = await self._outbound.request("POST", config.url, headers=headers, body=body, max_bytes=0)
+            answer = await self._outbound.request(
+                "POST", config.url, headers=headers, body=body, max_bytes=MAX_SHOWN, body_seconds=SHOWN_SECONDS
+            )
         except (InvalidParams, Refused) as refused:
-            raise NotDelivered(str(refused), is_final=True) from None
+            raise NotDelivered(str(refused), is_final=True, sent=Sent(request=asked)) from None
         except Unreachable as failure:
-            raise NotDelivered(str(failure)) from None
+            raise NotDelivered(str(failure), sent=Sent(request=asked)) from None
+        sent = Sent(request=asked, response=_shown(answer.headers, answer.body), status=answer.status)
         if not 200 <= answer.status < 300:
             raise NotDelivered(
                 f"The webhook answers {answer.status}",
                 is_final=answer.status == GONE,
                 retry_after=self._retry_after(answer),
+                sent=sent,
             )
+        return sent
 
     def _headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
         config = delivery.config
@@ -83,3 +102,9 @@ def _dialect(name: str) -> Dialect:
 
 def _media_type(dialect: Dialect, config: PushConfig) -> str:
     return "application/json" if config.payload_format is PushFormat.SIMPLE else dialect.push_media_type
+
+
+def _shown(headers: Mapping[str, str], body: bytes) -> Said:
+    """Return what people may see of one side of an exchange."""
+    told = {name: value[:200] if name.lower() in OPEN_HEADERS else "***" for name, value in headers.items()}
+    return Said(headers=told, body=body[:MAX_SHOWN].decode(errors="replace"))

@@ -67,7 +67,7 @@ class WellKnown:
             plain = [(b"content-type", b"text/plain; charset=utf-8")]
             await respond(send, 400, error.message.encode(), plain, head=scope["method"] == "HEAD")
             return
-        await publish(scope, send, variant, self._modified, [(b"vary", b"A2A-Version")])
+        await publish(scope, send, variant)
 
     def _wish(self, scope: Scope) -> DialectName | None:
         wished = query(scope, "dialect")
@@ -81,7 +81,8 @@ class WellKnown:
     def _write(self, dialect: DialectName | None, origin: str | None) -> Document:
         body = encode_card(origins.moved(self._card, origin), self._enabled, dialect)
         speaks_1_0 = DialectName.V1 in (dialect, *(self._enabled if dialect is None else ()))
-        return Document.of(self._sign(body) if self._sign and speaks_1_0 else body)
+        signed = self._sign(body) if self._sign and speaks_1_0 else body
+        return Document.of(signed, self._modified, [(b"vary", b"A2A-Version")])
 
 
 class Catalog:
@@ -113,9 +114,7 @@ class Catalog:
             return
         if self._published is not None and self._clock() - self._asked_at >= REMEMBER_SECONDS:
             await self._renew(self._published)
-        # Crawlers and pages of any origin may read it: it holds nothing that is not public.
-        anyone = [(b"access-control-allow-origin", b"*")]
-        await publish(scope, send, self._variant(origins.asked(scope)), self._modified, anyone)
+        await publish(scope, send, self._variant(origins.asked(scope)))
 
     async def _renew(self, published: Published) -> None:
         self._asked_at = self._clock()
@@ -126,4 +125,6 @@ class Catalog:
 
     def _write(self, origin: str | None) -> Document:
         cards = {origins.at(url, origin): card for url, card in self._cards.items()}
-        return Document.of(encode_catalog(cards), CATALOG_TYPE)
+        # Crawlers and pages of any origin may read it: it holds nothing that is not public.
+        anyone = [(b"access-control-allow-origin", b"*")]
+        return Document.of(encode_catalog(cards), self._modified, anyone, CATALOG_TYPE)

@@ -17,6 +17,7 @@ class Commands(Loading):
 
     table: ClassVar = {
         "serve": "accord.cli.serve:serve",
+        "demo": "accord.cli.demo:demo",
         "send": "accord.cli.send:send",
         "chat": "accord.cli.chat:chat",
         "a2a": "accord.cli.a2a:app",

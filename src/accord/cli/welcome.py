@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord import __version__
 from accord.config.settings import Settings
+from accord.console.paths import PAGES
 from accord.core.agent import Agent, Leading
 from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls
 from accord.protocol.operations import DialectName
@@ -54,6 +55,7 @@ def welcome(application: "Application") -> None:
     url, settings = application.url, application.settings
     rows = [
         ("", ", ".join(agent.profile.name for agent in application.agents.values())),
+        *((("console", f"{url}{PAGES}"),) if settings.console.enabled else ()),
         ("agent", f"{url}/"),
         ("card", f"{url}/.well-known/agent-card.json"),
         *((("agents", f"{url}/agents/{name}/") for name in application.agents) if len(application.agents) > 1 else ()),

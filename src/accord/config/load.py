@@ -28,14 +28,17 @@ ENV = "env:"
 FLAGS = {"auth.schemes": "--auth", "remotes": "--remote", "receiver.url": "--webhook-url"}
 """The flags that are not called like their setting."""
 
-ALIASES = {
+FOREIGN = {
     "AGENTVAULT_REGISTRY_URL": "registry.url",
-    "ACCORD_REGISTRY_URL": "registry.url",
-    "A2A_AGENT_URL": "remotes.agent.url",
+    "A2A_AGENT_URL": "remotes.orchestrator.url",
     "A2A_WEBHOOK_URL": "receiver.url",
     "A2A_WEBHOOK_TOKEN_TTL": "receiver.token_seconds",
+    "NEXT_PUBLIC_A2A_ENABLED": "console.a2a",
 }
-"""Variables of other systems, and shorter ones of ours, that mean a setting; the one of its own name counts more."""
+"""Variables of other systems that mean a setting; one of ours counts more."""
+
+ALIASES = {"ACCORD_REGISTRY_URL": "registry.url"}
+"""Shorter variables of ours that mean a setting; the one of its own name counts more."""
 
 CREDENTIALS = tuple(f"{PREFIX}{kind}_" for kind in ("KEY", "TOKEN", "OAUTH", "BASIC", "HMAC", "HOSTS"))
 """How variables begin that are credentials for agents elsewhere (`client.keys.variables`): any id follows."""
@@ -163,13 +166,16 @@ def _from_file(file: Path | None) -> Iterator[Sourced]:
         raise BadSettings(f"{path} is not TOML: {error}") from None
 
 
-def _from_env(env: Mapping[str, str]) -> Iterator[Sourced]:
-    for variable, name in ALIASES.items():
+def _aliased(aliases: Mapping[str, str], env: Mapping[str, str]) -> Iterator[Sourced]:
+    for variable, name in aliases.items():
         if env.get(variable):
-            yield (
-                variable,
-                _nested(name.split("."), _parsed(kind_of(Settings, name.split(".")), variable, env[variable])),
-            )
+            path = name.split(".")
+            yield variable, _nested(path, _parsed(kind_of(Settings, path), variable, env[variable]))
+
+
+def _from_env(env: Mapping[str, str]) -> Iterator[Sourced]:
+    yield from _aliased(FOREIGN, env)
+    yield from _aliased(ALIASES, env)
     for variable, text in sorted(env.items()):
         if not _VARIABLE.fullmatch(variable) or variable in ALIASES or variable.startswith(CREDENTIALS):
             continue

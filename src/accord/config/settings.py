@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from accord.agents.remote.terms import Mode, Terms
+from accord.console.terms import Terms as Console
 from accord.core.audit import Audited
 from accord.core.engine import Limits
 from accord.core.quotas import Quotas
@@ -221,6 +222,7 @@ class Settings(Section, frozen=True, kw_only=True):
     card: Card = Card()
     registry: Registry = Registry()
     credentials: Credentials = Credentials()
+    console: Console = Console()
 
     @property
     def retention(self) -> Retention:

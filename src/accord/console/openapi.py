@@ -9,9 +9,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from accord.console.routing import UNPROCESSABLE, Route
-from accord.console.shapes import Refused
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """What is wrong, and where."""
+
+    field: str
+    problem: str
+
+
+class Refused(Struct, frozen=True, kw_only=True):
+    """Why not; a name that is taken is named, and so is every field that is wrong."""
+
+    detail: str
+    findings: list[Problem] | UnsetType = UNSET
+    human_readable_id: str | UnsetType = UNSET
+
 
 _REF = "#/components/schemas/{name}"
 _PART = re.compile(r"\(\?P<(\w+)>([^()]*)\)")
@@ -27,7 +43,7 @@ def describe(title: str, version: str, base: str, routes: Sequence[Route]) -> di
         path = path_of(route).removeprefix(base)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, path, schema_of, components)
     for found in [route.finds for route in routes if route.finds is not None]:
-        components.pop(found.__name__, None)  # they are parameters
+        components.pop(_named(schema_of[str(found)]), None)  # they are parameters
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
@@ -53,7 +69,7 @@ def _operation(route: Route, path: str, schema_of: dict[str, Any], components: d
     operation: dict[str, Any] = {
         "operationId": _identifier(route, path),
         "summary": summary,
-        "parameters": [*_in_path(route), *_in_query(route, components)],
+        "parameters": [*_in_path(route), *_in_query(route, schema_of, components)],
         "responses": {str(route.status): told}
         | {str(status): {"description": reason, "content": why_not} for status, reason in refusals}
         | {"default": {"description": "Why not.", "content": why_not}},
@@ -79,12 +95,18 @@ def _in_path(route: Route) -> Iterator[dict[str, Any]]:
         }
 
 
-def _in_query(route: Route, components: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _in_query(route: Route, schema_of: dict[str, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if route.finds is None:
         return
-    schema = components[route.finds.__name__]
+    schema = components[_named(schema_of[str(route.finds)])]
     for name, stated in schema["properties"].items():
         yield {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": stated}
+
+
+def _named(schema: dict[str, Any]) -> str:
+    """Return the name of a structure among the components: of two that are called the same, both have longer ones."""
+    reference: str = schema["$ref"]
+    return reference.rpartition("/")[2]
 
 
 def _json(schema: Any) -> dict[str, Any]:

@@ -12,4 +12,20 @@ HOOKS = "/hooks/"
 RUNS = "/api/runs/"
 """Below it runs of workflows are."""
 
-PREFIXES = (API, HOOKS, RUNS)
+PAGES = "/console/"
+"""Below it the console's own pages are."""
+
+CONSOLE = "/api/"
+"""Below it is what those pages ask, where nothing else is."""
+
+EVENTS = "/api/events"
+"""Where pages hear of news."""
+
+SESSIONS = "/api/session"
+"""Where people sign in."""
+
+SIGNIN = "/signin"
+"""The page for that, below the others."""
+
+PREFIXES = (API, HOOKS, RUNS, PAGES, CONSOLE)
+"""The more exact ones first."""

@@ -1,15 +1,18 @@
 """A table of routes: who may ask, a bounded body, and one place where errors become answers.
 
-It is no framework: a route is a method, a pattern and a function from a request to a reply, all of it JSON. Whoever
-needs no credentials is let in as a visitor, and held to a rate of its own address.
+It is no framework: a route is a method, a pattern and a function from a request to a reply, which is JSON, bytes of
+some other type or a stream of them. Whoever needs no credentials is let in as a visitor, and held to a rate of its own
+address.
 """
 
+import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from ipaddress import IPv6Address, ip_address
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -49,6 +52,7 @@ from accord.errors import (
 )
 from accord.model.base import timestamp_ms
 from accord.protocol import codec
+from accord.protocol.operations import DialectName
 from accord.storage.store import BadValue, StoreUnavailable
 
 MAX_BODY = 1024 * 1024
@@ -60,10 +64,15 @@ MAX_PARAMETERS = 100
 VISITOR_RATE, VISITOR_BURST = 100 / 60, 100
 """Requests a second of an address that does not say who it is: 100 a minute, as AgentVault's registry has it."""
 
+PRIVATE: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+"""What every answer says that is for its caller alone."""
+
 UNPROCESSABLE = 422
 """What a field that is wrong is answered with, as FastAPI does and clients of AgentVault expect."""
 
 log = logging.getLogger("accord.console")
+
+T = TypeVar("T")
 
 Visit = Callable[[Presented], Awaitable[Caller | None]]
 """Finds out who a request comes from, None if it does not say, or refuses it."""
@@ -76,6 +85,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     parts: Mapping[str, str]
     query: Mapping[str, list[str]]
     body: bytes
+    scope: Scope
 
     @property
     def known(self) -> Caller:
@@ -84,14 +94,34 @@ class Asked(Struct, frozen=True, kw_only=True):
             raise AuthenticationFailed
         return self.caller
 
+    def header(self, name: str) -> str | None:
+        """Return a header, the first of that name, which is lower-case."""
+        return header(self.scope, name.encode())
+
+    def found(self, kind: type[T], *lists: str) -> T:
+        """Return the parameters of the query as a structure; those that it does not have do not count.
+
+        Of one that is given several times the first counts, unless it is one of the `lists`.
+        """
+        given = {name: values if name in lists else values[0] for name, values in self.query.items()}
+        return codec.convert(given, kind, strict=False)
+
 
 class Reply(NamedTuple):
-    """An answer: `body` becomes JSON. A `document` that is public is sent as it is, since `changed_ms`, instead."""
+    """An answer: `body` becomes JSON. A `document` that is public is sent as it is, since `changed_ms`, instead.
+
+    So is what `stream` yields, as long as the client is there: it is closed when that goes. Neither `data`, bytes of
+    another type than JSON, nor a stream says by itself what it is: `headers` do. The audit log has what it is `about`.
+    """
 
     status: int = 200
     body: Any = None
     document: bytes | None = None
     changed_ms: int | None = None
+    data: bytes | None = None
+    stream: AsyncIterator[bytes] | None = None
+    headers: Headers = []  # noqa: RUF012  # nobody changes it
+    about: str = ""
 
 
 Handler = Callable[[Asked], Awaitable[Reply]]
@@ -100,8 +130,9 @@ Handler = Callable[[Asked], Awaitable[Reply]]
 class Route(NamedTuple):
     """What is answered at a path; strangers only get `is_open` ones. It is `noted` under a name in the audit log.
 
-    For those who want it described: the structures of the body that it `takes`, of the parameters that it `finds` in
-    the query and of what it `gives` with its `status`.
+    A request has up to `max_body` bytes, or as many as the server takes of any. For those who want it described: the
+    structures of the body that it `takes`, of the parameters that it `finds` in the query and of what it `gives` with
+    its `status`.
     """
 
     method: str
@@ -113,6 +144,7 @@ class Route(NamedTuple):
     finds: Any = None
     gives: Any = None
     status: int = 200
+    max_body: int = MAX_BODY
 
 
 class Refusal(NamedTuple):
@@ -147,7 +179,7 @@ class Api:
         self._refusals = refusals
         self._audit = audit
         self._visitors = Bucket(VISITOR_RATE, VISITOR_BURST)
-        self._quotas: Quotas = replace(usage.quotas, body=min(MAX_BODY, usage.quotas.body))
+        self._quotas: Quotas = usage.quotas
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
@@ -170,6 +202,8 @@ class Api:
         try:
             asked = await self._asked(route, parts, scope, receive)
             reply, outcome = await route.handler(asked), OK
+            if reply.stream is not None and asked.caller is not None and scope["method"] != "HEAD":
+                self._usage.open_stream(asked.caller)
             # What is shown to strangers may be read by pages of any origin.
             headers = [] if asked.caller is not None else [(b"access-control-allow-origin", b"*")]
         except ClientGone:
@@ -177,9 +211,16 @@ class Api:
         except Exception as error:
             reply, outcome, headers = self._refused(error, scope)
         if asked is not None and asked.caller is not None and route.noted is not None:
-            about = parts.get("id") or _about(reply)
-            self._note(route.noted, asked.caller, about, parts.get("run"), outcome)
-        await _reply(scope, send, reply, headers)
+            about = parts.get("id") or reply.about or _about(reply)
+            self._note(route.noted, asked.caller, about, parts.get("task") or parts.get("run"), outcome)
+        if reply.stream is None or scope["method"] == "HEAD":
+            await _reply(scope, send, reply, headers)
+            return
+        try:
+            await streamed(reply, receive, send, headers)
+        finally:
+            if asked is not None and asked.caller is not None:
+                self._usage.close_stream(asked.caller)
 
     def _refused(self, error: Exception, scope: Scope) -> tuple[Reply, str, Headers]:
         """Return what an error is answered with and noted as; what nobody foresaw is logged and shows nothing."""
@@ -209,15 +250,16 @@ class Api:
             audit.note(entry(operation, caller, agent, task_id, outcome, audit.now_ms()))
 
     async def _asked(self, route: Route, parts: Mapping[str, str], scope: Scope, receive: Receive) -> Asked:
-        check_head(scope, self._quotas)
-        body = await read_body(receive, self._quotas)
+        quotas = replace(self._quotas, body=min(route.max_body, self._quotas.body))
+        check_head(scope, quotas)
+        body = await read_body(receive, quotas)
         if body and (header(scope, b"content-type") or "").partition(";")[0].strip().lower() != "application/json":
             # A page of another origin can send any other type unasked (CSRF).
             raise UnsupportedMediaType("The body has to be application/json")
         query = _query(scope)
         caller = await self._who(presented(scope, body), is_open=route.is_open)
         self._count(caller, scope)
-        return Asked(caller=_placed(caller, query), parts=parts, query=query, body=body)
+        return Asked(caller=_placed(caller, query), parts=parts, query=query, body=body, scope=scope)
 
     async def _who(self, brought: Presented, *, is_open: bool) -> Caller | None:
         if not is_open:
@@ -230,7 +272,7 @@ class Api:
     def _count(self, caller: Caller | None, scope: Scope) -> None:
         if caller is not None:
             self._usage.take(caller)
-        elif wait := self._visitors.take(_address(scope)):
+        elif wait := self._visitors.take(address_of(scope)):
             again = max(1, round(wait))
             raise RateLimited("Too many requests without credentials", retry_after=again, metadata={"limit": "rate"})
 
@@ -248,8 +290,9 @@ def time_of(at: int | None) -> str | None:
 
 
 def _placed(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller | None:
-    """Return the caller in the tenant that it asks for, if it may name one."""
+    """Return the caller in the tenant that it asks for, if it may name one; it comes from outside as any of A2A's."""
     tenant = query.get("tenant", [""])[0]
+    caller = None if caller is None else replace(caller, origin=DialectName.V1.value)
     if caller is None or not tenant or tenant == caller.tenant:
         return caller
     if not caller.roams:
@@ -259,7 +302,7 @@ def _placed(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller | N
     return replace(caller, tenant=tenant)
 
 
-def _address(scope: Scope) -> str:
+def address_of(scope: Scope) -> str:
     """Return whose requests are counted together: an address, or the network of 64 bits that one host has in IPv6."""
     peer = scope.get("client")
     text: str = peer[0] if peer else ""
@@ -280,8 +323,38 @@ def _about(reply: Reply) -> str:
 async def _reply(scope: Scope, send: Send, reply: Reply, headers: Headers) -> None:
     if reply.document is not None:
         changed = datetime.fromtimestamp((reply.changed_ms or 0) / 1000, UTC)
-        await publish(scope, send, Document.of(reply.document), changed, headers)
+        await publish(scope, send, Document.of(reply.document, changed, headers))
         return
-    data = b"" if reply.status == 204 else codec.encode(reply.body)
-    said = [*(JSON if data else ()), (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
-    await respond(send, reply.status, data, [*said, *headers], head=scope["method"] == "HEAD")
+    if reply.data is not None or reply.stream is not None:
+        data, kind = reply.data or b"", Headers()
+    else:
+        data = b"" if reply.status == 204 else codec.encode(reply.body)
+        kind = JSON if data else []
+    said = [*kind, *PRIVATE, *reply.headers, *headers]
+    await respond(send, reply.status, data, said, head=scope["method"] == "HEAD")
+
+
+async def streamed(reply: Reply, receive: Receive, send: Send, headers: Headers) -> None:
+    """Write a stream as it comes, until it ends or its client is gone."""
+    assert reply.stream is not None
+    said = [*PRIVATE, *reply.headers, *headers]
+    await send({"type": "http.response.start", "status": reply.status, "headers": said})
+    task = asyncio.current_task()
+    assert task is not None  # ASGI is called by nothing else
+    gone = asyncio.create_task(_until_gone(receive, task))
+    try:
+        async with aclosing(reply.stream) as pieces:  # type: ignore[type-var]  # every stream is an async generator
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    except asyncio.CancelledError:
+        if not gone.done() or task.uncancel():
+            raise
+    finally:
+        gone.cancel()
+
+
+async def _until_gone(receive: Receive, task: "asyncio.Task[Any]") -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    task.cancel()

@@ -23,7 +23,8 @@ class Presented(Struct, frozen=True, kw_only=True):
     """What a request brings to say who sends it: header names are lower-case, `target` is the path with its query.
 
     `certificate` is the client's own in DER, as the server that ended TLS saw it, and `peer` the address it came from;
-    `proxy` is the address of a trusted proxy that told it. `body` is None where a binding cannot have it yet.
+    `proxy` is the address of a trusted proxy that told it; `secure` is whether it came over TLS. `body` is None where a
+    binding cannot have it yet.
     """
 
     headers: Iterable[tuple[bytes, bytes]] = ()
@@ -33,6 +34,7 @@ class Presented(Struct, frozen=True, kw_only=True):
     peer: str = ""
     proxy: str = ""
     certificate: bytes | None = None
+    secure: bool = False
 
     def __repr__(self) -> str:
         return f"Presented(method={self.method!r}, peer={self.peer!r})"  # everything else may be a secret

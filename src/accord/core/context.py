@@ -16,6 +16,7 @@ from accord.core.interface import Caller
 from accord.core.journal import Journal
 from accord.core.output import parts_of, text_of
 from accord.core.said import Approval, Said
+from accord.core.spawning import Spawning
 from accord.core.writer import Writer
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
 from accord.protocol.budgets import Use, stated_as
@@ -382,6 +383,29 @@ class Context:
             found = msgspec.json.encode(answer).decode()
             await self._run.remember(name, found)
         return Said(msgspec.json.decode(found, type=Message))
+
+    async def spawn(
+        self, agent: str, content: Any, *, key: str, hold: bool = False, metadata: dict[str, Any] | None = None
+    ) -> str:
+        """Make a task of another agent for the same caller, in the same conversation, and return its id.
+
+        It is no child: it goes on by itself, outlives this task and uses nothing of its budget. With `hold` nobody
+        works on it until it is executed, here (`spawning.execute`) or by its caller. A run that comes here again gets
+        the task that it made under `key`.
+        """
+        name = self._key(f"spawn:{key}")
+        asked = Message(
+            message_id=f"{self.task_id}/{name}",
+            role=Role.USER,
+            parts=parts_of(content) or (Part(text=""),),
+            context_id=self.context_id,
+        )
+        return await self._run.spawning.spawn(agent, asked, name, hold=hold, metadata=metadata or {})
+
+    @cached_property
+    def spawning(self) -> Spawning:
+        """The tasks of this conversation, to be read, executed and ended, and the agents that there are for more."""
+        return self._run.spawning
 
     @cached_property
     def journal(self) -> Journal:

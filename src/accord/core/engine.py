@@ -23,8 +23,9 @@ from accord.core.hooks import Hooks, NodeReaped, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.core.journal import Journal
-from accord.core.reaching import Reaching, Services
+from accord.core.reaching import Beside, Reaching, Services
 from accord.core.run import Run, Tools
+from accord.core.spawning import Spawning
 from accord.core.start import Start
 from accord.errors import TaskNotFound
 from accord.model import Message, Task, TaskState
@@ -134,6 +135,7 @@ class Engine:
             make_id=make_id,
             calls=self._calls_of,
             journal=self._journal_of,
+            spawning=self._spawning_of,
             alarm=self.alarm,
         )
 
@@ -429,6 +431,12 @@ class Engine:
         if self.services is None:
             raise RuntimeError("This node has no service to call agents through")
         return Journal(run, Reaching(run, self, self.services), hint)
+
+    def _spawning_of(self, run: Run) -> Spawning:
+        """Return how a run begins tasks beside its own."""
+        if self.services is None:
+            raise RuntimeError("This node has no service to begin tasks through")
+        return Spawning(run, Beside(run, self.archive, self.services))
 
     async def _send(self, run: Run, agent: str, message: Message, step: str) -> str:
         """Say something to another agent for a run, and return its task."""

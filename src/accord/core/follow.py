@@ -170,6 +170,7 @@ class Hub:
         self._archive: Archive | None = None
         self._channels: dict[str, Channel] = {}
         self._topics: dict[str, asyncio.Event] = {}
+        self._observers: list[Callable[[Sequence[str]], None]] = []
 
     def use(self, archive: Archive) -> None:
         """Read from an archive, whose store's hints come to `heard`."""
@@ -182,6 +183,16 @@ class Hub:
                 channel.hint()
             if event := self._topics.get(topic):
                 event.set()
+        for observe in self._observers:
+            observe(topics)
+
+    def observe(self, observer: Callable[[Sequence[str]], None]) -> None:
+        """Give an observer all hints from now on; whoever follows tasks needs none."""
+        self._observers.append(observer)
+
+    def unobserve(self, observer: Callable[[Sequence[str]], None]) -> None:
+        """Give it no more."""
+        self._observers.remove(observer)
 
     def watch(self, event: asyncio.Event, *topics: str) -> None:
         """Set `event` at every hint about one of the topics."""

@@ -11,10 +11,17 @@ from msgspec.structs import replace
 
 from accord.core.audit import ABANDONED, OK, Audit, entry
 from accord.core.bounds import Bounds
-from accord.core.interface import A2A, Caller
+from accord.core.interface import A2A, Caller, Holds
 from accord.core.quotas import Usage
 from accord.core.roles import Roles, named_skills
-from accord.errors import AccordError, ExtensionSupportRequired, InternalError, PermissionDenied, RateLimited
+from accord.errors import (
+    AccordError,
+    ExtensionSupportRequired,
+    InternalError,
+    PermissionDenied,
+    RateLimited,
+    UnsupportedOperation,
+)
 from accord.model import (
     AgentCard,
     CancelRequest,
@@ -102,6 +109,17 @@ class Guarded:
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
         """Cancel one task."""
         return self._shown(await self._ask(Operation.CANCEL, self._inner.cancel, request, caller))
+
+    async def execute(self, task_id: str, caller: Caller) -> Task:
+        """Let a held task begin: what whoever may send may do, and see."""
+        return self._shown(await self._ask(Operation.GET, self._begin, GetRequest(id=task_id), caller))
+
+    async def _begin(self, request: GetRequest, caller: Caller) -> Task:
+        if caller.roles is not None and Operation.SEND not in self._roles.rights(caller.roles, self._agent):
+            raise PermissionDenied(f"Your roles do not include {Operation.SEND.value} of this agent")
+        if not isinstance(self._inner, Holds):
+            raise UnsupportedOperation("This agent holds no tasks")
+        return await self._inner.execute(request.id, caller)
 
     def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
         """Follow a task."""

@@ -3,12 +3,12 @@
 It only joins what the other modules of `core` do; opening the store is for whoever composes the process.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from msgspec.structs import replace
 
-from accord.core.agent import Agent
+from accord.core.agent import Agent, Leading
 from accord.core.archive import Archive
 from accord.core.context import Failed
 from accord.core.engine import Engine, Limits
@@ -18,9 +18,10 @@ from accord.core.journal import Call, Child
 from accord.core.push import Pusher, Sender
 from accord.core.run import Run
 from accord.core.service import Offers, Service
+from accord.core.spawning import Served
 from accord.core.upkeep import Upkeep
 from accord.errors import TaskNotCancelable
-from accord.model import CancelRequest, Message
+from accord.model import CancelRequest, Message, SendRequest, TaskState
 
 
 class Host:
@@ -81,6 +82,25 @@ class Host:
         caller = replace(run.caller, tenant=run.tenant)
         with suppress(TaskNotCancelable):
             await self._known(agent).cancel(CancelRequest(id=task_id), caller)
+
+    def known(self) -> Mapping[str, Served]:
+        """Return the agents that callers can reach, by their names."""
+        agents = self.engine.agents.values()
+        members = {one.profile.name for agent in agents if isinstance(agent, Leading) for one in agent.members.values()}
+        profiles = [agent.profile for agent in agents if agent.profile.name not in members]
+        return {one.name: Served(name=one.name, description=one.description, skills=one.skills) for one in profiles}
+
+    async def spawn(self, run: Run, agent: str, request: SendRequest, step: str) -> str:
+        """Make a task of its own for a run's caller, noted under a step."""
+        return await self._known(agent).spawn(run, request, step)
+
+    async def execute(self, run: Run, agent: str, task_id: str) -> None:
+        """Let a held task begin for a run."""
+        await self._known(agent).execute(task_id, replace(run.caller, tenant=run.tenant))
+
+    async def conclude(self, run: Run, agent: str, task_id: str, state: TaskState, result: Message | None) -> None:
+        """End a held task for a run."""
+        await self._known(agent).conclude(task_id, state, result, replace(run.caller, tenant=run.tenant))
 
     def _known(self, agent: str) -> Service:
         service = self.services.get(agent)

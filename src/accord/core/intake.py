@@ -71,6 +71,8 @@ class Intake:
         """
         self._check_media_types(request.message)
         request = _within_budget(request)
+        if request.is_held:
+            return await self._start(request, caller, self._work(request, None), parent)
         with self._engine.place(self._agent) as node:
             work = self._work(request, node)
             if request.message.task_id:
@@ -106,7 +108,7 @@ class Intake:
 
     async def _ready(self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None) -> Ready:
         at = self._engine.now_ms()
-        due = self._due(request, at)
+        due = None if request.is_held else self._due(request, at)
         new = self._new_task(request, caller, at, parent)
         task = new.task
         working = _working(task, new.at)
@@ -163,7 +165,7 @@ class Intake:
             owner=caller.owner,
             at=at,
             origin=caller.origin,
-            parent_id=None if parent is None else parent.task_id,
+            parent_id=None if parent is None or not parent.owns else parent.task_id,
             deadline_at=None if parent is None else parent.deadline_at,
         )
 
@@ -219,6 +221,32 @@ class Intake:
         self._tell(caller, task_id, is_new=False)
         return Begun(task, done.stored.last_seq)
 
+    # --- a held task ----------------------------------------------------------------------------------------------
+
+    async def execute(self, task_id: str, caller: Caller) -> Task:
+        """Begin to work on a task that was held; its time begins now. One that was begun before is left alone."""
+        engine = self._engine
+        _, held = await self.find(task_id, caller)
+        request = SendRequest(message=held.history[0], metadata=held.metadata)
+        with engine.place(self._agent) as node:
+            at = engine.now_ms()
+            due = self._due(request, at)
+            begin = runs.Begin(
+                task_id=task_id, at=at, owner=caller.owner, agent=self._agent, node=node, deadline_at=due
+            )
+            try:
+                done = await engine.store.do(runs.begin, caller.tenant, begin)
+            except endings.NoSuchTask:
+                raise TaskNotFound(metadata={"taskId": task_id}) from None
+            except endings.HasEnded:
+                raise UnsupportedOperation("The task was canceled before it began") from None
+            task = await engine.archive.unpack(caller.tenant, done.stored)
+            if done.job is not None:
+                engine.begin(done.job, done.stored, task, done.steps)
+            if due is not None and not done.is_repeated:
+                engine.alarm(max(0, due - at))
+        return task
+
     # --- small things ---------------------------------------------------------------------------------------------
 
     def _work(self, request: SendRequest, node: str | None) -> runs.Work:
@@ -227,6 +255,7 @@ class Intake:
             priority=PRIORITIES[request.priority],
             max_attempts=self._profile.max_attempts,
             node=node,
+            is_held=request.is_held,
         )
 
     def _push(self, request: SendRequest, task_id: str) -> PushConfig | None:

@@ -5,7 +5,7 @@ locally and remotely. It says nothing about dialects, bindings or stores.
 """
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -95,3 +95,15 @@ class A2A(Protocol):
 
     async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
         """Read the card for authenticated callers."""
+
+
+@runtime_checkable
+class Holds(Protocol):
+    """What has tasks that were held when they were made, for who is to decide when they begin."""
+
+    async def execute(self, task_id: str, caller: Caller) -> Task:
+        """Let a task of the caller's begin that was held, and return it; one that has begun is left alone."""
+
+
+class Hosted(A2A, Holds, Protocol):
+    """An agent that is served here: it can be asked what A2A knows, and whatever is held here begun."""

@@ -237,7 +237,7 @@ class LogWriter:
         self.check_open()
         archive, fresh = self._desk.archive, self.known.snapshot(bodies, parks=parks, ends=ends)
         self.known.taken = bodies
-        self._has_large = self._has_large or any(archive.has_large(body) for body in bodies)
+        self._has_large = self._has_large or any(map(archive.has_large, bodies))
         packed = Packed(bodies, fresh, ())
         if self._has_large:
             packed = await self.patiently(lambda: archive.pack(self.tenant, bodies, fresh))

@@ -8,9 +8,11 @@ business.
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -21,7 +23,7 @@ from accord.core.interest import is_wanted
 from accord.model import Event, PushConfig, StatusUpdate, Task
 from accord.protocol import lifecycle
 from accord.storage.commands import pushes, tasks
-from accord.storage.commands.pushes import Due
+from accord.storage.commands.pushes import Attempt, Due
 from accord.storage.commands.tasks import Fenced, Stored
 from accord.storage.store import StoreUnavailable
 
@@ -37,6 +39,8 @@ MAX_RETRY_AFTER = 3600.0
 
 POLL_SECONDS = 1.0
 
+MAX_ERROR = 500
+
 log = logging.getLogger("accord.push")
 
 
@@ -51,17 +55,36 @@ class Delivery(Struct, frozen=True, kw_only=True):
     attempt: int
 
 
+class Said(Struct, frozen=True, kw_only=True):
+    """One side of an exchange as people may see it: shortened, and without what lets anybody in."""
+
+    headers: dict[str, str] = {}
+    body: str = ""
+
+
+class Sent(Struct, frozen=True, kw_only=True):
+    """What was posted to a webhook and what it answered, if it did."""
+
+    request: Said = Said()
+    response: Said = Said()
+    status: int | None = None
+
+
 class NotDelivered(Exception):
     """The webhook did not take it; `is_final` if trying again is of no use.
 
-    `retry_after` is how many seconds the receiver asks to be left alone.
+    `retry_after` is how many seconds the receiver asks to be left alone; `sent` is what was said, if anything was.
     """
 
-    def __init__(self, reason: str, *, is_final: bool = False, retry_after: float | None = None) -> None:
+    def __init__(
+        self, reason: str, *, is_final: bool = False, retry_after: float | None = None, sent: Sent | None = None
+    ) -> None:
         """Say why."""
         super().__init__(reason)
         self.is_final = is_final
         self.retry_after = retry_after
+        self.sent = sent or Sent()
+        self.attempt: Attempt | None = None
 
 
 class Sender(Protocol):
@@ -70,7 +93,7 @@ class Sender(Protocol):
     def check(self, config: PushConfig) -> None:
         """Raise InvalidParams for a webhook that it would never call."""
 
-    async def send(self, delivery: Delivery) -> None:
+    async def send(self, delivery: Delivery) -> Sent:
         """Deliver, or raise NotDelivered."""
 
 
@@ -184,8 +207,8 @@ class Pusher:
                     cursor = event.seq
                     replay.pass_by(event)
                     if is_wanted(event, due.config):
-                        await self._send(due, event, await replay.task(stored, event))
-                        await self._store.do(pushes.advance, due, cursor, keeps=True)
+                        attempt = await self._send(due, event, await replay.task(stored, event))
+                        await self._store.do(pushes.advance, due, cursor, keeps=True, attempt=attempt)
                         due = replace(due, attempts=0)
             await self._store.do(pushes.advance, due, cursor, keeps=False)
         except Fenced:
@@ -208,7 +231,7 @@ class Pusher:
             events = [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
         return stored, events  # none, if they were added between the two readings
 
-    async def _send(self, due: Due, event: Event, task: Task) -> None:
+    async def _send(self, due: Due, event: Event, task: Task) -> Attempt:
         delivery = Delivery(
             tenant=due.tenant,
             config=due.config,
@@ -217,12 +240,17 @@ class Pusher:
             task=task,
             attempt=due.attempts + 1,
         )
+        at, begun = self._engine.now_ms(), time.monotonic()
+        error: str | None = None
         try:
-            await self._sender.send(delivery)
+            sent = await self._sender.send(delivery)
         except NotDelivered as failure:
-            self._tell(due, event, str(failure))
+            error, sent = str(failure)[:MAX_ERROR], failure.sent
+            failure.attempt = _attempt(delivery, at, begun, sent, error)
             raise
-        self._tell(due, event, None)
+        finally:
+            self._tell(due, event, error)
+        return _attempt(delivery, at, begun, sent)
 
     async def _postpone(self, due: Due, failure: NotDelivered) -> None:
         is_dead = failure.is_final or due.attempts + 1 >= self._attempts
@@ -231,7 +259,7 @@ class Pusher:
         delay = None if is_dead else round(max(seconds, asked) * 1000)
         while True:
             try:
-                await self._store.do(pushes.fail, due, str(failure)[:500], delay)
+                await self._store.do(pushes.fail, due, str(failure)[:MAX_ERROR], delay, failure.attempt)
                 break
             except Fenced:
                 return
@@ -251,3 +279,15 @@ class Pusher:
                 error=error,
             )
         )
+
+
+def _attempt(delivery: Delivery, at: int, begun: float, sent: Sent, error: str | None = None) -> Attempt:
+    return Attempt(
+        seq=delivery.event.seq,
+        attempt=delivery.attempt,
+        at=at,
+        duration_ms=round((time.monotonic() - begun) * 1000),
+        status=sent.status,
+        error=error,
+        detail=msgspec.json.encode((sent.request, sent.response)).decode(),
+    )

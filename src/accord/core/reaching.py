@@ -4,7 +4,7 @@ The engine knows agents and no services, so it is given these; `core.host` has t
 occupies no slot of its node meanwhile.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
@@ -12,7 +12,9 @@ from accord.core.archive import Archive
 from accord.core.follow import Hub, at_rest
 from accord.core.journal import Call, Child
 from accord.core.run import Run
-from accord.model import Event, Message, Task
+from accord.core.spawning import Served
+from accord.model import Event, Message, SendRequest, Task, TaskState
+from accord.storage.commands.tasks import Stored
 
 
 class Services(Protocol):
@@ -26,6 +28,18 @@ class Services(Protocol):
 
     async def cancel(self, run: Run, agent: str, task_id: str) -> None:
         """End a task for a run."""
+
+    def known(self) -> Mapping[str, Served]:
+        """Return the agents that callers can reach, by their names."""
+
+    async def spawn(self, run: Run, agent: str, request: SendRequest, step: str) -> str:
+        """Make a task of its own for a run's caller, noted under a step."""
+
+    async def execute(self, run: Run, agent: str, task_id: str) -> None:
+        """Let a held task begin for a run."""
+
+    async def conclude(self, run: Run, agent: str, task_id: str, state: TaskState, result: Message | None) -> None:
+        """End a held task for a run."""
 
 
 class Waiting(Protocol):
@@ -78,3 +92,37 @@ class Reaching:
     async def cancel(self, agent: str, task_id: str) -> None:
         """End an agent's task."""
         await self._run.patiently(lambda: self._services.cancel(self._run, agent, task_id))
+
+
+class Beside:
+    """What one run begins beside its own task."""
+
+    def __init__(self, run: Run, archive: Archive, services: Services) -> None:
+        """Begin tasks for the caller of `run`."""
+        self._run = run
+        self._archive = archive
+        self._services = services
+
+    def known(self) -> Mapping[str, Served]:
+        """Return the agents that callers can reach, by their names."""
+        return self._services.known()
+
+    async def spawn(self, agent: str, request: SendRequest, step: str) -> str:
+        """Make a task, noted under a step, and return it."""
+        return await self._services.spawn(self._run, agent, request, step)
+
+    async def read(self, task_id: str) -> tuple[Stored, Task] | None:
+        """Read a task as it is now."""
+        return await self._archive.read(self._run.tenant, task_id)
+
+    async def execute(self, agent: str, task_id: str) -> None:
+        """Let a held task begin."""
+        await self._services.execute(self._run, agent, task_id)
+
+    async def cancel(self, agent: str, task_id: str) -> None:
+        """End a task; one that has ended has."""
+        await self._services.cancel(self._run, agent, task_id)
+
+    async def conclude(self, agent: str, task_id: str, state: TaskState, result: Message | None) -> None:
+        """End a held task that somebody has done elsewhere."""
+        await self._services.conclude(self._run, agent, task_id, state, result)

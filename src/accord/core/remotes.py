@@ -113,6 +113,31 @@ class Reaching(Protocol):
         """Stop, once nothing of it runs any more."""
 
 
+class Contact(Struct, frozen=True, kw_only=True):
+    """Whether an agent elsewhere was there when it was last talked to, at a time in milliseconds, and what was found.
+
+    `findings` are what is remarkable about its card, in words for people.
+    """
+
+    is_up: bool
+    at: int
+    detail: str = ""
+    findings: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Reachable(Protocol):
+    """An agent elsewhere of which it is known whether it is there."""
+
+    url: str
+
+    def contact(self) -> Contact | None:
+        """Return how it was the last time; None if nobody has talked to it yet."""
+
+    async def check(self) -> Contact:
+        """Look whether it is there, by reading its card anew."""
+
+
 class Remotes:
     """The links of a store's tasks to agents elsewhere."""
 

@@ -21,6 +21,7 @@ from accord.core.conversation import Conversation
 from accord.core.journal import Journal, Saying
 from accord.core.logwriter import Desk, LogWriter
 from accord.core.output import spoken
+from accord.core.spawning import Spawning
 from accord.core.start import Start
 from accord.core.tasklog import Unread
 from accord.model import (
@@ -55,6 +56,7 @@ class Tools(Desk, frozen=True, kw_only=True):
     make_id: Callable[[], str]
     calls: Callable[["Run"], Calls]
     journal: Callable[["Run"], Journal]
+    spawning: Callable[["Run"], Spawning]
     alarm: Callable[[int], None]
 
 
@@ -75,8 +77,9 @@ class Run:
         self.is_settling = False
         self._parking = asyncio.Lock()
         self.on_lost: Callable[[], object] = lambda: None
-        self.outcome: asyncio.Future[Task | None] = asyncio.get_running_loop().create_future()
-        self.rest: asyncio.Future[Task | None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[Task | None] = loop.create_future()
+        self.rest: asyncio.Future[Task | None] = loop.create_future()
         self._tools = tools
         self.now_ms, self.message_id = tools.now_ms, tools.make_id
         self._store = tools.archive.store
@@ -88,7 +91,7 @@ class Run:
         self._writer = LogWriter(start, agent.profile.name, tools, self)
         self.persist, self.patiently, self.flush = self._writer.persist, self._writer.patiently, self._writer.flush
         self._context_id = start.task.context_id or ""
-        self._unread = Unread(start.message.message_id, start.task.history, start.steps)
+        self._history = start.task.history
         self._state = start.task.status.state
         self._parent_id, self._was_asking = start.parent_id, self._state in lifecycle.INTERRUPTED
         self._begun = {artifact.artifact_id for artifact in start.task.artifacts} if start.resumes else set()
@@ -107,6 +110,16 @@ class Run:
     def calls(self) -> Calls:
         """How it calls other agents; most call none."""
         return self._tools.calls(self)
+
+    @cached_property
+    def spawning(self) -> Spawning:
+        """How it begins tasks beside its own; most begin none."""
+        return self._tools.spawning(self)
+
+    @cached_property
+    def _unread(self) -> Unread:
+        """What its caller said meanwhile; most ask for nothing."""
+        return Unread(self.message.message_id, self._history, self._steps)
 
     @cached_property
     def journal(self) -> Journal:

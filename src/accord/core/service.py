@@ -111,7 +111,8 @@ class Service:
         self._check_inline(request)
         with _retryable:
             task = (await self._intake.accept(request, caller)).task
-            if answers_alone or not configuration.return_immediately:  # which has no effect on a message alone (3.2.2)
+            waits = answers_alone or not configuration.return_immediately  # no effect on a message alone (3.2.2)
+            if waits and not request.is_held:
                 task = await self._engine.settled(caller.tenant, task.id)
         if request.timeout_ms is not None and _is_late(task):
             raise TaskTimeout(metadata={"taskId": task.id})  # the caller was ready to wait so long, and no longer
@@ -200,18 +201,36 @@ class Service:
             return await self._cancel(request, caller)
 
     async def _cancel(self, request: CancelRequest, caller: Caller) -> Task:
-        at, task_id = self._engine.now_ms(), request.id
-        message = spoken(request.reason, self._engine.make_id(), task_id) if request.reason else None
-        status = TaskStatus(state=TaskState.CANCELED, message=message, timestamp=timestamp_ms(at))
-        ending = endings.Ending(task_id=task_id, status=status, at=at, owner=caller.reach, agent=self._agent)
+        message = spoken(request.reason, self._engine.make_id(), request.id) if request.reason else None
+        await self._end(request.id, TaskState.CANCELED, message, caller.reach, caller.tenant)
+        return (await self._intake.find(request.id, caller))[1]
+
+    async def _end(
+        self, task_id: str, state: TaskState, message: Message | None, owner: str | None, tenant: str
+    ) -> None:
+        at = self._engine.now_ms()
+        status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(at))
+        ending = endings.Ending(task_id=task_id, status=status, at=at, owner=owner, agent=self._agent)
         try:
-            await self._engine.store.do(endings.end, caller.tenant, ending)
+            await self._engine.store.do(endings.end, tenant, ending)
         except endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
         except endings.HasEnded:
             raise TaskNotCancelable(metadata={"taskId": task_id}) from None
-        self._engine.stop_run(caller.tenant, task_id)
-        return (await self._intake.find(task_id, caller))[1]
+        self._engine.stop_run(tenant, task_id)
+
+    async def execute(self, task_id: str, caller: Caller) -> Task:
+        """Let a task of the caller's begin that was held, and return it; one that has begun is left alone."""
+        with _retryable:
+            return await self._intake.execute(task_id, caller)
+
+    async def conclude(self, task_id: str, state: TaskState, result: Message | None, caller: Caller) -> None:
+        """End a task of the caller's that was held, because somebody has done it elsewhere."""
+        with _retryable:
+            _, held = await self._intake.find(task_id, caller)
+            if held.status.state is not TaskState.SUBMITTED:
+                raise UnsupportedOperation("The task has begun, and tells by itself what becomes of it")
+            await self._end(task_id, state, result, caller.owner, caller.tenant)
 
     async def wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         """Hand a task what it waits for under `key`; false if it has that already or has ended."""
@@ -305,6 +324,11 @@ class Service:
                 raise
             return message.task_id  # it has ended meanwhile, as whoever waits for it finds out
         return begun.task.id
+
+    async def spawn(self, run: Run, request: SendRequest, step: str) -> str:
+        """Make a task of its own for a run's caller, and return it; it is noted under the run's step."""
+        parent = Parent(task_id=run.job.key, epoch=run.job.epoch, step=step, owns=False)
+        return (await self._intake.accept(request, _caller(run), parent)).task.id
 
     async def child(self, run: Run, call: Call, places: ExitStack) -> Child:
         """Return a task of this agent as a run is about to make it."""

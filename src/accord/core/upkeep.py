@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from accord.storage.blobs import Blobs, sweep
-from accord.storage.commands import audit, retention
+from accord.storage.commands import audit, retention, sessions
 from accord.storage.store import Store, StoreUnavailable
 
 BATCH = 200
@@ -71,6 +71,7 @@ class Upkeep:
             audit_age = round(keep.purge_audit_after * 1000)
             await _until_done(lambda: store.do(audit.purge, audit_age, BATCH))
         await _until_done(lambda: store.do(retention.forget_keys, BATCH))
+        await _until_done(lambda: store.do(sessions.purge, BATCH))
         if self._blobs is not None:
             await sweep(store, self._blobs)
 

@@ -10,6 +10,7 @@ from accord.core.calls import Calls
 from accord.core.conversation import Conversation
 from accord.core.interface import Caller
 from accord.core.journal import Journal
+from accord.core.spawning import Spawning
 from accord.model import Artifact, Message, Task, TaskState
 
 
@@ -35,6 +36,10 @@ class Writer(Protocol):
     @property
     def journal(self) -> Journal:
         """What it writes down if it does many things at once."""
+
+    @property
+    def spawning(self) -> Spawning:
+        """How it begins tasks beside its own."""
 
     @property
     def spending(self) -> Spending:

@@ -61,6 +61,7 @@ def named_timestamp(field: str, text: str) -> str:
         raise ValueError(f"`{field}`: {error}") from None
 
 
+@lru_cache(64)
 def timestamp_ms(milliseconds: int) -> str:
     """Return the A2A form of a Unix time in milliseconds."""
     seconds, millis = divmod(milliseconds, 1000)

@@ -22,6 +22,9 @@ TASK_CONFIG = "task_config"
 STREAM_CONFIG = "stream_config"
 """Send request: `{"include_intermediates": bool, "buffer_size": bytes}`."""
 
+HOLD = "hold"
+"""Send request: `true` makes a task that nobody works on until it is executed."""
+
 REASON = "reason"
 """Cancel request: why the caller cancels."""
 

@@ -49,6 +49,11 @@ class SendRequest(Model):
         return found if isinstance(found, str) and found in {"low", "high"} else "normal"
 
     @property
+    def is_held(self) -> bool:
+        """Whether the task that it makes waits until it is executed; a message to an open task makes none."""
+        return (self.metadata or {}).get(keys.HOLD) is True and not self.message.task_id
+
+    @property
     def include_intermediates(self) -> bool:
         """Whether a stream should carry more than its final events."""
         return self._hints(keys.STREAM_CONFIG).get("include_intermediates") is not False

@@ -8,7 +8,8 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from importlib import import_module
 from importlib.metadata import version
 from io import BytesIO
@@ -42,6 +43,19 @@ class Answer(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     body: bytes
     is_whole: bool
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """An answer whose body is still to come, and is read as it comes."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: "aiohttp.StreamReader"
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body."""
+        while piece := await self.content.readany():
+            yield piece
 
 
 class Outbound:
@@ -91,10 +105,33 @@ class Outbound:
         headers: Mapping[str, str] = MappingProxyType({}),
         body: bytes | None = None,
         max_bytes: int = MAX_BYTES,
+        body_seconds: float | None = None,
     ) -> Answer:
         """Send a request and return the answer with so much of its body at most; 0 does not wait for a body.
 
-        Raises Refused for what may not be asked, and Unreachable if there is no answer in time.
+        With `body_seconds` the answer counts as soon as its head is there: the body is what comes in that time. Raises
+        Refused for what may not be asked, and Unreachable if there is no answer in time.
+        """
+        async with self.open(method, url, headers=headers, body=body, seconds=self._total_seconds) as answer:
+            if body_seconds is None:
+                content, is_whole = await _read(answer.content, max_bytes)
+            else:
+                content, is_whole = await _glimpse(answer.content, max_bytes, body_seconds)
+            return Answer(status=answer.status, headers=answer.headers, body=content, is_whole=is_whole)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        body: bytes | None = None,
+        seconds: float | None = None,
+    ) -> AsyncIterator[Opened]:
+        """Send a request and give its answer, to be read as it comes, for so many seconds at most.
+
+        Raises what `request` does, also in the middle of an answer.
         """
         if not self._sessions:  # it takes longer to load than all of a server, so who asks nobody does without
             await asyncio.to_thread(import_module, "accord.outbound.connector")
@@ -104,13 +141,12 @@ class Outbound:
         data = None if body is None else BytesIO(body)  # a stream, so that megabytes do not hold up the loop
         try:
             async with (
-                asyncio.timeout(self._total_seconds),
+                asyncio.timeout(seconds),
                 self._session(target).request(
                     method, target.url, headers=headers, data=data, allow_redirects=False
                 ) as response,
             ):
-                content, is_whole = await _read(response.content, max_bytes)
-                return Answer(status=response.status, headers=response.headers, body=content, is_whole=is_whole)
+                yield Opened(status=response.status, headers=response.headers, content=response.content)
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_reason(error)) from error
 
@@ -145,6 +181,17 @@ async def _read(content: "aiohttp.StreamReader", max_bytes: int) -> tuple[bytes,
     while max_bytes and len(found) <= max_bytes and (piece := await content.read(max_bytes + 1 - len(found))):
         found += piece
     return bytes(found[:max_bytes]), len(found) <= max_bytes and content.at_eof()
+
+
+async def _glimpse(content: "aiohttp.StreamReader", max_bytes: int, seconds: float) -> tuple[bytes, bool]:
+    """Do the same with what comes in time; a body that does not come, or breaks off, is no body."""
+    import aiohttp
+
+    try:
+        async with asyncio.timeout(seconds):
+            return await _read(content, max_bytes)
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        return b"", False
 
 
 def _reason(error: Exception) -> str:

@@ -7,7 +7,7 @@ those of the portable command. Which commands there are, and their statements, i
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, TypeVar
 
@@ -47,11 +47,9 @@ class Item(NamedTuple):
     notes: Sequence[Sequence[Value]] = ()
 
     @property
-    def rows(self) -> Iterator[Sequence[Value]]:
+    def rows(self) -> tuple[Sequence[Value], ...]:
         """All that is written."""
-        yield self.row
-        yield from self.entries
-        yield from self.notes
+        return self.row, *self.entries, *self.notes
 
     def characters(self) -> int:
         """Return how much text there is to write."""

@@ -339,8 +339,8 @@ SELECT n, id FROM fresh JOIN queued ON queued.tenant = fresh.tenant AND queued.k
 
 
 def _accept(tenant: str, request: Accept) -> Item:
-    if request.new.blobs or request.parent is not None:
-        raise ValueError("References to large parts, and children, are left to the portable command")
+    if request.new.blobs or request.parent is not None or request.work.is_held:
+        raise ValueError("References to large parts, children and what is held are left to the portable command")
     new, work, push = request.new, request.work, request.push
     task = new.task
     working = request.working if work.node is not None else None
@@ -378,13 +378,11 @@ def _accept(tenant: str, request: Accept) -> Item:
 
 
 def _accept_topics(row: _AcceptRow) -> tuple[str, ...]:
-    topics = []
+    topics = [topic(row.tenant, row.task_id)]
     if row.node is None:
         topics.append(queue_topic(row.queue))
     if row.deadline_ms is not None:
         topics.append(queue_topic(TIMERS))
-    if row.kind is not None:
-        topics.append(topic(row.tenant, row.task_id))
     if row.config is not None:
         topics.append(pushes.TOPIC)
     return tuple(topics)

@@ -99,8 +99,11 @@ class Tx:
 
     async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
         """Run a statement once for each row of values."""
-        for row in rows:
-            self._execute(sql, row)
+        text, names = compile(sql, Engine.SQLITE)
+        try:
+            self._cursor.executemany(text, [_placed(names, row) for row in rows])
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise BadValue(f"SQLite: {error}") from error
 
     async def lock(self, number: int) -> None:
         """Do nothing: whoever writes to SQLite holds the whole file."""
@@ -110,13 +113,18 @@ class Tx:
         self.topics.extend(topics)
 
     def _execute(self, sql: str, values: Mapping[str, Value]) -> apsw.Cursor:
-        refuse_nul(values.values())
         text, names = compile(sql, Engine.SQLITE)
         try:
-            # By place: SQLite numbers names as `compile` does, and would look each up by itself for twice the time.
-            return self._cursor.execute(text, [values[name] for name in names])
+            return self._cursor.execute(text, _placed(names, values))
         except (UnicodeEncodeError, OverflowError) as error:
             raise BadValue(f"SQLite: {error}") from error
+
+
+def _placed(names: Sequence[str], values: Mapping[str, Value]) -> list[Value]:
+    """Return values by place: SQLite numbers names as `compile` does, and would look each up for twice the time."""
+    placed = [values[name] for name in names]
+    refuse_nul(placed)
+    return placed
 
 
 class Waiting(NamedTuple):

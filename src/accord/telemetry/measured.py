@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from accord.core.audit import ABANDONED, OK
-from accord.core.interface import A2A, Caller
+from accord.core.interface import Caller, Hosted
 from accord.errors import AccordError, InternalError
 from accord.model import (
     AgentCard,
@@ -50,7 +50,7 @@ class Measured:
     """An `A2A` whose use is counted."""
 
     def __init__(
-        self, inner: A2A, agent: str, metrics: Metrics, *, clock: Callable[[], float] = time.perf_counter
+        self, inner: Hosted, agent: str, metrics: Metrics, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         """Measure `inner`, the agent of that name, for `metrics`, which the agents of a process share."""
         self._inner = inner
@@ -79,6 +79,10 @@ class Measured:
     def cancel(self, request: CancelRequest, caller: Caller) -> Answer[Task]:
         """Cancel one task."""
         return self._ask(Operation.CANCEL, self._inner.cancel, request, caller)
+
+    def execute(self, task_id: str, caller: Caller) -> Answer[Task]:
+        """Let a held task begin; A2A knows no such operation, so it is not counted."""
+        return self._inner.execute(task_id, caller)
 
     def subscribe(self, request: SubscribeRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
         """Follow a task."""

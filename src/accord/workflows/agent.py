@@ -37,7 +37,7 @@ from accord.workflows.namespace import Shared
 from accord.workflows.origin import PLAN, Wish
 from accord.workflows.plan import Plan
 from accord.workflows.planning import plan
-from accord.workflows.reading import load
+from accord.workflows.reading import open_source
 from accord.workflows.values import Unresolved
 from accord.workflows.wishes import wish_of
 
@@ -89,11 +89,12 @@ class WorkflowAgent:
         executors: Mapping[str, Executor] = EXECUTORS,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Serve a document; `directory` is where relative paths begin.
+        """Serve a document; `directory` is where relative paths begin. `text` is what its file says, if it has one.
 
         What is fixed for all of its runs, such as addresses, is filled in here: with `vars`. Raises BadDocument.
         """
         self._title, self._told = document.name, msgspec.json.encode(document).decode()
+        self.text: str | None = None
         self.document = document if name is None else _renamed(document, name)
         self._vars = dict(vars or {})
         self._directory, self._env = directory, without_ours(env)
@@ -128,9 +129,16 @@ class WorkflowAgent:
                     path = self._directory / step.file
                     if runs_itself(path):
                         raise ValueError(f"The file {step.file} would run itself for ever: name another file")
+                    source = open_source(path)
                     inner = WorkflowAgent(
-                        load(path), name=name, directory=path.parent, env=self._env, vars=self._vars, keys=self._keys
+                        source.document,
+                        name=name,
+                        directory=path.parent,
+                        env=self._env,
+                        vars=self._vars,
+                        keys=self._keys,
                     )
+                    inner.text = source.text
                     found |= {name: inner, **inner.members}
         return found
 
@@ -195,7 +203,7 @@ class WorkflowAgent:
         found = origin.Origin(
             name=self._title, workflow=made.workflow, directory=str(self._directory), vars=self._vars, wish=wish
         )
-        return origin.entries(found, self._told)
+        return origin.entries(found, self._told, self.text)
 
     def _plan(self, wish: Wish) -> Plan:
         made = plan(

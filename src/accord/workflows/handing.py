@@ -1,7 +1,7 @@
 """What steps wait for, handed in from outside: an event, or a person's decision.
 
 It finds the step that waits and puts there what it waits for; the run goes on wherever a node has room. Who may do that
-is decided above, in `console.runs`, but for those who have the address that a run gave out for one of its events.
+is decided above, in `console.flows.runs`, but for those who have the address that a run gave out for one of its events.
 """
 
 import base64

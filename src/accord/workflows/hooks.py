@@ -1,7 +1,8 @@
 """What a POST to a document's webhook says: whether whoever sends it may, and what a run is asked for by it.
 
-It reads values and makes a message; nothing here knows HTTP, which is `console.hooks`, nor begins anything. Signatures
-are those of GitHub and everybody who does the same: `X-Hub-Signature-256: sha256=<hex of HMAC-SHA256(secret, body)>`.
+It reads values and makes a message; nothing here knows HTTP, which is `console.flows.hooks`, nor begins anything.
+Signatures are those of GitHub and everybody who does the same: `X-Hub-Signature-256: sha256=<hex of HMAC-SHA256(secret,
+body)>`.
 """
 
 import hashlib

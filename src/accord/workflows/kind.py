@@ -38,28 +38,29 @@ def _make(given: Given) -> Any:
     base = given.target.parent if isinstance(given.target, Path) else Path.cwd()
     directory = base.absolute() if options.directory is None else base.absolute() / Path(options.directory).expanduser()
     try:
-        document = _document(given.target, directory, given.env)
+        document, text = _document(given.target, directory, given.env)
         agent = WorkflowAgent(document, name=given.name, directory=directory, env=given.env, vars=options.vars)
+        agent.text = text
     except BadDocument as error:
         raise ValueError(f"it cannot be served\n{error}") from error
     agent.profile = restated(agent.profile, given)
     return agent
 
 
-def _document(target: Any, directory: Path, env: Mapping[str, str]) -> "Document":
-    """Return the document that something is; one in a file only if nothing is wrong with it, which has its place."""
+def _document(target: Any, directory: Path, env: Mapping[str, str]) -> "tuple[Document, str | None]":
+    """Return the document that something is, and its text if it is a file, with which nothing may be wrong."""
     from accord.workflows.checks import check_source
     from accord.workflows.document import Document
     from accord.workflows.findings import BadDocument
     from accord.workflows.reading import open_source
 
     if not isinstance(target, Path):
-        return target if isinstance(target, Document) else cast("Document", target.to_config())
+        return (target if isinstance(target, Document) else cast("Document", target.to_config())), None
     source = open_source(target)
     wrong = [one for one in check_source(source, env, directory) if one.severity == "error"]
     if wrong:
         raise BadDocument(wrong)
-    return source.document
+    return source.document, source.text
 
 
 KIND = Kind(name="workflow", make=_make, options=WorkflowOptions, recognises=_recognises)

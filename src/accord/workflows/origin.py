@@ -15,8 +15,9 @@ from msgspec import Struct
 from accord.storage.commands.journal import ORIGIN
 from accord.workflows.document import Document
 
-PLAN, DOCUMENT = "flow-plan", "flow-document"
-"""What the plan of a run and the document that it was made of are kept under; `ORIGIN` is what tells that it is one."""
+PLAN, DOCUMENT, SOURCE = "flow-plan", "flow-document", "flow-source"
+"""What the plan of a run, the document that it was made of and the text of that are kept under; `ORIGIN` is what tells
+that it is one. What was built without a file has no text."""
 
 
 class Wish(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -47,9 +48,10 @@ class Origin(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
     wish: Wish = Wish()
 
 
-def entries(origin: Origin, document: str) -> dict[str, str]:
-    """Return what is written down with a run; the document is its JSON."""
-    return {ORIGIN: msgspec.json.encode(origin).decode(), DOCUMENT: document}
+def entries(origin: Origin, document: str, text: str | None = None) -> dict[str, str]:
+    """Return what is written down with a run; the document is its JSON, and the text what its file says."""
+    found = {ORIGIN: msgspec.json.encode(origin).decode(), DOCUMENT: document}
+    return found if text is None else {**found, SOURCE: text}
 
 
 def origin_of(entry: str) -> Origin:

@@ -24,10 +24,11 @@ Path = tuple[str | int, ...]
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """A document, and where in its text everything stands."""
+    """A document, its text, and where in that everything stands."""
 
     document: Document
     file: str
+    text: str
     root: Node
 
     def place(self, path: Path, *, key: bool = False, start: int | None = None) -> Place:
@@ -57,7 +58,7 @@ def load(path: FilePath | str) -> Document:
 def source(text: str, file: str = "<string>") -> Source:
     """Return what a text says, and where."""
     root = filled(parse(text, file), FilePath(file).parent)
-    return Source(document=Shaping().made(Document, root, "the file"), file=file, root=root)
+    return Source(document=Shaping().made(Document, root, "the file"), file=file, text=text, root=root)
 
 
 def open_source(path: FilePath | str) -> Source:

@@ -18,8 +18,9 @@ from accord.storage.store import Store
 from accord.workflows.beginning import child_key
 from accord.workflows.document import Document, Step
 from accord.workflows.driving import PREFIX
-from accord.workflows.origin import DOCUMENT, PLAN, Origin, document_of, origin_of
+from accord.workflows.origin import DOCUMENT, PLAN, SOURCE, Origin, document_of, origin_of
 from accord.workflows.plan import Plan
+from accord.workflows.reading import write
 from accord.workflows.records import Record
 from accord.workflows.state import FINAL, PARKED, Node, State
 
@@ -96,6 +97,11 @@ class Standing(Struct, frozen=True):
         return document_of(self.entries[DOCUMENT])
 
     @property
+    def text(self) -> str:
+        """That document as its file has it, or would have it."""
+        return self.entries.get(SOURCE) or write(self.document)
+
+    @property
     def records(self) -> dict[str, str]:
         """What is written down of its steps, by the keys of the records."""
         return {key.removeprefix(PREFIX): entry for key, entry in self.entries.items() if key.startswith(PREFIX)}
@@ -105,9 +111,9 @@ class Standing(Struct, frozen=True):
         found = (_decoder.decode(entry) for key, entry in self.records.items() if key.endswith((":begun", ":ended")))
         return State(self.plan, found)
 
-    def lines(self) -> list[Line]:
-        """Return its steps in the order of the plan, items below their maps."""
-        nodes = self.state().nodes.values()
+    def lines(self, state: State | None = None) -> list[Line]:
+        """Return its steps in the order of the plan, items below their maps; of its state, for whoever has it."""
+        nodes = (state or self.state()).nodes.values()
         return [line for node in nodes if node.parent is None for line in self._lines(node, 0)]
 
     def _lines(self, node: Node, depth: int) -> Iterator[Line]:
@@ -119,7 +125,6 @@ class Standing(Struct, frozen=True):
     def _line(self, node: Node, step: Step, depth: int) -> Line:
         begun, ended = node.begun, node.ended
         is_over = ended is not None and (begun is None or ended.attempt >= begun.attempt)
-        child = self.entries.get(child_key(node.name, node.attempt))
         end = ended if is_over else None
         is_cut = self.is_over and begun is not None and node.standing not in FINAL
         return Line(
@@ -134,14 +139,19 @@ class Standing(Struct, frozen=True):
             reason=None if end is None else end.reason,
             error=None if end is None else end.error,
             output="" if end is None else end.output,
-            child=None if child is None else msgspec.json.decode(child, type=str),
+            child=self.child(node.name, node.attempt),
         )
 
-    def waits(self) -> list[Wait]:
-        """Return what it waits for, besides its agents."""
+    def child(self, step: str, attempt: int) -> str | None:
+        """Return the task that does an attempt at a step, or did it, if one does."""
+        entry = self.entries.get(child_key(step, attempt))
+        return None if entry is None else msgspec.json.decode(entry, type=str)
+
+    def waits(self, state: State | None = None) -> list[Wait]:
+        """Return what it waits for, besides its agents; of its state, for whoever has it."""
         if self.is_over:
             return []
-        running = self.state().running.values()
+        running = (state or self.state()).running.values()
         return [_wait(node, node.step) for node in running if node.step is not None and node.step.type in PARKED]
 
 

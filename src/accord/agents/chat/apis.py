@@ -30,12 +30,21 @@ _ROLES = {Role.USER: "user", Role.AGENT: "assistant"}
 T = TypeVar("T")
 
 
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """What one piece says of the call of a tool, the one `at` a place: its name, and JSON of its arguments."""
+
+    at: int
+    name: str = ""
+    arguments: str = ""
+
+
 class Piece(Struct, frozen=True, kw_only=True):
-    """What one piece of an answer says; `ending` is why the model stopped."""
+    """What one piece of an answer says; `ending` is why the model stopped. `calls` are for those who offer tools."""
 
     text: str = ""
     refusal: str = ""
     files: tuple[Part, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
     ending: str | None = None
@@ -85,10 +94,21 @@ class Reader:
 # --- OpenAI ---------------------------------------------------------------------------------------------------------
 
 
+class _Function(Struct):
+    name: str | None = None
+    arguments: Any = None
+
+
+class _ToolCall(Struct):
+    index: int | None = None
+    function: _Function | None = None
+
+
 class _Said(Struct):
     content: str | list[dict[str, Any]] | None = None
     refusal: str | None = None
     images: list[Any] | None = None
+    tool_calls: list[_ToolCall] | None = None
 
 
 class _Choice(Struct):
@@ -148,6 +168,7 @@ class OpenAI:
             text=_text(said.content),
             refusal=said.refusal or "",
             files=tuple(_picture(image) for image in said.images or ()),
+            calls=tuple(_call(call, at) for at, call in enumerate(said.tool_calls or ())),
             input_tokens=usage.prompt_tokens or 0,
             output_tokens=usage.completion_tokens or 0,
             ending=choice.finish_reason,
@@ -280,6 +301,14 @@ def _text(content: str | list[dict[str, Any]] | None) -> str:
     if isinstance(content, list):
         return "".join(str(piece.get("text") or "") for piece in content)
     return content or ""
+
+
+def _call(call: _ToolCall, at: int) -> ToolCall:
+    """Return a call, whose arguments some servers send as the JSON that they are."""
+    said = call.function or _Function()
+    given = said.arguments if said.arguments is not None else ""
+    arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    return ToolCall(at=at if call.index is None else call.index, name=said.name or "", arguments=arguments)
 
 
 def _picture(image: Any) -> Part:

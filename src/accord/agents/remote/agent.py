@@ -21,7 +21,7 @@ from accord.agents.remote.talk import Talk
 from accord.agents.remote.terms import Terms, is_loopback
 from accord.core.agent import Crash, Profile
 from accord.core.context import Context
-from accord.core.remotes import Remotes, Trust
+from accord.core.remotes import Contact, Remotes, Trust
 from accord.model import AgentCard
 
 PREPARE_SECONDS = 5.0
@@ -117,6 +117,7 @@ class RemoteAgent:
             remotes=remotes,
             peer=self._reach.peer,
             fault=self._reach.fault,
+            answered=self._reach.answered,
             streams=asyncio.Semaphore(self.terms.streams),
         )
         self._cancels = Cancels(self.profile.name, remotes, self._reach.peer)
@@ -144,6 +145,16 @@ class RemoteAgent:
             raise RuntimeError("A remote agent is run by a host that it has joined")
         await ctx.usage(key="elsewhere")  # nothing yet: its budget is known to whoever hears what it uses
         await Talk(ctx, self._means, uuid4().hex).go_on()
+
+    # --- whether it is there ----------------------------------------------------------------------------------------
+
+    def contact(self) -> Contact | None:
+        """Return how it was when it was last talked to."""
+        return self._reach.contact
+
+    async def check(self) -> Contact:
+        """Look whether it is there, by reading its card anew."""
+        return await self._reach.look()
 
     # --- the way there --------------------------------------------------------------------------------------------
 

@@ -68,13 +68,17 @@ class Peer(Protocol):
 
 
 class Means(Struct, kw_only=True):
-    """What all runs of one agent share; `fault` is told what went wrong, which may be that the card is out of date."""
+    """What all runs of one agent share.
+
+    `fault` is told what went wrong, which may be that the card is out of date, and `answered` what went well.
+    """
 
     name: str
     terms: Terms
     remotes: Remotes
     peer: Callable[[], Awaitable[Peer]]
     fault: Callable[[Exception], None]
+    answered: Callable[[], None]
     streams: asyncio.Semaphore
     may_push: bool = True
     sending: set[asyncio.Task[Any]] = msgspec.field(default_factory=set)

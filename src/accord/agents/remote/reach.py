@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accord.agents.remote.means import NO_ANSWER, NotReachable, Peer
 from accord.client.auth.choice import NoCredentials
@@ -18,11 +19,15 @@ from accord.client.discovery import NoSuchAgent
 from accord.client.keys import KeyManagementError
 from accord.client.selection import NoWay
 from accord.client.wire import Unreachable
+from accord.core.remotes import Contact
 from accord.errors import MethodNotFound
 from accord.storage.store import StoreRefused, StoreUnavailable
 
 CARD_SECONDS = 24 * 60 * 60.0
 """How long a card is good if nothing speaks against it."""
+
+LOOK_SECONDS = 10.0
+"""How long somebody waits who wants to know whether an agent is there."""
 
 DOUBT_SECONDS = 60.0
 """How old a card is at least that is read again because something went wrong: an agent that restarts is often back
@@ -55,6 +60,7 @@ class Reach:
         found: Callable[[Peer], None],
         linger_seconds: float,
         now: Callable[[], float] = time.monotonic,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """Open it with `connect` when it is needed; `found` is told each time, and old ways linger for answers."""
         self._name = name
@@ -62,6 +68,9 @@ class Reach:
         self._found = found
         self._linger = linger_seconds
         self._now = now
+        self._now_ms = now_ms
+        self.contact: Contact | None = None
+        """How the agent was when it was last talked to."""
         self._lock = asyncio.Lock()
         self._opened = AsyncExitStack()
         self._left: list[_Left] = []
@@ -82,6 +91,7 @@ class Reach:
             try:
                 return await self._open()
             except NO_ANSWER as error:
+                self._missed(str(error))
                 if self._peer is None:
                     raise
                 log.warning("remote card not read again", extra={"agent": self._name, "reason": str(error)})
@@ -92,6 +102,29 @@ class Reach:
         """Hear what went wrong: an agent that is not there, or does not know what it offered, may have moved."""
         is_gone = isinstance(error, Unreachable) and not error.was_sent
         self._is_doubtful = self._is_doubtful or is_gone or isinstance(error, MethodNotFound)
+        if is_gone:
+            self._missed(str(error))
+
+    def answered(self) -> None:
+        """Hear that the agent has answered something."""
+        known = self.contact or Contact(is_up=True, at=0)
+        self.contact = replace(known, is_up=True, at=self._now_ms(), detail="")
+
+    async def look(self) -> Contact:
+        """Find the agent anew, and return how it is."""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS), self._lock:
+                await self._open()
+        except TimeoutError:
+            self._missed(f"No answer within {LOOK_SECONDS:g} seconds")
+        except NO_ANSWER as error:
+            self._missed(str(error))
+        assert self.contact is not None  # one way or the other
+        return self.contact
+
+    def _missed(self, why: str) -> None:
+        known = self.contact or Contact(is_up=False, at=0)
+        self.contact = replace(known, is_up=False, at=self._now_ms(), detail=why)
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -115,6 +148,9 @@ class Reach:
         await self._leave()
         self._peer, self._opened = peer, opened
         self._read_at, self._is_doubtful = self._now(), False
+        discovered = getattr(peer, "discovered", None)
+        findings = () if discovered is None else tuple(map(str, discovered.findings))
+        self.contact = Contact(is_up=True, at=self._now_ms(), findings=findings)
         self._found(peer)
         return peer
 

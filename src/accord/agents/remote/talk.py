@@ -129,6 +129,7 @@ class Talk(Waiting):
         except NO_ANSWER as error:
             await self._not_answered(peer, link, request, error)
         else:
+            self._means.answered()
             await self._unless_ended(state)
 
     async def _not_answered(self, peer: Peer, link: Link, request: SendRequest, error: Exception) -> None:

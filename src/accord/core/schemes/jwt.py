@@ -45,6 +45,9 @@ REMEMBERED = 10_000
 LONG_SECONDS = 3600.0
 """Longer than anything is remembered: a bound for a time of expiry that is too large to reckon with."""
 
+UNREADABLE = (BadSignature, JoseError, MsgspecError, ValueError, RecursionError)
+"""What is raised about a token that is none, or not good."""
+
 log = logging.getLogger("accord.access")
 
 
@@ -113,13 +116,20 @@ class JwtAccess:
         try:
             if not self._is_ours(token):
                 return None
-            claims = await self._verified(token)
-            identity = self._identity(claims)
-        except (BadSignature, JoseError, MsgspecError, ValueError, RecursionError) as error:
+        except UNREADABLE as error:
             raise self._refused(_reason(error)) from None
+        claims, identity = await self.read(token)
         now = self._now()
         self._recent.put(digest, identity, until=self._clock() + min(claims["exp"], now + LONG_SECONDS) - now)
         return identity
+
+    async def read(self, token: str) -> tuple[dict[str, Any], Identity]:
+        """Verify a token, and return what it says and whom it names."""
+        try:
+            claims = await self._verified(token)
+            return claims, self._identity(claims)
+        except UNREADABLE as error:
+            raise self._refused(_reason(error)) from None
 
     def _is_ours(self, token: str) -> bool:
         """Whether the token says that it is of this issuer: nothing is believed yet, others are asked otherwise."""

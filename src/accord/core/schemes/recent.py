@@ -41,5 +41,9 @@ class Recent(Generic[K, V]):
         if len(self._kept) > self._size:
             self._kept.popitem(last=False)
 
+    def forget(self, key: K) -> None:
+        """Keep a value no longer."""
+        self._kept.pop(key, None)
+
     def __len__(self) -> int:
         return len(self._kept)

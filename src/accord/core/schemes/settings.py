@@ -5,10 +5,10 @@ no secrets, so that settings may be logged.
 """
 
 from ipaddress import ip_network
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from accord.core.access import Identity
 from accord.protocol.signing import WINDOW_SECONDS
@@ -75,12 +75,28 @@ class ApiKeys(Settings, frozen=True, kw_only=True, tag_field="type", tag="api-ke
     remember_seconds: float = 5.0
 
 
+class SignIn(Settings, frozen=True, kw_only=True):
+    """How people sign in to the console with an issuer: this server as its client, by the authorization code flow.
+
+    Its redirect address is that of the server and `/api/session/oidc/NAME/callback`; `label` is what the page says.
+    """
+
+    SECRET = frozenset({"client_secret"})
+
+    client_id: str
+    client_secret: str | None = None
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,32}$")] = "oidc"
+    label: str = "single sign-on"
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+
+
 class Jwt(Settings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
     """Bearer tokens of one issuer, whose keys are found by OpenID Connect discovery, at `jwks_url`, or are a `secret`.
 
     A caller's tenant is that of `tenant_claim` if one is named, and its roles are those of all `role_claims`; a claim
     may be inside of others: `realm_access.roles`. Tokens of two issuers need different `owner_prefix`es, since a
     subject is only unique to its issuer. `token_url` tells clients on the card where to get a token for themselves.
+    With `sign_in` people get into the console with it.
     """
 
     SECRET = frozenset({"secret"})
@@ -98,6 +114,7 @@ class Jwt(Settings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
     role_claims: tuple[str, ...] = ("roles", "scope")
     token_url: str | None = None
     scopes: dict[str, str] = field(default_factory=dict)
+    sign_in: SignIn | None = None
     remember_seconds: float = 5.0
 
     def __post_init__(self) -> None:
@@ -108,6 +125,8 @@ class Jwt(Settings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
             raise ValueError("Either `secret` or `jwks_url`: a public key must never be taken for a shared secret")
         if self.secret is None and urlsplit(self.jwks_url or self.issuer).scheme not in ("https", "http"):
             raise ValueError("`issuer` must be a URL, or `jwks_url` or `secret` be given")
+        if self.sign_in is not None and (self.secret or urlsplit(self.issuer).scheme not in ("https", "http")):
+            raise ValueError("`sign_in` needs an `issuer` that describes itself at its URL, and no `secret`")
 
 
 class Basic(Settings, frozen=True, kw_only=True, tag_field="type", tag="basic"):

@@ -70,7 +70,7 @@ class LargeParts:
 
     def has_large(self, body: Body) -> bool:
         """Whether `detach` would have anything to do."""
-        return any(self._is_large(part) for part in _parts(body))
+        return any(map(self._is_large, _parts(body)))
 
     async def detach(self, tenant: str, body: Body) -> tuple[Body, tuple[str, ...]]:
         """Keep the bytes of large parts; return the value to store and the hashes of all bytes that it refers to."""

@@ -37,6 +37,8 @@ class Parent(Struct, frozen=True, kw_only=True):
     """The run that calls: its task, the claim under which it runs, and the step that notes its child.
 
     What the child uses, its parent has used as well: `budget` is what that may. The child knows until when it has time.
+    One that does not `own` what it makes only notes it: that is a task like any other, with a time and a budget of its
+    own.
     """
 
     task_id: str
@@ -44,6 +46,7 @@ class Parent(Struct, frozen=True, kw_only=True):
     step: str
     budget: Budget = Budget()
     deadline_at: int | None = None
+    owns: bool = True
 
 
 async def adopt(tx: Tx, tenant: str, parent: Parent, child_id: str, at: int) -> str | None:
@@ -63,10 +66,12 @@ async def adopt(tx: Tx, tenant: str, parent: Parent, child_id: str, at: int) -> 
         return msgspec.json.decode(found, type=str)
     if state_of(row[1]) in lifecycle.TERMINAL:
         raise lifecycle.TaskEnded(f"Task {parent.task_id} has ended and calls nobody any more")
+    await steps.put(tx, tenant, parent.task_id, parent.step, msgspec.json.encode(child_id).decode(), at)
+    if not parent.owns:
+        return None
     await tx.run(
         "UPDATE task SET children = children + 1 WHERE tenant = :tenant AND id = :id", tenant=tenant, id=parent.task_id
     )
-    await steps.put(tx, tenant, parent.task_id, parent.step, msgspec.json.encode(child_id).decode(), at)
     await usage.limit(tx, tenant, parent.task_id, parent.budget, at)
     return None
 

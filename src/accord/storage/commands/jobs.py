@@ -31,7 +31,10 @@ MAX_TENANTS = 64
 
 
 class NewJob(Struct, frozen=True, kw_only=True):
-    """Work to do; `key` makes it unique among its kind, `delay_ms` puts it off, `node` takes it at once."""
+    """Work to do; `key` makes it unique among its kind, `delay_ms` puts it off, `node` takes it at once.
+
+    Work that is `parked` is not done before somebody wakes it.
+    """
 
     kind: str
     key: str
@@ -42,6 +45,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     max_attempts: int = 3
     epoch: int = 0
     node: str | None = None
+    parked: bool = False
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -77,9 +81,10 @@ def node_topic(node: str) -> str:
 async def enqueue(tx: Tx, tenant: str, job: NewJob) -> Claimed | None:
     """Add work unless the same is there already; return it if it is taken at once."""
     row = await tx.one(
-        f"""INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts, epoch, node, attempts)
+        f"""INSERT INTO job (tenant, queue, kind, key, arg, priority, run_at, max_attempts, epoch, node, attempts,
+                             parked)
             VALUES (:tenant, :queue, :kind, :key, :arg, :priority, {{now}} + :delay_ms, :max_attempts, :epoch, :node,
-                    :attempts)
+                    :attempts, :parked)
             ON CONFLICT (tenant, kind, key) DO NOTHING RETURNING {_CLAIMED}""",
         tenant=tenant,
         queue=job.queue,
@@ -92,9 +97,10 @@ async def enqueue(tx: Tx, tenant: str, job: NewJob) -> Claimed | None:
         epoch=job.epoch + (job.node is not None),
         node=job.node,
         attempts=int(job.node is not None),
+        parked=int(job.parked),
     )
     if job.node is None:
-        tx.signal(queue_topic(job.queue))
+        tx.signal(*(() if job.parked else (queue_topic(job.queue),)))
         return None
     return None if row is None else _claimed(row)
 
@@ -212,7 +218,8 @@ async def finish(tx: Tx, job: Claimed) -> bool:
 async def finish_last(tx: Tx, job: Claimed) -> None:
     """Remove work that is done, with the timers of its task, which has ended."""
     await tx.run(
-        """DELETE FROM job WHERE tenant = :tenant AND key = :key AND (
+        # The kinds are named twice: without the first, SQLite would look through all jobs of the tenant.
+        """DELETE FROM job WHERE tenant = :tenant AND key = :key AND kind IN (:kind, :deadline, :sla) AND (
                (id = :id AND epoch = :epoch AND kind = :kind) OR (kind IN (:deadline, :sla) AND node IS NULL))""",
         **_held(job),
         deadline=DEADLINE,

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from accord.model import TaskState
 from accord.storage.commands import steps
+from accord.storage.commands.browsing import Seen
 from accord.storage.commands.jobs import RUN
 from accord.storage.commands.runs import Accept, Accepted, accept
 from accord.storage.commands.tasks import Append, extend
@@ -44,34 +45,34 @@ class Begun(Struct, frozen=True, kw_only=True):
     owner: str
     parent_id: str | None
     state: TaskState
+    last_seq: int
     updated_at: int
     origin: str
     begun_at: int
 
 
 class Runs(Struct, frozen=True, kw_only=True):
-    """Which of them are wanted; unset members do not matter. Those that others have begun are `inner`."""
+    """Which of them are wanted; unset members do not matter. Those that others have begun are `inner`.
 
+    `before` is the task where the last page ended.
+    """
+
+    tenant: str | None = None
+    seen: Seen | None = None
     task_id: str | None = None
+    agents: tuple[str, ...] = ()
     states: tuple[TaskState, ...] = ()
     inner: bool = False
+    before: str | None = None
     limit: int = 50
 
 
 async def begun(tx: Tx, wanted: Runs) -> list[Begun]:
-    """Return tasks that noted where they come from, of all tenants, those that began last first."""
-    given: dict[str, Value] = {f"state{at}": state_name(state) for at, state in enumerate(wanted.states)}
-    where = ["step.key = 'flow-run'"]
-    if wanted.states:
-        where.append(f"task.state IN ({', '.join(f':{name}' for name in given)})")
-    if wanted.task_id is not None:
-        where.append("step.task_id = :task_id")
-        given["task_id"] = wanted.task_id
-    if not wanted.inner:
-        where.append("task.parent_id IS NULL")
+    """Return tasks that noted where they come from, those that began last first."""
+    where, given = _conditions(wanted)
     rows = await tx.all(
-        f"""SELECT task.tenant, task.id, task.agent, task.owner, task.parent_id, task.state, task.updated_at,
-                   step.output, step.at
+        f"""SELECT task.tenant, task.id, task.agent, task.owner, task.parent_id, task.state, task.last_seq,
+                   task.updated_at, step.output, step.at
             FROM step JOIN task ON task.tenant = step.tenant AND task.id = step.task_id
             WHERE {" AND ".join(where)} ORDER BY step.task_id DESC LIMIT :limit""",
         **given,
@@ -85,12 +86,38 @@ async def begun(tx: Tx, wanted: Runs) -> list[Begun]:
             owner=row[3],
             parent_id=row[4],
             state=state_of(row[5]),
-            updated_at=row[6],
-            origin=row[7],
-            begun_at=row[8],
+            last_seq=row[6],
+            updated_at=row[7],
+            origin=row[8],
+            begun_at=row[9],
         )
         for row in rows
     ]
+
+
+def _conditions(wanted: Runs) -> tuple[list[str], dict[str, Value]]:
+    """Return what a statement on `step` and `task` has to say, and its values."""
+    where, given = ([], {}) if wanted.seen is None else wanted.seen.condition()
+    where.append("step.key = 'flow-run'")
+    for column, name, value in (
+        ("task.tenant =", "tenant", wanted.tenant),
+        ("step.task_id =", "task_id", wanted.task_id),
+        ("step.task_id <", "before", wanted.before),
+    ):
+        if value is not None:
+            where.append(f"{column} :{name}")
+            given[name] = value
+    for column, kind, values in (
+        ("task.state", "state", tuple(map(state_name, wanted.states))),
+        ("task.agent", "agent", wanted.agents),
+    ):
+        if values:
+            places = {f"{kind}{at}": value for at, value in enumerate(values)}
+            where.append(f"{column} IN ({', '.join(f':{place}' for place in places)})")
+            given.update(places)
+    if not wanted.inner:
+        where.append("task.parent_id IS NULL")
+    return where, given
 
 
 class Held(Struct, frozen=True):

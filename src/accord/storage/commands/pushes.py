@@ -11,10 +11,13 @@ from msgspec import Struct
 
 from accord.model import PushConfig
 from accord.storage.commands.tasks import Fenced
-from accord.storage.store import Row, Tx
+from accord.storage.store import Row, Tx, Value
 
 TOPIC = "push"
 """The topic of hints that webhooks are due."""
+
+KEPT = 50
+"""Attempts that are kept of a webhook: enough to see how it went, for what a person may read."""
 
 _CONFIG = msgspec.json.Decoder(PushConfig)
 _ENCODER = msgspec.json.Encoder()
@@ -31,6 +34,24 @@ class Due(Struct, frozen=True, kw_only=True):
     cursor: int
     attempts: int
     epoch: int
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """An attempt to deliver event `seq`, its `attempt`th; `detail` is what was posted and answered, without secrets."""
+
+    seq: int
+    attempt: int
+    at: int
+    duration_ms: int
+    status: int | None = None
+    error: str | None = None
+    detail: str = "{}"
+
+
+class Tried(Attempt, frozen=True, kw_only=True):
+    """An attempt as it is kept."""
+
+    id: int
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
@@ -124,12 +145,11 @@ async def delete(tx: Tx, tenant: str, task_id: str, id: str | None = None, url: 
         if id in (None, hook.config.id) and url in (None, hook.config.url)
     ]
     for one in found:
-        await tx.run(
+        for statement in (
             "DELETE FROM push WHERE tenant = :tenant AND task_id = :task_id AND id = :id",
-            tenant=tenant,
-            task_id=task_id,
-            id=one,
-        )
+            "DELETE FROM push_attempt WHERE tenant = :tenant AND task_id = :task_id AND push_id = :id",
+        ):
+            await tx.run(statement, tenant=tenant, task_id=task_id, id=one)
     if found:
         await _count(tx, tenant, task_id, -len(found))
     return len(found)
@@ -185,8 +205,8 @@ async def release(tx: Tx, node: str, delivering: Collection[Due]) -> None:
             )
 
 
-async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool) -> None:
-    """Move the cursor past what was delivered; `keeps` goes on holding the webhook, for more.
+async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool, attempt: Attempt | None = None) -> None:
+    """Move the cursor past what was delivered, with which `attempt`; `keeps` goes on holding the webhook, for more.
 
     Without it the webhook is given back, due again if the log has grown meanwhile.
     """
@@ -206,10 +226,11 @@ async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool) -> None:
         has_grown=int(last is not None and last > cursor),
     )
     _fence(changed, due)
+    await _note(tx, due, attempt)
 
 
-async def fail(tx: Tx, due: Due, error: str, delay_ms: int | None) -> None:
-    """Note a failed delivery: due again after a while, or, without one, dead."""
+async def fail(tx: Tx, due: Due, error: str, delay_ms: int | None, attempt: Attempt | None = None) -> None:
+    """Note a failed delivery, with which `attempt`: due again after a while, or, without one, dead."""
     changed = await tx.run(
         """UPDATE push SET node = NULL, attempts = attempts + 1, last_error = :error,
              due_at = CASE WHEN :dead = 1 THEN NULL ELSE {now} + :delay_ms END,
@@ -224,6 +245,49 @@ async def fail(tx: Tx, due: Due, error: str, delay_ms: int | None) -> None:
         delay_ms=delay_ms or 0,
     )
     _fence(changed, due)
+    await _note(tx, due, attempt)
+
+
+_OF_HOOK = "tenant = :tenant AND task_id = :task_id AND push_id = :push_id"
+
+
+async def _note(tx: Tx, due: Due, attempt: Attempt | None) -> None:
+    """Keep an attempt, and let go of those that were too long ago."""
+    if attempt is None:
+        return
+    key: dict[str, Value] = {"tenant": due.tenant, "task_id": due.task_id, "push_id": due.id}
+    given = {name: getattr(attempt, name) for name in Attempt.__struct_fields__}
+    # Whoever writes here holds the webhook, so nobody else takes the same number.
+    row = await tx.one(f"SELECT max(id) FROM push_attempt WHERE {_OF_HOOK}", **key)
+    number = 1 + (row[0] or 0 if row else 0)
+    await tx.run(
+        f"""INSERT INTO push_attempt (tenant, task_id, push_id, id, {", ".join(given)})
+            VALUES (:tenant, :task_id, :push_id, :id, {", ".join(f":{name}" for name in given)})""",
+        **key,
+        id=number,
+        **given,
+    )
+    await tx.run(f"DELETE FROM push_attempt WHERE {_OF_HOOK} AND id <= :old", **key, old=number - KEPT)
+    tx.signal(tried_topic(due.tenant, due.task_id))
+
+
+def tried_topic(tenant: str, task_id: str) -> str:
+    """Return the topic of hints that a webhook of a task was called."""
+    return f"tried:{task_id}:{tenant}"
+
+
+async def tried(tx: Tx, tenant: str, task_id: str, id: str | None = None, limit: int = KEPT) -> list[tuple[str, Tried]]:
+    """Return the latest attempts of a task's webhook, or of all that it has, newest first, each with the webhook."""
+    rows = await tx.all(
+        f"""SELECT push_id, {", ".join(Tried.__struct_fields__)} FROM push_attempt
+            WHERE tenant = :tenant AND task_id = :task_id AND push_id = COALESCE(:id, push_id)
+            ORDER BY at DESC, push_id, id DESC LIMIT :limit""",
+        tenant=tenant,
+        task_id=task_id,
+        id=id,
+        limit=limit,
+    )
+    return [(row[0], Tried(**dict(zip(Tried.__struct_fields__, row[1:], strict=True)))) for row in rows]
 
 
 async def redeliver(tx: Tx, tenant: str, task_id: str, id: str, after: int | None = None) -> bool:

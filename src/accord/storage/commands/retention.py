@@ -102,7 +102,7 @@ async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: i
 
 
 async def _delete(tx: Tx, keys: list[dict[str, Value]]) -> None:
-    for table in ("event", "snapshot", "push", "step", "remote_token", "remote"):
+    for table in ("event", "snapshot", "push", "push_attempt", "step", "remote_token", "remote"):
         await tx.many(f"DELETE FROM {table} WHERE tenant = :tenant AND task_id = :task_id", keys)
     # A job that a node holds is the node's to finish, which may be waiting for this very task.
     await tx.many(

@@ -42,12 +42,16 @@ IDEMPOTENCY_MS = 24 * 3600 * 1000
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """How a task is to be run: by the node that accepts it if `node` is set, else by whoever claims it."""
+    """How a task is to be run: by the node that accepts it if `node` is set, else by whoever claims it.
+
+    One that `is_held` is not run before somebody begins it.
+    """
 
     queue: str
     priority: int = 0
     max_attempts: int = 3
     node: str | None = None
+    is_held: bool = False
 
 
 class Accept(Struct, frozen=True, kw_only=True):
@@ -80,6 +84,17 @@ class Say(Struct, frozen=True, kw_only=True):
     origin: str | None = None
     blobs: tuple[str, ...] = ()
     budget: Budget = Budget()
+    deadline_at: int | None = None
+
+
+class Begin(Struct, frozen=True, kw_only=True):
+    """That a task is to be begun which was held, by this node if it is given, and until when it then has time."""
+
+    task_id: str
+    at: int
+    owner: str | None = None
+    agent: str | None = None
+    node: str | None = None
     deadline_at: int | None = None
 
 
@@ -175,15 +190,38 @@ async def say(tx: Tx, tenant: str, request: Say) -> Continued:
     return Continued(task_id=head.id, job=job, stored=await _reread(tx, tenant, head), steps=known)
 
 
+async def begin(tx: Tx, tenant: str, request: Begin) -> Continued:
+    """Let a task be run that was held; one that has been begun before goes on as it does."""
+    head = owned(await lock_head(tx, tenant, request.task_id), request.task_id, request.owner, request.agent)
+    if head.task_state is TaskState.CANCELED:
+        raise HasEnded(head.task_state)
+    held = await tx.one(
+        "SELECT queue FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key AND parked = 1 {for_update}",
+        tenant=tenant,
+        kind=RUN,
+        key=head.id,
+    )
+    if held is None or head.task_state is not TaskState.SUBMITTED:
+        return Continued(task_id=head.id, is_repeated=True, stored=await _reread(tx, tenant, head))
+    await _due(tx, tenant, head, request.deadline_at, request.at)
+    job = await rouse(tx, tenant, head, Work(queue=held[0], node=request.node))
+    known = {} if job is None else await steps.load(tx, tenant, head.id)
+    return Continued(task_id=head.id, job=job, stored=await _reread(tx, tenant, head), steps=known)
+
+
 async def _tighten(tx: Tx, tenant: str, head: Head, request: Say) -> None:
     """Let a task have less than before, if a message says so."""
     await usage.limit(tx, tenant, head.id, request.budget, request.at)
-    due = request.deadline_at
+    await _due(tx, tenant, head, request.deadline_at, request.at)
+
+
+async def _due(tx: Tx, tenant: str, head: Head, due: int | None, at: int) -> None:
+    """Let a task have time until then, if it had longer."""
     if due is not None and (head.deadline_at is None or due < head.deadline_at):
         await tx.run(
             "UPDATE task SET deadline_at = :due WHERE tenant = :tenant AND id = :id", tenant=tenant, id=head.id, due=due
         )
-        delay_ms = max(0, due - request.at)
+        delay_ms = max(0, due - at)
         await set_timer(tx, tenant, Timer(task_id=head.id, kind=DEADLINE, delay_ms=delay_ms))
 
 
@@ -273,6 +311,7 @@ def _run_job(task_id: str, message_id: str, work: Work, epoch: int = 0) -> NewJo
         max_attempts=work.max_attempts,
         node=work.node,
         epoch=epoch,
+        parked=work.is_held,
     )
 
 

@@ -152,7 +152,7 @@ async def create_task(tx: Tx, tenant: str, new: NewTask, epoch: int = 0, bodies:
         await blobs.refer(tx, tenant, task.id, new.blobs)
     if bodies:
         await _insert(tx, tenant, Append(task_id=task.id, epoch=epoch, after=0, bodies=bodies, at=new.at))
-        tx.signal(topic(tenant, task.id))
+    tx.signal(topic(tenant, task.id))
 
 
 async def append(tx: Tx, tenant: str, new: Append) -> int:

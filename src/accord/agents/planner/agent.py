@@ -1,0 +1,232 @@
+"""A planner as an agent: prompts become held tasks of other agents, commands begin, drop and show them.
+
+    [agents.planner]
+    type = "planner"
+
+Without a model it goes by the rules of `planning`; with one, that is asked which of the three tools to use, and the
+rest is the same. It waits for no task: each tells by itself what becomes of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from accord.agents.chat.apis import Piece
+from accord.agents.chat.call import Call
+from accord.agents.content import conversation, said_all, say
+from accord.agents.kinds import JSON, Given, Kind, profile
+from accord.agents.planner import planning
+from accord.agents.planner.asking import TOOLS, Asked, calls_of
+from accord.agents.planner.options import PROMPT, PlannerOptions
+from accord.agents.planner.planning import Command
+from accord.agents.planner.tools import CANCELED, EXECUTED, Planned, Tools, Wish
+from accord.client.transports import choose
+from accord.core.agent import TEXT, Node
+from accord.core.context import Context, Failed, Rejected
+from accord.core.spawning import Served
+from accord.errors import AccordError
+from accord.model import Part
+
+RESULT = 200
+"""Characters that are shown of what came of a task."""
+
+EXECUTABLE, OPEN = frozenset({"submitted"}), frozenset({"submitted", "working", "input-required", "auth-required"})
+
+HOW = 'Say "execute all" or "execute 2" to begin, "cancel 2" to drop one, "status" to see how they stand.'
+
+
+class PlannerAgent:
+    """A planner."""
+
+    def __init__(self, given: Given) -> None:
+        """Plan as the options say; nothing is opened before a model is first asked."""
+        self.profile = profile(
+            given,
+            name="planner",
+            description="Turns what you want into tasks of the agents here, and begins them when you say so.",
+            skills=("plan", "tasks"),
+            input_modes=(TEXT, JSON),
+            output_modes=(TEXT, JSON),
+        )
+        self._options: PlannerOptions = given.options
+        self._transport = choose("aiohttp", silent_seconds=120.0) if self._options.model else None
+
+    async def start(self, node: Node) -> None:
+        """Do nothing: connections are opened when they are needed."""
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def run(self, ctx: Context) -> None:
+        """Plan what is said, or do with the plan what is said."""
+        tools = await Tools.open(ctx)
+        if self._transport is not None:
+            await self._ask(ctx, tools)
+            return
+        command = planning.command_of(ctx.text) if tools.plan else None
+        if command is not None:
+            await self._obey(ctx, tools, command)
+        else:
+            await self._plan(ctx, tools)
+
+    # --- by rules -------------------------------------------------------------------------------------------------
+
+    async def _plan(self, ctx: Context, tools: Tools) -> None:
+        found = planning.tasks_of(ctx.text)
+        if not found:
+            raise Rejected("Say what is to be done: a sentence, or a line for each task")
+        agents = self._agents(ctx)
+        default = self._default(agents)
+        most = self._options.most
+        wishes = [Wish(title=title, agent=planning.picked(title, agents, default)) for title in found[:most]]
+        made = await tools.plan_tasks(ctx.text, wishes)
+        await self._tell(ctx, tools, made, left_out=found[most:])
+
+    async def _obey(self, ctx: Context, tools: Tools, command: Command) -> None:
+        if command.verb == "status":
+            await self._status(ctx, tools)
+            return
+        status = {"execute": EXECUTED, "cancel": CANCELED, "done": "completed"}[command.verb]
+        wanted = OPEN if command.verb == "cancel" else EXECUTABLE
+        chosen = await self._chosen(tools, command.numbers, wanted)
+        lines = [await self._updated(tools, one, status, command.rest or None) for one in chosen]
+        missing = sorted(set(command.numbers) - {one.number for one in tools.plan})
+        lines += [f"There is no task {number}." for number in missing]
+        await say(ctx, "\n".join(lines) or "There is nothing left to do that with.")
+        await self._show(ctx, tools)
+
+    async def _chosen(self, tools: Tools, numbers: Sequence[int], states: frozenset[str]) -> list[Planned]:
+        """Return the tasks with these numbers, or without any all that are in one of these states."""
+        if numbers:
+            return [one for one in tools.plan if one.number in numbers]
+        return [one for one, state, _ in await tools.standing() if state in states]
+
+    async def _updated(self, tools: Tools, planned: Planned, status: str, result: Any = None) -> str:
+        try:
+            now = await tools.update_task(planned.task_id, status, result)
+        except AccordError as error:
+            return f"{planned.number}. {planned.title}: {error.message}"
+        return f"{planned.number}. {planned.title} ({planned.agent}): {now}"
+
+    async def _status(self, ctx: Context, tools: Tools) -> None:
+        lines = []
+        for one, state, result in await tools.standing():
+            line = " ".join(result.split())
+            shown = f": {line if len(line) <= RESULT else line[:RESULT] + '…'}" if line else ""
+            lines.append(f"{one.number}. {one.title} ({one.agent}) is {state}{shown}")
+        await say(ctx, "\n".join(lines) or "Nothing is planned yet.")
+        await self._show(ctx, tools)
+
+    async def _tell(
+        self,
+        ctx: Context,
+        tools: Tools,
+        made: Sequence[Planned],
+        left_out: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Say what was planned, and what else was done."""
+        count = "one task, which has" if len(made) == 1 else f"{len(made)} tasks, which have"
+        lines = [f"I have planned {count} not begun yet:", ""]
+        lines += [f"{one.number}. {one.title} ({one.agent})" for one in made]
+        if left_out:
+            lines += ["", f"Left out, because I plan {self._options.most} at a time: {'; '.join(left_out)}."]
+        await say(ctx, "\n".join([*notes, *lines, "", HOW]))
+        await self._show(ctx, tools)
+
+    async def _show(self, ctx: Context, tools: Tools) -> None:
+        await said_all(ctx)
+        plan = [
+            {"number": one.number, "title": one.title, "agent": one.agent, "taskId": one.task_id} for one in tools.plan
+        ]
+        await ctx.artifact([Part(data={"tasks": plan}, media_type=JSON)], id="plan", name="Plan")
+
+    # --- by a model -----------------------------------------------------------------------------------------------
+
+    async def _ask(self, ctx: Context, tools: Tools) -> None:
+        """Let the model answer and say which tools to use, and use them."""
+        has_said, calls = await self._answer(ctx, tools)
+        made: list[Planned] = []
+        lines: list[str] = []
+        for call in calls:
+            if call.wishes:
+                agents = self._agents(ctx)
+                wishes = [self._fitting(wish, agents) for wish in call.wishes[: self._options.most]]
+                made += await tools.plan_tasks(ctx.text, wishes)
+            else:
+                lines.append(await self._told_to(tools, call))
+        if not (has_said or made or lines):
+            raise Failed("The model said nothing")
+        await say(ctx, "\n\n" if has_said and (made or lines) else "")
+        if made:
+            await self._tell(ctx, tools, made, notes=lines)
+        elif lines:
+            await say(ctx, "\n".join(lines))
+            await self._show(ctx, tools)
+        else:
+            await said_all(ctx)
+
+    async def _answer(self, ctx: Context, tools: Tools) -> tuple[bool, list[Asked]]:
+        """Pass on what the model says, and return whether it did and what it wants done."""
+        assert self._transport is not None  # there is a model
+        options = self._options.asking(await self._prompt(ctx, tools), TOOLS)
+        call = Call(options, self._transport, {"task_id": ctx.task_id})
+        heard, used = list[Piece](), Piece()
+        async with aclosing(call.pieces(await conversation(ctx))) as pieces:
+            async for piece in pieces:
+                await say(ctx, piece.text)
+                heard.append(piece)
+                used = piece if piece.input_tokens or piece.output_tokens else used
+        if used.input_tokens or used.output_tokens:
+            await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=options.model)
+        return any(piece.text for piece in heard), calls_of(heard)
+
+    async def _prompt(self, ctx: Context, tools: Tools) -> str:
+        agents = "\n".join(f"- {name}: {one.description}" for name, one in self._served(ctx).items()) or "- none"
+        standing = [(one, state) for one, state, _ in await tools.standing()] if tools.plan else []
+        tasks = "\n".join(f"- {one.task_id}: {one.number}. {one.title} ({one.agent}), {now}" for one, now in standing)
+        return PROMPT.format(most=self._options.most, agents=agents, tasks=tasks or "- none")
+
+    def _fitting(self, wish: Wish, agents: Mapping[str, Served]) -> Wish:
+        """Return a wish for an agent that there is: models make names up."""
+        known = {planning.slug(name): name for name in agents}
+        default = self._default(agents)
+        agent = known.get(planning.slug(wish.agent)) or planning.picked(wish.title, agents, default)
+        return msgspec.structs.replace(wish, agent=agent)
+
+    async def _told_to(self, tools: Tools, call: Asked) -> str:
+        planned = next((one for one in tools.plan if one.task_id == call.task_id), None)
+        if planned is None:
+            return f"There is no task {call.task_id[:60]}."
+        return await self._updated(tools, planned, call.status, call.result)
+
+    # --- whom to plan for -----------------------------------------------------------------------------------------
+
+    def _agents(self, ctx: Context) -> dict[str, Served]:
+        """Return the agents that there are for tasks, by their names; there is at least one."""
+        found = self._served(ctx)
+        if not found:
+            raise Failed("There is no agent here to plan for")
+        return found
+
+    def _served(self, ctx: Context) -> dict[str, Served]:
+        wanted = {planning.slug(name) for name in self._options.agents}
+        return {
+            name: one
+            for name, one in ctx.spawning.agents.items()
+            if name != self.profile.name and (not wanted or planning.slug(name) in wanted)
+        }
+
+    def _default(self, agents: Mapping[str, Served]) -> str:
+        stated = planning.slug(self._options.default or "")
+        return next((name for name in agents if planning.slug(name) == stated), next(iter(agents)))
+
+
+KIND = Kind(name="planner", options=PlannerOptions, make=PlannerAgent)
+
+planner = PlannerAgent(Given(options=PlannerOptions()))
+"""One that goes by rules, for whoever serves it by its name."""

@@ -1,0 +1,113 @@
+"""The console of a server: what its pages ask, and the feed that keeps them up to date.
+
+It only puts together what `console` does. Signing in comes before everything else: what a page asks is asked by whoever
+has signed in there, or by anybody where a server asks nobody who they are.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+
+from accord import __version__
+from accord.app.outside import fetching, posting
+from accord.app.registry import Gates
+from accord.app.triggers import flows_of, runs_of
+from accord.bindings.http import App
+from accord.config import Settings
+from accord.config.shown import shown
+from accord.console.conversations.answers import Answers
+from accord.console.entry.door import Door
+from accord.console.entry.ways import Ways
+from accord.console.feed import Feed
+from accord.console.house import House
+from accord.console.parts import REFUSALS, routes_of
+from accord.console.routing import Route
+from accord.console.served import Served
+from accord.console.sight import Sight
+from accord.core.agent import Agent, Leading
+from accord.core.audit import Audited
+from accord.core.host import Host
+from accord.core.interface import Hosted
+from accord.core.roles import Roles
+from accord.model import AgentCard
+from accord.outbound import Outbound, Policy
+
+
+class Console:
+    """The console."""
+
+    def __init__(  # what it is about
+        self,
+        settings: Settings,
+        agents: Mapping[str, Agent],
+        host: Host,
+        services: Mapping[str, Hosted],
+        card_of: Callable[[str], AgentCard],
+        served: Served,
+        roles: Roles,
+        url: str,
+    ) -> None:
+        """Show `agents`, by the names in their paths."""
+        sight = Sight(roles, _slugs(agents))
+        self._settings = settings
+        self._roles = roles
+        self._house = House(
+            host=host,
+            agents=agents,
+            services=services,
+            card_of=card_of,
+            served=served,
+            sight=sight,
+            feed=Feed(host, sight, _now_ms),
+            terms=settings.console,
+            url=url,
+            version=__version__,
+            now_ms=_now_ms,
+            settings=partial(shown, settings),
+        )
+
+    def opened(self, gates: Gates, ways: Ways, stack: AsyncExitStack) -> App:
+        """Return what answers its pages, until the stack is left."""
+        self._house.feed.start()
+        stack.push_async_callback(self._house.feed.stop)
+        answers = Answers(self._house)
+        stack.push_async_callback(answers.stop)
+        return gates.api(self._routes(self._door(gates, ways, stack), answers), REFUSALS)
+
+    def _routes(self, door: Door, answers: Answers) -> list[Route]:
+        settings, flows = self._settings, flows_of(self._house.agents)
+        features = {
+            "a2a": settings.console.a2a,
+            "audit": settings.audit is not Audited.NONE,
+            "registry": settings.registry.enabled,
+            "workflows": bool(flows),
+        }
+        runs = runs_of(flows, self._house.host, self._roles)
+        return routes_of(self._house, door, answers, flows, runs, features)
+
+    def _door(self, gates: Gates, ways: Ways, stack: AsyncExitStack) -> Door:
+        """Return where people sign in, at issuers too if there are such."""
+        assert gates.sessions is not None  # they are made for the console
+        issuers = {}
+        if ways.issuers:
+            from accord.console.entry.oidc import Issuer
+
+            outbound = Outbound(Policy(allow_private=True))  # the operator names them, and they may well be next door
+            stack.push_async_callback(outbound.close)
+            ports = fetching(outbound), posting(outbound)
+            issuers = {name: Issuer(*settings, *ports) for name, settings in ways.issuers.items()}
+        return Door(gates.access, gates.admit, gates.sessions, ways, issuers, gates.audit)
+
+
+def _slugs(agents: Mapping[str, Agent]) -> dict[str, str]:
+    """Return the names in paths by agents' own; members are seen by whoever sees what they are members of."""
+    found: dict[str, str] = {}
+    for slug, agent in agents.items():
+        members = agent.members.values() if isinstance(agent, Leading) else ()
+        found |= dict.fromkeys((agent.profile.name, *(one.profile.name for one in members)), slug)
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,151 @@
+"""`accord demo`: agents that show what a server can do, a workflow, and an agent on a second server.
+
+It chooses free ports and a store of its own, and serves as `accord serve` does. The second server is a process of this
+one, which ends with it. What the agents do is `accord.demo`.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from accord.cli.serve import application_of, fail, refuse, run_here
+from accord.cli.worker import Served
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+HOST = "127.0.0.1"
+PORT = 8000
+START_SECONDS = 60.0
+"""For machines that are busy; a server is there after a second."""
+
+STOP_SECONDS = 10.0
+
+
+def demo(
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port to listen on; by default 8000, or another if that is taken.", min=1, max=65535),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The store; by default a file for demonstrations in the user's data directory."
+        ),
+    ] = None,
+    speed: Annotated[float, typer.Option(min=0.1, max=1000, help="How many times faster than usual agents are.")] = 1.0,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
+) -> None:
+    """Serve agents that show everything: nothing has to be set up."""
+    from accord.demo import ELSEWHERE_NAME, targets
+    from accord.demo.pace import Pace
+
+    Pace.speed = speed
+    chosen = port or _free(PORT)
+    if chosen != (port or PORT):
+        typer.echo(f"Port {PORT} is in use: listening on {chosen} instead.", err=True)
+    folder = _folder()
+    with _elsewhere(folder, _free(chosen + 1), speed) as url:
+        flags = {
+            "server.host": HOST,
+            "server.port": chosen,
+            "store": store or f"sqlite:///{folder / 'here.db'}",
+            "remotes": {ELSEWHERE_NAME: {"url": url}},
+        }
+        application = application_of(Served(targets=targets(), flags=flags))
+        refuse(application)
+        typer.echo(f"{ELSEWHERE_NAME} is on a server of its own: {url}", err=True)
+        if open_browser:
+            application.on_start.append(lambda: _show(f"{application.url}/console/"))
+        run_here(application)
+
+
+def _show(url: str) -> None:
+    if typer.launch(url):
+        typer.echo(f"No browser could be opened: go to {url}", err=True)
+
+
+def _folder() -> Path:
+    """Return where stores of demonstrations are: beside the one that real work is kept in."""
+    from accord.storage.address import default_path
+
+    folder = default_path(os.environ).parent / "demo"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"{folder} cannot be made: {error.strerror}. Choose another place with XDG_DATA_HOME.")
+    return folder
+
+
+def _free(wanted: int) -> int:
+    """Return a port that can be listened on: the wanted one, if it can."""
+    for port in (wanted, 0):
+        with closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except (OSError, OverflowError):
+                continue
+            found: int = probe.getsockname()[1]
+            return found
+    fail(f"There is no free port on {HOST}.")
+
+
+# --- the second server ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _elsewhere(folder: Path, port: int, speed: float) -> Iterator[str]:
+    """Serve the agent of the second server in a process of its own, and yield its address."""
+    import multiprocessing
+
+    spawn = multiprocessing.get_context("spawn")  # nothing of this process is to be found in that one
+    here, there = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=_serve_elsewhere, args=(str(folder), port, speed, there), name="accord-elsewhere")
+    process.start()
+    there.close()
+    try:
+        if not _is_there(here):
+            fail(f"The second server, which the demonstration needs on port {port}, could not be started.")
+        yield f"http://{HOST}:{port}"
+    finally:
+        process.terminate()
+        process.join(STOP_SECONDS)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def _is_there(said: "Connection[Any, Any]") -> bool:
+    """Wait until the second server says that it is there; one that ended without has closed its end."""
+    try:
+        return said.poll(START_SECONDS) and bool(said.recv())
+    except EOFError:
+        return False
+
+
+def _serve_elsewhere(folder: str, port: int, speed: float, ready: "Connection[Any, Any]") -> None:
+    """Be the second server; webhooks may go to this machine, which no server allows unless it is told to."""
+    from accord.app import server
+    from accord.demo import ELSEWHERE
+    from accord.demo.pace import Pace
+    from accord.telemetry.logs import write_down
+
+    Pace.speed = speed
+    flags = {
+        "server.host": HOST,
+        "server.port": port,
+        "store": f"sqlite:///{Path(folder) / 'elsewhere.db'}",
+        "push.allow_private": True,
+        "console.enabled": False,
+    }
+    write_down()
+    application = application_of(Served(targets=(ELSEWHERE,), flags=flags))
+    application.on_start.append(lambda: ready.send(True))
+    server.end_with_parent()
+    server.run(application)

@@ -1,0 +1,38 @@
+"""`GET /api/events`: the feed of a server as server-sent events.
+
+It reads what somebody wants to hear of; what they get is `console.feed`.
+"""
+
+from accord.bindings import streams
+from accord.bindings.http import Headers
+from accord.console.house import House
+from accord.console.paths import EVENTS
+from accord.console.routing import Asked, Reply, Route
+from accord.errors import InvalidParams
+
+TOPIC = "task:"
+MAX_TOPICS = 50
+
+HEADERS: Headers = [(name, value) for name, value in streams.HEADERS if name != b"cache-control"]
+"""What every answer of the console says by itself is left out."""
+
+
+class EventsApi:
+    """The handlers."""
+
+    def __init__(self, house: House) -> None:
+        """Tell what happens in `house`."""
+        self._house = house
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return what is answered where."""
+        return (Route("GET", EVENTS, self.listen),)
+
+    async def listen(self, asked: Asked) -> Reply:
+        """Tell what happens, after the event in `Last-Event-ID` or `after`, and of `topics` every growth of a log."""
+        after = streams.last_seen(asked.scope)
+        topics = [topic for given in asked.query.get("topics", []) for topic in given.split(",") if topic]
+        if len(topics) > MAX_TOPICS or not all(topic.startswith(TOPIC) for topic in topics):
+            raise InvalidParams(f"Topics are up to {MAX_TOPICS} tasks, as task:ID,task:ID")
+        wanted = frozenset(topic.removeprefix(TOPIC) for topic in topics)
+        return Reply(stream=self._house.feed.stream(asked.known, after, wanted), headers=HEADERS)

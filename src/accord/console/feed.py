@@ -1,0 +1,342 @@
+"""The live feed: what happens to the tasks of a server, told to every page that is open.
+
+It tells of rows, not of words: whoever looks at one task reads its log. Hints say that something happened, reading says
+what; a page that was away says after which number, and gets what it has missed. While nobody listens it does nothing.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from accord.bindings.streams import KEEP_ALIVE, KEEP_ALIVE_SECONDS
+from accord.console.audience import Audience, Listener, Told, frame
+from accord.console.rows import moved, row_of
+from accord.console.sight import Sight
+from accord.console.views import TaskRow
+from accord.core.host import Host
+from accord.core.interface import Caller
+from accord.model.base import timestamp_ms
+from accord.storage.commands import browsing
+from accord.storage.commands.browsing import News, Seen
+from accord.storage.store import StoreUnavailable
+
+FLUSH_SECONDS = 0.1
+"""How long news are gathered: a person sees no difference, and everybody is told with one write."""
+
+POLL_SECONDS = 2.0
+"""How late news may be when every hint is lost."""
+
+SLACK_MS = 5000
+"""How far clocks of nodes may be apart, and how long it may take from a status to its commit."""
+
+MISSED = 1000
+"""Events that are told again at most; whoever has missed more reads lists anew."""
+
+POLLED = 20_000
+"""Tasks that one look for lost hints considers; when more have changed, everybody reads lists anew."""
+
+SHARED_SECONDS = 1.0
+"""How long what was read for one who comes back is good for others: after a restart all come at once."""
+
+AT_ONCE = 500
+"""Tasks that are read at once."""
+
+IDLE_SECONDS = 60.0
+"""How long it goes on after the last listener has left: most come back."""
+
+LIFE_SECONDS = 15 * 60.0
+"""How long a stream lasts: whoever comes back is asked again who they are."""
+
+STEP = 64
+"""Numbers of one process are so far apart, so that it knows its own: those of others are of other clocks."""
+
+TOPIC, TOLD = "task:", "task"
+TRIED, DELIVERY = "tried:", "delivery"
+
+EVERYBODY = Seen(owner="", sees_all=True)
+
+log = logging.getLogger("accord.feed")
+
+
+class Other(NamedTuple):
+    """Something that is no task, of a tenant or with None of all."""
+
+    tenant: str | None
+    told: Told
+
+
+class Reread(NamedTuple):
+    """What happened to tasks according to the store, None if that was too much, and what had been told by then."""
+
+    number: int
+    rows: list[TaskRow] | None
+
+
+class Feed:
+    """What happens, numbered."""
+
+    def __init__(self, host: Host, sight: Sight, now_ms: Callable[[], int]) -> None:
+        """Listen to the tasks of `host`."""
+        self._host = host
+        self._sight = sight
+        self._now_ms = now_ms
+        self._mark = random.randrange(STEP)
+        self._last = 0
+        self._begun = self.seq
+        self._audiences: dict[str, Audience] = {}
+        self._others: deque[Other] = deque()
+        self._others_from = self._begun
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._polled_at = 0.0
+        self._rereading: dict[tuple[str, Seen, int], asyncio.Task[Reread]] = {}
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event: what is read after asking for it includes that event."""
+        self._last = max(self._last, (self._now_ms() << 10) + self._mark)
+        return self._last
+
+    def _next(self) -> int:
+        self._last = max(self._last + STEP, (self._now_ms() << 10) + self._mark)
+        return self._last
+
+    def tell(self, kind: str, body: Any, *, tenant: str | None, owner: str | None, agent: str = "") -> None:
+        """Tell those who see an owner's things, or a task of an agent, about something that is no task.
+
+        Without an owner it is for everybody who may see the agent, without a tenant for everybody in all of them.
+        """
+        number = self._next()
+        told = Told(number, agent, owner, frame(number, kind, body))
+        self._others.append(Other(tenant, told))
+        while len(self._others) > MISSED:
+            self._others_from = self._others.popleft().told.number
+        for audience in self._audiences.values():
+            if tenant in (None, audience.tenant):
+                audience.tell([told], is_kept=False)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._host.engine.hub.observe(self.heard)
+        self._task = asyncio.create_task(self._run(), name="feed")
+
+    async def stop(self) -> None:
+        """Stop, and end what is being told."""
+        self._host.engine.hub.unobserve(self.heard)
+        for audience in self._audiences.values():
+            audience.end()
+        tasks = [*self._rereading.values(), *([] if self._task is None else [self._task])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def heard(self, topics: Sequence[str]) -> None:
+        """Note that something happened to tasks, or that their webhooks were called."""
+        if not self._audiences:
+            return
+        for topic in topics:
+            if topic.startswith(TOPIC):
+                tenant, _, task_id = topic[len(TOPIC) :].rpartition(":")
+                if audience := self._audiences.get(tenant):
+                    audience.dirty[task_id] = None
+                    self._wake.set()
+            elif topic.startswith(TRIED):
+                task_id, _, tenant = topic[len(TRIED) :].partition(":")
+                if audience := self._audiences.get(tenant):
+                    audience.tried[task_id] = None
+                    self._wake.set()
+
+    # --- listening ------------------------------------------------------------------------------------------------
+
+    async def stream(self, caller: Caller, after: int | None, topics: frozenset[str]) -> AsyncIterator[bytes]:
+        """Yield what somebody gets to see, from after a number on, until it has lasted long enough."""
+        audience = self._audience(caller.tenant)
+        listener = Listener(self._sight.seen(caller), topics)
+        audience.join(listener)
+        # From here on nothing is missed: what was told before is remembered or in the store.
+        begin = self.seq
+        seen_to = begin if after is None else after
+        remembered = [] if after is None else self._remembered(audience, after)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LIFE_SECONDS
+        try:
+            hello = {"seq": begin, "now": timestamp_ms(self._now_ms())}
+            yield frame(seen_to, "hello", hello)
+            if after is not None:
+                yield await self._missed(audience, listener.seen, after, remembered, begin)
+            if topics:
+                yield await self._logs(caller.tenant, listener, begin)
+            while (piece := await listener.take(KEEP_ALIVE_SECONDS)) is not None:
+                yield piece or KEEP_ALIVE
+                if loop.time() > until:
+                    return
+        except StoreUnavailable as error:  # whoever comes back begins where this ends
+            log.warning("a page was sent away", extra={"reason": str(error)})
+        finally:
+            audience.leave(listener)
+            audience.left_at = loop.time()
+
+    def _audience(self, tenant: str) -> Audience:
+        found = self._audiences.get(tenant)
+        if found is None:
+            found = self._audiences[tenant] = Audience(tenant, self.seq, self._now_ms())
+            self._wake.set()
+        return found
+
+    def _remembered(self, audience: Audience, after: int) -> list[Told] | None:
+        """Return what was told of tasks after a number, or None if that is not remembered."""
+        is_own = after % STEP == self._mark and self._begun <= after <= self._last
+        begin = after if is_own else after - (SLACK_MS << 10)
+        return audience.told_after(begin) if begin >= audience.covered else None
+
+    async def _missed(
+        self, audience: Audience, seen: Seen, after: int, remembered: list[Told] | None, begin: int
+    ) -> bytes:
+        """Return what somebody has missed, or that it was too much."""
+        others = [one.told for one in self._others if one.tenant in (None, audience.tenant)]
+        told = await self._reread(audience, seen, after) if remembered is None else remembered
+        told = None if told is None else [one for one in told if one.is_for(seen)]
+        if told is None or len(told) > MISSED:
+            return frame(begin, "reset", {})
+        told += [one for one in others if after < one.number <= begin and one.is_for(seen)]
+        told.sort(key=attrgetter("number"))
+        frames = b"".join(one.frame for one in told) + b"id: %d\n\n" % begin
+        # Of what is no task nothing is in the store.
+        return frames if after >= self._others_from else frames + frame(begin, "reset", {})
+
+    async def _reread(self, audience: Audience, seen: Seen, after: int) -> list[Told] | None:
+        """Return what has happened to tasks since about a number, or None if that is too much.
+
+        What is from the store has that number: whoever gets only a part of it asks for all again.
+        """
+        since = (after >> 10) - SLACK_MS
+        key = (audience.tenant, seen, since - since % 1000)
+        reading = self._rereading.get(key)
+        if reading is None:
+            reading = self._rereading[key] = asyncio.create_task(self._read(*key), name="feed reads again")
+            asyncio.get_running_loop().call_later(SHARED_SECONDS, self._rereading.pop, key, None)
+        # Others wait for the same: one that goes must not end it.
+        number, rows = await asyncio.shield(reading)
+        if rows is None:
+            return None
+        found = [Told(after, row.agent, row.owner, frame(after, TOLD, row)) for row in rows]
+        return found + audience.told_after(number)
+
+    async def _read(self, tenant: str, seen: Seen, since: int) -> Reread:
+        number, store = self.seq, self._host.engine.store
+        ids = await store.read(browsing.changed, tenant, seen, since, MISSED + 1)
+        if len(ids) > MISSED:
+            return Reread(number, None)
+        found = await store.read(browsing.news, tenant, {}, list(ids), since)
+        return Reread(number, sorted(self._rows({}, found, since), key=attrgetter("updated_at")))
+
+    async def _logs(self, tenant: str, listener: Listener, begin: int) -> bytes:
+        """Return how far the logs are that somebody looks at."""
+        rows = await self._host.engine.store.read(browsing.rows, tenant, sorted(listener.topics))
+        seen = [row for row in rows if listener.seen.sees(row.agent, row.owner)]
+        return b"".join(frame(begin, "log", {"taskId": row.id, "seq": row.seq}) for row in seen)
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS if self._audiences else None):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._wake.clear()
+            is_due = loop.time() >= self._polled_at + POLL_SECONDS
+            for audience in list(self._audiences.values()):
+                await self._see_to(audience, looks=is_due)
+            if is_due:
+                self._polled_at = loop.time()
+                self._forget(loop.time())
+
+    async def _see_to(self, audience: Audience, *, looks: bool) -> None:
+        """Tell the news of one tenant; what cannot be read now is read later."""
+        dirty: list[str] = []
+        try:
+            if looks:
+                await self._look(audience)
+            while audience.dirty:
+                dirty = list(audience.dirty)[:AT_ONCE]
+                for task_id in dirty:
+                    del audience.dirty[task_id]
+                await self._flush(audience, dirty)
+            await self._tell_tried(audience)
+        except Exception as error:
+            audience.dirty.update(dict.fromkeys(dirty))
+            if isinstance(error, StoreUnavailable):
+                log.warning("news cannot be read at the moment", extra={"reason": str(error)})
+            else:
+                log.exception("news were not told")
+
+    async def _look(self, audience: Audience) -> None:
+        """Find out what happened without a hint."""
+        now = self._now_ms()
+        found = await self._host.engine.store.read(
+            browsing.changed, audience.tenant, EVERYBODY, audience.looked - SLACK_MS, POLLED
+        )
+        audience.looked = now
+        if len(found) == POLLED:
+            number = self._next()
+            audience.tell([Told(number, "", None, frame(number, "reset", {}))])
+        known = audience.known(found)
+        audience.dirty.update({id: None for id, seq in found.items() if seq > known.get(id, -1)})
+
+    async def _flush(self, audience: Audience, dirty: Sequence[str]) -> None:
+        """Read what happened to tasks, and tell it."""
+        known, since = audience.known(dirty), audience.since - SLACK_MS
+        unknown = [task_id for task_id in dirty if task_id not in known]
+        news = await self._host.engine.store.read(browsing.news, audience.tenant, known, unknown, since)
+        rows = {id: row for id in known if (row := audience.row(id)) is not None}
+        told = self._rows(rows, news, since)
+        audience.tell([self._numbered(row) for row in told])
+        for task_id, seq in news.last.items():
+            row = rows[task_id]
+            if seq > known.get(task_id, -1):
+                audience.grown(row, partial(self._log, task_id, seq))
+            audience.learn(row, seq)
+
+    async def _tell_tried(self, audience: Audience) -> None:
+        """Tell whose webhooks were called; one that is called while this reads is told of here as well."""
+        tried = list(audience.tried)[:AT_ONCE]
+        for task in await self._host.engine.store.read(browsing.rows, audience.tenant, tried):
+            self.tell(DELIVERY, {"taskId": task.id}, tenant=audience.tenant, owner=task.owner, agent=task.agent)
+        for task_id in tried:
+            del audience.tried[task_id]
+
+    def _rows(self, rows: dict[str, TaskRow], news: News, since: int) -> list[TaskRow]:
+        """Return a row for each status that tasks were given, in order, and bring `rows` up to date.
+
+        Of those nobody knew, one that has only been created is told as it is.
+        """
+        rows |= {found.id: row_of(found, self._sight) for found in news.fresh}
+        told: dict[str, None] = {}
+        found: list[TaskRow] = []
+        for change in news.changes:
+            row = rows[change.task_id] = moved(rows[change.task_id], change)
+            found.append(row)
+            told[row.id] = None
+        return found + [rows[one.id] for one in news.fresh if one.id not in told and one.updated_at >= since]
+
+    def _numbered(self, row: TaskRow) -> Told:
+        number = self._next()
+        return Told(number, row.agent, row.owner, frame(number, TOLD, row))
+
+    def _log(self, task_id: str, seq: int) -> bytes:
+        return frame(self._next(), "log", {"taskId": task_id, "seq": seq})
+
+    def _forget(self, now: float) -> None:
+        """Stop following tenants to whom nobody has listened for a while."""
+        for tenant, audience in list(self._audiences.items()):
+            if not audience and now > audience.left_at + IDLE_SECONDS:
+                del self._audiences[tenant]

@@ -1,0 +1,144 @@
+"""Runs of workflows over HTTP: `/api/runs/ID/events/NAME` and `/api/runs/ID/approvals/STEP`, what their steps wait for.
+
+It reads requests and holds callers to their roles and their own runs; what is handed in how is `workflows.handing`. An
+event may also be posted to an address that the run itself gave out, `/api/events?token=...`: that is `Events`, which is
+behind a `bindings.receiver`.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from accord.console.paths import RUNS
+from accord.console.routing import Asked, Refusal, Refusals, Reply, Route
+from accord.core.interface import Caller
+from accord.core.remotes import Evidence, Sender, unauthenticated
+from accord.core.roles import Roles
+from accord.errors import PermissionDenied, TaskNotFound
+from accord.protocol import codec
+from accord.protocol.operations import Operation
+from accord.workflows.handing import Handing, NotWaiting, Shown
+from accord.workflows.standing import Standing
+
+REFUSALS: Refusals = {NotWaiting: Refusal(409, "NOT_WAITING")}
+
+RUN = f"{RUNS}(?P<run>[0-9A-Za-z-]{{1,64}})"
+
+
+class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What somebody has decided."""
+
+    approved: bool
+    comment: str = ""
+
+
+_decision = msgspec.json.Decoder(Decision)
+
+
+class RunsApi:
+    """The handlers."""
+
+    def __init__(self, handing: Handing, roles: Roles, names: Mapping[str, str]) -> None:
+        """Hand in through `handing`; `names` are those that agents have in roles, by their own."""
+        self._handing = handing
+        self._roles = roles
+        self._names = names
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return what is answered where."""
+        return (
+            Route("POST", f"{RUN}/events/(?P<name>[^/]+)", self.tell, noted="HandInEvent", status=204),
+            Route("POST", f"{RUN}/approvals/(?P<name>[^/]+)", self.decide, noted="Decide", takes=Decision, status=204),
+        )
+
+    async def tell(self, asked: Asked) -> Reply:
+        """Hand in an event that a step waits for; the body is any JSON, or none."""
+        value = codec.decode(asked.body, _anything) if asked.body else ""
+        await self._handing.tell(await self._found(asked), asked.parts["name"], value)
+        return Reply(204)
+
+    async def decide(self, asked: Asked) -> Reply:
+        """Approve or refuse what a step asks."""
+        said = codec.decode(asked.body, _decision)
+        found = await self._found(asked)
+        await self._handing.decide(found, asked.parts["name"], approved=said.approved, comment=said.comment)
+        return Reply(204)
+
+    async def _found(self, asked: Asked) -> Standing:
+        """Return the run that is asked about; one of somebody else looks as if it were not there."""
+        caller, run = asked.known, asked.parts["run"]
+        found = await self._handing.find(caller.tenant, run)
+        if found.task.owner != caller.owner and not self._sees_all(caller, found):
+            raise TaskNotFound(f"There is no run {run}")
+        if not self._may_send(caller, found):
+            raise PermissionDenied("Your roles do not include sending to this workflow")
+        return found
+
+    def allows(self, caller: Caller, found: Standing) -> bool:
+        """Whether somebody may hand something in to a run of their tenant."""
+        if found.task.agent not in self._names:
+            return False
+        is_theirs = found.task.owner == caller.owner or self._sees_all(caller, found)
+        return is_theirs and self._may_send(caller, found)
+
+    def _may_send(self, caller: Caller, found: Standing) -> bool:
+        if caller.roles is None:
+            return True
+        right = self._roles.rights(caller.roles, self._name(found)).get(Operation.SEND)
+        return right is not None and right.has_skill(found.plan.workflow)
+
+    def _sees_all(self, caller: Caller, found: Standing) -> bool:
+        """Whether somebody may end others' runs, and so may also decide what they ask."""
+        if caller.roles is None:
+            return caller.sees_all
+        right = self._roles.rights(caller.roles, self._name(found)).get(Operation.CANCEL)
+        return right is not None and right.sees_all
+
+    def _name(self, found: Standing) -> str:
+        return self._names[found.task.agent]
+
+
+_anything: "msgspec.json.Decoder[object]" = msgspec.json.Decoder()
+
+
+# --- by an address that a run gave out --------------------------------------------------------------------------------
+
+
+class Holder(Sender, frozen=True, kw_only=True):
+    """Somebody who has such an address."""
+
+    shown: Shown
+
+    @property
+    def is_known(self) -> bool:
+        """It has shown a token."""
+        return True
+
+
+class Events:
+    """Takes in events from those who were told where to post them."""
+
+    def __init__(self, handing: Handing) -> None:
+        """Hand in through `handing`."""
+        self._handing = handing
+
+    async def admit(self, evidence: Evidence) -> Sender:
+        """Say by a token which event it is, before a body is read."""
+        shown = Shown.read(evidence.token or "")
+        if shown is None or not await self._handing.is_shown(shown):
+            raise unauthenticated()
+        return Holder(evidence=evidence, tenant=shown.tenant, shown=shown)
+
+    async def take(self, sender: Sender, body: bytes) -> None:
+        """Take it in: JSON if it is some, else the text that it is."""
+        assert isinstance(sender, Holder)  # it was admitted here
+        shown = sender.shown
+        try:
+            value = msgspec.json.decode(body) if body else ""
+        except msgspec.DecodeError:
+            value = body.decode(errors="replace")
+        try:
+            await self._handing.tell(await self._handing.find(shown.tenant, shown.run), shown.event, value)
+        except NotWaiting as error:
+            raise TaskNotFound(str(error)) from None

@@ -1,0 +1,71 @@
+"""Tasks as the console shows them in a list: from what the store found to what a page is given.
+
+It only translates; which tasks somebody gets to see is decided before. Lists, the feed and the inbox are made of these.
+"""
+
+from msgspec.structs import replace
+
+from accord.console.sight import Sight
+from accord.console.views import State, TaskRow, Waiting
+from accord.core.context import APPROVAL
+from accord.core.output import text_of
+from accord.model import Message, TaskState
+from accord.model.base import timestamp_ms
+from accord.protocol.states import LOWER
+from accord.storage.commands.browsing import Changed, Found
+
+STATES: dict[TaskState, State] = dict(LOWER)  # type: ignore[arg-type]  # they are the names of A2A 0.3
+"""State -> how the console calls it."""
+
+SAID = 500
+"""Characters of what a status says that a row shows: all of it is in the task."""
+
+
+def row_of(found: Found, sight: Sight) -> TaskRow:
+    """Return a task as a row."""
+    at = timestamp_ms(found.updated_at)
+    return TaskRow(
+        id=found.id,
+        context_id=found.context_id,
+        agent=found.agent,
+        slug=sight.slug(found.agent),
+        title=found.title,
+        status=STATES[found.state],
+        status_message=words_of(found.message),
+        created_at=found.created_at or at,
+        updated_at=at,
+        owner=found.owner,
+        parent_id=found.parent_id,
+        is_run=found.is_run,
+        waiting="execute" if found.is_held else waiting(found.state, found.message),
+        seq=found.seq,
+    )
+
+
+def moved(row: TaskRow, change: Changed) -> TaskRow:
+    """Return a row after a later status."""
+    status = change.status
+    return replace(
+        row,
+        status=STATES[status.state],
+        status_message=words_of(status.message),
+        updated_at=timestamp_ms(change.at),
+        is_run=row.is_run or change.is_run,
+        waiting=waiting(status.state, status.message),
+        seq=change.seq,
+    )
+
+
+def waiting(state: TaskState, message: Message | None) -> Waiting | None:
+    """Return what of a person a task in this state waits for."""
+    if state is TaskState.AUTH_REQUIRED:
+        return "auth"
+    if state is not TaskState.INPUT_REQUIRED:
+        return None
+    return "approval" if message is not None and (message.metadata or {}).get(APPROVAL) is True else "input"
+
+
+def words_of(message: Message | None) -> str | None:
+    """Return what a status says, shortened."""
+    text = "" if message is None else text_of(message.parts)
+    return text[:SAID] or None

@@ -1,0 +1,117 @@
+"""`GET /api/inbox`: everything that waits for a person, in one place.
+
+Questions of tasks, approvals of workflows' steps and tasks that were planned and not begun. It only finds them:
+answering is `console.work.tasks` and `console.flows.runs`.
+"""
+
+from typing import Any
+
+from accord.console.house import House
+from accord.console.routing import Asked, Reply, Route
+from accord.console.rows import row_of
+from accord.console.views import Inbox, Question, TaskRow
+from accord.core.calls import child_of
+from accord.core.context import APPROVAL
+from accord.core.output import text_of
+from accord.model import Message, TaskState
+from accord.model.keys import SCHEMA
+from accord.storage.commands import browsing
+from accord.storage.commands.browsing import Found
+from accord.workflows.channel import METADATA
+from accord.workflows.standing import Wait, stands
+
+LIMIT = 200
+"""Questions that are shown, the oldest: the rest comes when they are answered."""
+
+ASKING = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
+
+PATH = "/api/inbox"
+
+
+class InboxApi:
+    """The handlers."""
+
+    def __init__(self, house: House) -> None:
+        """Answer about `house`."""
+        self._house = house
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return what is answered where."""
+        return (Route("GET", PATH, self.inbox, gives=Inbox),)
+
+    async def inbox(self, asked: Asked) -> Reply:
+        """List what waits for a person, the oldest first."""
+        caller = asked.known
+        feed = self._house.feed.seq
+        seen = self._house.sight.seen(caller)
+        found = await self._house.store.read(browsing.asking, caller.tenant, seen, ASKING, LIMIT)
+        passed_on = {_passed_on(one.message) for one in found}
+        items: list[Question] = []
+        for one in found:
+            if one.id not in passed_on:  # what it asks is answered where it was passed on to
+                items += await self._questions(one)
+        return Reply(body=Inbox(items=sorted(items, key=lambda item: (item.since, item.id)), feed=feed))
+
+    async def _questions(self, found: Found) -> list[Question]:
+        """Return what a task asks: one thing, but that the steps of a run may each wait to be approved."""
+        row = row_of(found, self._house.sight)
+        step = _step(found.message)
+        items = [_question(row, found.message, step)]
+        if not found.is_run:
+            return items
+        standing = await stands(self._house.store, found.id)
+        waits = [] if standing is None else [wait for wait in standing.waits() if wait.is_approval]
+        return items + [_approval(row, wait) for wait in waits if wait.step != step]
+
+
+def _question(row: TaskRow, message: Message | None, step: str | None) -> Question:
+    return Question(
+        id=row.id if step is None else f"{row.id}/{step}",
+        kind=row.waiting or "input",
+        text="" if message is None else text_of(message.parts),
+        since=row.updated_at,
+        task=row,
+        run=row.id if step is not None else None,
+        step=step,
+        schema=_schema(message),
+    )
+
+
+def _approval(row: TaskRow, wait: Wait) -> Question:
+    """Return an approval that a run will ask for once its other question is answered."""
+    return Question(
+        id=f"{row.id}/{wait.step}",
+        kind="approval",
+        text=f"Approve {wait.step}?",
+        since=row.updated_at,
+        task=row,
+        run=row.id,
+        step=wait.step,
+        schema=None,
+    )
+
+
+def _passed_on(message: Message | None) -> str | None:
+    """Return the task whose question a message passes on: for a caller of it, or for a step of a workflow."""
+    if message is None:
+        return None
+    workflow = (message.metadata or {}).get(METADATA)
+    task = workflow.get("task") if isinstance(workflow, dict) else None
+    return task if isinstance(task, str) else child_of(message)
+
+
+def _step(message: Message | None) -> str | None:
+    """Return the step of a workflow that a question is about approving."""
+    said = {} if message is None else message.metadata or {}
+    workflow = said.get(METADATA)
+    is_own = isinstance(workflow, dict) and "task" not in workflow and said.get(APPROVAL) is True
+    step = workflow.get("step") if is_own and isinstance(workflow, dict) else None
+    return step if isinstance(step, str) else None
+
+
+def _schema(message: Message | None) -> dict[str, Any] | None:
+    """Return the JSON Schema of an answer, as the question or a part of it states it."""
+    if message is None:
+        return None
+    stated = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
+    return next((found for one in stated if isinstance(found := one.get(SCHEMA), dict)), None)

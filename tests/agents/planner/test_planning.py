@@ -1,0 +1,77 @@
+"""Prompts become tasks, and tasks find agents, by rules."""
+
+import pytest
+
+from accord.agents.planner.planning import Command, command_of, picked, tasks_of
+from accord.core.spawning import Served
+from accord.model import AgentSkill
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tasks"),
+    [
+        ("Research the market\nWrite a summary", ["Research the market", "Write a summary"]),
+        ("Please do this:\n1. research it\n2) write it up\n- send it", ["Research it", "Write it up", "Send it"]),
+        ("research the market; write a summary", ["Research the market", "Write a summary"]),
+        ("First research the market, then write a summary", ["Research the market", "Write a summary"]),
+        ("Find a hotel and book a flight to Rome", ["Find a hotel", "Book a flight to Rome"]),
+        ("Compare apples and oranges", ["Compare apples and oranges"]),
+        ("Collect the data, analyse it and write a report", ["Collect the data", "Analyse it", "Write a report"]),
+        ("Buy milk. Call Anna!", ["Buy milk", "Call Anna"]),
+        ("Pay 3.5 euros", ["Pay 3.5 euros"]),
+        ("do it\ndo it", ["Do it"]),
+        ("  \n ... \n", []),
+        ("x" * 200, ["X" + "x" * 118 + "…"]),
+    ],
+)
+def test_a_prompt_becomes_tasks(prompt: str, tasks: list[str]) -> None:
+    assert tasks_of(prompt) == tasks
+
+
+AGENTS = {
+    "Echo": Served(name="Echo", description="Says back what it is told"),
+    "Translator": Served(name="Translator", description="Turns text into French"),
+    "Desk": Served(
+        name="Desk",
+        description="Organises trips",
+        skills=(AgentSkill(id="hotels", name="Hotels", description="Books rooms", tags=("travel", "booking")),),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "agent"),
+    [
+        ("Translate the letter", "Translator"),
+        ("A translation of the letter", "Translator"),
+        ("Book a hotel in Rome", "Desk"),
+        ("Ask the echo", "Echo"),
+        ("Paint the wall", "Desk"),
+    ],
+)
+def test_a_task_finds_the_agent_that_suits_it(task: str, agent: str) -> None:
+    assert picked(task, AGENTS, "Desk") == agent
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("execute all", Command("execute")),
+        ("Run 2", Command("execute", (2,))),
+        ("start tasks 1, 2 and 3.", Command("execute", (1, 2, 3))),
+        ("go ahead", Command("execute")),
+        ("please execute", Command("execute")),
+        ("cancel #3", Command("cancel", (3,))),
+        ("drop everything", Command("cancel")),
+        ("status", Command("status")),
+        ("how is it going?", Command("status")),
+        ("done 2: the letter is sent", Command("done", (2,), "the letter is sent")),
+        ("mark 1 as done", Command("done", (1,))),
+        ("done", None),
+        ("run the numbers for March", None),
+        ("start a fire and cancel 3", None),
+        ("Research the market", None),
+    ],
+)
+def test_commands_are_told_from_prompts(text: str, command: Command | None) -> None:
+    assert command_of(text) == command

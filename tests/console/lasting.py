@@ -1,0 +1,16 @@
+"""An agent that is killed in the middle of its answer, with its server, and goes on when that is back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from accord import Context, agent
+
+
+@agent(description="Says three words, the last after it was killed")
+async def lasting(ctx: Context) -> AsyncIterator[str]:
+    yield "one "
+    yield "two "
+    if ctx.attempt == 1:
+        await ctx.flush()
+        await asyncio.Event().wait()
+    yield "three"

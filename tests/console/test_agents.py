@@ -1,0 +1,277 @@
+"""The agents of a server as pages ask for them: who sees which, how they are, and what is to be said of their cards."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from accord import Context, agent
+from accord.agents.remote.agent import RemoteAgent
+from accord.app import Application, to_a2a
+from accord.client.discovery import Discovered
+from accord.client.findings import Finding as Strange
+from accord.client.wire import Unreachable
+from accord.console.directory.findings import Doing, findings
+from accord.core.registry.trust import Trust
+from accord.core.remotes import Contact
+from accord.core.service import Offers
+from accord.model import AgentSkill
+from accord.protocol.cards import decode_card
+from accord.testing import Response, call, lifespan
+from accord.workflows.agent import WorkflowAgent
+from accord.workflows.reading import read
+from tests.app.conftest import echo, planner
+from tests.registry.conftest import SCHEMES, SECRETS
+from tests.storage.conftest import postgres
+from tests.workflows.proving import flow
+
+__all__ = ["postgres"]
+
+HOST = "localhost:8000"
+FORM = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FORECAST = AgentSkill(id="forecast", name="Forecast", description="Tells the weather", tags=("w",), input_schema=FORM)
+
+
+@agent(name="Weather", description="Forecasts", skills=[FORECAST])
+async def weather(ctx: Context) -> str:
+    await ctx.ask("Where?")
+    return "Sun"
+
+
+async def ask(app: Application, method: str, path: str, body: Any = None, *, by: str = "", **headers: str) -> Response:
+    known = {"X-Secret": SECRETS[by]} if by else {}
+    sent = {"Host": HOST, "Content-Type": "application/json"} | known | headers
+    data = b"" if body is None else json.dumps(body).encode()
+    return await call(app, data, method=method, path=path, headers=sent)
+
+
+async def told(app: Application, path: str = "", *, by: str = "") -> Any:
+    answer = await ask(app, "GET", f"/api/agents{path}", by=by)
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+async def say(app: Application, slug: str, text: str, *, by: str = "") -> None:
+    message = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    answer = await ask(app, "POST", f"/agents/{slug}/", body, by=by, **{"A2A-Version": "1.0"})
+    assert "result" in answer.json(), answer.body
+
+
+@asynccontextmanager
+async def serving(*agents: Any, **settings: Any) -> AsyncIterator[Application]:
+    app = to_a2a(*agents, **settings)
+    async with asyncio.timeout(60), lifespan(app):
+        yield app
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def app(request: pytest.FixtureRequest) -> AsyncIterator[Application]:
+    """Two agents, over each kind of store, for people of two tenants."""
+    url = "sqlite://:memory:"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres")
+        connection = await asyncpg.connect(url)
+        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        await connection.close()
+    async with serving(echo, weather, store=url, auth={"schemes": SCHEMES}) as served:
+        yield served
+
+
+async def test_agents_are_listed_with_what_they_do_and_how_busy_they_are(app: Application) -> None:
+    for text in ("one", "two"):
+        await say(app, "echo", text, by="alice")
+    await say(app, "weather", "in Bern", by="alice")
+    first, second = (await told(app, by="alice"))["items"]
+    assert (first["slug"], first["name"], first["kind"], first["isDefault"]) == ("echo", "Echo", "function", True)
+    assert first["bindings"] == ["JSONRPC", "HTTP+JSON"]
+    assert first["dialects"] == ["v1", "v03", "vault", "gen", "relay"]
+    assert first["health"] == {"state": "up", "detail": None, "checkedAt": None}
+    assert (first["rate"], first["open"], second["rate"], second["open"]) == (0.4, 0, 0.2, 1)
+    assert second["skills"] == [
+        {
+            "id": "forecast",
+            "name": "Forecast",
+            "description": "Tells the weather",
+            "tags": ["w"],
+            "examples": [],
+            "schema": FORM,
+        }
+    ]
+
+
+async def test_only_tasks_that_somebody_sees_make_an_agent_busy(app: Application) -> None:
+    await say(app, "weather", "in Bern", by="alice")
+    assert [(await told(app, by=name))["items"][1]["open"] for name in ("alice", "bob", "dora", "carol")] == [
+        1,
+        0,
+        1,
+        0,
+    ]
+
+
+async def test_an_agent_is_shown_to_those_who_may_use_it_and_to_nobody_else() -> None:
+    roles = [{"name": "reader", "agents": ["echo"]}]
+    async with serving(echo, weather, auth={"schemes": SCHEMES, "roles": roles}) as app:
+        assert [one["slug"] for one in (await told(app, by="rita"))["items"]] == ["echo"]
+        for path in ("weather", "nobody"):
+            refused = await ask(app, "GET", f"/api/agents/{path}", by="rita")
+            assert (refused.status, refused.json()) == (404, {"detail": "There is no such agent"})
+        assert (await ask(app, "GET", "/api/agents")).status == 401
+
+
+async def test_a_workflow_is_shown_with_a_form_for_what_it_takes(tmp_path: Path) -> None:
+    text = flow(
+        '{name: a, type: deterministic, command: "echo {{inputs.city}}"}',
+        head="inputs: {city: {type: string, required: true}}",
+    )
+    workflow = WorkflowAgent(read(text), directory=tmp_path, env={})
+    async with serving(workflow) as app:
+        (row,) = (await told(app))["items"]
+    assert row["kind"] == "workflow"
+    assert row["skills"][0]["schema"]["required"] == ["city"]
+
+
+async def test_an_agent_is_shown_with_its_card_in_every_dialect_at_the_address_that_was_asked() -> None:
+    async with serving(planner) as app:
+        found = await told(app, "/trip-planner")
+        served = await ask(app, "GET", "/agents/trip-planner/.well-known/agent-card.json")
+    assert list(found["cards"]) == ["public", "v1", "v03", "vault", "gen", "relay"]
+    assert found["cards"]["public"] == served.json()
+    assert found["url"] == f"http://{HOST}/agents/trip-planner/"
+    assert found["cards"]["v1"]["supportedInterfaces"][0]["url"] == found["url"]
+    assert "supportedInterfaces" not in found["cards"]["v03"]
+    texts = [finding["text"] for finding in found["findings"]]
+    assert "Whoever reaches the server may use the agent: it asks nobody who they are" in texts
+    assert [finding["severity"] for finding in found["findings"]].count("error") == 0
+
+
+async def test_a_card_that_leads_to_another_host_than_was_asked_is_found() -> None:
+    async with serving(echo, server={"url": "https://agents.example"}) as app:
+        found = await told(app, "/echo")
+    (wrong,) = [finding for finding in found["findings"] if finding["severity"] != "info"]
+    assert (wrong["severity"], wrong["where"]) == ("warning", "supportedInterfaces")
+    assert "leads to agents.example" in wrong["text"]
+    assert found["url"] == "https://agents.example/agents/echo/"
+
+
+class Elsewhere:
+    """An agent elsewhere that is there, or is not."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = "No connection"
+        self.card = decode_card(json.dumps(CARD | {"description": "Far away"}).encode())
+        self.discovered = Discovered(card=self.card, url=PLACE, document=b"", findings=(STRANGE,))
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Any]:
+        if self.problem is not None:
+            raise Unreachable(self.problem, was_sent=False)
+        yield self
+
+
+STRANGE = Strange(where="skills", what="It has odd ones")
+
+
+async def test_an_agent_elsewhere_is_up_when_it_answers_and_down_when_it_does_not() -> None:
+    there = Elsewhere()
+    far = RemoteAgent("https://far.example", name="far", connect=there.connect)
+    async with serving(echo, far) as app:
+        row = (await told(app))["items"][1]
+        assert (row["kind"], row["remote"]) == ("remote", "https://far.example")
+        assert (row["health"]["state"], row["health"]["detail"]) == ("down", "No connection")
+        assert any("that is not there" in one["text"] for one in (await told(app, "/far"))["findings"])
+
+        there.problem = None
+        looked = await ask(app, "POST", "/api/agents/far/check")
+        assert (looked.json()["state"], looked.json()["detail"]) == ("up", None)
+        seen = await told(app, "/far")
+        assert (seen["health"], seen["description"]) == (looked.json(), "Far away")
+        assert "Its own card: skills: It has odd ones" in [one["text"] for one in seen["findings"]]
+
+        there.problem = "No answer in time"
+        looked = await ask(app, "POST", "/api/agents/far/check")
+        assert (looked.json()["state"], looked.json()["detail"]) == ("down", "No answer in time")
+
+
+async def test_only_agents_elsewhere_are_looked_for() -> None:
+    async with serving(echo) as app:
+        assert (await ask(app, "POST", "/api/agents/echo/check")).status == 422
+
+
+# --- what is to be said about a card ----------------------------------------------------------------------------------
+
+CARD: dict[str, Any] = {
+    "name": "Echo",
+    "description": "Says it again",
+    "version": "1",
+    "supportedInterfaces": [{"url": "https://a.example/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+    "capabilities": {"streaming": True, "pushNotifications": True},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "s", "name": "Say", "description": "Says", "tags": ["t"], "examples": ["Say it"]}],
+    "provider": {"organization": "Acme", "url": "https://a.example"},
+}
+PLACE = "https://a.example/.well-known/agent-card.json"
+
+
+def found(card: dict[str, Any] | bytes, **doing: Any) -> set[tuple[str, str]]:
+    """What is found about a card besides that it is not signed: severity and place."""
+    document = card if isinstance(card, bytes) else json.dumps(card).encode()
+    usual: dict[str, Any] = {"offers": Offers(), "is_open": False, "schemes": frozenset({"key"}), "trust": Trust()}
+    known = Doing(**usual | doing)
+    every = findings(document, PLACE, known)
+    told: set[tuple[str, str]] = {(one.severity, one.where) for one in every}
+    return told - {("info", "signatures"), ("warning", "securitySchemes.key")}
+
+
+def test_a_good_card_has_nothing_to_be_said_about() -> None:
+    assert found(CARD) == set()
+
+
+@pytest.mark.parametrize(
+    ("change", "doing", "expected"),
+    [
+        ({}, {"offers": Offers(streaming=False)}, ("error", "capabilities.streaming")),
+        ({}, {"offers": Offers(push=False)}, ("error", "capabilities.pushNotifications")),
+        ({"capabilities": {"streaming": True}}, {}, ("warning", "capabilities.pushNotifications")),
+        ({}, {"offers": Offers(extended_card=True)}, ("warning", "capabilities.extendedAgentCard")),
+        ({}, {"schemes": frozenset()}, ("warning", "securitySchemes")),
+        ({"securitySchemes": {"other": {"mtlsSecurityScheme": {}}}}, {}, ("error", "securitySchemes.other")),
+        ({"description": " "}, {}, ("warning", "description")),
+        ({"skills": []}, {}, ("warning", "skills")),
+        ({"skills": [CARD["skills"][0] | {"tags": []}]}, {}, ("info", "skills[0].tags")),
+        ({"skills": [CARD["skills"][0] | {"examples": []}]}, {}, ("info", "skills[0].examples")),
+        ({"provider": None}, {}, ("info", "provider")),
+        ({}, {"is_open": True, "schemes": frozenset()}, ("info", "securityRequirements")),
+        ({}, {"contact": Contact(is_up=False, at=1, detail="gone")}, ("error", "")),
+        ({}, {"contact": Contact(is_up=True, at=1, findings=("skills: none",))}, ("warning", "")),
+    ],
+)
+def test_what_is_missing_or_untrue_is_found(
+    change: dict[str, Any], doing: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    assert expected in found(CARD | change, **doing)
+
+
+def test_addresses_that_clients_would_not_use_are_found_and_the_gravest_comes_first() -> None:
+    places = [CARD["supportedInterfaces"][0] | {"url": url} for url in ("https://b.example/", "http://a.example/")]
+    card = CARD | {"supportedInterfaces": places, "provider": None}
+    every = findings(json.dumps(card).encode(), PLACE, Doing(offers=Offers(), trust=Trust()))
+    assert [one.severity for one in every] == sorted(
+        (one.severity for one in every), key=["error", "warning", "info"].index
+    )
+    assert {one.where for one in every if one.severity == "error"} == {
+        "supportedInterfaces[0].url",
+        "supportedInterfaces[1].url",
+        "supportedInterfaces",
+    }
+
+
+def test_a_document_that_is_no_card_says_what_is_wrong_with_it() -> None:
+    assert found(b'{"supportedInterfaces": 1}') == {("error", "supportedInterfaces")}

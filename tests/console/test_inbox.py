@@ -1,0 +1,100 @@
+"""The inbox: everything that waits for a person, once, where it can be answered."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accord import Context, agent
+from tests.console.conftest import AGENTS, Asking, serving
+from tests.core.doubles import until
+
+FLOW = """\
+version: "1"
+name: shipping
+swarm: { pattern: dag }
+workflows:
+  - name: main
+    steps:
+      - { name: agree, type: approval, task: "Ship it?" }
+      - { name: pay, type: approval, task: "Pay for it?" }
+      - { name: done, type: deterministic, command: echo done, dependsOn: [agree, pay] }
+"""
+
+
+@agent(name="Keyholder", description="Needs credentials")
+async def keyholder(ctx: Context) -> str:
+    return (await ctx.require_auth("Which key?")).text
+
+
+@pytest.fixture
+async def office(address: str, tmp_path: Path) -> AsyncIterator[Asking]:
+    """A server with agents that ask, and a workflow with two approvals at once."""
+    flow = tmp_path / "shipping.yaml"
+    flow.write_text(FLOW)
+    from accord.agents.load import as_agent
+
+    async with serving(address, *AGENTS, keyholder, as_agent(flow, "shipping", {})) as server:
+        yield server
+
+
+async def questions(server: Asking, count: int, by: str = "alice") -> list[dict[str, Any]]:
+    """Wait until so many things wait, and return them."""
+    found: list[dict[str, Any]] = []
+
+    async def are_there() -> bool:
+        nonlocal found
+        found = (await server.get("/inbox", by=by))["items"]
+        return len(found) == count
+
+    await until(are_there)
+    return found
+
+
+async def test_questions_are_listed_the_oldest_first_and_go_when_they_are_answered(server: Asking) -> None:
+    first = await server.begin("asker", "first")
+    await server.reaches(first, "input-required")
+    second = await server.begin("approver", "second")
+    await server.reaches(second, "input-required")
+    one, two = await questions(server, 2)
+    assert (one["kind"], one["text"], one["task"]["id"]) == ("input", "For which day?", first)
+    assert one["schema"] == {"type": "object", "properties": {"day": {"type": "string"}}}
+    assert (two["kind"], two["text"], two["schema"]) == ("approval", "Send it?", None)
+    assert (two["run"], two["step"]) == (None, None)
+    assert one["since"] <= two["since"]
+    await server.post(f"/tasks/{first}/reply", {"text": "Monday"})
+    assert [item["id"] for item in await questions(server, 1)] == [second]
+    for somebody in ("bob", "carol"):
+        assert (await server.get("/inbox", by=somebody))["items"] == []
+    assert [item["id"] for item in (await server.get("/inbox", by="dora"))["items"]] == [second]
+
+
+async def test_a_question_that_is_passed_on_is_shown_once_where_it_was_asked_for(server: Asking) -> None:
+    task_id = await server.begin("leader")
+    asking = await server.reaches(task_id, "input-required")
+    assert asking["children"][0]["status"] == "input-required"
+    (item,) = await questions(server, 1)
+    assert (item["task"]["id"], item["text"]) == (task_id, "For which day?")
+
+
+@pytest.mark.proves("1-60")
+async def test_approvals_of_runs_stand_beside_what_agents_ask(office: Asking) -> None:
+    key = await office.begin("keyholder")
+    await office.reaches(key, "auth-required")
+    run = await office.begin("shipping", "go")
+    await office.reaches(run, "input-required")
+    found = await questions(office, 3)
+    assert (found[0]["kind"], found[0]["task"]["id"], found[0]["run"]) == ("auth", key, None)
+    by_step = {item["step"]: item for item in found[1:]}
+    assert set(by_step) == {"agree", "pay"}
+    assert all(item["kind"] == "approval" and item["run"] == run for item in by_step.values())
+    assert all(item["task"]["isRun"] for item in by_step.values())
+    rows = {row["id"]: row for row in (await office.get("/tasks", query="top=1"))["items"]}
+    assert (rows[run]["isRun"], rows[key]["isRun"]) == (True, False)  # both in one list
+    for step in ("pay", "agree"):
+        decided = await office("POST", f"/runs/{run}/approvals/{step}", {"approved": True})
+        assert decided.status == 204, decided.body
+        left = {item["step"] for item in await questions(office, 2 if step == "pay" else 1)}
+        assert step not in left
+    assert (await office.reaches(run))["status"] == "completed"

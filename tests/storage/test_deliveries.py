@@ -1,0 +1,75 @@
+"""Webhooks as they are looked through: by how they stand, in pages, and only of tasks that are seen."""
+
+import pytest
+
+from accord.model import PushConfig
+from accord.storage.commands import deliveries, pushes, tasks
+from accord.storage.commands.browsing import Seen
+from accord.storage.commands.deliveries import Wanted
+from accord.storage.commands.pushes import Attempt
+from tests.storage.conftest import MINUTE, OTHER, TENANT, AnyStore, appending, chunk, new
+
+ALL = Seen(owner="nobody", sees_all=True)
+STATES = {"t-1": "dead", "t-2": "retrying", "t-3": "pending", "t-4": "delivered"}
+
+
+@pytest.fixture
+async def with_hooks(ready: AnyStore) -> AnyStore:
+    """A webhook for each way in which one may stand, and one of another tenant."""
+    for task_id in (*STATES, "t-5"):
+        tenant = OTHER if task_id == "t-5" else TENANT
+        await ready.do(tasks.create_task, tenant, new(task_id))
+        config = PushConfig(url=f"https://example.com/{task_id}_%?key=secret", id="w")
+        await ready.do(pushes.put, tenant, task_id, config, "v1")
+        if task_id in ("t-1", "t-2", "t-3"):
+            await ready.do(tasks.append, tenant, appending(task_id, chunk("x", task_id), epoch=0, after=0))
+    claimed = {due.task_id: due for due in await ready.do(pushes.claim, "n-1", 10)}
+    tried = Attempt(seq=1, attempt=1, at=77, duration_ms=5, status=503, error="503")
+    await ready.do(pushes.fail, claimed["t-1"], "410", None, tried)
+    await ready.do(pushes.fail, claimed["t-2"], "503", MINUTE)
+    return ready
+
+
+async def test_webhooks_are_found_by_how_they_stand(with_hooks: AnyStore) -> None:
+    found = await with_hooks.read(deliveries.page, TENANT, ALL, Wanted())
+    assert {one.task_id: one.state for one in found} == STATES
+    for task_id, state in STATES.items():
+        (one,) = await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(state=state))
+        assert (one.task_id, one.id, one.last_seq) == (task_id, "w", 0 if state == "delivered" else 1)
+    (dead,) = await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(state="dead"))
+    assert (dead.last_at, dead.last_status, dead.last_error, dead.attempts) == (77, 503, "410", 1)
+
+
+async def test_webhooks_are_found_by_task_id_and_address(with_hooks: AnyStore) -> None:
+    (one,) = await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(task_id="t-2", id="w"))
+    assert one.task_id == "t-2"
+    assert [one.task_id for one in await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(url="t-3_%"))] == ["t-3"]
+    assert await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(url="t-3%%")) == [], "no pattern of the caller's"
+    assert await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(task_id="t-5")) == [], "another tenant's"
+
+
+async def test_pages_go_on_where_they_ended(with_hooks: AnyStore) -> None:
+    first = await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(limit=3))
+    assert [one.task_id for one in first] == ["t-4", "t-3", "t-2"]
+    rest = await with_hooks.read(
+        deliveries.page, TENANT, ALL, Wanted(limit=3, before=(first[-1].task_id, first[-1].id))
+    )
+    assert [one.task_id for one in rest] == ["t-1"]
+
+
+async def test_only_webhooks_of_seen_tasks_are_found_and_tried_again(with_hooks: AnyStore) -> None:
+    head = await with_hooks.read(tasks.read_head, TENANT, "t-1")
+    assert head is not None
+    for seen, count in (
+        (Seen(owner="nobody"), 0),
+        (Seen(owner=head.owner), 1),
+        (Seen(owner="nobody", others=(head.agent,)), 1),
+        (Seen(owner="nobody", sees_all=True, others=(head.agent,)), 0),
+        (Seen(owner=head.owner, hidden=(head.agent,)), 0),
+    ):
+        found = await with_hooks.read(deliveries.page, TENANT, seen, Wanted(state="dead"))
+        assert len(found) == count, seen
+        assert seen.sees(head.agent, head.owner) is bool(count)
+    assert await with_hooks.do(deliveries.redeliver_seen, TENANT, Seen(owner="nobody"), 10) == 0
+    assert await with_hooks.do(deliveries.redeliver_seen, TENANT, ALL, 10) == 1
+    assert await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(state="dead")) == []

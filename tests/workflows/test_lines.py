@@ -1,0 +1,61 @@
+"""Where the steps of a workflow stand in the text of their document."""
+
+from accord.workflows.document import Step
+from accord.workflows.lines import Lines, Places
+
+TEXT = """\
+version: "1"
+name: flow
+swarm: dag
+agents:
+  - { name: writer, command: cat }
+workflows:
+  - name: other
+    steps:
+      - name: first
+        type: deterministic
+        command: "true"
+  - name: main
+    steps:
+      - name: first  # of another workflow there is one as well
+        type: deterministic
+        command: |
+          echo one
+
+          echo two
+
+      - { name: second, type: approval, task: "Go on?" }
+      # about the third
+      - type: map
+        name: third
+        over: [1]
+        step:
+          name: inner
+          command: echo
+    output: done
+"""
+
+
+def lines(name: str, workflow: str = "main", step: Step | None = None, text: str = TEXT) -> Lines | None:
+    return Places(text, workflow).of(name, step)
+
+
+def test_a_step_stands_from_its_first_line_to_its_last() -> None:
+    assert lines("first") == Lines(14, 19)
+    assert lines("first", "other") == Lines(9, 11)
+    assert lines("second") == Lines(21, 21)
+    assert lines("third") == Lines(23, 28)
+
+
+def test_items_rounds_and_steps_of_patterns_stand_where_they_come_from() -> None:
+    assert lines("third[0][2]") == lines("third")
+    assert lines("second-round-3") == lines("second")
+    assert lines("writer-turn", step=Step(name="writer-turn", agent="writer")) == Lines(5, 5)
+
+
+def test_what_is_not_there_stands_nowhere() -> None:
+    assert lines("fourth") is None
+    assert lines("first", "nothing") is None
+    assert lines("first", text="a: [") is None
+    assert lines("first", text="workflows: {name: main}") is None
+    assert lines("first", text="just words") is None

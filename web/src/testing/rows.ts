@@ -1,0 +1,30 @@
+import type { TaskPage, TaskRow, TaskView } from "@/api/types";
+
+/** Rows as the server sends them, for tests. */
+export function taskRow(change: Partial<TaskRow> = {}): TaskRow {
+  return {
+    id: "t1",
+    contextId: "c1",
+    agent: "Echo",
+    slug: "echo",
+    title: "say hello",
+    status: "working",
+    statusMessage: null,
+    createdAt: "2026-01-01T10:00:00.000Z",
+    updatedAt: "2026-01-01T10:00:01.000Z",
+    owner: "",
+    parentId: null,
+    isRun: false,
+    waiting: null,
+    seq: 1,
+    ...change,
+  };
+}
+
+export function taskView(change: Partial<TaskView> = {}): TaskView {
+  return { ...taskRow(), result: null, task: {}, actions: [], children: [], chatId: null, webhooks: 0, feed: 100, ...change };
+}
+
+export function taskPage(items: TaskRow[], change: Partial<TaskPage> = {}): TaskPage {
+  return { items, next: null, total: items.length, feed: 100, ...change };
+}

@@ -1,0 +1,44 @@
+import { X } from "lucide-react";
+import type { ReactNode } from "react";
+import { IconButton } from "./Button";
+import { cx } from "./cx";
+import { useShortcut } from "./shortcuts";
+
+interface PanelProps {
+  /** The accessible name; the header shows `title` if given. */
+  label: string;
+  title?: ReactNode;
+  actions?: ReactNode;
+  onClose: () => void;
+  /** Takes the whole page, with its content in a readable column. */
+  isFull?: boolean;
+  children: ReactNode;
+}
+
+/**
+ * Slides in from the right, 560 px wide, beside the list it belongs to; over it where there is no room.
+ * It is not modal: the list stays usable. The route that shows it gives it its own URL. Escape closes it.
+ */
+export function Panel({ label, title, actions, onClose, isFull, children }: PanelProps) {
+  useShortcut({ keys: "Escape", label: "Close the panel", group: "Panel" }, onClose);
+  return (
+    <aside
+      aria-label={label}
+      className={cx(
+        "flex h-full shrink-0 flex-col bg-bg",
+        isFull
+          ? "w-full"
+          : "w-[560px] animate-slide border-l border-line max-rail:fixed max-rail:inset-y-0 max-rail:right-0 max-rail:z-30 max-rail:h-auto max-rail:max-w-full max-rail:shadow-float max-phone:w-full",
+      )}
+    >
+      <div className="flex min-h-14 shrink-0 items-center gap-1 border-b border-line py-2 pr-3 pl-5">
+        <div className="min-w-0 flex-1 truncate font-semibold">{title ?? label}</div>
+        {actions}
+        <IconButton label="Close (Esc)" onClick={onClose}>
+          <X />
+        </IconButton>
+      </div>
+      <div className="min-h-0 flex-1 overflow-y-auto">{isFull ? <div className="mx-auto max-w-4xl">{children}</div> : children}</div>
+    </aside>
+  );
+}

@@ -1,0 +1,76 @@
+import { useEffect, useEffectEvent, useSyncExternalStore } from "react";
+
+export interface Shortcut {
+  /** One key as `KeyboardEvent.key` names it, with "Ctrl+" if need be, or two pressed after another: "g t". */
+  keys: string;
+  label: string;
+  group: string;
+}
+
+interface Registered extends Shortcut {
+  run: (event: KeyboardEvent) => void;
+}
+
+let registered: readonly Registered[] = [];
+const listeners = new Set<() => void>();
+
+function change(next: readonly Registered[]): void {
+  registered = next;
+  for (const listener of listeners) listener();
+}
+
+/** How long the second key of "g t" may take. */
+const SEQUENCE_MS = 1200;
+let prefix: { key: string; at: number } | null = null;
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+}
+
+/** The innermost (last registered) shortcut of a name wins, so that a panel's Escape comes before its page's. */
+function find(name: string): Registered | undefined {
+  return registered.findLast((shortcut) => shortcut.keys === name);
+}
+
+function onKeyDown(event: KeyboardEvent): void {
+  if (event.defaultPrevented || event.altKey || document.querySelector("dialog[open]")) return;
+  const modified = event.ctrlKey || event.metaKey;
+  if (isTyping(event.target) && !modified && event.key !== "Escape") return;
+  const name = modified ? `Ctrl+${event.key.toLowerCase()}` : event.key;
+  const pending = prefix && event.timeStamp - prefix.at < SEQUENCE_MS ? prefix.key : null;
+  prefix = null;
+  const match = (pending && find(`${pending} ${name}`)) || find(name);
+  if (match) {
+    event.preventDefault();
+    match.run(event);
+  } else if (!modified && registered.some((shortcut) => shortcut.keys.startsWith(`${name} `))) {
+    prefix = { key: name, at: event.timeStamp };
+  }
+}
+
+/** Call once, where the application starts. */
+export function listenForShortcuts(): () => void {
+  document.addEventListener("keydown", onKeyDown);
+  return () => document.removeEventListener("keydown", onKeyDown);
+}
+
+/** Binds a key while the component is mounted and lists it in the help ("?"). */
+export function useShortcut(shortcut: Shortcut, run: (event: KeyboardEvent) => void, enabled = true): void {
+  const latest = useEffectEvent(run);
+  const { keys, label, group } = shortcut;
+  useEffect(() => {
+    if (!enabled) return;
+    const entry: Registered = { keys, label, group, run: (event) => latest(event) };
+    change([...registered, entry]);
+    return () => change(registered.filter((other) => other !== entry));
+  }, [keys, label, group, enabled]);
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function useShortcuts(): readonly Shortcut[] {
+  return useSyncExternalStore(subscribe, () => registered);
+}
