@@ -15,6 +15,7 @@ from bench import (
     claims,
     client,
     codec,
+    console,
     feed,
     latency,
     memory,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "agents": agents_overhead.run,
     "workflows": workflows.run,
     "feed": feed.run,
+    "console": console.run,
 }
 
 

@@ -1,7 +1,9 @@
 """An agent that is killed in the middle of its answer, with its server, and goes on when that is back."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from accord import Context, agent
 
@@ -13,4 +15,6 @@ async def lasting(ctx: Context) -> AsyncIterator[str]:
     if ctx.attempt == 1:
         await ctx.flush()
         await asyncio.Event().wait()
+    # A pipe: whoever runs it says when, because nobody knows how soon a server is back.
+    await asyncio.to_thread(Path(os.environ["LASTING_GATE"]).read_bytes)
     yield "three"

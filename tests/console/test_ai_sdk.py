@@ -94,7 +94,7 @@ def test_an_answer_is_read_as_it_was_stored(server: Server, version: str, chat: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.proves("0-10", "0-48", "0-53", "0-55")
+@pytest.mark.proves("0-10", "0-48", "0-53", "0-55", "C-21")
 def test_a_task_is_acknowledged_and_goes_on_by_itself(server: Server, version: str, chat: str) -> None:
     found = send(server, version, chat, said("wait"), agent="waits", mode="task")
     assert found["error"] is None

@@ -1,6 +1,9 @@
 """A server that is killed in the middle of an answer: when it is back, the answer is whole, here and in history."""
 
 import json
+import os
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +28,27 @@ def read_until(url: str, text: str) -> list[dict[str, Any]]:
     raise AssertionError("It ended before")
 
 
+def open_gate(gate: Path) -> None:
+    """Let whoever reads the pipe go on, however late it comes: it reads what is in there up to where nobody writes."""
+    threading.Thread(target=gate.write_bytes, args=(b"go",), daemon=True).start()
+
+
 def test_an_answer_is_whole_although_its_server_was_killed(tmp_path: Path) -> None:
     arguments = (f"{AGENT}:lasting", "--store", f"sqlite:///{tmp_path}/chat.db")
-    first = Server(tmp_path, *arguments, ACCORD_ENGINE__LEASE_SECONDS="1")
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    start = partial(Server, tmp_path, *arguments, ACCORD_ENGINE__LEASE_SECONDS="1", LASTING_GATE=str(gate))
+    first = start()
     try:
         begun = read_until(first.url, "one two ")
     finally:
         first.kill()
-    second = Server(tmp_path, *arguments, ACCORD_ENGINE__LEASE_SECONDS="1")
+    second = start()
     try:
-        resumed = httpx.get(f"{second.url}/api/chat/c-1/stream", timeout=30)
-        assert resumed.status_code == 200
-        lines = [line for line in resumed.text.splitlines() if line.startswith("data: {")]
+        with httpx.stream("GET", f"{second.url}/api/chat/c-1/stream", timeout=30) as resumed:
+            assert resumed.status_code == 200
+            open_gate(gate)
+            lines = [line for line in resumed.iter_lines() if line.startswith("data: {")]
         chunks = [json.loads(line[6:]) for line in lines]
         assert chunks[0] == begun[0]
         assert text_of(chunks) == "one two three"

@@ -246,6 +246,7 @@ async def test_whoever_looks_at_a_task_hears_that_its_log_grows(server: Asking) 
         await ear.hears("log", taskId=asked, seq=done["seq"])
         assert {body["taskId"] for kind, body in ear.heard if kind == "log"} == {asked}
     assert (await server("GET", "/events", query="topics=everything")).status == 422
+    assert (await server("GET", "/events", query="topics=task:%00")).status == 422
 
 
 async def test_other_news_are_for_those_who_see_them_and_are_told_again(quick: Asking) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from accord.bindings.http import Receive, Scope, Send
+from accord.testing import call
 from tests.console.conftest import HTML, PNG, Asking
 
 Server = Asking
@@ -141,6 +143,17 @@ async def test_an_approval_says_so(server: Server) -> None:
 async def test_an_agent_that_is_not_there_is_refused(quick: Asking) -> None:
     assert (await quick("POST", "/tasks", {"agent": "nobody", "text": "x"})).status == 422
     assert (await quick("POST", "/tasks", {"agent": "echo"})).status == 422
+
+
+async def test_addresses_of_files_are_those_within_the_server_wherever_it_is_mounted(quick: Server) -> None:
+    made = await quick.done("maker")
+    mount = {"path": f"/some/where/api/tasks/{made['id']}", "root_path": "/some/where"}
+
+    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+        await quick.app({**scope, **mount}, receive, send)
+
+    shown = (await call(mounted, method="GET", headers=quick.headers("alice"), bound=30)).json()
+    assert shown["task"]["artifacts"] == made["task"]["artifacts"]  # pages put the prefix before it, as in chats
 
 
 async def test_files_have_addresses_and_are_saved_rather_than_shown(server: Server) -> None:

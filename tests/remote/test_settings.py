@@ -36,7 +36,7 @@ def test_a_name_stands_for_an_agents_address(tmp_path: Path) -> None:
     assert settings.receiver.token_seconds == 3600
 
 
-@pytest.mark.proves("0-67", "0-68", "0-69", "0-70")
+@pytest.mark.proves("0-67", "0-68", "0-69", "0-70", "C-19")
 def test_the_variables_of_the_chat_application_are_understood(tmp_path: Path) -> None:
     env = {
         "A2A_AGENT_URL": "https://boss.example",

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.storage.commands import chats, runs
-from accord.storage.commands.chats import Begun, Chat, NoSuchChat, Turn
+from accord.storage.commands.chats import AlreadySaid, Begun, Chat, NoSuchChat, Turn
 from tests.storage.conftest import AT, OTHER, TENANT, AnyStore, accepting
 
 
@@ -47,6 +47,27 @@ async def test_a_chat_keeps_its_context_and_title_whatever_is_said_next(ready: A
     assert await ids(ready) == ["u-1", "a-1", "u-2", "a-2"]
     assert await ready.read(chats.of_context, TENANT, "alice", "x-c-1") == "c-1"
     assert await ready.read(chats.of_context, TENANT, "bob", "x-c-1") is None
+
+
+async def test_a_message_is_not_kept_twice_and_a_dropped_answer_gets_no_task(ready: AnyStore) -> None:
+    await ready.do(chats.begin, TENANT, turn())
+    with pytest.raises(AlreadySaid):
+        await ready.do(chats.begin, TENANT, turn(answer_id="a-2"))
+    assert await ids(ready) == ["u-1", "a-1"]
+    await ready.do(chats.begin, TENANT, turn(answer_id="a-2", instead_of="u-1"))
+    assert await ids(ready) == ["u-1", "a-2"]
+    assert not await ready.do(chats.link, TENANT, "c-1", "a-1", "t-1", None, "{}")
+    assert await ready.do(chats.link, TENANT, "c-1", "a-2", "t-2", None, "{}")
+    await ready.do(chats.finish, TENANT, "c-1", "a-2", "{}")
+    assert await ready.do(chats.link, TENANT, "c-1", "a-2", "t-3", None, "{}")  # it is there, and as it was
+    assert (await ready.read(chats.messages, TENANT, "c-1"))[1].task_id == "t-2"
+
+
+async def test_an_answer_that_has_a_task_is_not_withdrawn(ready: AnyStore) -> None:
+    await ready.do(chats.begin, TENANT, turn())
+    await ready.do(chats.link, TENANT, "c-1", "a-1", "t-1", None, "{}")
+    await ready.do(chats.withdraw, TENANT, "c-1", "a-1")
+    assert await ids(ready) == ["u-1", "a-1"]
 
 
 async def test_messages_make_way(ready: AnyStore) -> None:

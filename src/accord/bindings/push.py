@@ -30,6 +30,7 @@ SHOWN_SECONDS = 1.0
 
 OPEN_HEADERS = frozenset(
     {"content-type", "content-length", "date", "location", "retry-after", "server", "user-agent", "x-request-id"}
+    | {"x-a2a-task-id", "x-a2a-event-id"}
 )
 """Headers whose values are shown. Any other may be a secret: of an `Authorization` nobody would doubt it, but receivers
 have their own names for tokens."""

@@ -32,7 +32,7 @@ class EventsApi:
         """Tell what happens, after the event in `Last-Event-ID` or `after`, and of `topics` every growth of a log."""
         after = streams.last_seen(asked.scope)
         topics = [topic for given in asked.query.get("topics", []) for topic in given.split(",") if topic]
-        if len(topics) > MAX_TOPICS or not all(topic.startswith(TOPIC) for topic in topics):
+        if len(topics) > MAX_TOPICS or not all(topic.startswith(TOPIC) and topic.isprintable() for topic in topics):
             raise InvalidParams(f"Topics are up to {MAX_TOPICS} tasks, as task:ID,task:ID")
         wanted = frozenset(topic.removeprefix(TOPIC) for topic in topics)
         return Reply(stream=self._house.feed.stream(asked.known, after, wanted), headers=HEADERS)

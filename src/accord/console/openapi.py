@@ -37,6 +37,8 @@ def describe(title: str, version: str, base: str, routes: Sequence[Route]) -> di
     """Return the OpenAPI 3.1 document of the routes below `base`, in this version of theirs."""
     kinds = [kind for route in routes for kind in (route.takes, route.finds, route.gives) if kind is not None]
     schemas, components = msgspec.json.schema_components([*kinds, Refused], ref_template=_REF)
+    _open(schemas)
+    _open(components)
     schema_of = dict(zip(map(str, [*kinds, Refused]), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -51,6 +53,18 @@ def describe(title: str, version: str, base: str, routes: Sequence[Route]) -> di
         "paths": paths,
         "components": {"schemas": components},
     }
+
+
+def _open(schema: Any) -> None:
+    """Say of objects of which nothing is stated that they may have any member: generators take them for empty ones."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and schema.keys().isdisjoint(("properties", "additionalProperties")):
+            schema["additionalProperties"] = True
+        schema = schema.values()
+    elif not isinstance(schema, list | tuple):
+        return
+    for inner in schema:
+        _open(inner)
 
 
 def path_of(route: Route) -> str:

@@ -130,7 +130,8 @@ Handler = Callable[[Asked], Awaitable[Reply]]
 class Route(NamedTuple):
     """What is answered at a path; strangers only get `is_open` ones. It is `noted` under a name in the audit log.
 
-    A request has up to `max_body` bytes, or as many as the server takes of any. For those who want it described: the
+    A request has up to `max_body` bytes, or as many as the server takes of any. One that `streams` what it does is
+    refused before it does anything, if its caller has too many streams open. For those who want it described: the
     structures of the body that it `takes`, of the parameters that it `finds` in the query and of what it `gives` with
     its `status`.
     """
@@ -145,6 +146,7 @@ class Route(NamedTuple):
     gives: Any = None
     status: int = 200
     max_body: int = MAX_BODY
+    streams: bool = False
 
 
 class Refusal(NamedTuple):
@@ -201,6 +203,8 @@ class Api:
         headers: Headers = []
         try:
             asked = await self._asked(route, parts, scope, receive)
+            if route.streams:
+                self._usage.check_streams(asked.known)
             reply, outcome = await route.handler(asked), OK
             if reply.stream is not None and asked.caller is not None and scope["method"] != "HEAD":
                 self._usage.open_stream(asked.caller)

@@ -156,12 +156,15 @@ class Usage:
             rate = self.quotas.rate if caller.owner else self.quotas.open_rate
             raise _refused(f"More than {rate:g} requests a second are too many", "rate", wait)
 
+    def check_streams(self, caller: Caller) -> None:
+        """Refuse another stream if there are enough."""
+        if self._streams.get((caller.tenant, caller.owner), 0) >= self.quotas.streams:
+            raise _refused(f"{self.quotas.streams} streams are open already", "streams", AGAIN_SECONDS)
+
     def open_stream(self, caller: Caller) -> None:
         """Count a stream until `close_stream` is called for it, or refuse it."""
-        key = caller.tenant, caller.owner
-        if self._streams[key] >= self.quotas.streams:
-            raise _refused(f"{self.quotas.streams} streams are open already", "streams", AGAIN_SECONDS)
-        self._streams[key] += 1
+        self.check_streams(caller)
+        self._streams[caller.tenant, caller.owner] += 1
 
     def close_stream(self, caller: Caller) -> None:
         """Note that a stream is over."""

@@ -23,6 +23,9 @@ export const MOUNT = typeof document === "undefined" ? "" : (document.querySelec
 /** The address of something under /api/, for links, images and transports. `api` and `request` add the prefix themselves. */
 export const apiUrl = (path: string): string => MOUNT + path;
 
+/** The address of a page of the console, for links that the router does not make. */
+export const pageUrl = (path: string): string => `${MOUNT}/console${path}`;
+
 type QueryValue = string | number | boolean | null | undefined | readonly string[];
 export type Query = Record<string, QueryValue>;
 

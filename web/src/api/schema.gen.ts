@@ -728,7 +728,9 @@ export interface components {
         AgentView: {
             bindings: string[];
             cards: {
-                [key: string]: Record<string, never>;
+                [key: string]: {
+                    [key: string]: unknown;
+                };
             };
             description: string;
             dialects: string[];
@@ -796,11 +798,15 @@ export interface components {
             agent: string | null;
             id: string;
             /** @default null */
-            message: Record<string, never> | null;
+            message: {
+                [key: string]: unknown;
+            } | null;
             /** @default null */
             messageId: string | null;
             /** @default null */
-            messages: Record<string, never>[] | null;
+            messages: {
+                [key: string]: unknown;
+            }[] | null;
             /** @default null */
             mode: ("stream" | "task") | null;
             /** @default null */
@@ -842,7 +848,9 @@ export interface components {
         ChatView: {
             chat: components["schemas"]["ChatRow"];
             feed: number;
-            messages: Record<string, never>[];
+            messages: {
+                [key: string]: unknown;
+            }[];
         };
         /**
          * CheckView
@@ -1018,7 +1026,9 @@ export interface components {
          */
         LogEvent: {
             at: string;
-            body: Record<string, never>;
+            body: {
+                [key: string]: unknown;
+            };
             gapMs: number | null;
             /** @enum {unknown} */
             kind: "artifact" | "message" | "other" | "status" | "task";
@@ -1077,7 +1087,9 @@ export interface components {
             /** @default null */
             mediaType: string | null;
             /** @default null */
-            metadata: Record<string, never> | null;
+            metadata: {
+                [key: string]: unknown;
+            } | null;
             /** @default null */
             raw: string | null;
             /** @default null */
@@ -1102,7 +1114,9 @@ export interface components {
             /** @enum {unknown} */
             kind: "approval" | "auth" | "event" | "execute" | "input";
             run: string | null;
-            schema: Record<string, never> | null;
+            schema: {
+                [key: string]: unknown;
+            } | null;
             since: string;
             step: string | null;
             task: components["schemas"]["TaskRow"];
@@ -1181,7 +1195,9 @@ export interface components {
             feed: number;
             id: string;
             input: string;
-            inputs: Record<string, never>;
+            inputs: {
+                [key: string]: unknown;
+            };
             output: string | null;
             owner: string;
             parentId: string | null;
@@ -1253,7 +1269,9 @@ export interface components {
             examples: string[];
             id: string;
             name: string;
-            schema: Record<string, never> | null;
+            schema: {
+                [key: string]: unknown;
+            } | null;
             tags: string[];
         };
         /**
@@ -1264,7 +1282,9 @@ export interface components {
             /** @default  */
             input: string;
             /** @default {} */
-            inputs: Record<string, never>;
+            inputs: {
+                [key: string]: unknown;
+            };
             /** @default null */
             name: string | null;
             workflow: string;
@@ -1384,7 +1404,9 @@ export interface components {
             /** @enum {unknown} */
             status: "auth-required" | "canceled" | "completed" | "failed" | "input-required" | "rejected" | "submitted" | "unknown" | "working";
             statusMessage: string | null;
-            task: Record<string, never>;
+            task: {
+                [key: string]: unknown;
+            };
             title: string;
             updatedAt: string;
             waiting: ("approval" | "auth" | "event" | "execute" | "input") | null;
@@ -1399,7 +1421,9 @@ export interface components {
         Template: {
             /** @enum {unknown} */
             binding: "HTTP+JSON" | "JSONRPC";
-            body: Record<string, never> | null;
+            body: {
+                [key: string]: unknown;
+            } | null;
             dialect: string;
             headers: {
                 [key: string]: string;
@@ -1485,7 +1509,9 @@ export interface components {
         WorkflowView: {
             agent: string;
             description: string;
-            inputs: Record<string, never> | null;
+            inputs: {
+                [key: string]: unknown;
+            } | null;
             name: string;
             names: string[];
             schedules: components["schemas"]["ScheduleView"][];
@@ -2372,7 +2398,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": Record<string, never>;
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
             /** @description Why not. */
@@ -2926,7 +2954,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": Record<string, never>;
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
                 };
             };
             /** @description Who asks did not say who they are. */

@@ -50,6 +50,8 @@ export default function Palette({ onClose }: { onClose: () => void }) {
 
   const groups = [...new Set(actions.map((action) => action.group))];
   return (
+    // A click beside it closes it, as Escape does.
+    // oxlint-disable-next-line jsx-a11y/no-noninteractive-element-interactions, jsx-a11y/click-events-have-key-events
     <dialog
       ref={(element) => {
         if (!element || element.open) return;

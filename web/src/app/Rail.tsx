@@ -1,9 +1,9 @@
 import { Link, useNavigate } from "@tanstack/react-router";
-import { LogOut, Monitor, Moon, Search, Sun } from "lucide-react";
+import { Ellipsis, House, LogOut, Monitor, Moon, Search, Sun } from "lucide-react";
 import { useSession } from "@/api/session";
 import { useInbox } from "@/features/inbox/queries";
-import { cx, IconButton, useShortcut } from "@/ui";
-import { ConnectionDot } from "./ConnectionDot";
+import { cx, IconButton, Menu, useShortcut } from "@/ui";
+import { ConnectionDot, ConnectionMark } from "./ConnectionDot";
 import { useSignOut } from "./globalActions";
 import { Logo } from "./Logo";
 import { PLACES } from "./places";
@@ -77,6 +77,32 @@ function Who() {
   );
 }
 
+/** What the rail's foot offers elsewhere, on a phone, which has no Ctrl-K either. */
+function More({ onPalette }: { onPalette: () => void }) {
+  const { data: session } = useSession();
+  const navigate = useNavigate();
+  const theme = THEMES[useThemeChoice()];
+  const ThemeIcon = theme.icon;
+  const signOut = useSignOut();
+  const items = [
+    { label: "Start", icon: <House />, onSelect: () => void navigate({ to: "/" }) },
+    { label: "Find or do", icon: <Search />, onSelect: onPalette },
+    { label: theme.label, icon: <ThemeIcon />, onSelect: () => chooseTheme(theme.next) },
+    ...(session && !session.isOpen ? [{ label: "Sign out", icon: <LogOut />, onSelect: signOut }] : []),
+  ];
+  const head = (
+    <div className="mb-1 flex h-8 items-center border-b border-line">
+      <ConnectionDot inWords />
+    </div>
+  );
+  return (
+    <div className="relative hidden h-full items-center max-phone:flex">
+      <Menu label="More" icon={<Ellipsis />} items={items} head={head} up />
+      <ConnectionMark />
+    </div>
+  );
+}
+
 /** The way around: a rail on the left, icons only below 1,100 px, a bar at the bottom of a phone. */
 export function Rail({ onPalette }: { onPalette: () => void }) {
   const { data: session } = useSession();
@@ -97,13 +123,8 @@ export function Rail({ onPalette }: { onPalette: () => void }) {
         {PLACES.map((place) => (
           <PlaceLink key={place.to} place={place} />
         ))}
-        {/* A phone has no Ctrl-K: what the rail's foot offers elsewhere is in the palette. */}
-        <span className="hidden max-phone:block">
-          <IconButton label="Find or do" onClick={onPalette}>
-            <Search />
-          </IconButton>
-        </span>
       </div>
+      <More onPalette={onPalette} />
       <div className="flex flex-col gap-3 max-rail:items-center max-phone:hidden">
         <ConnectionDot />
         <Who />

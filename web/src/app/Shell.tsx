@@ -3,6 +3,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { whenUnauthorized } from "@/api/client";
 import { keys } from "@/api/keys";
+import { listenForCutOff } from "@/ui/cutOff";
 import { listenForShortcuts } from "@/ui/shortcuts";
 import { ToastHost } from "@/ui/Toast";
 
@@ -10,6 +11,7 @@ import { ToastHost } from "@/ui/Toast";
 export function Shell() {
   const client = useQueryClient();
   useEffect(listenForShortcuts, []);
+  useEffect(listenForCutOff, []);
   useEffect(() => whenUnauthorized(() => void client.invalidateQueries({ queryKey: keys.session })), [client]);
   return (
     <>

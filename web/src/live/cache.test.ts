@@ -29,7 +29,7 @@ test("an event changes the lists that are there", () => {
 
 test("an event that overtakes the list it belongs to is not lost", async () => {
   cache.covers(100);
-  let answer: (data: Pages<TaskPage>) => void = () => undefined;
+  let answer!: (data: Pages<TaskPage>) => void;
   const fetched = client.fetchQuery({ queryKey: keys.tasks({}), queryFn: () => new Promise<Pages<TaskPage>>((resolve) => (answer = resolve)) });
   await vi.advanceTimersByTimeAsync(0);
   cache.apply([{ kind: "task", id: 105, body: taskRow({ status: "failed", seq: 9 }) }]);
@@ -70,4 +70,16 @@ test("after a reset everything is read again", async () => {
   await vi.advanceTimersByTimeAsync(0);
   stop();
   expect(read).toHaveBeenCalledTimes(2);
+});
+
+test("a task that changes makes agents be counted again, once in a while", async () => {
+  const counted = vi.fn(() => Promise.resolve({ items: [], feed: 100 }));
+  const observer = new QueryObserver(client, { queryKey: keys.agents, queryFn: counted });
+  const stop = observer.subscribe(() => undefined);
+  await vi.advanceTimersByTimeAsync(0);
+  cache.covers(100);
+  for (let seq = 1; seq <= 50; seq += 1) cache.apply([{ kind: "task", id: 100 + seq, body: taskRow({ seq }) }]);
+  await vi.advanceTimersByTimeAsync(2500);
+  expect(counted).toHaveBeenCalledTimes(2);
+  stop();
 });

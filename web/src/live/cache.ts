@@ -7,6 +7,8 @@ import type { FeedEvent } from "./protocol";
 
 /** Details that many events concern are fetched again at most this often. */
 const REFETCH_MS = 200;
+/** How busy agents are is counted over all their tasks, and need not be told with each of them. */
+const BUSY_MS = 2000;
 /** How many events are remembered for lists that are still on their way here. */
 const REMEMBERED = 2000;
 
@@ -104,7 +106,9 @@ export class LiveCache {
   private writeTasks(rows: ReadonlyMap<string, TaskRow>): void {
     for (const query of this.client.getQueryCache().findAll({ queryKey: ["tasks"] })) this.writeList(query.queryKey, rows);
     this.writeInbox(rows);
+    this.refetchWithin(BUSY_MS, keys.agents);
     for (const row of rows.values()) {
+      this.refetchWithin(BUSY_MS, keys.agent(row.slug));
       if (row.isRun) this.refetchSoon(["runs"]);
       for (const id of row.parentId ? [row.id, row.parentId] : [row.id]) {
         this.writeView(keys.task(id), rows);
@@ -146,18 +150,22 @@ export class LiveCache {
 
   /** Once per interval and key, and never while an answer is on its way: that one may already be too old. */
   private refetchSoon(...queryKeys: readonly QueryKey[]): void {
+    this.refetchWithin(REFETCH_MS, ...queryKeys);
+  }
+
+  private refetchWithin(ms: number, ...queryKeys: readonly QueryKey[]): void {
     for (const queryKey of queryKeys) {
       const name = hashKey(queryKey);
       if (this.due.has(name) || this.client.getQueryCache().findAll({ queryKey }).length === 0) continue;
       const run = () => {
         if (this.client.isFetching({ queryKey }) > 0) {
-          this.due.set(name, setTimeout(run, REFETCH_MS));
+          this.due.set(name, setTimeout(run, ms));
           return;
         }
         this.due.delete(name);
         void this.client.invalidateQueries({ queryKey });
       };
-      this.due.set(name, setTimeout(run, REFETCH_MS));
+      this.due.set(name, setTimeout(run, ms));
     }
   }
 }

@@ -25,6 +25,8 @@ export function Dialog({ title, open, onClose, footer, wide, children }: DialogP
   }, [open]);
   if (!open) return null;
   return (
+    // A click beside it closes it, as Escape does.
+    // oxlint-disable-next-line jsx-a11y/no-noninteractive-element-interactions
     <dialog
       ref={element}
       aria-labelledby={heading}
@@ -34,7 +36,7 @@ export function Dialog({ title, open, onClose, footer, wide, children }: DialogP
       }}
       onClick={(event) => event.target === element.current && onClose()}
       onKeyDown={(event) => event.stopPropagation()}
-      className={cx("m-auto w-full animate-enter rounded-lg bg-raised p-0 shadow-float", wide ? "max-w-2xl" : "max-w-md")}
+      className={cx("m-auto w-[calc(100%-32px)] animate-enter rounded-lg bg-raised p-0 shadow-float", wide ? "max-w-2xl" : "max-w-md")}
     >
       <div className="flex items-center gap-2 px-5 pt-4 pb-2">
         <h2 id={heading} className="flex-1 text-lg font-semibold">

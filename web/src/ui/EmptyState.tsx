@@ -14,7 +14,7 @@ interface EmptyStateProps {
 /** Nothing is here, and what to do next. */
 export function EmptyState({ icon: Icon, title, children, command, action }: EmptyStateProps) {
   return (
-    <div className="mx-auto flex max-w-md flex-col items-center gap-3 px-6 py-16 text-center">
+    <div className="mx-auto flex w-full max-w-md flex-col items-center gap-3 px-6 py-16 text-center">
       {Icon && <Icon className="size-6 text-faint" aria-hidden strokeWidth={1.5} />}
       <h2 className="font-semibold">{title}</h2>
       {children && <div className="text-sm text-soft">{children}</div>}

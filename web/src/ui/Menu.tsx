@@ -12,8 +12,19 @@ export interface MenuItem {
   onSelect: () => void;
 }
 
+interface MenuProps {
+  label: string;
+  icon: ReactNode;
+  items: readonly MenuItem[];
+  align?: "left" | "right";
+  /** Above the button, at the foot of a page. */
+  up?: boolean;
+  /** Said above the actions. */
+  head?: ReactNode;
+}
+
 /** A button that opens a list of actions. Arrow keys, Home, End and Escape work as in a native menu. */
-export function Menu({ label, icon, items, align = "right" }: { label: string; icon: ReactNode; items: readonly MenuItem[]; align?: "left" | "right" }) {
+export function Menu({ label, icon, items, align = "right", up, head }: MenuProps) {
   const [open, setOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
   const id = useId();
@@ -61,8 +72,9 @@ export function Menu({ label, icon, items, align = "right" }: { label: string; i
           tabIndex={-1}
           aria-label={label}
           onKeyDown={move}
-          className={cx("absolute top-full z-40 mt-1 min-w-44 animate-enter rounded-md bg-raised p-1 shadow-float", align === "right" ? "right-0" : "left-0")}
+          className={cx("absolute z-40 min-w-44 animate-enter rounded-md bg-raised p-1 shadow-float", align === "right" ? "right-0" : "left-0", up ? "bottom-full mb-1" : "top-full mt-1")}
         >
+          {head}
           {items.map((item) => (
             <button
               key={item.label}
@@ -75,7 +87,7 @@ export function Menu({ label, icon, items, align = "right" }: { label: string; i
                 item.onSelect();
               }}
               className={cx(
-                "flex h-8 w-full items-center gap-2 rounded px-2 text-left text-sm hover:bg-hover focus:bg-hover disabled:opacity-50 [&>svg]:size-4",
+                "flex h-8 w-full items-center gap-2 rounded px-2 text-left text-sm whitespace-nowrap hover:bg-hover focus:bg-hover disabled:opacity-50 [&>svg]:size-4",
                 item.danger && "text-red",
               )}
             >

@@ -54,6 +54,8 @@ export function Table<Row extends object>({ label, rows, columns, rowKey, select
   const current = cursor ?? selected ?? null;
   const isVirtual = shown.length > VIRTUAL_FROM;
 
+  // It keeps what it measures to itself, so the compiler leaves this component alone.
+  // oxlint-disable-next-line react/incompatible-library
   const virtualizer = useVirtualizer({
     count: shown.length,
     getScrollElement: () => scroller.current,
@@ -82,7 +84,10 @@ export function Table<Row extends object>({ label, rows, columns, rowKey, select
     if (!row) return;
     setCursor(rowKey(row));
     if (isVirtual) virtualizer.scrollToIndex(next);
-    else scroller.current?.querySelector(`[data-index="${next}"]`)?.scrollIntoView({ block: "nearest" });
+    const node = scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"]`);
+    if (!isVirtual) node?.scrollIntoView({ block: "nearest" });
+    // The focus goes along, so that Tab goes on from here and a panel can give it back.
+    node?.focus({ preventScroll: true });
   }
 
   function open(row: Row, event?: MouseEvent) {

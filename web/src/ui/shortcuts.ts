@@ -27,13 +27,18 @@ function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 
+/** Enter on a button or a link is its own: the page's must not take it away from those who have no mouse. */
+function isPressed(event: KeyboardEvent): boolean {
+  return event.key === "Enter" && event.target instanceof HTMLElement && event.target.closest("a, button, summary, [role=option]") !== null;
+}
+
 /** The innermost (last registered) shortcut of a name wins, so that a panel's Escape comes before its page's. */
 function find(name: string): Registered | undefined {
   return registered.findLast((shortcut) => shortcut.keys === name);
 }
 
 function onKeyDown(event: KeyboardEvent): void {
-  if (event.defaultPrevented || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.defaultPrevented || event.altKey || isPressed(event) || document.querySelector("dialog[open]")) return;
   const modified = event.ctrlKey || event.metaKey;
   if (isTyping(event.target) && !modified && event.key !== "Escape") return;
   const name = modified ? `Ctrl+${event.key.toLowerCase()}` : event.key;

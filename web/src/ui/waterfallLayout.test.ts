@@ -30,8 +30,9 @@ test("a clock that is behind does not draw outside the axis", () => {
   expect(placeSpan({ start: 150 }, axis, 120).width).toBe(0);
 });
 
+const labels = (length: number) => axisOf([{ start: 0, end: length }], 0).ticks.map((tick) => tick.label);
+
 test("long and short spans have fitting ticks", () => {
-  const labels = (length: number) => axisOf([{ start: 0, end: length }], 0).ticks.map((tick) => tick.label);
   expect(labels(45)).toEqual(["0", "10 ms", "20 ms", "30 ms", "40 ms"]);
   expect(labels(150_000)).toEqual(["0", "30 s", "1 m", "1 m 30 s", "2 m", "2 m 30 s"]);
   expect(labels(3 * 86_400_000)).toEqual(["0", "1 d", "2 d", "3 d"]);

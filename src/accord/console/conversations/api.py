@@ -29,10 +29,13 @@ from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.storage.commands import chats, tasks
-from accord.storage.commands.chats import ASSISTANT, USER, Chat, NoSuchChat, Said, Turn
+from accord.storage.commands.chats import ASSISTANT, USER, AlreadySaid, Chat, NoSuchChat, Said, Turn
 
 MAX_ID = 200
 """Characters of an id that clients choose."""
+
+WAYS_UP = frozenset({".", ".."})
+"""What no chat is called, because browsers take it for a way to another address."""
 
 MAX_CHAT_BODY = 32 * 1024 * 1024
 """Bytes of a message with its files; the server's own limit may be less."""
@@ -106,7 +109,7 @@ class ChatApi:
         """Return what is answered where."""
         one = f"/api/chat/{CHAT_ID}"
         return (
-            Route("POST", "/api/chat", self.post, takes=ChatBody, max_body=MAX_CHAT_BODY),
+            Route("POST", "/api/chat", self.post, takes=ChatBody, max_body=MAX_CHAT_BODY, streams=True),
             Route("GET", f"{one}/stream", self.resume),
             Route("POST", f"{one}/stop", self.stop_answer, noted="StopAnswer", status=204),
             *self._chats.routes(),
@@ -118,6 +121,8 @@ class ChatApi:
     async def post(self, asked: Asked) -> Reply:
         """Say something to an agent, and read its answer."""
         body, caller, house = codec.decode(asked.body, _body), asked.known, self._house
+        if "/" in body.id or body.id in WAYS_UP:
+            raise invalid_field("id", "It is a part of addresses: it has no slashes, and is not only dots")
         chat = await house.store.read(chats.find, caller.tenant, caller.owner, body.id)
         slug = self._slug(body, chat, caller)
         wanted = await self._wanted(body, chat, caller.tenant)
@@ -126,7 +131,10 @@ class ChatApi:
             return _stream(coming, asked)
         uimessages.parts_of(wanted.question)  # what cannot be sent is not kept
         waiting = await self._waiting(chat, slug, caller) if wanted.is_new and wanted.instead_of is None else None
-        chat, answer_id = await self._begun(body.id, slug, wanted, caller)
+        try:
+            chat, answer_id = await self._begun(body.id, slug, wanted, caller)
+        except AlreadySaid:  # by the same request, sent twice at once
+            return await self.post(asked)
         answer = self._answers.expect(caller.tenant, chat, answer_id)
         try:
             await self._send(chat, answer_id, wanted.question, waiting, body.mode or self._models.mode(slug), caller)
@@ -226,7 +234,8 @@ class ChatApi:
             await self._answers.give(tenant, chat, answer_id, uistream.answered(about, given))
             return
         linked = replace(said, task_id=given.id, asked=asked if waiting else None)
-        await store.do(chats.link, tenant, chat.id, answer_id, given.id, linked.asked, data_of(given.id))
+        if not await store.do(chats.link, tenant, chat.id, answer_id, given.id, linked.asked, data_of(given.id)):
+            await self._cancel(linked, caller)  # it has made way for another answer while it was sent
         if mode == "task":
             about = await self._answers.about(tenant, chat, linked)
             status = LOWER[given.status.state]
@@ -254,9 +263,13 @@ class ChatApi:
         chat = await self._chats.found(asked)
         for answer in await self._answers.active(caller.tenant, chat):
             await answer.begins.wait()
-        coming = await self._house.store.read(chats.pending, caller.tenant, chat.id)
-        for said in _stopped(coming, wanted):
-            await self._cancel(said, caller)
+        tenant, store = caller.tenant, self._house.store
+        stopped = _stopped(await store.read(chats.pending, tenant, chat.id), wanted)
+        for id in stopped:  # of those that another process is sending: it finds that out, and cancels the task
+            await store.do(chats.withdraw, tenant, chat.id, id)
+        for said in await store.read(chats.pending, tenant, chat.id):
+            if said.id in stopped:
+                await self._cancel(said, caller)
         return Reply(204)
 
     async def _cancel(self, said: Said, caller: Caller) -> None:
@@ -266,9 +279,9 @@ class ChatApi:
                 await service.cancel(CancelRequest(id=said.task_id), caller)
 
 
-def _stopped(coming: Sequence[Said], wanted: str | None) -> Sequence[Said]:
+def _stopped(coming: Sequence[Said], wanted: str | None) -> Sequence[str]:
     """Return the answers that are to be stopped; one that is named may have ended, and another begun."""
-    return coming[-1:] if wanted is None else [one for one in coming if one.id == wanted]
+    return [one.id for one in coming[-1:]] if wanted is None else [one.id for one in coming if one.id == wanted]
 
 
 def _doc(message: UIMessage) -> str:

@@ -193,7 +193,7 @@ class TasksApi:
         return TaskView(
             **msgspec.structs.asdict(row),
             result=_result(task),
-            task=files.shown(task, f"{asked.scope.get('accord.mount', '')}{TASKS}/{task_id}/files"),
+            task=files.shown(task, f"{TASKS}/{task_id}/files"),
             actions=self._actions(found, caller),
             children=children,
             chat_id=chat,

@@ -17,6 +17,10 @@ class NoSuchChat(Exception):
     """There is no such chat, or it is somebody else's; or no such message in it."""
 
 
+class AlreadySaid(Exception):
+    """A message of this id has come to the chat in the meantime."""
+
+
 class Chat(Struct, frozen=True, kw_only=True):
     """A chat; its tasks have its context. One that `is_active` has an answer whose task goes on."""
 
@@ -96,6 +100,8 @@ async def begin(tx: Tx, tenant: str, turn: Turn) -> Begun:
     if row is None or row[1] != new.owner:
         raise NoSuchChat(new.id)
     dropped = await _drop(tx, tenant, turn)
+    if turn.doc is not None and await _is_there(tx, tenant, new.id, turn.message_id):
+        raise AlreadySaid(turn.message_id)
     last = await tx.one(
         "SELECT COALESCE(max(seq), 0) FROM message WHERE tenant = :tenant AND chat_id = :id", tenant=tenant, id=new.id
     )
@@ -123,6 +129,16 @@ async def begin(tx: Tx, tenant: str, turn: Turn) -> Begun:
     return Begun(chat=found, dropped=dropped)
 
 
+async def _is_there(tx: Tx, tenant: str, chat_id: str, id: str) -> bool:
+    row = await tx.one(
+        "SELECT 1 FROM message WHERE tenant = :tenant AND chat_id = :chat AND id = :id",
+        tenant=tenant,
+        chat=chat_id,
+        id=id,
+    )
+    return row is not None
+
+
 async def _drop(tx: Tx, tenant: str, turn: Turn) -> tuple[Said, ...]:
     """Remove the messages that a turn takes the place of, and return the answers among them that were to come."""
     named = turn.instead_of or turn.after
@@ -145,9 +161,9 @@ async def _drop(tx: Tx, tenant: str, turn: Turn) -> tuple[Said, ...]:
     return tuple(one for one in map(_said, gone) if one.doc is None)
 
 
-async def link(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: str | None, data: str) -> None:
-    """Note which task gives an answer, and to which message in its log."""
-    await tx.run(
+async def link(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: str | None, data: str) -> bool:
+    """Note which task gives an answer, and to which message in its log; false if the answer has made way."""
+    linked = await tx.run(
         """UPDATE message SET task_id = :task_id, asked = :asked, data = :data
            WHERE tenant = :tenant AND chat_id = :chat AND id = :id AND doc IS NULL""",
         tenant=tenant,
@@ -157,6 +173,7 @@ async def link(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: 
         asked=asked,
         data=data,
     )
+    return linked == 1 or await _is_there(tx, tenant, chat_id, id)
 
 
 async def finish(tx: Tx, tenant: str, chat_id: str, id: str, doc: str) -> bool:
@@ -172,9 +189,10 @@ async def finish(tx: Tx, tenant: str, chat_id: str, id: str, doc: str) -> bool:
 
 
 async def withdraw(tx: Tx, tenant: str, chat_id: str, id: str) -> None:
-    """Wait for an answer no longer."""
+    """Wait no longer for an answer to which no task belongs yet."""
     await tx.run(
-        "DELETE FROM message WHERE tenant = :tenant AND chat_id = :chat AND id = :id AND doc IS NULL",
+        """DELETE FROM message
+           WHERE tenant = :tenant AND chat_id = :chat AND id = :id AND doc IS NULL AND task_id IS NULL""",
         tenant=tenant,
         chat=chat_id,
         id=id,

@@ -114,22 +114,23 @@ export function Bench({ agent, template, placeholder, task, base, onTask, onGo }
               Send as new
             </Button>
           )}
-          <span className="flex-1" />
-          <span className="text-xs text-faint">{known.length > 0 && (at < known.length ? `${at + 1} of ${known.length}` : `${known.length} earlier`)}</span>
-          <IconButton label="Earlier request" disabled={at === 0} onClick={() => look(-1)}>
-            <ChevronUp />
-          </IconButton>
-          <IconButton label="Later request" disabled={at >= known.length} onClick={() => look(1)}>
-            <ChevronDown />
-          </IconButton>
-          <Menu
-            label="Copy the request"
-            icon={<Copy />}
-            items={[
-              { label: "Copy as curl", onSelect: () => void copyText(curl(outgoing)) },
-              { label: "Copy as Python", onSelect: () => void copyText(python(outgoing)) },
-            ]}
-          />
+          <span className="ml-auto inline-flex items-center gap-1">
+            <span className="mr-1 text-xs text-faint">{known.length > 0 && (at < known.length ? `${at + 1} of ${known.length}` : `${known.length} earlier`)}</span>
+            <IconButton label="Earlier request" disabled={at === 0} onClick={() => look(-1)}>
+              <ChevronUp />
+            </IconButton>
+            <IconButton label="Later request" disabled={at >= known.length} onClick={() => look(1)}>
+              <ChevronDown />
+            </IconButton>
+            <Menu
+              label="Copy the request"
+              icon={<Copy />}
+              items={[
+                { label: "Copy as curl", onSelect: () => void copyText(curl(outgoing)) },
+                { label: "Copy as Python", onSelect: () => void copyText(python(outgoing)) },
+              ]}
+            />
+          </span>
         </div>
       </section>
       <section ref={answer} aria-label="Answer" className="flex min-h-0 min-w-0 flex-col overflow-y-auto p-5 max-rail:min-h-[60vh] max-phone:p-4">

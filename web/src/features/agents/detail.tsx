@@ -1,10 +1,12 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { RefreshCw, SquareTerminal } from "lucide-react";
 import type { ReactNode } from "react";
-import { ApiError, MOUNT } from "@/api/client";
+import { ApiError, pageUrl } from "@/api/client";
+import { useSession } from "@/api/session";
 import type { AgentView } from "@/api/types";
 import { usePaletteAction } from "@/app/actions";
 import { Button, CopyButton, CopyMenu, EmptyState, ErrorState, Notice, Panel, Select, SkeletonPanel, Tabs, Tag, Time, JsonView } from "@/ui";
+import { pythonFor } from "../tasks/calls";
 import { CardFacts } from "./CardFacts";
 import { Findings } from "./Findings";
 import { dialectName, HealthBadge } from "./look";
@@ -18,6 +20,7 @@ export default function AgentDetail() {
   const { tab: _tab, dialect: _dialect, ...search } = useSearch({ from: "/console/agents" });
   const navigate = useNavigate();
   const agent = useAgent(slug);
+  const isOpen = useSession().data?.isOpen ?? true;
   const inspect = () => void navigate({ to: "/agents/$slug/inspect", params: { slug } });
   usePaletteAction({ id: `inspect-${slug}`, label: `Inspect ${agent.data?.name ?? slug}`, group: "Agent" }, inspect);
   const actions = agent.data && (
@@ -25,7 +28,7 @@ export default function AgentDetail() {
       <Button size="small" icon={<SquareTerminal className="size-3.5" aria-hidden />} onClick={inspect}>
         Inspect
       </Button>
-      <CopyMenu id={slug} path={`${MOUNT}/console/agents/${encodeURIComponent(slug)}`} curl={cardCurl(agent.data)} python={pythonClient(agent.data)} />
+      <CopyMenu id={slug} path={pageUrl(`/agents/${encodeURIComponent(slug)}`)} curl={cardCurl(agent.data)} python={pythonFor(agent.data.url.replace(/\/$/, ""), isOpen, 'print(client.send_text("Hello").text)')} />
     </>
   );
   const title = agent.data && (
@@ -51,11 +54,6 @@ export default function AgentDetail() {
 
 function cardCurl(agent: AgentView): string {
   return curl({ url: `${agent.url.replace(/\/$/, "")}/.well-known/agent-card.json`, method: "GET", headers: {}, body: "", streams: false });
-}
-
-function pythonClient(agent: AgentView): string {
-  const url = JSON.stringify(agent.url.replace(/\/$/, ""));
-  return ["from accord import BlockingClient", "", `with BlockingClient(${url}) as client:`, '    print(client.ask("Hello"))', ""].join("\n");
 }
 
 function Shown({ agent }: { agent: AgentView }) {

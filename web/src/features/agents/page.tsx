@@ -1,20 +1,19 @@
 import { Outlet, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Bot } from "lucide-react";
-import { MOUNT } from "@/api/client";
+import { pageUrl } from "@/api/client";
 import { useAgents } from "@/api/agents";
 import type { AgentRow } from "@/api/types";
 import { EmptyState, ErrorState, Page, SearchInput, SkeletonRows, Table, Tag, type Column } from "@/ui";
 import { dialectName, dialectsShort, HealthBadge } from "./look";
-import { BUSY_MS } from "./queries";
 
 const COLUMNS: readonly Column<AgentRow>[] = [
   { id: "health", header: "Health", width: "76px", cell: (row) => <HealthBadge health={row.health} /> },
-  { id: "name", header: "Agent", width: "minmax(110px, 1.2fr)", cell: (row) => <Name row={row} /> },
+  { id: "name", header: "Agent", width: "minmax(140px, 1.2fr)", cell: (row) => <Name row={row} /> },
   { id: "description", header: "What it does", width: "minmax(120px, 2fr)", cell: (row) => <span className="text-soft">{row.description}</span>, from: 720 },
   { id: "kind", header: "Kind", width: "92px", cell: (row) => row.kind, from: 560 },
   { id: "bindings", header: "Bindings", width: "150px", cell: (row) => <span className="text-soft">{row.bindings.join(", ")}</span>, from: 940 },
   { id: "dialects", header: "Dialects", width: "84px", cell: (row) => <Dialects row={row} />, from: 860 },
-  { id: "rate", header: "Tasks/min", width: "72px", align: "right", cell: (row) => <Number of={row.rate} /> },
+  { id: "rate", header: "Tasks/min", width: "72px", align: "right", cell: (row) => <Number of={row.rate} />, from: 480 },
   { id: "open", header: "Open", width: "44px", align: "right", cell: (row) => <Number of={row.open} /> },
 ];
 
@@ -23,7 +22,7 @@ function Name({ row }: { row: AgentRow }) {
     <span className="flex min-w-0 items-center gap-2">
       <span className="truncate font-medium">{row.name}</span>
       {row.isDefault && <Tag title="It answers at the root of this server as well">default</Tag>}
-      {row.remote && <Tag title={row.remote}>elsewhere</Tag>}
+      {row.remote && <Tag title={row.remote}>remote</Tag>}
     </span>
   );
 }
@@ -43,7 +42,7 @@ export default function AgentsPage() {
   const search = useSearch({ from: "/console/agents" });
   const { slug } = useParams({ strict: false });
   const navigate = useNavigate();
-  const list = useAgents(BUSY_MS);
+  const list = useAgents();
   const rows = (list.data?.items ?? []).filter((row) => fits(row, search.q ?? ""));
   return (
     <Page
@@ -73,7 +72,7 @@ export default function AgentsPage() {
           columns={COLUMNS}
           rowKey={(row) => row.slug}
           selected={slug ?? null}
-          href={(row) => `${MOUNT}/console/agents/${encodeURIComponent(row.slug)}`}
+          href={(row) => pageUrl(`/agents/${encodeURIComponent(row.slug)}`)}
           onOpen={(row) => void navigate({ to: "/agents/$slug", params: { slug: row.slug }, search })}
         />
       )}

@@ -1,16 +1,14 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { RATE_MS } from "@/api/agents";
 import { api } from "@/api/client";
 import { keys } from "@/api/keys";
 import type { AgentView, HealthView, RunRow, TaskView, Template } from "@/api/types";
 import { toast } from "@/ui";
 
-/** How busy agents are is counted, not told: it is asked for again while somebody looks. */
-export const BUSY_MS = 15_000;
-
 const at = (slug: string) => `/api/agents/${encodeURIComponent(slug)}`;
 
 export function useAgent(slug: string) {
-  return useQuery({ queryKey: keys.agent(slug), queryFn: ({ signal }) => api.get<AgentView>(at(slug), {}, signal), refetchInterval: BUSY_MS });
+  return useQuery({ queryKey: keys.agent(slug), queryFn: ({ signal }) => api.get<AgentView>(at(slug), {}, signal), refetchInterval: ({ state }) => ((state.data?.rate ?? 0) > 0 ? RATE_MS : false) });
 }
 
 /** Looks whether an agent elsewhere is there. */

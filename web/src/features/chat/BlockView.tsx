@@ -45,7 +45,7 @@ export function BlockView({ block, isComing, openTask, onOpenTask, resultOf }: B
       return <Fields fields={block.fields} />;
     case "link":
       return (
-        <a href={/^https?:/i.test(block.url) ? block.url : undefined} target="_blank" rel="noopener noreferrer" className="link truncate text-sm">
+        <a href={block.url} target="_blank" rel="noopener noreferrer" className="link truncate text-sm">
           {block.title}
         </a>
       );

@@ -28,6 +28,8 @@ export function Composer({ draft, models, agent, onAgent, isBusy, placeholder, o
   const canSend = !isBusy && agent !== "" && (text.trim() !== "" || files.length > 0);
 
   useEffect(() => {
+    // Another chat was opened: the field stays, and keeps the focus, with what was begun there.
+    // oxlint-disable-next-line react/set-state-in-effect
     setText(draftOf(draft));
     setFiles([]);
     // On a phone the keyboard would cover half of what one came to read.
@@ -39,6 +41,8 @@ export function Composer({ draft, models, agent, onAgent, isBusy, placeholder, o
     if (!element) return;
     element.style.height = "auto";
     element.style.height = `${Math.min(element.scrollHeight, 240)}px`;
+    // The text is what its height comes from.
+    // oxlint-disable-next-line react/exhaustive-effect-dependencies
   }, [text]);
 
   useShortcut({ keys: "c", label: "Write a message", group: "Chat" }, () => area.current?.focus());
@@ -87,6 +91,8 @@ export function Composer({ draft, models, agent, onAgent, isBusy, placeholder, o
   }
 
   return (
+    // Files are dropped anywhere on it; there is a button for them as well.
+    // oxlint-disable-next-line jsx-a11y/no-noninteractive-element-interactions
     <form
       aria-label="Message"
       onSubmit={(event) => {

@@ -38,7 +38,7 @@ function Decision({ isBusy, onDecide }: { isBusy: boolean; onDecide: (approved: 
         decide(true);
       }}
     >
-      <Input aria-label="Comment" placeholder="Comment (optional)" value={comment} onChange={(event) => setComment(event.target.value)} className="min-w-40 flex-1 basis-40" />
+      <Input aria-label="Comment" placeholder="Comment (optional)" value={comment} onChange={(event) => setComment(event.target.value)} className="min-w-40 flex-1 basis-40 max-phone:basis-full" />
       <Button icon={<X className="size-3.5" />} disabled={decided !== null} busy={isBusy && decided === false} onClick={() => decide(false)}>
         Reject
       </Button>

@@ -1,3 +1,4 @@
+import { readFilename } from "@/features/tasks/a2a";
 import { type ArtifactData, type ChatMessage, type TaskData } from "./message";
 
 /** A message as it is shown. Pure: parts in, blocks out; what is not understood is left out rather than shown raw. */
@@ -73,7 +74,7 @@ const shown = (value: unknown): string => (typeof value === "boolean" ? (value ?
 
 function fileBlock(part: Loose, key: string): Block {
   const mediaType = textOf(part.mediaType) ?? "application/octet-stream";
-  return { kind: "file", key, url: String(part.url), mediaType, name: textOf(part.filename) ?? mediaType };
+  return { kind: "file", key, url: String(part.url), mediaType, name: readFilename(part.filename) ?? mediaType };
 }
 
 function taskBlock(data: Loose, id: string | undefined): Block | null {

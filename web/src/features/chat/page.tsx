@@ -20,6 +20,7 @@ export default function ChatPage() {
 
   // A chat that has begun has its own address; the next one gets another id.
   useEffect(() => {
+    // oxlint-disable-next-line react/set-state-in-effect
     if (chatId === draftId) setDraftId(newChatId());
   }, [chatId, draftId]);
 

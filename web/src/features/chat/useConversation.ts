@@ -31,6 +31,8 @@ export function useConversation(id: string, isNew: boolean) {
     async (view: ChatView) => {
       if (chat.status === "submitted" || chat.status === "streaming") return;
       const next = reconcile(chat.messages, storedMessages(view));
+      // The library's chat is no state of React: one sets its messages.
+      // oxlint-disable-next-line react/immutability
       if (next.length !== chat.messages.length || next.some((message, index) => message !== chat.messages[index])) chat.messages = next;
       if (view.chat.isActive) {
         chat.clearError();
@@ -46,6 +48,7 @@ export function useConversation(id: string, isNew: boolean) {
     const question = chat.messages.findLast((message) => message.role === "user");
     // What never arrived stays, to be sent again.
     if (question && !known.some((message) => message.id === question.id)) return;
+    // oxlint-disable-next-line react/immutability
     chat.messages = known;
     chat.clearError();
     if (view.chat.isActive) await chat.resumeStream();

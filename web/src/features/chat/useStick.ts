@@ -38,6 +38,8 @@ export function useStick(resetKey: string) {
 
   useLayoutEffect(() => {
     toEnd();
+    // Another conversation begins at its end.
+    // oxlint-disable-next-line react/exhaustive-effect-dependencies
   }, [resetKey, toEnd]);
 
   useEffect(() => {
@@ -54,6 +56,7 @@ export function useStick(resetKey: string) {
     observer.observe(inner);
     observer.observe(outer);
     return () => observer.disconnect();
+    // oxlint-disable-next-line react/exhaustive-effect-dependencies
   }, [resetKey]);
 
   return { view, content, onScroll, toEnd, isAway, hasMore };

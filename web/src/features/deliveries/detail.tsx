@@ -51,7 +51,7 @@ function Shown({ delivery }: { delivery: DeliveryView }) {
           {delivery.state === "dead" && <p className="mt-1 text-soft">Nothing more is sent until somebody redelivers it.</p>}
         </Notice>
       )}
-      <dl className="grid grid-cols-[96px_1fr] gap-x-4 gap-y-1.5 text-sm">
+      <dl className="grid grid-cols-[96px_1fr] items-baseline gap-x-4 gap-y-1.5 text-sm">
         <dt className="text-faint">Address</dt>
         <dd className="flex min-w-0 items-center gap-1">
           <code className="min-w-0 break-all">{delivery.url}</code>
@@ -59,7 +59,7 @@ function Shown({ delivery }: { delivery: DeliveryView }) {
         </dd>
         <dt className="text-faint">Task</dt>
         <dd>
-          <Link to="/tasks/$taskId" params={{ taskId: delivery.taskId }} className="text-accent-strong hover:underline">
+          <Link to="/tasks/$taskId" params={{ taskId: delivery.taskId }} className="link">
             <code>{delivery.taskId}</code>
           </Link>
         </dd>
@@ -99,11 +99,13 @@ function Shown({ delivery }: { delivery: DeliveryView }) {
 function AttemptLine({ attempt, isChosen, onChoose }: { attempt: AttemptView; isChosen: boolean; onChoose: () => void }) {
   return (
     <button type="button" aria-pressed={isChosen} onClick={onChoose} className={cx("flex h-9 w-full items-center gap-3 px-3 text-left text-sm hover:bg-hover", isChosen && "bg-accent-tint")}>
-      <span className="w-20 shrink-0">
-        <StatusCode status={attempt.status} />
+      <span className="w-7 shrink-0 text-right text-xs text-faint" title={`Attempt ${attempt.attempt}`}>
+        <span className="sr-only">Attempt </span>#{attempt.attempt}
       </span>
-      <span className="min-w-0 flex-1 truncate text-soft">{attempt.error ?? `Event ${attempt.seq}`}</span>
-      <span className="text-xs text-faint">attempt {attempt.attempt}</span>
+      {(attempt.status !== null || !attempt.error) && <StatusCode status={attempt.status} />}
+      <span className={cx("min-w-0 flex-1 truncate", attempt.error ? "text-red" : "text-soft")} title={attempt.error ?? undefined}>
+        {attempt.error ?? `Event ${attempt.seq}`}
+      </span>
       <span className="w-14 text-right text-xs text-faint">{formatDuration(attempt.durationMs)}</span>
       <Time at={attempt.at} className="w-12 text-right text-xs text-faint" />
     </button>

@@ -16,9 +16,19 @@ export const stateWord = (state: DeliveryState): string => LOOKS[state].word;
 export function DeliveryBadge({ state }: { state: DeliveryState }) {
   const look = LOOKS[state];
   return (
-    <span data-state={state} className={cx("inline-flex items-center gap-1.5 whitespace-nowrap", TONE_TEXT[look.tone])}>
+    <span data-state={state} className={cx("flex items-center gap-1.5 whitespace-nowrap", TONE_TEXT[look.tone])}>
       {look.icon}
       {look.word}
+    </span>
+  );
+}
+
+/** The mark alone, where there is no room for its word. */
+export function DeliveryMark({ state }: { state: DeliveryState }) {
+  const look = LOOKS[state];
+  return (
+    <span role="img" aria-label={look.word} title={look.word} className={cx("inline-flex align-middle", TONE_TEXT[look.tone])}>
+      {look.icon}
     </span>
   );
 }

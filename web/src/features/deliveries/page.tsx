@@ -2,15 +2,16 @@ import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-q
 import { Outlet, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { RotateCw, Webhook } from "lucide-react";
 import { useState } from "react";
-import { api } from "@/api/client";
+import { api, pageUrl } from "@/api/client";
 import { keys } from "@/api/keys";
 import type { DeliveryPage, DeliveryRow } from "@/api/types";
 import { Button, ConfirmDialog, EmptyState, ErrorState, Page, SearchInput, Select, SkeletonRows, Table, Time, toast, type Column } from "@/ui";
-import { DeliveryBadge, stateWord, StatusCode } from "./look";
+import { DeliveryBadge, DeliveryMark, stateWord, StatusCode } from "./look";
 import { DELIVERY_STATES, type DeliveriesSearch } from "./search";
 
 const COLUMNS: readonly Column<DeliveryRow>[] = [
-  { id: "state", header: "State", width: "110px", cell: (row) => <DeliveryBadge state={row.state} /> },
+  { id: "mark", header: "", width: "16px", until: 520, cell: (row) => <DeliveryMark state={row.state} /> },
+  { id: "state", header: "State", width: "96px", from: 520, cell: (row) => <DeliveryBadge state={row.state} /> },
   { id: "url", header: "Webhook", width: "minmax(140px, 2fr)", cell: (row) => <code title={row.url}>{row.url}</code> },
   { id: "agent", header: "Agent", width: "minmax(80px, 1fr)", cell: (row) => row.agent, from: 720 },
   { id: "code", header: "Answer", width: "80px", cell: (row) => (row.lastAt === null ? <span className="text-faint">not yet</span> : <StatusCode status={row.lastStatus} />), from: 480 },
@@ -45,7 +46,7 @@ export default function DeliveriesPage() {
       toolbar={
         <>
           <Select aria-label="State" value={search.state ?? ""} options={STATES} onChange={(state) => narrow({ state: DELIVERY_STATES.find((known) => known === state) })} />
-          <SearchInput label="Find by address" className="w-64 max-phone:w-full" value={search.url ?? ""} onChange={(event) => narrow({ url: event.target.value || undefined })} />
+          <SearchInput label="Find by address" className="w-64 max-phone:w-auto max-phone:min-w-0 max-phone:flex-1" value={search.url ?? ""} onChange={(event) => narrow({ url: event.target.value || undefined })} />
           {search.task && (
             <Button size="small" onClick={() => narrow({ task: undefined })}>
               Task {search.task.slice(0, 8)}: show all
@@ -68,6 +69,7 @@ export default function DeliveriesPage() {
           rowKey={(row) => row.id}
           selected={taskId && pushId ? `${taskId}/${pushId}` : null}
           still
+          href={(row) => pageUrl(`/deliveries/${encodeURIComponent(row.taskId)}/${encodeURIComponent(row.pushId)}`)}
           onOpen={(row) => void navigate({ to: "/deliveries/$taskId/$pushId", params: { taskId: row.taskId, pushId: row.pushId }, search })}
           onEnd={() => list.hasNextPage && !list.isFetchingNextPage && void list.fetchNextPage()}
         />
@@ -79,7 +81,7 @@ export default function DeliveriesPage() {
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
   if (isFiltered) return <EmptyState icon={Webhook} title="No webhook fits these filters" />;
   return (
-    <EmptyState icon={Webhook} title="No webhooks yet" command="accord task push set TASK --url https://example.com/hook">
+    <EmptyState icon={Webhook} title="No webhooks yet" command="accord task push set AGENT TASK https://example.com/hook">
       A caller sets a webhook for a task; every change of the task is then posted there, in order, until it arrives.
     </EmptyState>
   );

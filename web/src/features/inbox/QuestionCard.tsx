@@ -1,6 +1,7 @@
 import { CircleAlert, Hourglass, KeyRound, PanelRight, Play, ShieldQuestionMark, type LucideIcon } from "lucide-react";
 import type { Question, Waiting } from "@/api/types";
 import { cx, IconButton, Markdown, Time } from "@/ui";
+import { titleOf } from "../tasks/title";
 import { AnswerForm } from "./AnswerForm";
 
 const LOOKS: Record<Waiting, { word: string; icon: LucideIcon }> = {
@@ -28,7 +29,7 @@ export function QuestionCard({ question, isOpen, onSelect, onOpenTask }: Questio
         <Icon className="size-4 shrink-0 text-amber" aria-hidden />
         <button type="button" onClick={onSelect} aria-expanded={isOpen} className="flex min-w-0 flex-1 items-baseline gap-3 text-left">
           <span className="w-20 shrink-0 text-xs text-amber max-phone:w-auto">{look.word}</span>
-          <span className={cx("min-w-0 truncate", isOpen && "font-semibold")}>{question.task.title || question.task.id}</span>
+          <span className={cx("min-w-0 truncate", isOpen && "font-semibold")}>{titleOf(question.task) ?? question.task.id}</span>
           {!isOpen && <span className="min-w-0 flex-1 truncate text-faint max-phone:hidden">{question.text}</span>}
         </button>
         <span className="shrink-0 text-xs text-faint max-phone:hidden">{question.step ? `${question.task.agent} / ${question.step}` : question.task.agent}</span>

@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Activity, Trash2 } from "lucide-react";
 import { useState } from "react";
+import { useServerUrl } from "@/api/session";
 import { Button, Command, ConfirmDialog, ErrorState, JsonView, Panel, Section, SkeletonPanel, Tag, Time, toast } from "@/ui";
 import { registry, registryKeys, type Published } from "./api";
 import { HealthTag, Signature } from "./look";
@@ -55,10 +56,11 @@ function Own({ agent, onGone }: { agent: Published; onGone: () => void }) {
 
 function Shown({ agent }: { agent: Published }) {
   const { health } = agent;
+  const server = useServerUrl();
   return (
     <div className="flex flex-col gap-6 p-5">
       <p className="text-soft">{agent.description}</p>
-      <dl className="grid grid-cols-[96px_1fr] items-center gap-x-4 gap-y-1.5 text-sm">
+      <dl className="grid grid-cols-[96px_1fr] items-baseline gap-x-4 gap-y-1.5 text-sm">
         <dt className="text-faint">Name</dt>
         <dd>
           <code>{agent.human_readable_id}</code>
@@ -88,7 +90,7 @@ function Shown({ agent }: { agent: Published }) {
         </dd>
       </dl>
       <Section title="Call it">
-        <Command text={`accord send ${agent.human_readable_id} "hello"`} />
+        <Command text={`accord send ${agent.human_readable_id} "hello" --registry ${server}`} />
       </Section>
       <Section title="Card">
         <JsonView value={agent.card_data} />

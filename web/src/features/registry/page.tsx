@@ -2,6 +2,8 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { BookMarked, Plus } from "lucide-react";
 import { useState } from "react";
+import { pageUrl } from "@/api/client";
+import { useServerUrl } from "@/api/session";
 import { Button, Checkbox, EmptyState, ErrorState, Page, SearchInput, SkeletonRows, Table, Tag, Time, type Column } from "@/ui";
 import { PAGE, registry, registryKeys, type Listed } from "./api";
 import { HealthTag } from "./look";
@@ -20,6 +22,7 @@ export default function RegistryPage() {
   const search = useSearch({ from: "/console/registry" });
   const navigate = useNavigate();
   const { cardId } = useParams({ strict: false });
+  const server = useServerUrl();
   const [publishes, setPublishes] = useState(false);
   const list = useInfiniteQuery({
     queryKey: registryKeys.list(search),
@@ -43,7 +46,7 @@ export default function RegistryPage() {
       }
       toolbar={
         <>
-          <SearchInput label="Search agents" className="w-64 max-phone:w-full" value={search.q ?? ""} onChange={(event) => narrow({ q: event.target.value || undefined })} />
+          <SearchInput label="Search agents" className="w-64 max-phone:w-auto max-phone:min-w-0 max-phone:flex-1" value={search.q ?? ""} onChange={(event) => narrow({ q: event.target.value || undefined })} />
           <Checkbox label="Only mine" checked={search.own ?? false} onChange={(own) => narrow({ own: own || undefined })} />
         </>
       }
@@ -53,7 +56,7 @@ export default function RegistryPage() {
       ) : list.isError ? (
         <ErrorState title="The registry could not be loaded" error={list.error} safe="Agents can be called all the same." onRetry={() => void list.refetch()} />
       ) : rows.length === 0 ? (
-        <EmptyState icon={BookMarked} title={search.q || search.own ? "No agent fits" : "No agent is published here yet"} command={search.q ? undefined : "accord agents publish https://weather.example --name acme/weather"}>
+        <EmptyState icon={BookMarked} title={search.q || search.own ? "No agent fits" : "No agent is published here yet"} command={search.q ? undefined : `accord agents publish https://weather.example --name acme/weather --registry ${server}`}>
           A published agent is found, checked and called by its name.
         </EmptyState>
       ) : (
@@ -63,6 +66,7 @@ export default function RegistryPage() {
           columns={COLUMNS}
           rowKey={(row) => row.id}
           selected={cardId}
+          href={(row) => pageUrl(`/registry/${encodeURIComponent(row.id)}`)}
           onOpen={(row) => void navigate({ to: "/registry/$cardId", params: { cardId: row.id }, search })}
           onEnd={() => list.hasNextPage && !list.isFetchingNextPage && void list.fetchNextPage()}
         />

@@ -1,10 +1,13 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { ChevronRight, CircleX, Ellipsis, FileCode, Network, RotateCw, Rows3, SquareSplitVertical, X } from "lucide-react";
 import { lazy, Suspense, useState, type ReactNode } from "react";
+import { apiUrl, pageUrl } from "@/api/client";
+import { useSession } from "@/api/session";
 import { usePaletteAction } from "@/app/actions";
 import type { RunView, StepView } from "@/api/types";
 import { useTopic } from "@/live/live";
 import { Button, ConfirmDialog, CopyMenu, cx, Duration, EmptyState, ErrorState, IconButton, isEnded, JsonView, Markdown, Menu, Notice, Page, Section, SkeletonPage, SkeletonPanel, StateBadge, Tabs, Time, useShortcut, Waterfall } from "@/ui";
+import { curlFor } from "../tasks/calls";
 import { Progress, StepMark } from "./look";
 import { useCancelRun, useRerun, useRun, useRunTimeline } from "./queries";
 import { VIEWS, type RunLook, type RunsSearch } from "./search";
@@ -116,7 +119,7 @@ function Toolbar({ run, view, yaml, onGo }: { run: RunView; view: RunLook; yaml?
     <>
       <StateBadge state={run.status} />
       <Duration start={run.begin} end={isEnded(run.status) ? run.updatedAt : null} className="text-sm text-soft" />
-      <Progress counts={run.counts} className="w-36 max-phone:hidden" />
+      <Progress run={run} className="w-36 max-phone:hidden" />
       <div role="group" aria-label="How it is shown" className="ml-auto flex items-center gap-0.5">
         {VIEWS.map((one) => (
           <IconButton key={one} label={LOOKS[one].label} pressed={view === one} onClick={() => onGo({ view: one === "graph" ? undefined : one })}>
@@ -140,7 +143,8 @@ function Actions({ run }: { run: RunView }) {
   usePaletteAction({ id: "rerun", label: "Re-run from the failure", group: "Run" }, () => rerun.mutate({}), can("rerun"));
   usePaletteAction({ id: "again", label: "Run everything again", group: "Run" }, () => rerun.mutate({ fresh: true }), can("again"));
   usePaletteAction({ id: "cancel-run", label: "Cancel the run", group: "Run" }, () => setCancels(true), can("cancel"));
-  const api = new URL(`/api/runs/${encodeURIComponent(run.id)}`, window.location.href).href;
+  const isOpen = useSession().data?.isOpen ?? true;
+  const api = new URL(apiUrl(`/api/runs/${encodeURIComponent(run.id)}`), window.location.href).href;
   return (
     <div className="flex items-center gap-1.5">
       {can("rerun") && (
@@ -156,7 +160,7 @@ function Actions({ run }: { run: RunView }) {
           Cancel
         </Button>
       )}
-      <CopyMenu id={run.id} path={window.location.pathname} curl={`curl -s '${api}'`} />
+      <CopyMenu id={run.id} path={pageUrl(`/runs/${encodeURIComponent(run.id)}`)} curl={curlFor(api, isOpen)} />
       <ConfirmDialog
         title="Cancel the run?"
         open={cancels}

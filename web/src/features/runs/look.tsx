@@ -1,5 +1,5 @@
 import { Bot, CircleCheck, CircleDashed, CircleSlash, CircleX, Clock, Download, FastForward, GitBranch, Hand, Layers, type LucideIcon, Network, SquareTerminal, TrafficCone } from "lucide-react";
-import type { StepStatus, StepView } from "@/api/types";
+import type { RunRow, StepStatus, StepView } from "@/api/types";
 import { cx, TONE_TEXT, TONE_TINT, type Tone } from "@/ui";
 
 export interface StepLook {
@@ -82,8 +82,16 @@ const FILL: Record<StepStatus, string> = {
   pending: "bg-line",
 };
 
+/** Steps that wait for somebody are counted as running: they are told apart here, as everywhere else. */
+function withWaits({ counts, waits }: Pick<RunRow, "counts" | "waits">): Record<string, number> {
+  const waiting = Math.min(waits.length, counts.running ?? 0);
+  if (waiting === 0) return counts;
+  return { ...counts, running: (counts.running ?? 0) - waiting, waiting: (counts.waiting ?? 0) + waiting };
+}
+
 /** How far a run is, as one thin bar; in words for those who hover or listen. */
-export function Progress({ counts, className }: { counts: Record<string, number>; className?: string }) {
+export function Progress({ run, className }: { run: Pick<RunRow, "counts" | "waits">; className?: string }) {
+  const counts = withWaits(run);
   const parts = ORDER.filter((status) => (counts[status] ?? 0) > 0);
   const total = parts.reduce((sum, status) => sum + (counts[status] ?? 0), 0);
   if (total === 0) return null;

@@ -2,6 +2,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Network, Play } from "lucide-react";
 import { useState } from "react";
+import { pageUrl } from "@/api/client";
 import type { RunRow } from "@/api/types";
 import { usePaletteAction } from "@/app/actions";
 import { Button, Duration, EmptyState, ErrorState, isEnded, Page, Select, SkeletonRows, StateBadge, stateLook, Table, TASK_STATES, Time, useShortcut, type Column } from "@/ui";
@@ -21,7 +22,7 @@ function waitsFor(run: RunRow): string {
 const COLUMNS: readonly Column<RunRow>[] = [
   { id: "state", header: "State", width: "132px", cell: (run) => <StateBadge state={run.status} plain /> },
   { id: "workflow", header: "Workflow", width: "minmax(110px, 2fr)", cell: (run) => <span className="font-medium">{run.workflow}</span> },
-  { id: "steps", header: "Steps", width: "minmax(96px, 160px)", cell: (run) => <Progress counts={run.counts} className="w-full" />, from: 560 },
+  { id: "steps", header: "Steps", width: "minmax(96px, 160px)", cell: (run) => <Progress run={run} className="w-full" />, from: 560 },
   { id: "waits", header: "Waits for", width: "minmax(100px, 1.5fr)", cell: (run) => <span className="text-amber">{waitsFor(run)}</span>, from: 860 },
   { id: "id", header: "Run", width: "88px", cell: (run) => <code className="text-faint">{run.id.slice(-8)}</code>, from: 980 },
   {
@@ -98,6 +99,7 @@ function RunsList() {
           columns={COLUMNS}
           rowKey={(run) => run.id}
           still
+          href={(run) => pageUrl(`/runs/${encodeURIComponent(run.id)}`)}
           onOpen={(run) => void navigate({ to: "/runs/$runId", params: { runId: run.id }, search })}
           onEnd={() => list.hasNextPage && !list.isFetchingNextPage && void list.fetchNextPage()}
           footer={list.isFetchingNextPage && <SkeletonRows rows={3} label="Loading more runs" />}

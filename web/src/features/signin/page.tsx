@@ -4,6 +4,7 @@ import { useState, type FormEvent } from "react";
 import { api, ApiError } from "@/api/client";
 import { useSession } from "@/api/session";
 import type { SessionView } from "@/api/types";
+import { Logo } from "@/app/Logo";
 import { retryLive } from "@/live/live";
 import { Button, ErrorState, Field, Input, Notice, SkeletonText } from "@/ui";
 import { addressOf, pageOf } from "./next";
@@ -28,7 +29,8 @@ export default function SigninPage() {
     <main className="flex min-h-full items-center justify-center px-4 py-12">
       <div className="flex w-full max-w-sm flex-col gap-6">
         <header className="flex flex-col gap-1">
-          <h1 className="text-xl font-semibold">Sign in to Accord</h1>
+          <Logo className="mb-3 size-8" />
+          <h1 className="text-xl font-semibold tracking-tight">Sign in to Accord</h1>
           {session.data && <p className="text-sm break-words text-faint">{session.data.url}</p>}
         </header>
         {error && <Notice tone="amber">{ERRORS[error]}</Notice>}

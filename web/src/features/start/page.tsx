@@ -1,9 +1,7 @@
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { ArrowRight, Bot } from "lucide-react";
-import { api } from "@/api/client";
-import { keys } from "@/api/keys";
-import { useSession } from "@/api/session";
+import { useAgents } from "@/api/agents";
+import { useServerUrl, useSession } from "@/api/session";
 import type { AgentRow } from "@/api/types";
 import { Command, EmptyState, ErrorState, Page, Section, SkeletonText, Tag } from "@/ui";
 import { commandsOf, tourOf } from "./tour";
@@ -12,9 +10,9 @@ import { Tour } from "./Tour";
 /** The first page: what is running, one button that shows it, and three commands worth knowing. */
 export default function StartPage() {
   const session = useSession();
-  const agents = useQuery({ queryKey: keys.agents, queryFn: ({ signal }) => api.get<{ items: AgentRow[]; feed: number }>("/api/agents", {}, signal) });
+  const agents = useAgents();
   const items = agents.data?.items ?? [];
-  const server = session.data?.url || window.location.origin;
+  const server = useServerUrl();
   const tour = tourOf(items);
   const first = items.find((agent) => agent.isDefault) ?? items[0];
   return (

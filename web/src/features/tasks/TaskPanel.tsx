@@ -5,6 +5,7 @@ import { EmptyState, ErrorState, IconButton, Panel, SkeletonPanel, StateDot } fr
 import { TaskActions } from "./canvas/TaskActions";
 import { TaskCanvas } from "./canvas/TaskCanvas";
 import { useTask } from "./queries";
+import { titleOf } from "./title";
 
 interface TaskPanelProps {
   taskId: string;
@@ -31,7 +32,7 @@ export function TaskPanel({ taskId, onClose, onFull, isFull }: TaskPanelProps) {
   const title = task.data && (
     <span className="flex min-w-0 items-center gap-2">
       <StateDot state={task.data.status} />
-      <span className="truncate">{task.data.title || task.data.id}</span>
+      <span className="truncate" title={titleOf(task.data) ?? task.data.id}>{titleOf(task.data) ?? task.data.id}</span>
     </span>
   );
   return (

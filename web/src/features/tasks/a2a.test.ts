@@ -25,3 +25,7 @@ test("whatever an agent sends can be read", () => {
   expect(artifactsOf({ artifacts: [null, 3, { parts: "none" }] })).toEqual([{ id: "", name: "", description: "", parts: [] }]);
   expect(messagesOf({ status: "odd", history: { not: "a list" } })).toEqual([]);
 });
+
+test("marks that turn the direction of writing are shown", () => {
+  expect(readParts([{ url: "/x", filename: "report\u202Egnp.exe" }])[0]?.filename).toBe("report\uFFFDgnp.exe");
+});

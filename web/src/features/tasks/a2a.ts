@@ -27,12 +27,15 @@ const isJson = (value: unknown): value is Json => typeof value === "object" && v
 const listOf = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isJson) : []);
 const textOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
 
+/** A mark that turns the direction of writing can make a program's name read like a picture's: it is shown instead. */
+export const readFilename = (value: unknown): string | undefined => textOf(value)?.replace(/[\u200E\u200F\u202A-\u202E\u2066-\u2069]/g, "\uFFFD") || undefined;
+
 export function readPart(part: Json): Part {
   return {
     text: textOf(part.text),
     data: part.data,
     url: textOf(part.url),
-    filename: textOf(part.filename) || undefined,
+    filename: readFilename(part.filename),
     mediaType: textOf(part.mediaType)?.toLowerCase() || undefined,
   };
 }

@@ -1,10 +1,12 @@
 import { Outlet, useMatchRoute, useNavigate, useSearch } from "@tanstack/react-router";
 import { ListChecks } from "lucide-react";
 import { useCallback, useMemo } from "react";
-import type { Query } from "@/api/client";
+import { pageUrl, type Query } from "@/api/client";
+import { useServerUrl } from "@/api/session";
 import type { TaskRow } from "@/api/types";
 import { Button, Duration, EmptyState, ErrorState, isEnded, Page, serverNow, SkeletonRows, StateBadge, StateDot, Table, Time, type Column } from "@/ui";
 import { TaskFilters } from "./TaskFilters";
+import { titleOf } from "./title";
 import { useTasks } from "./queries";
 import type { Since, TasksSearch } from "./search";
 
@@ -46,7 +48,7 @@ const COLUMNS: readonly Column<TaskRow>[] = [
 function TaskTitle({ row }: { row: TaskRow }) {
   return (
     <span className="flex min-w-0 items-baseline gap-2">
-      <span className="min-w-0 shrink-0 truncate max-w-full">{row.title || <span className="font-mono text-mono text-soft">{row.id}</span>}</span>
+      <span className="min-w-0 shrink-0 truncate max-w-full">{titleOf(row) ?? <span className="font-mono text-mono text-soft">{row.id}</span>}</span>
       {row.statusMessage && <span className="min-w-0 truncate text-xs text-faint">{row.statusMessage}</span>}
     </span>
   );
@@ -61,6 +63,7 @@ function countOf(total: number): string {
 }
 
 function Nothing({ filtered, onClear }: { filtered: boolean; onClear: () => void }) {
+  const server = useServerUrl();
   if (filtered) {
     return (
       <EmptyState icon={ListChecks} title="No task matches" action={<Button onClick={onClear}>Show all tasks</Button>}>
@@ -69,7 +72,7 @@ function Nothing({ filtered, onClear }: { filtered: boolean; onClear: () => void
     );
   }
   return (
-    <EmptyState icon={ListChecks} title="No tasks yet" command={`accord send ${window.location.origin} "hello"`}>
+    <EmptyState icon={ListChecks} title="No tasks yet" command={`accord send ${server} "hello"`}>
       A task is one piece of work of an agent. Send one from a terminal, or talk to an agent in the chat.
     </EmptyState>
   );
@@ -116,7 +119,7 @@ export default function TasksPage() {
           rowKey={(row) => row.id}
           selected={selected}
           onOpen={(row) => void navigate({ to: "/tasks/$taskId", params: { taskId: row.id }, search: (kept) => kept })}
-          href={(row) => `/console/tasks/${row.id}`}
+          href={(row) => pageUrl(`/tasks/${encodeURIComponent(row.id)}`)}
           still
           onEnd={loadMore}
           footer={isFetchingNextPage ? <SkeletonRows rows={3} label="Loading older tasks" /> : undefined}

@@ -26,6 +26,7 @@ export function Events({ taskId, task }: { taskId: string; task: unknown }) {
       {raw && <JsonView value={task} />}
       {log.isPending && <SkeletonText lines={4} label="Loading the events" />}
       {log.isError && <p className="text-sm text-red">The events could not be loaded: {log.error.message}</p>}
+      {log.data && items.length === 0 && <p className="text-sm text-faint">Nothing has happened yet.</p>}
       {items.length > 0 && (
         <div className="overflow-hidden rounded-md border border-line">
           {hidden > 0 && (

@@ -1,7 +1,8 @@
 import { Ban, Play, RotateCcw } from "lucide-react";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { useSession } from "@/api/session";
+import { pageUrl } from "@/api/client";
+import { useServerUrl, useSession } from "@/api/session";
 import type { TaskView } from "@/api/types";
 import { usePaletteAction } from "@/app/actions";
 import { Button, ConfirmDialog, CopyMenu, Field, IconButton, Input, toast, useShortcut } from "@/ui";
@@ -60,13 +61,14 @@ export function TaskActions({ task }: { task: TaskView }) {
 
 function TaskCopies({ task }: { task: TaskView }) {
   const session = useSession();
-  const server = session.data?.url || window.location.origin;
+  const server = useServerUrl();
+  const isOpen = session.data?.isOpen ?? true;
   return (
     <CopyMenu
       id={task.id}
-      path={`/console/tasks/${encodeURIComponent(task.id)}`}
-      curl={curlForTask(server, task.slug, task.id)}
-      python={pythonForTask(server, task.slug, task.id)}
+      path={pageUrl(`/tasks/${encodeURIComponent(task.id)}`)}
+      curl={curlForTask(server, task.slug, task.id, isOpen)}
+      python={pythonForTask(server, task.slug, task.id, isOpen)}
     />
   );
 }

@@ -3,6 +3,7 @@ import { CircleX } from "lucide-react";
 import type { TaskView } from "@/api/types";
 import { CopyButton, Duration, isEnded, isWaiting, Notice, Section, StateBadge, StateDot, Time } from "@/ui";
 import { artifactsOf, messagesOf, plainText, statusMessage } from "../a2a";
+import { titleOf } from "../title";
 import { useKeptSearch } from "../useKeptSearch";
 import { Artifacts } from "./Artifacts";
 import { Events } from "./Events";
@@ -48,7 +49,7 @@ function Facts({ task }: { task: TaskView }) {
         </Link>
         <Duration start={task.createdAt} end={isEnded(task.status) ? task.updatedAt : null} />
         <span className="text-faint">
-          begun <Time at={task.createdAt} ago />
+          {task.waiting === "execute" ? "planned" : "begun"} <Time at={task.createdAt} ago />
         </span>
       </div>
       {task.statusMessage && !isEnded(task.status) && !isWaiting(task.status) && (
@@ -115,7 +116,7 @@ function Fact({ name, text, copy }: { name: string; text: string; copy?: boolean
     <>
       <dt className="text-faint">{name}</dt>
       <dd className="flex min-w-0 items-center gap-1 font-mono">
-        <span className="truncate">{text}</span>
+        <span className="truncate" title={text}>{text}</span>
         {copy && <CopyButton text={text} label={`Copy the ${name.toLowerCase()}'s id`} className="-my-1.5" />}
       </dd>
     </>
@@ -149,7 +150,7 @@ function Children({ task }: { task: TaskView }) {
           <li key={child.id} className="border-line not-last:border-b">
             <Link to="/tasks/$taskId" params={{ taskId: child.id }} search={kept} className="flex h-9 items-center gap-2 px-3 text-sm hover:bg-hover">
               <StateDot state={child.status} />
-              <span className="min-w-0 flex-1 truncate">{child.title || child.id}</span>
+              <span className="min-w-0 flex-1 truncate">{titleOf(child) ?? child.id}</span>
               <span className="text-xs text-faint">{child.agent}</span>
             </Link>
           </li>
