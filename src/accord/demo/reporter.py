@@ -1,12 +1,13 @@
 """A reporter: it streams a report in Markdown for about twenty seconds, with a table of figures and a chart.
 
-Every section is a step of its own, so a server that dies in the middle goes on with the next one. What it says is made
-of `figures`, and nothing of it is true.
+Every section is a step of its own, so a server that dies in the middle goes on with that one. What it says is made of
+`figures`, and nothing of it is true.
 """
 
 from accord.agents.content import answer_id, said_all, say
 from accord.agents.function import agent
 from accord.core.context import Context
+from accord.core.output import text_of
 from accord.demo.figures import Week, chart, weeks_of
 from accord.demo.pace import moment, typed
 from accord.model import AgentSkill, Part
@@ -36,8 +37,10 @@ async def reporter(ctx: Context) -> None:
     topic = topic_of(ctx.text)
     weeks = weeks_of(topic)
     await ctx.step("read", _read, ctx, topic)
+    written = ""
     for title, text in sections(topic, weeks):
-        await ctx.step(title, _write, ctx, text)
+        await ctx.step(title, _write, ctx, written, text)
+        written += text
     await said_all(ctx)
     await ctx.step("figures", _figures, ctx, weeks)
     await ctx.step("chart", _draw, ctx, topic, weeks)
@@ -89,7 +92,11 @@ async def _read(ctx: Context, topic: str) -> None:
         await moment(1.0)
 
 
-async def _write(ctx: Context, text: str) -> None:
+async def _write(ctx: Context, written: str, text: str) -> None:
+    """Add a section to what is written; what a lost run has said of it is taken back."""
+    said = next((one.parts for one in ctx.task.artifacts if one.artifact_id == answer_id(ctx)), ())
+    if text_of(said) != written:
+        await ctx.artifact(Part(text=written, media_type="text/markdown"), id=answer_id(ctx), last_chunk=False)
     async for piece in typed(text):
         await say(ctx, Part(text=piece, media_type="text/markdown"))
 

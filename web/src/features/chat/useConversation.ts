@@ -1,4 +1,4 @@
-import { useChat } from "@ai-sdk/react";
+import { type Chat, useChat } from "@ai-sdk/react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef } from "react";
 import { api } from "@/api/client";
@@ -10,12 +10,28 @@ import { type Attachment } from "./attachments";
 import { beginChat, chatOf, isFresh, settleChat } from "./chats";
 import type { ChatMessage } from "./message";
 import { useStoredChat } from "./queries";
-import { reconcile } from "./reconcile";
+import { isCutOff, reconcile } from "./reconcile";
 
 /** Tokens may come a thousand a second; the page is drawn this often. */
 const THROTTLE_MS = 60;
 
 const storedMessages = (view: ChatView) => view.messages as unknown as ChatMessage[];
+
+const isComing = (chat: Chat<ChatMessage>) => chat.status === "submitted" || chat.status === "streaming";
+const resuming = new WeakSet<Chat<ChatMessage>>();
+
+/** Goes on with an answer that is still coming, once at a time. It is told from its begin: what there is of it goes. */
+async function resume(chat: Chat<ChatMessage>): Promise<void> {
+  if (resuming.has(chat) || isComing(chat)) return;
+  resuming.add(chat);
+  try {
+    if (isCutOff(chat.messages.at(-1))) chat.messages = chat.messages.slice(0, -1);
+    chat.clearError();
+    await chat.resumeStream();
+  } finally {
+    resuming.delete(chat);
+  }
+}
 
 /** One chat: what was said, what is being said, and what one can do. It goes on when the page is left. */
 export function useConversation(id: string, isNew: boolean) {
@@ -29,21 +45,19 @@ export function useConversation(id: string, isNew: boolean) {
   /** Shows what the server has, and goes on with an answer that is still coming. */
   const follow = useCallback(
     async (view: ChatView) => {
-      if (chat.status === "submitted" || chat.status === "streaming") return;
+      if (isComing(chat) || resuming.has(chat)) return;
       const next = reconcile(chat.messages, storedMessages(view));
       // The library's chat is no state of React: one sets its messages.
       // oxlint-disable-next-line react/immutability
       if (next.length !== chat.messages.length || next.some((message, index) => message !== chat.messages[index])) chat.messages = next;
-      if (view.chat.isActive) {
-        chat.clearError();
-        await chat.resumeStream();
-      }
+      if (view.chat.isActive) await resume(chat);
     },
     [chat],
   );
 
   const recover = useCallback(async () => {
     const view = await client.fetchQuery({ queryKey: keys.chat(id), queryFn: () => api.get<ChatView>(`/api/chats/${encodeURIComponent(id)}`), staleTime: 0 });
+    if (isComing(chat) || resuming.has(chat)) return;
     const known = storedMessages(view);
     const question = chat.messages.findLast((message) => message.role === "user");
     // What never arrived stays, to be sent again.
@@ -51,7 +65,7 @@ export function useConversation(id: string, isNew: boolean) {
     // oxlint-disable-next-line react/immutability
     chat.messages = known;
     chat.clearError();
-    if (view.chat.isActive) await chat.resumeStream();
+    if (view.chat.isActive) await resume(chat);
   }, [chat, client, id]);
 
   const view = stored.data;
