@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from accord.storage.commands import chats, runs
 from accord.storage.commands.chats import AlreadySaid, Begun, Chat, NoSuchChat, Turn
-from tests.storage.conftest import AT, OTHER, TENANT, AnyStore, accepting
+from tests.storage.conftest import AT, OTHER, TENANT, AnyStore, Heard, accepting
 
 
 def chat(id: str = "c-1", owner: str = "alice", title: str = "Rome", at: int = AT) -> Chat:
@@ -139,3 +139,22 @@ async def test_a_chat_is_renamed_and_removed_with_its_messages(ready: AnyStore) 
     assert await ready.do(chats.delete, TENANT, "alice", "c-1")
     assert await ids(ready) == []
     assert not await ready.do(chats.delete, TENANT, "alice", "c-1")
+
+
+async def test_whatever_happens_to_a_chat_is_hinted_at(ready: AnyStore, heard: Heard) -> None:
+    mine = chat("a:b c", title="Rome: notes")
+    topic = chats.topic(TENANT, mine.id)
+    assert chats.of_topic(topic) == (TENANT, mine.id)
+    for change in (
+        ready.do(chats.begin, TENANT, turn(of=mine)),
+        ready.do(chats.link, TENANT, mine.id, "a-1", "t-1", None, "{}"),
+        ready.do(chats.finish, TENANT, mine.id, "a-1", "{}"),
+        ready.do(chats.rename, TENANT, "alice", mine.id, "Oslo"),
+    ):
+        heard.clear()
+        await change
+        assert topic in heard
+    (found,) = await ready.read(chats.rows, TENANT, [mine.id, "nobody's"])
+    assert (found.id, found.owner, found.title) == (mine.id, "alice", "Oslo")
+    assert await ready.read(chats.rows, OTHER, [mine.id]) == []
+    assert await ready.read(chats.rows, TENANT, []) == []

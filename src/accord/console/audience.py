@@ -102,6 +102,7 @@ class Audience:
         self.left_at = 0.0
         self.dirty: dict[str, None] = {}
         self.tried: dict[str, None] = {}
+        self.chats: dict[str, None] = {}
         self._views: dict[Seen, set[Listener]] = {}
         self._topics: dict[str, set[Listener]] = {}
         self._told: deque[Told] = deque()

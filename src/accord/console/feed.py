@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from accord.bindings.streams import KEEP_ALIVE, KEEP_ALIVE_SECONDS
 from accord.console.audience import Audience, Listener, Told, frame
-from accord.console.rows import moved, row_of
+from accord.console.rows import chat_row_of, moved, row_of
 from accord.console.sight import Sight
 from accord.console.views import TaskRow
 from accord.core.host import Host
 from accord.core.interface import Caller
 from accord.model.base import timestamp_ms
-from accord.storage.commands import browsing
+from accord.storage.commands import browsing, chats
 from accord.storage.commands.browsing import News, Seen
 from accord.storage.store import StoreUnavailable
 
@@ -57,6 +57,7 @@ STEP = 64
 
 TOPIC, TOLD = "task:", "task"
 TRIED, DELIVERY = "tried:", "delivery"
+CHAT = "chat"
 
 EVERYBODY = Seen(owner="", sees_all=True)
 
@@ -149,6 +150,11 @@ class Feed:
                 task_id, _, tenant = topic[len(TRIED) :].partition(":")
                 if audience := self._audiences.get(tenant):
                     audience.tried[task_id] = None
+                    self._wake.set()
+            elif topic.startswith(chats.TOPIC):
+                tenant, chat_id = chats.of_topic(topic)
+                if audience := self._audiences.get(tenant):
+                    audience.chats[chat_id] = None
                     self._wake.set()
 
     # --- listening ------------------------------------------------------------------------------------------------
@@ -272,6 +278,7 @@ class Feed:
                     del audience.dirty[task_id]
                 await self._flush(audience, dirty)
             await self._tell_tried(audience)
+            await self._tell_chats(audience)
         except Exception as error:
             audience.dirty.update(dict.fromkeys(dirty))
             if isinstance(error, StoreUnavailable):
@@ -313,6 +320,14 @@ class Feed:
             self.tell(DELIVERY, {"taskId": task.id}, tenant=audience.tenant, owner=task.owner, agent=task.agent)
         for task_id in tried:
             del audience.tried[task_id]
+
+    async def _tell_chats(self, audience: Audience) -> None:
+        """Do the same for chats that have changed."""
+        changed = list(audience.chats)[:AT_ONCE]
+        for chat in await self._host.engine.store.read(chats.rows, audience.tenant, changed):
+            self.tell(CHAT, chat_row_of(chat), tenant=audience.tenant, owner=chat.owner)
+        for chat_id in changed:
+            del audience.chats[chat_id]
 
     def _rows(self, rows: dict[str, TaskRow], news: News, since: int) -> list[TaskRow]:
         """Return a row for each status that tasks were given, in order, and bring `rows` up to date.

@@ -6,13 +6,14 @@ It only translates; which tasks somebody gets to see is decided before. Lists, t
 from msgspec.structs import replace
 
 from accord.console.sight import Sight
-from accord.console.views import State, TaskRow, Waiting
+from accord.console.views import ChatRow, State, TaskRow, Waiting
 from accord.core.context import APPROVAL
 from accord.core.output import text_of
 from accord.model import Message, TaskState
 from accord.model.base import timestamp_ms
 from accord.protocol.states import LOWER
 from accord.storage.commands.browsing import Changed, Found
+from accord.storage.commands.chats import Chat
 
 STATES: dict[TaskState, State] = dict(LOWER)  # type: ignore[arg-type]  # they are the names of A2A 0.3
 """State -> how the console calls it."""
@@ -69,3 +70,16 @@ def words_of(message: Message | None) -> str | None:
     """Return what a status says, shortened."""
     text = "" if message is None else text_of(message.parts)
     return text[:SAID] or None
+
+
+def chat_row_of(chat: Chat) -> ChatRow:
+    """Return a chat as lists show it."""
+    return ChatRow(
+        id=chat.id,
+        title=chat.title,
+        agent=chat.agent,
+        context_id=chat.context_id,
+        created_at=timestamp_ms(chat.created_at),
+        updated_at=timestamp_ms(chat.updated_at),
+        is_active=chat.is_active,
+    )

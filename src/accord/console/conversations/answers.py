@@ -17,7 +17,6 @@ from accord.bindings.streams import HEADERS, KEEP_ALIVE, KEEP_ALIVE_SECONDS
 from accord.console.conversations import uimessages, uistream
 from accord.console.conversations.uistream import About, Chunk, Encoder
 from accord.console.house import House
-from accord.console.views import ChatRow
 from accord.core.agent import Agent
 from accord.errors import TaskNotFound
 from accord.model import Event
@@ -177,10 +176,9 @@ class Answers:
         self.forget(answer)
 
     async def keep(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
-        """Keep an answer that has ended, and tell that it has."""
+        """Keep an answer that has ended."""
         doc = msgspec.json.encode(uimessages.folded(chunks)).decode()
-        if await self._house.store.do(chats.finish, tenant, chat.id, answer_id, doc):
-            await self.tell(tenant, chat)
+        await self._house.store.do(chats.finish, tenant, chat.id, answer_id, doc)
 
     async def about(self, tenant: str, chat: Chat, said: Said) -> About:
         """Return what an answer is about."""
@@ -243,27 +241,6 @@ class Answers:
             encoder = Encoder(await self.about(tenant, chat, said))
             await self.keep(tenant, chat, said.id, [*encoder.begin(), *encoder.broken(NOT_SENT)])
         return None
-
-    # --- telling --------------------------------------------------------------------------------------------------
-
-    async def tell(self, tenant: str, chat: Chat) -> None:
-        """Tell open pages how a chat is now."""
-        found = await self._house.store.read(chats.find, tenant, chat.owner, chat.id)
-        if found is not None:
-            self._house.feed.tell("chat", row_of(found), tenant=tenant, owner=chat.owner)
-
-
-def row_of(chat: Chat) -> ChatRow:
-    """Return a chat as lists show it."""
-    return ChatRow(
-        id=chat.id,
-        title=chat.title,
-        agent=chat.agent,
-        context_id=chat.context_id,
-        created_at=timestamp_ms(chat.created_at),
-        updated_at=timestamp_ms(chat.updated_at),
-        is_active=chat.is_active,
-    )
 
 
 def data_of(task_id: str) -> str:

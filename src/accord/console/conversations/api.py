@@ -242,7 +242,6 @@ class ChatApi:
             await self._answers.give(tenant, chat, answer_id, uistream.acknowledged(about, status))
         else:
             self._answers.follow(tenant, chat, linked)
-        await self._answers.tell(tenant, chat)
 
     # --- an answer that is coming ---------------------------------------------------------------------------------
 

@@ -4,20 +4,19 @@ An answer that is still coming is not among the messages; it is read at `/api/ch
 nobody looked, or while the server was not there, is.
 """
 
-import base64
-import binascii
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from accord.console.conversations.answers import Answers, row_of
+from accord.console.conversations.answers import Answers
 from accord.console.house import House
+from accord.console.pages import Token
 from accord.console.routing import Asked, Reply, Route
+from accord.console.rows import chat_row_of
 from accord.console.views import ChatPage, ChatRow, ChatView, Limit
 from accord.errors import TaskNotFound
 from accord.protocol import codec
-from accord.protocol.codec import invalid_field
 from accord.storage.commands import chats
 from accord.storage.commands.chats import Chat
 
@@ -70,13 +69,13 @@ class ChatsApi:
     async def listed(self, asked: Asked) -> Reply:
         """List one's chats, the latest first."""
         caller, wanted, feed = asked.known, asked.found(Listed), self._house.feed.seq
-        before = None if wanted.page is None else _place(wanted.page)
+        before = Token.read(wanted.page, tuple[int, str])
         found = await self._house.store.read(
             chats.listed, caller.tenant, caller.owner, wanted.q.strip(), before, wanted.limit + 1
         )
         shown = found[: wanted.limit]
-        following = _page(shown[-1]) if len(found) > wanted.limit else None
-        return Reply(body=ChatPage(items=[row_of(chat) for chat in shown], next=following, feed=feed))
+        following = Token.write((shown[-1].updated_at, shown[-1].id)) if len(found) > wanted.limit else None
+        return Reply(body=ChatPage(items=[chat_row_of(chat) for chat in shown], next=following, feed=feed))
 
     async def show(self, asked: Asked) -> Reply:
         """Show a chat and its messages."""
@@ -86,15 +85,14 @@ class ChatsApi:
         said = await self._house.store.read(chats.messages, tenant, chat.id)
         shown = msgspec.structs.replace(chat, is_active=bool(active))
         messages = [msgspec.json.decode(one.doc) for one in said if one.doc is not None]
-        return Reply(body=ChatView(chat=row_of(shown), messages=messages, feed=feed))
+        return Reply(body=ChatView(chat=chat_row_of(shown), messages=messages, feed=feed))
 
     async def rename(self, asked: Asked) -> Reply:
         """Give a chat another title."""
         caller, chat = asked.known, await self.found(asked)
         title = codec.decode(asked.body, _renamed).title
         await self._house.store.do(chats.rename, caller.tenant, caller.owner, chat.id, title)
-        await self._answers.tell(caller.tenant, chat)
-        return Reply(body=row_of(msgspec.structs.replace(chat, title=title)))
+        return Reply(body=chat_row_of(msgspec.structs.replace(chat, title=title)))
 
     async def delete(self, asked: Asked) -> Reply:
         """Remove a chat; its tasks stay."""
@@ -106,15 +104,3 @@ class ChatsApi:
 def no_chat(reason: str = "There is no such chat") -> TaskNotFound:
     """Return the refusal of what is not there, or somebody else's."""
     return TaskNotFound(reason)
-
-
-def _page(last: Chat) -> str:
-    return base64.urlsafe_b64encode(f"{last.updated_at} {last.id}".encode()).decode().rstrip("=")
-
-
-def _place(page: str) -> tuple[int, str]:
-    try:
-        at, _, id = base64.urlsafe_b64decode(page + "=" * (-len(page) % 4)).decode().partition(" ")
-        return int(at), id
-    except (binascii.Error, ValueError):
-        raise invalid_field("page", "This is no page that a list has given") from None

@@ -5,12 +5,18 @@ has ended, once. Whose chat it is counts in every command: one of somebody else 
 JSON means, and how an answer comes about, is `console.conversations.api`.
 """
 
+from collections.abc import Sequence
+from urllib.parse import quote, unquote
+
 from msgspec import Struct
 
 from accord.storage.store import Row, Tx, Value
 
 USER, ASSISTANT = "user", "assistant"
 """Roles."""
+
+TOPIC = "chat:"
+"""What topics of hints about chats begin with."""
 
 
 class NoSuchChat(Exception):
@@ -84,6 +90,17 @@ _ACTIVE = """EXISTS (SELECT 1 FROM message JOIN task ON task.tenant = message.te
                      AND task.state IN ('submitted', 'working'))"""
 
 
+def topic(tenant: str, id: str) -> str:
+    """Return the topic of hints that a chat has changed."""
+    return f"{TOPIC}{quote(id, safe='')}:{tenant}"
+
+
+def of_topic(topic: str) -> tuple[str, str]:
+    """Return the tenant and the chat that a topic is of."""
+    id, _, tenant = topic.removeprefix(TOPIC).partition(":")
+    return tenant, unquote(id)
+
+
 async def begin(tx: Tx, tenant: str, turn: Turn) -> Begun:
     """Keep something said, and that an answer to it is to come."""
     new = turn.chat
@@ -126,6 +143,7 @@ async def begin(tx: Tx, tenant: str, turn: Turn) -> Begun:
     found = await find(tx, tenant, new.owner, new.id)
     if found is None:
         raise NoSuchChat(new.id)
+    tx.signal(topic(tenant, new.id))
     return Begun(chat=found, dropped=dropped)
 
 
@@ -173,6 +191,7 @@ async def link(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: 
         asked=asked,
         data=data,
     )
+    tx.signal(topic(tenant, chat_id))
     return linked == 1 or await _is_there(tx, tenant, chat_id, id)
 
 
@@ -185,6 +204,7 @@ async def finish(tx: Tx, tenant: str, chat_id: str, id: str, doc: str) -> bool:
         id=id,
         doc=doc,
     )
+    tx.signal(topic(tenant, chat_id))
     return kept == 1
 
 
@@ -197,6 +217,7 @@ async def withdraw(tx: Tx, tenant: str, chat_id: str, id: str) -> None:
         chat=chat_id,
         id=id,
     )
+    tx.signal(topic(tenant, chat_id))
 
 
 async def find(tx: Tx, tenant: str, owner: str, id: str) -> Chat | None:
@@ -208,6 +229,20 @@ async def find(tx: Tx, tenant: str, owner: str, id: str) -> Chat | None:
         owner=owner,
     )
     return None if row is None else _chat(row)
+
+
+async def rows(tx: Tx, tenant: str, ids: Sequence[str]) -> list[Chat]:
+    """Return those of these chats that there are, whosever they are."""
+    if not ids:
+        return []
+    values: dict[str, Value] = {f"id{at}": id for at, id in enumerate(ids)}
+    places = ", ".join(f":{name}" for name in values)
+    found = await tx.all(
+        f"SELECT {_CHAT}, {_ACTIVE} FROM chat WHERE tenant = :tenant AND id IN ({places})",
+        tenant=tenant,
+        **values,
+    )
+    return [_chat(row) for row in found]
 
 
 async def of_context(tx: Tx, tenant: str, owner: str, context_id: str) -> str | None:
@@ -290,6 +325,7 @@ async def rename(tx: Tx, tenant: str, owner: str, id: str, title: str) -> bool:
         owner=owner,
         title=title,
     )
+    tx.signal(topic(tenant, id))
     return changed == 1
 
 
