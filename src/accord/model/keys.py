@@ -22,8 +22,9 @@ TASK_CONFIG = "task_config"
 STREAM_CONFIG = "stream_config"
 """Send request: `{"include_intermediates": bool, "buffer_size": bytes}`."""
 
-HOLD = "hold"
-"""Send request: `true` makes a task that nobody works on until it is executed."""
+HOLD = "accord/hold"
+"""Send request: `true` makes a task that nobody works on until it is executed. It has our name in it: a word that
+means something else to a caller must not keep a task from being run."""
 
 REASON = "reason"
 """Cancel request: why the caller cancels."""
