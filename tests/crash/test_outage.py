@@ -172,7 +172,7 @@ async def crowded(tmp_path: Path) -> AsyncIterator[Client]:
     """A client of a file that must not have many pages."""
 
     def limit(connection: apsw.Connection) -> None:
-        connection.pragma("max_page_count", 90)
+        connection.pragma("max_page_count", 110)
 
     apsw.connection_hooks.append(limit)
     try:
