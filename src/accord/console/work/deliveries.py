@@ -91,10 +91,11 @@ class DeliveriesApi:
         """Show a webhook and the latest attempts to call it."""
         caller, (task_id, id) = asked.known, (asked.parts["task"], asked.parts["push"])
         seen, wanted = self._house.sight.seen(caller, Operation.GET), Wanted(task_id=task_id, id=id, limit=1)
+        # The attempts first: how the webhook stands then includes what came of them.
+        tried = await self._house.store.read(pushes.tried, caller.tenant, task_id, id)
         found = await self._house.store.read(deliveries.page, caller.tenant, seen, wanted)
         if not found:
             raise TaskNotFound("There is no such webhook")
-        tried = await self._house.store.read(pushes.tried, caller.tenant, task_id, id)
         row = msgspec.structs.asdict(self._row(found[0]))
         return Reply(body=DeliveryView(**row, history=[_attempt(one) for _, one in tried]))
 
