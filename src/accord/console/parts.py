@@ -22,9 +22,9 @@ from accord.console.flows.runs import RunsApi
 from accord.console.house import House
 from accord.console.records import RecordsApi
 from accord.console.routing import Refusals, Route
-from accord.console.work.deliveries import DeliveriesApi
-from accord.console.work.inbox import InboxApi
-from accord.console.work.tasks import TasksApi
+from accord.console.tasks.api import TasksApi
+from accord.console.tasks.deliveries import DeliveriesApi
+from accord.console.tasks.inbox import InboxApi
 from accord.workflows.agent import WorkflowAgent
 
 REFUSALS: Refusals = {**RUN_REFUSALS, **FLOW_REFUSALS}

@@ -1,7 +1,7 @@
 """`GET /api/inbox`: everything that waits for a person, in one place.
 
 Questions of tasks, approvals of workflows' steps and tasks that were planned and not begun. It only finds them:
-answering is `console.work.tasks` and `console.flows.runs`.
+answering is `console.tasks.api` and `console.flows.runs`.
 """
 
 from typing import Any

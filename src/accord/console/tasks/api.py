@@ -1,7 +1,7 @@
 """Tasks over HTTP as people look at them: lists across agents, one with all that belongs to it, and what to do with it.
 
 What is done goes the way of A2A, through the service of the task's agent, which decides what it means. How they look is
-`console.rows`, `console.work.timeline` and `console.work.files`; news of them are `console.feed`.
+`console.rows`, `console.tasks.timeline` and `console.tasks.files`; news of them are `console.feed`.
 """
 
 from datetime import datetime
@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
 from accord.console.rows import STATES, row_of
+from accord.console.tasks import files, timeline
+from accord.console.tasks.finding import Finding
 from accord.console.views import Action, Limit, LogEvent, LogPage, State, TaskPage, TaskRow, TaskView, Timeline
-from accord.console.work import files, timeline
-from accord.console.work.finding import Finding
 from accord.core.interface import Caller
 from accord.core.output import text_of
 from accord.core.roles import SKILL_KEYS
