@@ -1533,7 +1533,7 @@ export interface components {
          * Again
          * @description Webhooks to try again: those of these ids, or all that were given up.
          */
-        "accord.console.work.deliveries.Again": {
+        "accord.console.tasks.deliveries.Again": {
             /** @default false */
             allDead: boolean;
             /** @default [] */
@@ -2089,7 +2089,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["accord.console.work.deliveries.Again"];
+                "application/json": components["schemas"]["accord.console.tasks.deliveries.Again"];
             };
         };
         responses: {
