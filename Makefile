@@ -15,10 +15,10 @@ AI_SDK := $(patsubst %/package-lock.json,%/node_modules/.installed,$(wildcard we
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup peers run test check fmt bench web docs lock clean
+.PHONY: help setup peers run test kill9 check fmt bench web docs lock clean interop sbom audit
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'Pass arguments on with ARGS="...", choose an interpreter with PYTHON=...'
 
 setup: $(VENV)/.dev ## install everything needed to work on accord
@@ -28,9 +28,12 @@ run: $(VENV)/.runtime ## start a server with agents that show everything
 
 test: $(VENV)/.dev $(PEERS) $(WEB) $(AI_SDK) ## run every test
 	$(NPM) web run --silent test
-	$(BIN)/pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
-check: $(VENV)/.dev $(WEB) ## format, lint, types, layers, sizes
+kill9: $(VENV)/.runtime ## kill a server in mid-stream, start it again, and see that nothing is lost
+	$(BIN)/python examples/kill9/run.py
+
+check: $(VENV)/.dev $(WEB) ## format, lint, types, layers, sizes, known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -38,21 +41,34 @@ check: $(VENV)/.dev $(WEB) ## format, lint, types, layers, sizes
 	$(NPM) web run --silent typecheck
 	$(NPM) web run --silent lint
 	$(BIN)/pytest -q tests/test_sizes.py
+	$(BIN)/python -m requirements.audit
 
 fmt: $(VENV)/.dev ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev ## measure, side by side with the official SDK and DBOS
+bench: $(VENV)/.dev ## measure, side by side with the official SDK and DBOS, and write docs/performance.md
 	$(BIN)/python -m bench $(ARGS)
+
+interop: $(VENV)/.dev $(PEERS) $(AI_SDK) ## let every peer talk to accord, and write docs/interop.md
+	$(BIN)/python -m interop $(ARGS)
+
+sbom: $(VENV)/.dev ## list what accord is made of, in dist/
+	$(BIN)/python -m requirements.sbom
+
+audit: $(VENV)/.dev ## ask whether what accord needs has known vulnerabilities
+	$(BIN)/python -m requirements.audit $(ARGS)
 
 web: $(VENV)/.dev $(WEB) ## build the console's pages into the package, and the types that they are written with
 	$(BIN)/python -m accord.console.description > web/openapi.json
 	$(NPM) web run --silent types
 	$(BIN)/python hatch_build.py build
+	$(BIN)/python -m requirements.notices
 
-docs: ## check the links of the documentation
-	$(PYTHON) docs/check_links.py
+docs: $(VENV)/.dev ## build the documentation into site/; a dead link fails
+	$(BIN)/python docs/check_links.py
+	$(BIN)/python docs/llms.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 peers: $(PEERS) ## install other A2A implementations that tests talk to
 
@@ -67,11 +83,12 @@ lock: $(VENV)/.uv ## pin the dependencies again (newest: ARGS=--upgrade)
 	$(LOCK) $(ARGS) pyproject.toml --group peer-crewai -o requirements/peers/crewai.txt
 	$(LOCK) $(ARGS) --group peer-dbos -o requirements/peers/dbos.txt
 	$(LOCK) $(ARGS) pyproject.toml --group peer-google-adk -o requirements/peers/google-adk.txt
+	$(LOCK) $(ARGS) --group peer-langgraph-api -o requirements/peers/langgraph-api.txt
 
 clean: ## remove what the commands above made
 	rm -rf web/node_modules web/conformance/*/node_modules
-	rm -rf $(VENV) .peers dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find src tests docs bench examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) .peers dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests docs bench examples interop requirements -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Peers that are hosted by accord have it in their environment.
 .PHONY: accord-in-peer

@@ -1,11 +1,9 @@
-"""`make bench`: runs every benchmark, prints the tables and keeps them in `bench/results/`."""
+"""`make bench`: runs every benchmark, prints the tables, keeps them and writes docs/performance.md."""
 
 import argparse
-import json
 import os
 import platform
 import sys
-from pathlib import Path
 from time import perf_counter
 
 from bench import (
@@ -17,19 +15,22 @@ from bench import (
     codec,
     console,
     feed,
+    imports,
     latency,
     memory,
     remote,
+    scale,
     send,
     server,
     streams,
     workflows,
 )
+from bench.page import Run, keep
 from bench.report import Table, markdown
 from bench.setting import Setting
 
-RESULTS = Path(__file__).parent / "results"
 BENCHMARKS = {
+    "imports": imports.run,
     "codec": codec.run,
     "append": append.run,
     "streams": streams.run,
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "workflows": workflows.run,
     "feed": feed.run,
     "console": console.run,
+    "scale": scale.run,
 }
 
 
@@ -56,28 +58,30 @@ def main() -> int:
     asked = parser.parse_args()
     if unknown := set(asked.names) - set(BENCHMARKS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    before = os.getloadavg()[0]
-    tables: list[Table] = []
+    runs: dict[str, Run] = {}
     with Setting(asked.rounds, is_quick=asked.quick) as setting:
         for name in asked.names or BENCHMARKS:
-            start = perf_counter()
-            print(f"{name} ", end="", file=sys.stderr, flush=True)
-            tables += BENCHMARKS[name](setting)
-            print(f"{name} took {perf_counter() - start:.0f} s", file=sys.stderr)
-        text = markdown(tables, _subtitle(setting, before))
-    print(text)
-    missed = [line for table in tables for line in table.missed()]
+            runs[name] = _run(name, setting)
+            if not asked.quick:
+                keep({name: runs[name]}, tuple(BENCHMARKS))  # now: a later one may fail
+    missed = [line for run in runs.values() for table in run.tables for line in table.missed()]
     for line in missed:
         print(f"missed: {line}", file=sys.stderr)
-    if asked.quick:
-        return 0
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "latest.md").write_text(text, encoding="utf-8")
-    (RESULTS / "latest.json").write_text(json.dumps([table.plain() for table in tables], indent=1), encoding="utf-8")
-    return 1 if missed else 0
+    return 1 if missed and not asked.quick else 0
 
 
-def _subtitle(setting: Setting, before: float) -> str:
+def _run(name: str, setting: Setting) -> Run:
+    """Run one benchmark, and say how it went as soon as it is known."""
+    start, before = perf_counter(), os.getloadavg()[0]
+    print(f"{name} ", end="", file=sys.stderr, flush=True)
+    tables: list[Table] = BENCHMARKS[name](setting)
+    print(f"{name} took {perf_counter() - start:.0f} s", file=sys.stderr)
+    for table in tables:
+        print(markdown(table))
+    return Run(_said(setting, before), tuple(tables))
+
+
+def _said(setting: Setting, before: float) -> str:
     machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     load = f"load {before:.1f} at the start and {os.getloadavg()[0]:.1f} at the end"
     return f"{machine}, files on {setting.disk}, {load}, medians of interleaved rounds"

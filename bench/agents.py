@@ -28,3 +28,13 @@ async def reporter(ctx: Context) -> str:
         await asyncio.sleep(max(0.0, begun + number * pause / 1000 - loop.time()))
         await ctx.status(f"{number} of {count}")
     return "done"
+
+
+@agent(name="Pacer", on_crash="resume", attempts=1000)
+async def pacer(ctx: Context) -> None:
+    """Say as many numbers as the first one says, one every so many seconds as the second says, none of them twice."""
+    count, pause = int(ctx.text.split()[0]), float(ctx.text.split()[1])
+    said = sum(len(artifact.parts) for artifact in ctx.task.artifacts)
+    for number in range(said, count):
+        await asyncio.sleep(pause)
+        await ctx.artifact(f"{number} ", id="numbers", append=True, last_chunk=False)

@@ -38,10 +38,17 @@ class Table:
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> "Table":
+        """Return the table that `plain` was said about."""
+        targets = tuple(Target(**target) for target in plain["targets"])
+        listed = {name: tuple(plain[name]) for name in ("columns", "notes")}
+        return cls(**{**plain, **listed, "targets": targets})
+
     def missed(self) -> list[str]:
         found = ((target, self.rows[target.row][target.column]) for target in self.targets)
         return [
-            f"{self.title}, {target.row}: {target.column} is {_number(value)}, must be {target.asked}"
+            f"{self.title}, {target.row}: {target.column} is {number(value)}, must be {target.asked}"
             for target, value in found
             if not target.is_met(value)
         ]
@@ -59,28 +66,28 @@ def side_by_side(found: Mapping[str, Mapping[str, float]], ratio: str) -> dict[s
     return rows
 
 
-def markdown(tables: list[Table], subtitle: str) -> str:
-    lines = [
-        "# Measurements",
-        "",
-        f"{subtitle}. Times on a shared machine move; ratios within one run are what counts.",
-        "",
-    ]
-    for table in tables:
-        lines += [f"## {table.title}", ""]
-        for note in table.notes:
-            lines += [note, ""]
-        lines.append(f"| {table.unit} | " + " | ".join(table.columns) + " |")
-        lines.append("|---" * (len(table.columns) + 1) + "|")
-        for name, values in table.rows.items():
-            lines.append(f"| {name} | " + " | ".join(_number(values.get(column)) for column in table.columns) + " |")
-        lines.append("")
-        lines += [f"- {target.row}: {target.column} must be {target.asked}" for target in table.targets]
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
+def markdown(table: Table) -> str:
+    """Return a table with what it says, what must hold and whether it held."""
+    lines = [f"## {table.title}", ""]
+    for note in table.notes:
+        lines += [note, ""]
+    lines.append(f"| {table.unit} | " + " | ".join(table.columns) + " |")
+    lines.append("|---" * (len(table.columns) + 1) + "|")
+    for name, values in table.rows.items():
+        lines.append(f"| {name} | " + " | ".join(number(values.get(column)) for column in table.columns) + " |")
+    if table.targets:
+        lines += ["", *(_judged(table, target) for target in table.targets)]
+    return "\n".join(lines) + "\n"
 
 
-def _number(value: float | None) -> str:
+def _judged(table: Table, target: Target) -> str:
+    value = table.rows[target.row][target.column]
+    verdict = "held" if target.is_met(value) else "**missed**"
+    return f"- {verdict}: {target.row}, {target.column}: {number(value)}, must be {target.asked}"
+
+
+def number(value: float | None) -> str:
+    """Return a measurement as it is shown."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:.2f}" if value < 10 else f"{value:.1f}"

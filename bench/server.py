@@ -83,7 +83,7 @@ async def running(server: Server, database: str) -> AsyncIterator[int]:
 async def _answers(port: int, process: asyncio.subprocess.Process) -> None:
     while process.returncode is None:
         try:
-            await load.rate(port, _sends, 1, 0)
+            await load.rate(port, sends, 1, 0)
             return
         except OSError:
             await asyncio.sleep(0.005)
@@ -110,7 +110,8 @@ def _call(method: bytes, text: bytes) -> bytes:
     return _posted(_ASKED % (number, method, number, text))
 
 
-def _sends(_number: int) -> bytes:
+def sends(_number: int) -> bytes:
+    """Make a request that sends a word."""
     return _call(b"SendMessage", b"Hello")
 
 
@@ -123,7 +124,7 @@ async def _some_tasks(port: int) -> list[bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     found = []
     for _ in range(20):
-        writer.write(_sends(0))
+        writer.write(sends(0))
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
         found.append(json.loads(await reader.readexactly(length))["result"]["task"]["id"].encode())
@@ -136,12 +137,12 @@ async def _some_tasks(port: int) -> list[bytes]:
 
 async def measure(port: int, server: Server, seconds: float, chunks: int) -> Measured:
     """Measure everything of one server, once."""
-    await load.rate(port, _sends, 4, seconds / 10)
+    await load.rate(port, sends, 4, seconds / 10)
     length = min(chunks, server.chunks)
-    sends, one = await load.rate(port, _sends, 32, seconds), await load.rate(port, _sends, 1, seconds)
-    found = {SEND: sends.per_second, "p50 ms": sends.p50, "p99 ms": sends.p99, ONE: one.per_second}
+    many, one = await load.rate(port, sends, 32, seconds), await load.rate(port, sends, 1, seconds)
+    found = {SEND: many.per_second, "p50 ms": many.p50, "p99 ms": many.p99, ONE: one.per_second}
     tasks = await _some_tasks(port) if server.name != BARE else []
-    found[GET] = (await load.rate(port, partial(_gets, tasks), 32, seconds)).per_second if tasks else sends.per_second
+    found[GET] = (await load.rate(port, partial(_gets, tasks), 32, seconds)).per_second if tasks else many.per_second
     card = load.get("/.well-known/agent-card.json")
     found[CARD] = (await load.rate(port, lambda _: card, 16, seconds)).per_second
     events = await load.streams(port, lambda _: _call(b"SendStreamingMessage", b"%d" % length), STREAMS)

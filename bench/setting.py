@@ -74,6 +74,12 @@ class Setting:
         except OSError:
             return "an unknown disk"
 
+    @property
+    def postgres_pid(self) -> int:
+        """The process that has started all others of the PostgreSQL server."""
+        file = self.folder / "postgres" / "postmaster.pid"
+        return int(file.read_text(encoding="utf-8").splitlines()[0])
+
     @cached_property
     def _server(self) -> Any:
         folder = self.folder / "postgres"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PATTERNS = ("*.md", "docs/**/*.md", "examples/**/*.md", "bench/**/*.md", "deploy/**/*.md")
+PATTERNS = ("*.md", *(f"{folder}/**/*.md" for folder in ("docs", "examples", "skills", "bench", "interop", "deploy")))
 
 CODE = re.compile(r"^(```|~~~).*?^\1[^\n]*$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*<?(\S+?)>?\s*$", re.MULTILINE)

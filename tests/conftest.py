@@ -14,3 +14,15 @@ pytest.register_assert_rewrite("tests.conformance")  # its scenarios are not in 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests on one worker that share what is started once for their file, unless they say with whom they stay.
+
+    It counts with `--dist loadgroup`; otherwise every worker would start a server for the few tests that it gets.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("xdist_group") is None:
+            fixtures = item._fixtureinfo.name2fixturedefs.values()
+            if any(found[-1].scope == "module" for found in fixtures):
+                item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}-{item.path.stem}"))

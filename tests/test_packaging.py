@@ -277,7 +277,15 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns("node_modules", "__pycache__", "_web", "*.db")
     for name in ("src", "web"):
         shutil.copytree(ROOT / name, root / name, ignore=ignored)
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "Makefile", ".gitignore"):
+    for name in (
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        "LICENSE",
+        "THIRD-PARTY.txt",
+        "Makefile",
+        ".gitignore",
+    ):
         shutil.copy(ROOT / name, root / name)
     pages = root / "src" / "accord" / "_web"
     (pages / "assets").mkdir(parents=True)
@@ -307,6 +315,7 @@ def test_a_wheel_has_the_pages(tree: Path, tmp_path: Path) -> None:
         names = set(wheel.namelist())
     assert names >= PAGES | FALLBACK
     assert {"accord/py.typed", "accord/storage/migrations/0002_console.sql"} <= names
+    assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "THIRD-PARTY.txt"}
     assert not [name for name in names if "node_modules" in name or name.startswith("web/")]
 
 

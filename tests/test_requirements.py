@@ -1,56 +1,13 @@
-"""The requirements manifest against the tests: every claim is known, every finished milestone is proven.
+"""The requirements manifest against the tests: every claim is known, every finished milestone is proven."""
 
-Tests are read, not imported, so that a claim counts even where an optional peer is not installed.
-"""
-
-import ast
-import json
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from textwrap import dedent, fill
-from typing import NamedTuple
 
 import pytest
 
-TESTS = Path(__file__).parent
-MANIFEST = tomllib.loads((TESTS / "requirements.toml").read_text(encoding="utf-8"))
-REQUIREMENTS: Mapping[str, Mapping[str, str]] = MANIFEST["requirements"]
-
-
-class Claim(NamedTuple):
-    """A place in the tests that claims to prove a requirement."""
-
-    id: str
-    place: str
-
-
-def claims_in(source: str, name: str) -> Iterator[Claim]:
-    """Every id that a `proves` mark names: on a function, a class, a module or a parameter set."""
-    for node in ast.walk(ast.parse(source, name)):
-        if not (isinstance(node, ast.Call) and _is_proves(node.func)):
-            continue
-        place = f"{name}:{node.lineno}"
-        for argument in node.args:
-            if not (isinstance(argument, ast.Constant) and isinstance(argument.value, str)):
-                raise ValueError(f"{place}: write the id as a plain string, so that it can be found")
-            yield Claim(argument.value, place)
-
-
-def claims_under(folder: Path) -> list[Claim]:
-    """Every claim of the Python files below a folder, and of the golden cases, each of which is a test."""
-    written = [
-        claim
-        for file in sorted(folder.rglob("*.py"))
-        for claim in claims_in(file.read_text(encoding="utf-8"), str(file.relative_to(folder)))
-    ]
-    golden = [
-        Claim(requirement, f"{file.relative_to(folder)}[{position}]")
-        for file in sorted(folder.glob("golden/*/*.json"))
-        for position, case in enumerate(json.loads(file.read_bytes()))
-        for requirement in case.get("proves", ())
-    ]
-    return written + golden
+from docs import features_table
+from tests.claims import MANIFEST, REQUIREMENTS, ROOT, Claim, claims_in, claims_in_typescript, claims_under
 
 
 def by_milestone(ids: Iterable[str]) -> dict[str, list[str]]:
@@ -63,30 +20,41 @@ def by_milestone(ids: Iterable[str]) -> dict[str, list[str]]:
     return {milestone: found for milestone, found in groups.items() if found}
 
 
-def _is_proves(function: ast.expr) -> bool:
-    match function:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return name == "proves"
-    return False
-
-
 @pytest.fixture(scope="module")
 def claims() -> list[Claim]:
-    return claims_under(TESTS)
+    return claims_under(ROOT)
 
 
 def test_the_manifest_is_well_formed() -> None:
     assert set(MANIFEST) == {"finished", "milestones", "requirements"}
     assert set(MANIFEST["finished"]) <= set(MANIFEST["milestones"])
     for id_, row in REQUIREMENTS.items():
-        assert set(row) == {"milestone", "title"}, id_
+        members = {"milestone", "title"} | ({"lives"} if features_table.is_founding(id_) else set())
+        assert set(row) == members, id_
         assert row["milestone"] in MANIFEST["milestones"], id_
         assert 1 <= len(row["title"].split()) <= 12, id_
+
+
+def test_every_founding_requirement_is_in_the_manifest() -> None:
+    lengths = {"0": range(1, 87), "1": range(1, 62), "2": range(1, 35), "3": range(1, 45), "4": range(1, 54)}
+    lengths |= {"B": range(19), "C": range(1, 23)}
+    numbered = {f"{part}-{number:02}" for part, numbers in lengths.items() for number in numbers}
+    maps = {"B-states", "B-methods", "B-errors"}
+    assert {id_ for id_ in REQUIREMENTS if features_table.is_founding(id_)} == numbered | maps
+
+
+def test_what_is_said_to_live_somewhere_does() -> None:
+    stated = {id_: features_table.place(row["lives"]) for id_, row in REQUIREMENTS.items() if "lives" in row}
+    assert {id_: path for id_, path in stated.items() if not (ROOT / path).exists()} == {}
 
 
 def test_every_claimed_requirement_exists(claims: list[Claim]) -> None:
     unknown = [f"{claim.place} names {claim.id}" for claim in claims if claim.id not in REQUIREMENTS]
     assert not unknown, "not in tests/requirements.toml:\n" + "\n".join(unknown)
+
+
+def test_every_claim_stands_on_a_test(claims: list[Claim]) -> None:
+    assert [claim for claim in claims if not claim.is_test] == []
 
 
 def test_only_unfinished_milestones_have_requirements_without_a_test(claims: list[Claim]) -> None:
@@ -96,6 +64,11 @@ def test_only_unfinished_milestones_have_requirements_without_a_test(claims: lis
         print(fill(line, width=110, break_on_hyphens=False))
     overdue = [f"{milestone}: {' '.join(unproven.get(milestone, []))}" for milestone in MANIFEST["finished"]]
     assert not unproven.keys() & set(MANIFEST["finished"]), "no test proves:\n" + "\n".join(overdue)
+
+
+def test_the_page_of_features_is_current(claims: list[Claim]) -> None:
+    written = features_table.PAGE.read_text(encoding="utf-8")
+    assert written == features_table.page(claims), "run python -m docs.features_table"
 
 
 # The scanner itself
@@ -121,27 +94,59 @@ SYNTHETIC = dedent("""
         async def test_two(self):
             unrelated("not-this")
             "pytest.mark.proves('nor-this')"  # pytest.mark.proves("nor-that")
+
+    TABLE = [Row(name="first", proves=proves("row")), Row(proves=proves("nameless"))]
 """)
+PLACES = {
+    "module": "",
+    "function-1": "::test_one",
+    "function-2": "::test_one",
+    "param": "::test_one",
+    "params": "::test_one",
+    "class": "::TestMany",
+    "alias": "::TestMany::test_two",
+    "row": "::first",
+    "nameless": "",
+}
+
+TYPESCRIPT = """
+describe("a page", () => {
+  // proves: 0-14, 0-49
+  it("shows it", () => {});
+  // proves: 0-15 is what this does not say
+  it("shows nothing", () => {});
+});
+"""
 
 
 def test_the_scanner_finds_marks_wherever_they_stand(tmp_path: Path) -> None:
-    (tmp_path / "deep" / "er").mkdir(parents=True)
-    (tmp_path / "deep" / "er" / "test_synthetic.py").write_text(SYNTHETIC)
-    (tmp_path / "conftest.py").write_text("")
-    (tmp_path / "golden" / "v1").mkdir(parents=True)
-    (tmp_path / "golden" / "v1" / "x.json").write_text('[{"note": "none"}, {"proves": ["golden"]}]')
-    found = claims_under(tmp_path)
-    assert {claim.id for claim in found} == {
-        "module",
-        "function-1",
-        "function-2",
-        "param",
-        "params",
-        "class",
-        "alias",
-        "golden",
+    deep, golden, pages = tmp_path / "tests" / "deep", tmp_path / "tests" / "golden" / "v1", tmp_path / "web" / "src"
+    for folder in (deep, golden, pages):
+        folder.mkdir(parents=True)
+    (deep / "test_synthetic.py").write_text(SYNTHETIC)
+    (deep / "conftest.py").write_text("")
+    (golden / "x.json").write_text('[{"note": "none"}, {"proves": ["golden"]}]')
+    (pages / "page.test.tsx").write_text(TYPESCRIPT)
+    assert set(claims_under(tmp_path)) == {
+        *(Claim(id, f"tests/deep/test_synthetic.py{place}") for id, place in PLACES.items()),
+        Claim("golden", "tests/golden/v1/x.json[1]"),
+        Claim("0-14", "web/src/page.test.tsx::shows it"),
+        Claim("0-49", "web/src/page.test.tsx::shows it"),
     }
-    assert Claim("module", str(Path("deep", "er", "test_synthetic.py")) + ":5") in found
+
+
+def test_a_claim_of_nobody_who_is_run_is_none() -> None:
+    marked = "@pytest.mark.proves('x')\ndef {name}(): ..."
+    for file, name, is_test in (
+        ("tests/test_a.py", "test_b", True),
+        ("tests/test_a.py", "helper", False),
+        ("tests/conftest.py", "test_b", False),
+    ):
+        (claim,) = claims_in(marked.format(name=name), file)
+        assert claim.is_test is is_test
+    (mark,) = claims_in("pytestmark = pytest.mark.proves('x')", "tests/test_a.py")
+    assert mark.is_test
+    assert list(claims_in_typescript("it('nothing')", "a.test.ts")) == []
 
 
 @pytest.mark.parametrize("hidden", ["*IDS", "NAME", "f'{x}'", "1"])

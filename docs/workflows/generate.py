@@ -93,7 +93,7 @@ def _table(struct: type[Struct]) -> Iterator[str]:
 def _value(kind: inspect.Type) -> str:
     match kind:
         case inspect.Metadata():
-            return "time" if keys.written_as(kind) == "duration" else "text"
+            return _WRITTEN.get(keys.written_as(kind) or "", "text")
         case inspect.StructType(cls=cls):
             return _link(cls)
         case inspect.UnionType(types=kinds):
@@ -107,6 +107,8 @@ def _value(kind: inspect.Type) -> str:
         case _:
             return _WORDS[type(kind)]
 
+
+_WRITTEN: Mapping[str, str] = {"duration": "time", "step type": ", ".join(f"`{word}`" for word in document.STEP_TYPES)}
 
 _WORDS: Mapping[type[inspect.Type], str] = {
     inspect.StrType: "text",

@@ -14,7 +14,6 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-import asyncpg
 import grpc
 import pytest
 from a2a.types import a2a_pb2
@@ -48,6 +47,7 @@ from tests.abuse.agents import victim
 from tests.abuse.server import Server
 from tests.abuse.ways import BOUND_SECONDS, METHODS, V1
 from tests.abuse.wire import Wire
+from tests.databases import emptied
 from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
@@ -226,10 +226,7 @@ class Opened(NamedTuple):
 async def opened(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Opened]:
     store = "sqlite://:memory:"
     if request.param == "postgres":
-        store = request.getfixturevalue("postgres")
-        connection = await asyncpg.connect(store)
-        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        await connection.close()
+        store = await emptied(request.getfixturevalue("postgres"))
     app = to_a2a(victim, store=store, server={"grace_seconds": 0})
     async with lifespan(app):
         message = {"messageId": "first", "role": "ROLE_USER", "parts": [{"text": "ask"}]}

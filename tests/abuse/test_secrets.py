@@ -31,6 +31,7 @@ from tests.abuse.server import BOUND_SECONDS, ROOT, Holder, Server, free_ports, 
 from tests.abuse.test_webhooks import Listener, hooked
 from tests.abuse.ways import V1, WAYS, Caller, Way
 from tests.abuse.wire import Answer
+from tests.databases import emptied
 from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
@@ -93,7 +94,7 @@ def settings(store: str, signing_key: str) -> dict[str, Any]:
 def spoken(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Spoken:
     """A server that has been asked everything by everybody, rightly and wrongly, and has been stopped."""
     folder = tmp_path_factory.mktemp("spoken")
-    asyncio.run(_emptied(postgres))
+    asyncio.run(emptied(postgres))
     key = ECKey.generate_key("P-256", {"kid": "k-1"}, private=True)
     private = str(key.as_dict(private=True)["d"])
     env = {
@@ -110,12 +111,6 @@ def spoken(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Spoken:
         with Listener(answer=b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n") as receiver:
             _speak(found, receiver)
     return found
-
-
-async def _emptied(url: str) -> None:
-    connection = await asyncpg.connect(url)
-    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    await connection.close()
 
 
 def _speak(spoken: Spoken, receiver: Listener) -> None:

@@ -16,7 +16,7 @@ from accord.agents import kinds
 from accord.agents.echo import echo
 from accord.agents.function import KIND as FUNCTION
 from accord.agents.function import agent
-from accord.agents.kinds import Given, Kind, Options, by_name, comes_from, kind_of, restated
+from accord.agents.kinds import KINDS, Given, Kind, Options, comes_from, kind_of, restated
 from accord.agents.load import NotAnAgent, as_agent, load
 from accord.agents.naming import NotThere, named
 from accord.agents.remote.agent import RemoteAgent
@@ -25,6 +25,7 @@ from accord.config import BadSettings
 from accord.config import load as load_settings
 from accord.core.agent import Agent, Crash, Profile
 from accord.core.remotes import Reaching
+from accord.entries import Unusable, registered
 from accord.model import TaskState
 from accord.protocol.budgets import Budget
 from accord.testing import running, text_in
@@ -73,12 +74,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
 
     def put(source: str, entry_point: str) -> None:
         install(tmp_path, source, entry_point)
-        kinds._registered.cache_clear()
+        registered.cache_clear()
 
-    kinds._registered.cache_clear()
+    registered.cache_clear()
     yield put
     sys.modules.pop("parrots", None)
-    kinds._registered.cache_clear()
+    registered.cache_clear()
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ shop = RemoteAgent("https://shop.example", name="shop")
 HERE = f"{Path(__file__)}"
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "docs" / "agents" / "README.md").read_text(encoding="utf-8")
 
 FRAMEWORKS = {
     *("a2a", "agents", "crewai", "fasta2a", "langchain_core", "langgraph", "mcp", "openai", "pydantic", "pydantic_ai"),
@@ -142,21 +143,22 @@ def test_a_package_that_is_broken_is_logged_and_does_not_disturb_the_rest(
     with caplog.at_level(logging.ERROR, "accord.agents"):
         assert as_agent(Callable_(), "x").profile.name == "Callable_"
     assert "a mistake of theirs" in caplog.text
-    with pytest.raises(RuntimeError, match="theirs"):
-        by_name("parrot")
+    with pytest.raises(Unusable, match=r"parrots 1\.0 cannot be used \(accord\.agents: parrot = .*a mistake of theirs"):
+        KINDS.load("parrot")
 
 
 def test_a_kind_of_ours_is_not_replaced_unnoticed(installed: Install, caplog: pytest.LogCaptureFixture) -> None:
     installed(PARROT, "function = parrots:KIND")
-    with caplog.at_level(logging.WARNING, "accord.agents"):
-        assert by_name("function") is FUNCTION
-    assert "accord.agents.function:KIND is used, not parrots:KIND" in caplog.text
+    assert KINDS.load("function") is FUNCTION
+    with caplog.at_level(logging.ERROR, "accord.agents"):
+        assert kind_of(Callable_()) is FUNCTION
+    assert "accord has a kind of agent of that name itself" in caplog.text
 
 
 def test_an_entry_point_that_is_no_kind_is_refused(installed: Install) -> None:
     installed("KIND = 5", "parrot = parrots:KIND")
-    with pytest.raises(TypeError, match=r"parrot of accord\.agents is no Kind but int"):
-        by_name("parrot")
+    with pytest.raises(Unusable, match=r"accord\.agents: parrot = parrots:KIND\): it is no Kind but int"):
+        KINDS.load("parrot")
 
 
 async def test_the_example_is_a_kind(installed: Install, described: Callable[..., Agent]) -> None:
@@ -175,7 +177,7 @@ async def test_the_example_is_a_kind(installed: Install, described: Callable[...
 
 def test_the_documentation_lists_every_kind_and_every_common_option() -> None:
     before, _, after = DOCUMENT.partition("## Settings")
-    assert re.findall(r"^\| `([\w-]+)` \|", before, re.MULTILINE) == sorted(kinds._registered())
+    assert re.findall(r"^\| `([\w-]+)` \|", before, re.MULTILINE) == KINDS.names()
     cells = [line.split("|")[1] for line in after.splitlines() if line.startswith("| `")]
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert named | {"type", "target"} == set(Options.__struct_fields__)
@@ -205,9 +207,8 @@ class Chair:
 
 def test_what_several_kinds_recognise_is_of_the_one_that_says_more(monkeypatch: pytest.MonkeyPatch) -> None:
     def registering(*given: Kind) -> None:
-        by = {kind.name: kind for kind in given}
-        monkeypatch.setattr(kinds, "_registered", lambda: {name: name for name in by})
-        monkeypatch.setattr(kinds, "_loaded", by.__getitem__)
+        monkeypatch.setattr(KINDS, "entries", lambda: given)
+        monkeypatch.setattr(KINDS, "take", lambda kind: kind)
 
     def is_chair(thing: Any) -> bool:
         return isinstance(thing, Chair)
@@ -233,8 +234,8 @@ def test_a_thing_is_known_by_the_name_of_its_class_and_of_those_above() -> None:
 
 
 def test_all_kinds_of_ours_can_be_loaded_and_are_called_as_they_say() -> None:
-    for name in kinds._registered():
-        kind = by_name(name)
+    for name in KINDS.names():
+        kind = KINDS.load(name)
         assert kind.name == name
         assert issubclass(kind.options, Options)
         if kind.recognises is not None:
@@ -244,7 +245,7 @@ def test_all_kinds_of_ours_can_be_loaded_and_are_called_as_they_say() -> None:
 def test_no_kind_loads_a_framework_before_an_agent_of_it_is_made() -> None:
     look = (
         "import sys; from accord.agents import kinds;"
-        " kinds.kind_of(object()); [kinds.by_name(name) for name in kinds._registered()];"
+        " kinds.kind_of(object()); [kinds.KINDS.load(name) for name in kinds.KINDS.names()];"
         f" print(*sorted({FRAMEWORKS!r} & {{name.partition('.')[0] for name in sys.modules}}))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
@@ -286,8 +287,8 @@ def test_who_has_a_thing_of_a_framework_is_told_which_extra_serves_it(thing: Any
 def test_every_framework_is_an_extra_and_a_kind() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     named = {one.extra for one in kinds.FRAMEWORKS.values()}
-    assert named <= extras.keys() & kinds._registered().keys()
-    assert named == extras.keys() & kinds._registered().keys(), "a new kind of a framework has a row"
+    assert named <= extras.keys() & set(KINDS.names())
+    assert named == extras.keys() & set(KINDS.names()), "a new kind of a framework has a row"
 
 
 @pytest.mark.parametrize(("missing", "remedy"), [("crewai", ": pip install 'accord[crewai]'"), ("agents", "")])

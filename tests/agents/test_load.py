@@ -53,10 +53,7 @@ def test_what_is_no_agent_is_refused_with_the_reason(spec: str, reason: str) -> 
         load(spec)
 
 
-async def test_the_readme_s_agent_books_a_table(hosting: Hosting) -> None:
-    shown = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert shown is not None
-    assert shown[1] in (ROOT / "examples" / "booking.py").read_text(encoding="utf-8")
+async def test_the_example_books_a_table(hosting: Hosting) -> None:
     host = await hosting(load(f"{ROOT}/examples/booking.py:booking"))
     asked = await host.default.send(saying("A table, please"), ALICE)
     assert isinstance(asked, Task)

@@ -52,7 +52,7 @@ async def test_it_is_started_first_and_stopped_last() -> None:
     pool = Pool()
     async with running(pool) as a2a:
         assert pool.noted == ["start"]
-        assert text_in(await a2a.send("hi")) == "http://localhost:8000"
+        assert text_in(await a2a.send("hi")) == a2a.app.url
         working = await a2a.send_text("work", at_once=True)
         await a2a.reaches(working, TaskState.WORKING)
         assert pool.noted == ["start", "run", "leave", "run"]

@@ -6,7 +6,6 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from accord.app import Application, composition, to_a2a
@@ -15,6 +14,7 @@ from accord.testing import call, lifespan
 from tests.app.conftest import CARD, HEADER, V1, echo, get, planner, rpc, said, send, serving, text_of
 from tests.core.conftest import postgres
 from tests.crash.conftest import running_postgres
+from tests.databases import dropped
 
 __all__ = ["postgres"]
 
@@ -170,10 +170,7 @@ async def _served(app: Application) -> int:
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 async def test_an_empty_database_gets_its_tables(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if store == "postgres":
-        url: str = request.getfixturevalue("postgres")
-        connection = await asyncpg.connect(url)
-        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        await connection.close()
+        url = await dropped(request.getfixturevalue("postgres"))
     else:
         url = f"sqlite:///{tmp_path}/new.db"
     await to_a2a(echo, store=url).check()

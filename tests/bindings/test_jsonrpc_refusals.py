@@ -106,7 +106,7 @@ async def test_what_goes_wrong_inside_is_told_by_an_event_and_only_that(caplog: 
     assert "secret" in caplog.text
 
 
-@pytest.mark.proves("3-05")
+@pytest.mark.proves("3-04", "3-10")
 async def test_the_official_client_of_0_3_understands_why_it_gets_no_stream() -> None:
     script = ROOT / "tests" / "judges" / "rpc_client_03.py"
     async with listening(JsonRpc(Scripted(TaskNotFound()))) as url, asyncio.timeout(BOUND_SECONDS):

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from accord.bindings.http import MAX_BODY, App, Receive, Scope, Send
 from accord.bindings.jsonrpc import JsonRpc
@@ -585,13 +586,14 @@ async def test_a_caller_brings_the_same_to_both_bindings(prefix: str) -> None:
     assert (by_rest.method, by_rest.target) == ("POST", prefix + "/message:send?x=1")
     assert by_rest.body == json.dumps(SEND[prefix]).encode()
     assert (list(by_rest.headers), by_rest.peer) == (list(by_rpc.headers), by_rpc.peer)
-    assert service.calls[0].caller == service.calls[1].caller
+    assert service.calls[0].caller == replace(service.calls[1].caller, binding="rest")
     assert service.calls[0].caller == Caller(
         owner="alice",
         tenant="acme",
         roles=frozenset({"reader"}),
         origin="v03" if prefix else "v1",
         extensions=frozenset({"urn:a", "urn:b"}),
+        binding="rest",
     )
 
 

@@ -156,7 +156,7 @@ async def test_an_agent_that_does_not_stream_is_sent_to_and_looked_at() -> None:
         assert len(faulty.runs) == 1
 
 
-@pytest.mark.proves("4-53")
+@pytest.mark.proves("1-25", "4-53")
 async def test_an_agent_whose_card_promises_streams_that_it_refuses_is_sent_to() -> None:
     faulty = Faulty(streams=False)
     async with served(faulty):

@@ -1,6 +1,5 @@
-"""The example in the documentation does what it says, and the package's front door is light."""
+"""The example of the documentation does what it says, and the package's front door is light."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.serve.running import BOUND_SECONDS, ROOT, environment, running
-
-DOCUMENT = ROOT / "docs" / "client.md"
 
 
 def test_the_example_calls_an_agent(tmp_path: Path) -> None:
@@ -34,15 +31,6 @@ def test_the_example_calls_an_agent(tmp_path: Path) -> None:
     ]
 
 
-def test_the_code_in_the_documentation_is_the_examples() -> None:
-    example = (ROOT / "examples" / "call.py").read_text(encoding="utf-8")
-    lines = {line.strip() for line in example.splitlines()}
-    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        assert {line.strip() for line in block.splitlines()} <= lines
-
-
 def test_importing_the_package_loads_no_client() -> None:
     script = (
         "import sys, accord; print(sorted(m for m in sys.modules if m.startswith(('accord.', 'aiohttp', 'msgspec'))))"
@@ -54,6 +42,9 @@ def test_importing_the_package_loads_no_client() -> None:
 
 @pytest.mark.proves("1-44")
 def test_the_client_loads_no_transport_until_it_connects() -> None:
-    script = "import sys; from accord import Client; print('aiohttp' in sys.modules, 'grpc' in sys.modules)"
+    script = (
+        "import sys, accord; from accord.client import Client;"
+        "print(accord.Client is Client, 'aiohttp' in sys.modules, 'grpc' in sys.modules)"
+    )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert shown.stdout.split() == ["False", "False"]
+    assert shown.stdout.split() == ["True", "False", "False"]

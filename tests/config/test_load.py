@@ -145,6 +145,51 @@ def test_a_variable_has_the_type_of_its_setting() -> None:
     assert (found.card.provider.organization, found.card.provider.url) == ("Acme", "https://acme.example")
 
 
+@pytest.mark.parametrize(
+    ("variable", "text", "value"),
+    [
+        *(("SERVER__BEHIND_PROXY", text, True) for text in ("true", "1", "True", "TRUE")),
+        *(("SERVER__BEHIND_PROXY", text, False) for text in ("false", "0", "False")),
+        ("SERVER__GRACE_SECONDS", "5", 5.0),
+        ("SERVER__GRACE_SECONDS", "0.5", 0.5),
+        ("SERVER__URL", "", ""),
+        ("SERVER__URL", "env:ELSEWHERE", "7"),
+        ("SERVER__PORT", "env:ELSEWHERE", 7),
+        ("SERVER__GRACE_SECONDS", "env:ELSEWHERE", 7.0),
+        ("AUTH__SCHEMES", "", ()),
+        ("PUSH__ALLOW_HOSTS", '["a,b"]', ("a,b",)),
+        ("PUSH__SIGNING_KEYS", "env:ELSEWHERE,other", ("7", "other")),
+        ("REMOTES__MY_AGENT__URL", "http://x", "http://x"),
+    ],
+)
+def test_a_variable_is_read_as_what_its_setting_is(variable: str, text: str, value: Any) -> None:
+    if variable.startswith("REMOTES"):
+        assert load(None, {f"ACCORD_{variable}": text}).settings.remotes["my_agent"].url == value
+        return
+    found: Any = load(None, {f"ACCORD_{variable}": text, "ELSEWHERE": "7"}).settings
+    for part in variable.lower().split("__"):
+        found = getattr(found, part)
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "reason"),
+    [
+        *(("SERVER__BEHIND_PROXY", text, "Expected `bool`, got `str`") for text in ("yes", "on", "", "null", "2")),
+        *(("SERVER__GRACE_SECONDS", text, "Expected `float`, got `str`") for text in ("5s", "", " 5 ", "soon")),
+        *(("SERVER__GRACE_SECONDS", text, "Expected `float` >= 0.0") for text in ("-1", "nan")),
+        ("ENGINE__LEASE_SECONDS", "0", "Expected `float` > 0.0"),
+        ("ENGINE__SLOTS", "0", "Expected `int` >= 1"),
+        ("LIMITS__RATE", "-1", "Expected `float` >= 0.0"),
+        ("LIMITS__BURST", "1.5", "Expected `int`, got `str`"),
+        ("SERVER__PORT", "", "Expected `int`, got `str`"),
+    ],
+)
+def test_a_variable_that_is_none_of_what_its_setting_may_be_is_refused(variable: str, text: str, reason: str) -> None:
+    name = variable.lower().replace("__", ".")
+    assert refusal(None, {f"ACCORD_{variable}": text}) == f"ACCORD_{variable}: {name}: {reason}"
+
+
 @pytest.mark.parametrize("text", ['{"kty": "OKP"}', "[not a list", "a,b", "{"])
 def test_the_text_of_a_text_setting_is_taken_as_it_is(text: str) -> None:
     """A key for signing is JSON, and must not be taken apart."""
@@ -274,7 +319,7 @@ def test_every_setting_has_a_variable(path: tuple[str, ...]) -> None:
         ('[card.provider]\nurl = "x"', "card.provider: Object missing required field `organization`"),
         (
             '[[auth.schemes]]\ntype = "api-kes"',
-            "auth.schemes[0].type: 'api-kes' is none of api-keys, jwt, basic, header, hmac, mtls;"
+            "auth.schemes[0].type: 'api-kes' is none of api-keys, jwt, basic, header, hmac, mtls, plugin;"
             " did you mean api-keys?",
         ),
         ('[[auth.schemes]]\ntype = "jwt"\nissuer = "x"', "auth.schemes[0]: Object missing required field `audience`"),

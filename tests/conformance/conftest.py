@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import grpc
 import pytest
 
@@ -16,6 +15,7 @@ from tests.conformance.grpc_wire import GrpcWire
 from tests.conformance.matrix import Row, Store
 from tests.conformance.scene import CONFORMANCE, Gate, Scene
 from tests.conformance.wire import Binding, JsonRpcWire, RestWire, Speech, Wire
+from tests.databases import emptied
 from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
@@ -61,11 +61,7 @@ class _Wires:
 async def _address(store: Store, request: pytest.FixtureRequest) -> str:
     """The address of an empty store."""
     if store is Store.POSTGRES:
-        url: str = request.getfixturevalue("postgres")
-        connection = await asyncpg.connect(url)
-        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        await connection.close()
-        return url
+        return await emptied(request.getfixturevalue("postgres"))
     if store is Store.MEMORY:
         return "sqlite://:memory:"
     folder: Path = request.getfixturevalue("tmp_path")

@@ -17,7 +17,8 @@ from accord.model import (
     TaskState,
 )
 from accord.protocol.operations import Operation
-from tests.conformance.scene import Receiver, Scene, begun, outcome, refused, saying, task_of, text_of
+from accord.testing import Webhooks
+from tests.conformance.scene import Scene, begun, outcome, refused, saying, task_of, text_of
 from tests.conformance.wire import GEN, VAULT, Wire
 
 S = TaskState
@@ -61,10 +62,10 @@ async def delivers(scene: Scene) -> None:
     )
     scene.gate.go.set()
     await _completed(scene.wire, receiver, task_id)
-    for headers, _ in receiver.got:
-        assert (headers["authorization"], headers["x-a2a-notification-token"]) == ("Bearer secret", "t-1")
-        assert headers["x-a2a-task-id"] == task_id
-    assert len({headers["x-a2a-event-id"] for headers, _ in receiver.got}) == len(receiver.got)
+    for one in receiver.all:
+        assert (one.headers["authorization"], one.headers["x-a2a-notification-token"]) == ("Bearer secret", "t-1")
+        assert one.task_id == task_id
+    assert len({one.event_id for one in receiver.all}) == len(receiver.all)
 
 
 async def delivers_to_who_came_with_the_message(scene: Scene) -> None:
@@ -76,15 +77,15 @@ async def delivers_to_who_came_with_the_message(scene: Scene) -> None:
     told = [body.status.state for body in bodies if isinstance(body, Task | StatusUpdate)]
     assert told[-2:] == [S.WORKING, S.COMPLETED], "every change of state is told"
     if scene.wire.name is not VAULT:  # whose profile has a url and nothing else
-        assert {headers["authorization"] for headers, _ in receiver.got} == {"Bearer t-2"}
-        assert {headers["x-a2a-notification-token"] for headers, _ in receiver.got} == {"t-2"}
+        assert {one.headers["authorization"] for one in receiver.all} == {"Bearer t-2"}
+        assert {one.headers["x-a2a-notification-token"] for one in receiver.all} == {"t-2"}
 
 
-async def _completed(wire: Wire, receiver: Receiver, task_id: str) -> list[Any]:
+async def _completed(wire: Wire, receiver: Webhooks, task_id: str) -> list[Any]:
     """Wait until a webhook knows that a task has completed, and return what it was told in the wire's own dialect."""
 
     def bodies() -> list[Any]:
-        return [wire.dialect.decode_push(body) for _, body in receiver.got]
+        return [wire.dialect.decode_push(one.body) for one in receiver.all]
 
     def is_complete() -> bool:
         found = [body.status.state for body in bodies() if isinstance(body, Task | StatusUpdate)]
@@ -93,7 +94,7 @@ async def _completed(wire: Wire, receiver: Receiver, task_id: str) -> list[Any]:
     await receiver.until(is_complete)
     assert {task_of(body) for body in bodies()} == {task_id}
     kind = wire.dialect.push_media_type
-    assert {headers["content-type"] for headers, _ in receiver.got} == {kind}
+    assert {one.headers["content-type"] for one in receiver.all} == {kind}
     last = bodies()[-1]
     if wire.dialect.push_format is PushFormat.TASK:
         assert isinstance(last, Task)

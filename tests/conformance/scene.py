@@ -5,11 +5,9 @@ read as what they prove.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any, Protocol
-
-from aiohttp import web
 
 from accord import Context, agent
 from accord.core.agent import Agent
@@ -31,7 +29,7 @@ from accord.model import (
 )
 from accord.protocol import lifecycle
 from accord.protocol.operations import Operation
-from accord.testing import conformance
+from accord.testing import Webhooks, catching, conformance
 from tests.conformance.codes import CODES, expected
 from tests.conformance.wire import V1, Binding, Events, Refusal, Seen, Speech, Wire
 
@@ -58,38 +56,6 @@ class Gate:
         await self.go.wait()
         yield "to "
         yield "the end"
-
-
-class Receiver:
-    """A webhook on loopback that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.got: list[tuple[dict[str, str], bytes]] = []
-        self._more = asyncio.Event()
-
-    async def until(self, check: Callable[[], bool]) -> None:
-        while not check():
-            self._more.clear()
-            await self._more.wait()
-
-    async def _receive(self, request: web.Request) -> web.Response:
-        self.got.append(({name.lower(): value for name, value in request.headers.items()}, await request.read()))
-        self._more.set()
-        return web.Response()
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator["Receiver"]:
-        app = web.Application()
-        app.router.add_post("/hook", self._receive)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
-            yield self
-        finally:
-            await runner.cleanup()
 
 
 class Wires(Protocol):
@@ -130,9 +96,9 @@ class Scene:
         """Everything that was asked for."""
         return self.wire.sent | self.other.sent | self.stranger.sent | self.reader.sent
 
-    async def receiver(self) -> Receiver:
+    async def receiver(self) -> Webhooks:
         """A new webhook."""
-        return await self._stack.enter_async_context(Receiver().listening())
+        return await self._stack.enter_async_context(catching())
 
 
 # --- saying something ---------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(
         name="foreign-looks-missing",
-        proves=proves("AUTH-SCOPE-002", "AUTH-SCOPE-003"),
+        proves=proves("AUTH-SCOPE-002", "AUTH-SCOPE-003", "3-16"),
         says="every operation says of another's task what it says of none",
         plays=tasks.hides_what_others_have,
         uses=(SEND, STREAM, GET, CANCEL, SUBSCRIBE, PUSH_SET, PUSH_GET, PUSH_LIST, PUSH_DELETE),
@@ -455,7 +455,9 @@ TABLE: tuple[Row, ...] = (
     # --- the server itself ----------------------------------------------------------------------------------------
     Row(
         name="card",
-        proves=proves("CARD-DISC-001", "CARD-PROTO-001", "CARD-CACHE-001", "CARD-CACHE-002", "CARD-CACHE-003", "B-03"),
+        proves=proves(
+            "CARD-DISC-001", "CARD-PROTO-001", "CARD-CACHE-001", "CARD-CACHE-002", "CARD-CACHE-003", "B-03", "3-01"
+        ),
         says="the card is at its well-known addresses, in every dialect, and may be kept",
         plays=edges.has_a_card,
         where=bindings(JSONRPC, REST),

@@ -35,6 +35,7 @@ async def test_requirement(row: Row, speech: Speech, store: Store, scene: Scene)
     assert set(row.uses) <= scene.sent, f"{row.says}: says to use what it did not"
 
 
+@pytest.mark.proves("3-16")
 @pytest.mark.parametrize("speech", SPEECHES, ids=str)
 def test_every_operation_of_a_dialect_is_tried_over_every_binding(speech: Speech) -> None:
     tried = {operation for row in TABLE if row.applies(speech, Store.MEMORY) for operation in row.uses}

@@ -6,15 +6,17 @@ server refuses comes back as `Refusal`, with the error that a client makes of it
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec.structs import replace
 
 from accord.bindings.http import App
 from accord.errors import AccordError
-from accord.model import EventBody, Request, Result
+from accord.model import EventBody, Part, Request, Result
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, Dialect
 from accord.protocol.jsonrpc import ErrorObject
@@ -153,6 +155,10 @@ class Wire(ABC):
             finally:
                 await events.close()
 
+    async def loaded(self, parts: Iterable[Part]) -> tuple[Part, ...]:
+        """Return parts with their bytes, also where a dialect has no bytes but addresses of them."""
+        return tuple(parts)
+
     @abstractmethod
     async def garble(self) -> None:
         """Send what is no request at all."""
@@ -182,6 +188,18 @@ class HttpWire(Wire):
     async def get(self, path: str, query: str = "", headers: Headers | None = None) -> Response:
         """Read a document."""
         return await call(self.app, method="GET", path=path, query=query, headers={**self.headers, **(headers or {})})
+
+    async def loaded(self, parts: Iterable[Part]) -> tuple[Part, ...]:
+        return tuple([await self._loaded(part) if self.dialect.links_files else part for part in parts])
+
+    async def _loaded(self, part: Part) -> Part:
+        path = urlsplit(part.url or "").path
+        if not path.startswith("/files/"):
+            return part
+        assert part.raw is None
+        answer = await call(self.app, method="GET", path=path, headers={})  # whoever has the address may read
+        assert answer.status == 200
+        return replace(part, url=None, raw=answer.body)
 
     async def _ask(self, operation: Operation, request: Request, params: bytes, headers: Headers) -> bytes:
         return self._result(await call(self.app, **self._sent(operation, request, params, headers)))

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from accord import Context, agent
@@ -18,6 +17,7 @@ from accord.protocol.sse import Frame
 from accord.testing import Response, call, lifespan, stream
 from tests.core.conftest import bounded
 from tests.core.doubles import until
+from tests.databases import emptied
 from tests.registry.conftest import SCHEMES, SECRETS
 from tests.storage.conftest import postgres
 
@@ -188,14 +188,6 @@ async def serving(store: str = "sqlite://:memory:", *agents: Any, **settings: An
     app = to_a2a(*(agents or AGENTS), store=store, **{"auth": {"schemes": SCHEMES}} | settings)
     async with lifespan(app, bound=30):
         yield Asking(app)
-
-
-async def emptied(url: str) -> str:
-    """A PostgreSQL database with nothing in it."""
-    connection = await asyncpg.connect(url)
-    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    await connection.close()
-    return url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from accord import Context, agent
@@ -26,6 +25,7 @@ from accord.testing import Response, call, lifespan
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.reading import read
 from tests.app.conftest import echo, planner
+from tests.databases import emptied
 from tests.registry.conftest import SCHEMES, SECRETS
 from tests.storage.conftest import postgres
 from tests.workflows.proving import flow
@@ -75,10 +75,7 @@ async def app(request: pytest.FixtureRequest) -> AsyncIterator[Application]:
     """Two agents, over each kind of store, for people of two tenants."""
     url = "sqlite://:memory:"
     if request.param == "postgres":
-        url = request.getfixturevalue("postgres")
-        connection = await asyncpg.connect(url)
-        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        await connection.close()
+        url = await emptied(request.getfixturevalue("postgres"))
     async with serving(echo, weather, store=url, auth={"schemes": SCHEMES}) as served:
         yield served
 

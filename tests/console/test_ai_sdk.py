@@ -4,10 +4,8 @@ They run in Node, against a server that is a process of its own: whatever `useCh
 refuse, they do.
 """
 
+import asyncio
 import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,12 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.serve.running import BOUND_SECONDS, ROOT, Server
+from interop import chats
+from interop.chats import said, task_in, text_of
+from tests.serve.running import BOUND_SECONDS, Server
 
 AGENTS = Path(__file__).parent / "agents.py"
 NAMES = ("streams", "fails", "asks", "makes", "waits")
-CONFORMANCE = ROOT / "web" / "conformance"
 VERSIONS = ("v5", "v6", "v7")
 
 
@@ -36,20 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def node(script: str, *arguments: str) -> dict[str, Any]:
     """Run a script of the conformance folder, and return what it prints."""
-    command = shutil.which("node") or str(Path(sys.executable).parent / "node")
-    where = CONFORMANCE / script
-    assert (where.parent / "node_modules").is_dir(), "`make test` installs what the scripts need: so does `make web`"
-    ran = subprocess.run(
-        [command, str(where), *arguments], capture_output=True, text=True, timeout=BOUND_SECONDS, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
-
-
-def said(text: str, **more: Any) -> dict[str, Any]:
-    """A message of a user."""
-    return {"id": uuid4().hex, "role": "user", "parts": [{"type": "text", "text": text}], **more}
+    return asyncio.run(chats.node(script, *arguments))
 
 
 def send(server: Server, version: str, chat: str, message: dict[str, Any], **body: Any) -> dict[str, Any]:
@@ -58,18 +44,6 @@ def send(server: Server, version: str, chat: str, message: dict[str, Any], **bod
 
 def kinds(found: dict[str, Any]) -> list[str]:
     return [chunk["type"] for chunk in found["chunks"]]
-
-
-def text_of(message: dict[str, Any]) -> str:
-    return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
-
-
-def task_in(message: dict[str, Any]) -> dict[str, Any]:
-    """The task that a message shows."""
-    (part,) = [part for part in message["parts"] if part["type"] == "data-task"]
-    data: dict[str, Any] = part["data"]
-    assert part["id"] == data["taskId"]
-    return data
 
 
 @pytest.fixture

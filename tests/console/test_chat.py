@@ -54,6 +54,21 @@ async def test_messages_are_kept_as_clients_have_them(server: Asking) -> None:
     assert chat["isActive"] is False
 
 
+@pytest.mark.proves("0-01")
+async def test_a_task_is_none_of_its_chats_business(server: Asking) -> None:
+    """The chat has what was said; how the task stands is asked of the task, with or without the chat."""
+    alice = Chatting(server)
+    task_id = (await alice.say("c-1", said("hello"), agent="asker"))[0]["messageMetadata"]["taskId"]
+    before = await server.get(f"/tasks/{task_id}")
+    assert (before["status"], before["chatId"]) == ("input-required", "c-1")
+    assert (await server("DELETE", "/chats/c-1")).status == 204
+    assert (await server("GET", "/chats/c-1")).status == 404
+    after = await server.get(f"/tasks/{task_id}")
+    assert after == before | {"chatId": None, "feed": after["feed"]}  # which only says how far the news are read
+    await server.post(f"/tasks/{task_id}/reply", {"text": "Monday"})
+    assert (await server.reaches(task_id))["result"] == "Booked for Monday"
+
+
 @pytest.mark.proves("0-73", "0-74")
 async def test_two_turns_have_one_context(server: Asking) -> None:
     alice = Chatting(server)

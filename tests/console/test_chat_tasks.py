@@ -171,7 +171,9 @@ def said_to(url: str, message: dict[str, Any], **body: Any) -> list[dict[str, An
     return [json.loads(line) for line in lines[:-1]]
 
 
-@pytest.mark.proves("0-24", "0-47", "0-51", "0-54", "0-65", "0-67", "0-71", "0-79")
+@pytest.mark.proves(
+    "0-05", "0-24", "0-47", "0-51", "0-52", "0-54", "0-65", "0-67", "0-71", "0-75", "0-76", "0-79", "C-15", "C-21"
+)
 async def test_an_agent_elsewhere_takes_on_a_task_and_reports_by_webhook(
     servers: tuple[Server, Server], tmp_path: Path
 ) -> None:

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from accord.app import Application, to_a2a
 from accord.testing import Response, call, lifespan
 from tests.core.doubles import until
+from tests.databases import emptied
 from tests.registry.conftest import SCHEMES, SECRETS
 from tests.storage.conftest import postgres
 
@@ -116,11 +116,7 @@ class Desk:
 async def store(request: pytest.FixtureRequest) -> str:
     if request.param == "sqlite":
         return "sqlite://:memory:"
-    url: str = request.getfixturevalue("postgres")
-    connection = await asyncpg.connect(url)
-    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    await connection.close()
-    return url
+    return await emptied(request.getfixturevalue("postgres"))
 
 
 async def serving(folder: Path, **settings: Any) -> AsyncIterator[Desk]:

@@ -18,6 +18,7 @@ from accord.storage.store import Tx
 from accord.testing import call
 from tests.app.conftest import SECRET, V1, echo, rpc, said, serving
 from tests.console.browsers import AGENT, HOST, Browser
+from tests.databases import emptied
 from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
@@ -142,11 +143,7 @@ async def test_a_session_is_good_after_a_restart_and_on_another_node(tmp_path: A
 
 
 async def test_sessions_of_postgres_are_those_of_every_node(postgres: str) -> None:
-    import asyncpg
-
-    connection = await asyncpg.connect(postgres)
-    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    await connection.close()
+    await emptied(postgres)
     async with guarded(store=postgres) as one, guarded(store=postgres) as other:
         here, there = Browser(one), Browser(other)
         await here.sign_in(username="bob", password=PASSWORD)

@@ -8,7 +8,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from accord.core.agent import Agent
@@ -22,6 +21,7 @@ from accord.storage import migrate
 from accord.storage.blobs import LargeParts, open_blobs
 from accord.storage.open import open_store
 from accord.storage.store import Store
+from tests.databases import emptied
 from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
@@ -56,10 +56,7 @@ def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Cor
 async def hosting(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[Hosting]:
     """A function that hosts agents; called twice it gives two nodes of one store."""
     if request.param == "postgres":
-        url: str = request.getfixturevalue("postgres")
-        connection = await asyncpg.connect(url)
-        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        await connection.close()
+        url = await emptied(request.getfixturevalue("postgres"))
     else:
         url = f"sqlite:///{tmp_path}/accord.db"
     async with AsyncExitStack() as stack:

@@ -2,8 +2,8 @@
 
 import asyncio
 import gc
-import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -221,24 +221,40 @@ async def test_those_who_follow_the_runs_own_node_read_nothing(hosting: Hosting)
     assert reads(between.store) - before <= 3
 
 
-async def test_those_who_wait_together_poll_together(hosting: Hosting, quick_polls: float) -> None:
+async def test_one_look_without_a_hint_is_enough_for_all_tasks_that_are_followed(
+    hosting: Hosting, quick_polls: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "LOOKED_AT", 4)
     gated, between = Gated(1), Between()
     host = await hosting(agent(name="gated")(gated), wrap=between)
-    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
-    readers = [Reader(host, task) for _ in range(30)]
+    begun = [await sent(host.default, saying("x", configuration=AT_ONCE), ALICE) for _ in range(10)]
+    readers = [Reader(host, task) for task in begun for _ in range(3)]
     for reader in readers:
         await reader.next()
-    following = []
-    for reader in readers:
-        following.append(asyncio.create_task(reader.rest()))
-        await asyncio.sleep(quick_polls / len(readers))  # each waits from another moment on
-    before, began = reads(between.store), time.monotonic()
-    await until(lambda: _are_read(between.store, before + 10))
-    assert time.monotonic() - began >= 8 * quick_polls
-    (channel,) = host.engine.hub._channels.values()
-    assert len(channel._waiting) <= len(readers)
-    gated.go_on()
+    following = [asyncio.create_task(reader.rest()) for reader in readers]
+    channels = list(host.engine.hub._channels.values())
+    for channel in channels:
+        await until(partial(_all_wait, channel))
+    before, looks = reads(between.store), between.store.done.count("tasks.lengths")
+    await until(partial(_have_looked, between.store, looks + 9))
+    assert reads(between.store) == before
+    for _ in begun:
+        gated.go_on()
     await asyncio.gather(*following)
+
+
+async def test_followers_with_different_cursors_see_a_log_that_is_gone(hosting: Hosting) -> None:
+    """The first one is told the task as it is, and so is every other that has not seen as much."""
+    host = await hosting(echo)
+    task = await sent(host.default, saying("x"), ALICE)
+    assert await host.engine.store.do(retention.compact, -60_000, 10) == 1
+    hub = host.engine.hub
+    followed = [hub.follow("acme", task.id, after) for after in (1, 0, 2)]
+    heard = []
+    for follower in followed:
+        async with follower, asyncio.timeout(30):
+            heard.append([event async for event in follower.events(at_end)])
+    assert [[type(event.body) for event in events] for events in heard] == [[Task]] * 3
 
 
 async def test_a_hint_about_nothing_is_looked_into_once(hosting: Hosting) -> None:
@@ -262,6 +278,10 @@ async def test_a_hint_about_nothing_is_looked_into_once(hosting: Hosting) -> Non
 
 async def _all_wait(channel: Channel) -> bool:
     return len(channel._waiting) == channel.followers
+
+
+async def _have_looked(store: Meddler, count: int) -> bool:
+    return store.done.count("tasks.lengths") >= count
 
 
 async def _are_read(store: Meddler, count: int) -> bool:

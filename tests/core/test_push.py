@@ -8,6 +8,7 @@ import pytest
 
 from accord import Context, agent
 from accord.core import push
+from accord.core.context import Failed, Rejected
 from accord.core.hooks import Delivered as Told
 from accord.core.hooks import Hooks
 from accord.core.host import Host
@@ -25,7 +26,7 @@ from accord.model import (
 from accord.storage.commands import pushes, retention
 from accord.storage.commands.pushes import Webhook
 from accord.storage.store import Store
-from tests.core.conftest import ALICE, Hosting, saying, state
+from tests.core.conftest import ALICE, Hosting, said, saying, state
 from tests.core.doubles import Meddler, Watch, change, rows, sent, times, until
 
 S = TaskState
@@ -367,6 +368,26 @@ async def test_no_webhook_waits_for_another(hosting: Hosting) -> None:
     assert await sender.told(S.COMPLETED, "hanging") == [S.WORKING, S.COMPLETED]
     await sender.until(lambda: sum(tried.config.id == "failing" for tried in sender.tried) >= 3)
     assert sender.states("failing") == []
+
+
+@pytest.mark.proves("0-27", "0-35")
+@pytest.mark.parametrize(
+    ("ends", "last"), [(None, S.COMPLETED), (Failed("no paper"), S.FAILED), (Rejected("not me"), S.REJECTED)], ids=str
+)
+async def test_every_end_is_told_with_what_was_made(hosting: Hosting, ends: Exception | None, last: TaskState) -> None:
+    @agent
+    async def ending(ctx: Context) -> None:
+        await ctx.artifact({"result": 42}, id="made")
+        if ends is not None:
+            raise ends
+
+    sender = Recorder()
+    host = await hosting(ending, sender=sender)
+    await sent(host.default, with_hook(), ALICE)
+    await sender.told(last)
+    told = sender.got[-1].task
+    assert (told.status.state, told.artifacts[0].parts[0].data) == (last, {"result": 42})
+    assert ends is None or said(told) == str(ends)
 
 
 @pytest.mark.proves("3-40")

@@ -11,7 +11,8 @@ import apsw
 import httpx
 import pytest
 
-from tests.peers.conftest import Peer, started
+from interop.processes import Peer
+from tests.peers.conftest import servers, started
 from tests.remote.test_gateway import ended
 from tests.serve.running import Server, text_of
 from tests.serve.running import running as served
@@ -19,7 +20,7 @@ from tests.workflows.proving import flow
 from tests.workflows.scenes import is_alive
 from tests.workflows.wire import CANCEL, GET, SEND, STREAM, SUBSCRIBE, Wire, wired
 
-__all__ = ["started"]
+__all__ = ["servers", "started"]
 
 ELSEWHERE = Path(__file__).parent.parent / "workflows" / "elsewhere.py"
 

@@ -55,6 +55,8 @@ def test_the_journey_from_a_prompt_to_a_webhook(page: Page, demo: Demo) -> None:
     chip.get_by_role("button", name=re.compile("^Open the task")).click()
     canvas = page.get_by_role("complementary", name="Task")
     expect(canvas.get_by_text(task_id)).to_be_visible()
+    expect(canvas.get_by_text("Submitted").first).to_be_visible()
+    expect(canvas.locator("input, textarea, select, [contenteditable=true]")).to_have_count(0)  # only to be read
     canvas.get_by_role("button", name="Execute").click()
     expect(chip).to_have_attribute("data-state", "completed")
     expect(canvas.get_by_text("Completed").first).to_be_visible()

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from accord.app import Application, to_a2a
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import echo
 from tests.core.conftest import bounded
+from tests.databases import emptied
 from tests.storage.conftest import heard, postgres, ready, store
 
 __all__ = ["heard", "postgres", "ready", "store"]
@@ -154,9 +154,6 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[Asking]:
     """A server with people of two tenants, over each kind of store."""
     url = "sqlite://:memory:"
     if request.param == "postgres":
-        url = request.getfixturevalue("postgres")
-        connection = await asyncpg.connect(url)
-        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        await connection.close()
+        url = await emptied(request.getfixturevalue("postgres"))
     async with serving(store=url, auth={"schemes": SCHEMES}) as asking:
         yield asking

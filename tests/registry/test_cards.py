@@ -64,6 +64,7 @@ def test_only_this_machine_may_be_reached_without_tls(host: str) -> None:
         assert cards.read(card).card.supported_interfaces[0].url == url
 
 
+@pytest.mark.proves("2-01")
 @pytest.mark.parametrize(
     "url",
     [

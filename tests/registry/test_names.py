@@ -177,7 +177,7 @@ async def test_the_store_is_asked_like_any_registry(env: dict[str, str]) -> None
 
 
 def test_the_settings_in_the_documentation_are_settings(tmp_path: Any) -> None:
-    written = (Path(__file__).parents[2] / "docs" / "registry.md").read_text(encoding="utf-8")
+    written = (Path(__file__).parents[2] / "docs" / "how-to" / "registry.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```toml\n(.*?)```", written, re.DOTALL)
     file = tmp_path / "accord.toml"
     file.write_text(shown, encoding="utf-8")

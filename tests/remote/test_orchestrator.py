@@ -1,14 +1,13 @@
 """The orchestrator of the examples by itself, as whoever builds on it talks to it: JSON-RPC there, a webhook back."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.conformance.scene import Receiver
+from accord.testing import catching
 from tests.remote.test_gateway import orchestrator
 
 
@@ -29,7 +28,7 @@ async def test_it_acknowledges_works_and_posts_the_whole_task_with_its_token(tmp
     starting = orchestrator(tmp_path, 0.05)
     url = await asyncio.to_thread(starting.__enter__)
     try:
-        async with Receiver().listening() as webhook, httpx.AsyncClient() as http:
+        async with catching() as webhook, httpx.AsyncClient() as http:
             push = {"url": webhook.url, "token": "its own"}
             configuration = {"blocking": False, "pushNotificationConfig": push}
             sent = await called(
@@ -38,10 +37,9 @@ async def test_it_acknowledges_works_and_posts_the_whole_task_with_its_token(tmp
             acknowledged = sent["result"]
             assert (acknowledged["kind"], acknowledged["contextId"]) == ("task", "chat")
             assert acknowledged["status"]["state"] in ("submitted", "working")
-            await webhook.until(lambda: bool(webhook.got))
-            ((headers, body),) = webhook.got
-            assert headers["authorization"] == "Bearer its own"
-            posted = json.loads(body)
+            (told,) = await webhook.wait(1)
+            assert told.headers["authorization"] == "Bearer its own"
+            posted = told.json
             assert (posted["id"], posted["status"]["state"]) == (acknowledged["id"], "completed")
             ((part,),) = [artifact["parts"] for artifact in posted["artifacts"]]
             assert (part["kind"], part["data"]["result"]) == ("data", "pack: done; ship: done")

@@ -91,7 +91,7 @@ def test_what_cannot_be_is_refused(given: dict[str, Any]) -> None:
 
 
 def test_the_settings_in_the_documentation_are_settings(tmp_path: Path) -> None:
-    written = (Path(__file__).parent.parent.parent / "docs" / "remote.md").read_text(encoding="utf-8")
+    written = (Path(__file__).parent.parent.parent / "docs" / "how-to" / "remote.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```toml\n(.*?)```", written, re.DOTALL)
     file = tmp_path / "accord.toml"
     file.write_text(shown, encoding="utf-8")

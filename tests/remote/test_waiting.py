@@ -123,6 +123,11 @@ async def test_an_agent_that_is_behind_its_own_webhook_is_asked_again(joining: J
 
 
 @pytest.mark.proves("0-62")
+def test_silence_is_given_up_after_half_an_hour_unless_told_otherwise() -> None:
+    assert Terms().sla_seconds == 30 * 60
+
+
+@pytest.mark.proves("0-62")
 async def test_silence_is_asked_about_once_and_then_given_up_with_the_reason(joining: Joining) -> None:
     here = await joining(terms=SOON)
     task = await begun(here)

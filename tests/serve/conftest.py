@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-import asyncpg
 import pytest
 
+from tests.databases import dropped
 from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
@@ -16,12 +16,4 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty store of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/accord.db"
-    address: str = request.getfixturevalue("postgres")
-
-    async def empty() -> None:
-        connection = await asyncpg.connect(address)
-        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        await connection.close()
-
-    asyncio.run(empty())
-    return address
+    return asyncio.run(dropped(request.getfixturevalue("postgres")))

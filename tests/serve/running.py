@@ -52,6 +52,7 @@ def accord(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedPro
 class Server:
     """A served process; it is ready when it says how to try it."""
 
+    program: tuple[str, ...] = ("accord",)
     verb: tuple[str, ...] = ("serve",)
 
     def __init__(
@@ -65,7 +66,7 @@ class Server:
     ) -> None:
         self.port = port or free_port()
         self.url = f"{scheme}://localhost:{self.port}"
-        command = [python or sys.executable, "-m", "accord", *self.verb, *arguments, "--port", str(self.port)]
+        command = [python or sys.executable, "-m", *self.program, *self.verb, *arguments, "--port", str(self.port)]
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment(folder, **env)
         )

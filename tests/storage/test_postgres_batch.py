@@ -22,6 +22,7 @@ from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.postgres import PostgresStore
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import BadValue, StoreUnavailable, Tx
+from tests.databases import emptied
 from tests.storage.conftest import (
     AT,
     BOUND_SECONDS,
@@ -52,13 +53,8 @@ Call = tuple[Callable[..., Coroutine[Any, Any, Any]], tuple[Any, ...]]
 @asynccontextmanager
 async def opened(address: str, heard: Heard) -> AsyncIterator[PostgresStore]:
     """A store with empty tables."""
-    connection = await asyncpg.connect(address)
-    await connection.execute("DROP SCHEMA public CASCADE")
-    await connection.execute("CREATE SCHEMA public")
-    await connection.close()
-    store = PostgresStore(address, heard, listen=False)
+    store = PostgresStore(await emptied(address), heard, listen=False)
     await store.open()
-    await migrate.upgrade(store)
     yield store
     await store.close()
 

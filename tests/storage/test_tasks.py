@@ -1,13 +1,15 @@
 """Tasks and their logs: gapless numbers whoever appends, the fence, snapshots and what comes after them, lists."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from accord.model import EventBody, TaskState
+from accord.model import Artifact, EventBody, Part, TaskState, TaskStatus
+from accord.model.base import timestamp_ms
 from accord.storage.commands import pushes, tasks
 from accord.storage.commands.tasks import Behind, Fenced, NewTask, Query
 from accord.storage.records import decode_event
@@ -23,10 +25,12 @@ from tests.storage.conftest import (
     appending,
     chunk,
     heard_message,
+    message,
     new,
     overlapped,
     postgres_only,
     status,
+    stored,
     table,
     webhook,
 )
@@ -399,10 +403,17 @@ async def test_a_log_that_is_cut_between_two_looks_is_noticed(ready: AnyStore) -
         await ready.do(torn)
 
 
+@pytest.mark.proves("0-39")
 @pytest.mark.parametrize(
-    ("state", "index"), [(TaskState.INPUT_REQUIRED, "task_open"), (TaskState.FAILED, "task_amiss")]
+    ("query", "index"),
+    [
+        (tasks.Query(owner="alice", state=TaskState.INPUT_REQUIRED, limit=10), "task_open"),
+        (tasks.Query(owner="alice", state=TaskState.FAILED, limit=10), "task_amiss"),  # few are, unlike those done
+        (tasks.Query(context_id="c-1", limit=10), "task_by_context"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_a_state_that_few_tasks_are_in_has_an_index(ready: AnyStore, state: TaskState, index: str) -> None:
+async def test_what_few_tasks_have_in_common_has_an_index(ready: AnyStore, query: tasks.Query, index: str) -> None:
     async def explained(tx: Tx) -> str:
         plans: list[str] = []
 
@@ -418,7 +429,42 @@ async def test_a_state_that_few_tasks_are_in_has_an_index(ready: AnyStore, state
         explaining: Any = Explaining()
         if not isinstance(ready, SqliteStore):
             await tx.run("SET LOCAL enable_seqscan = off")  # of an empty table
-        await tasks.list_tasks(explaining, TENANT, tasks.Query(owner="alice", state=state, limit=10))
+        await tasks.list_tasks(explaining, TENANT, query)
         return " ".join(plans)
 
     assert index in await ready.do(explained)
+
+
+@pytest.mark.proves("0-39")
+async def test_a_task_is_looked_up_by_its_key(ready: AnyStore) -> None:
+    async def explained(tx: Tx) -> str:
+        is_sqlite = isinstance(ready, SqliteStore)
+        if not is_sqlite:
+            await tx.run("SET LOCAL enable_seqscan = off")
+        word = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN"
+        return str(await tx.all(f"{word} SELECT state FROM task WHERE tenant = 'a' AND id = 'b'"))
+
+    assert re.search(r"task_pkey|PRIMARY KEY|sqlite_autoindex_task_1", await ready.do(explained))
+    await ready.do(tasks.create_task, TENANT, new())
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        await ready.do(_again)
+
+
+async def _again(tx: Tx) -> None:
+    await tx.run("INSERT INTO task SELECT * FROM task")
+
+
+@pytest.mark.proves("0-38")
+async def test_a_row_has_what_a_task_is_told_apart_by_and_its_snapshot_the_rest(ready: AnyStore) -> None:
+    working = TaskStatus(state=TaskState.WORKING, message=message("half way"), timestamp=timestamp_ms(AT + 1))
+    made = replace(new().task, status=working, artifacts=(Artifact(artifact_id="a", parts=(Part(data={"n": 1}),)),))
+    await ready.do(tasks.create_task, TENANT, replace(new(), task=made, at=AT + 1))
+
+    async def row(tx: Tx) -> Any:
+        return await tx.one("SELECT id, context_id, state, updated_at FROM task")
+
+    assert tuple(await ready.read(row)) == ("t-1", "c-1", "working", AT + 1)
+    kept = (await stored(ready)).task()
+    assert kept.status.message is not None
+    assert (kept.status.message.parts[0].text, kept.artifacts[0].parts[0].data) == ("half way", {"n": 1})
+    assert kept.created_at is not None

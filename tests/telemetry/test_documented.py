@@ -1,4 +1,4 @@
-"""The tables of docs/operations.md are those of the code, word for word."""
+"""The tables of docs/how-to/operations.md are those of the code, word for word."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,14 @@ from pathlib import Path
 from accord.bindings import health
 from accord.bindings.metrics import METRICS, READERS
 from accord.core.roles import BUILT_IN
+from accord.core.tracing import Calling, Delivering, Running, Stepping
 from accord.storage.commands.metrics import MAX_ROWS
 from accord.telemetry import metrics, waiting
+from accord.telemetry.conventions import FACTS, Kind, Serving, describe
+from accord.telemetry.logs import OURS
 from accord.telemetry.tally import Metric
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(accord_\w+)` \| (\w+) \|([^|]*)\| ([^|]+) \|$", re.MULTILINE)
 
 
@@ -42,3 +45,35 @@ def test_the_queries_name_metrics_that_there_are() -> None:
     }
     named = {name.removesuffix("_bucket") for name in re.findall(r"accord_[a-z_]+", PAGE)} - {"accord_info"}
     assert named == known
+
+
+def test_the_keys_of_a_record_are_described() -> None:
+    (described,) = re.findall(r"^\| key \|.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)
+    named = {name for row in described.strip().splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    about = {"task_id", "context_id", "agent", "tenant", "trace_id", "span_id"}
+    assert named == {*OURS, *about}
+
+
+def test_every_span_is_described_with_what_it_says() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \| (server|client|internal) \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    described = [(kind, set(re.findall(r"`([\w.]+)`", said))) for _, kind, said in rows]
+    begun = [
+        describe(Serving(agent="a", operation="GetTask", binding="grpc", dialect="v1", trace=None)),
+        describe(Running(agent="a", task_id="t", context_id="c", tenant="x", attempt=1, trace=None)),
+        describe(Stepping(key="k", task_id="t")),
+        describe(Calling(agent="a", operation="SendMessage", binding="GRPC", dialect="v1", url="https://x")),
+        describe(Delivering(task_id="t", url="https://x", seq=1, attempt=1, trace=None)),
+    ]
+    later = [
+        {*FACTS["task_id"], *FACTS["context_id"]},
+        {*FACTS["state"], *FACTS["model"], *FACTS["input_tokens"], *FACTS["output_tokens"]},
+        set(),
+        set(),
+        set(FACTS["status"]),
+    ]
+    assert described == [
+        (span.kind.value, span.attributes.keys() | more) for span, more in zip(begun, later, strict=True)
+    ]
+    assert {kind for kind, _ in described} == {kind.value for kind in Kind}
+    for name in (*FACTS["events"], *FACTS["error"]):
+        assert f"`{name}`" in PAGE

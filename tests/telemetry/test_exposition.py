@@ -35,7 +35,7 @@ from tests.telemetry.conftest import parrot
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TABLE = [found for module in (counted, looked_up) for found in vars(module).values() if isinstance(found, Metric)]
-LABELS = {"agent", "operation", "dialect", "outcome", "state", "queue"}
+LABELS = {"agent", "operation", "binding", "dialect", "outcome", "state", "queue"}
 """What may be a label: there are few of each, and no caller makes up another."""
 
 
@@ -102,7 +102,7 @@ async def test_the_page_tells_what_happened_and_what_waits(hosting: Hosting) -> 
     await host.engine.store.do(jobs.enqueue, "acme", NewJob(kind="k", key="1", queue="nobody's"))
     found = families(await look(page(metrics, host.engine.store)))
     send = {"agent": "parrot", "operation": "SendMessage"}
-    assert value(found, "accord_requests_total", **send, dialect="v1", outcome="ok") == 1
+    assert value(found, "accord_requests_total", **send, binding="none", dialect="v1", outcome="ok") == 1
     assert value(found, "accord_request_seconds_count", **send) == 1
     assert value(found, "accord_request_seconds_bucket", **send, le="+Inf") == 1
     assert value(found, "accord_tasks_created_total", agent="parrot") == 1

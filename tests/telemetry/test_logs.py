@@ -1,12 +1,20 @@
 """Lines of the log: they have everything that was said of a record, and nothing that a terminal obeys."""
 
+import json
 import logging
 import re
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from accord.telemetry.logs import Lines, write_down
+from accord import Context, agent
+from accord.core.hooks import Hooks
+from accord.model import Task
+from accord.telemetry.logs import Lines, Objects, hear, write_down
+from tests.core.conftest import ALICE, Hosting, saying
+from tests.serve.running import running
 
 
 def line(message: str, *values: object, **about: object) -> str:
@@ -51,3 +59,98 @@ def test_a_program_that_has_said_what_becomes_of_records_is_obeyed(monkeypatch: 
     monkeypatch.setattr(root, "handlers", [])
     write_down()
     assert [type(one.formatter) for one in root.handlers] == [Lines]
+    monkeypatch.setattr(root, "handlers", [])
+    write_down("json")
+    assert [type(one.formatter) for one in root.handlers] == [Objects]
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def object_of(message: str, *values: object, logger: str = "accord.http", **about: object) -> dict[str, Any]:
+    record = logging.LogRecord(logger, logging.WARNING, __file__, 1, message, values, None)
+    vars(record).update(about)
+    (written,) = Objects().format(record).splitlines()
+    assert written.isascii()
+    assert written.isprintable(), "nothing that a terminal obeys"
+    found: dict[str, Any] = json.loads(written)
+    return found
+
+
+def test_an_object_has_a_name_that_stays_and_all_that_is_said() -> None:
+    found = object_of(
+        "remote agent is not there yet: %s: %s", "a", "no\nanswer\x7f\x1b[2J", tries=2, body=b"\xff", at=Path("/x")
+    )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found.pop("ts"))
+    assert found == {
+        "level": "warning",
+        "event": "remote.not_there",
+        "logger": "accord.http",
+        "message": "remote agent is not there yet: a: no\nanswer\x7f\x1b[2J",
+        "tries": 2,
+        "body": "\ufffd",
+        "at": "/x",
+    }
+
+
+def test_what_somebody_else_writes_is_told_apart() -> None:
+    assert object_of("store unavailable", logger="somebody")["event"] == "log"
+    assert object_of("store unavailable", logger="accordion")["event"] == "log"
+    assert object_of("store unavailable")["event"] == "store.unavailable"
+    found = object_of("x", logger="somebody", event="mine", level=3)
+    assert (found["event"], found["event_"], found["level"], found["level_"]) == ("log", "mine", "warning", 3)
+
+
+def test_a_traceback_is_part_of_the_object() -> None:
+    try:
+        raise RuntimeError("red \x1b[31m")
+    except RuntimeError:
+        record = logging.LogRecord("accord", logging.ERROR, __file__, 1, "agent failed", (), sys.exc_info())
+    (written,) = Objects().format(record).splitlines()
+    found = json.loads(written)
+    assert found["event"] == "run.agent_failed"
+    assert found["exception"].startswith("Traceback")
+    assert found["exception"].endswith("RuntimeError: red \x1b[31m")
+
+
+async def test_records_of_an_agent_say_whose_they_are(hosting: Hosting) -> None:
+    written: list[dict[str, Any]] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(json.loads(self.format(record)))
+
+    handler = Kept()
+    handler.setFormatter(Objects())
+    log = logging.getLogger("mine")
+    log.addHandler(handler)
+
+    @agent
+    async def talks(ctx: Context) -> str:
+        log.warning("at work")
+        return "done"
+
+    try:
+        host = await hosting(talks, hooks=Hooks((hear,)))
+        tasks = [await host.default.send(saying("x"), ALICE) for _ in range(2)]
+        log.warning("outside")
+    finally:
+        log.removeHandler(handler)
+    *inside, outside = written
+    for task, found in zip(tasks, inside, strict=True):
+        assert isinstance(task, Task)
+        about = {name: found[name] for name in ("task_id", "context_id", "agent", "tenant")}
+        assert about == {"task_id": task.id, "context_id": task.context_id, "agent": "talks", "tenant": "acme"}
+    assert "task_id" not in outside
+
+
+@pytest.mark.parametrize("told", ["flag", "setting"])
+def test_a_server_writes_objects_where_it_is_told_to(tmp_path: Path, told: str) -> None:
+    (tmp_path / "mine.py").write_text("async def broken(text: str) -> str:\n    raise RuntimeError(text)\n")
+    flags = ("--log-format", "json") if told == "flag" else ()
+    env = {"ACCORD_TELEMETRY__LOG_FORMAT": "json"} if told == "setting" else {}
+    with running(tmp_path, "mine.py:broken", *flags, **env) as server:
+        task = server.send("x")
+        found = json.loads(server.says('"run.agent_failed"'))
+    assert (found["task_id"], found["context_id"], found["agent"]) == (task["id"], task["contextId"], "broken")
+    assert found["exception"].endswith("RuntimeError: x")

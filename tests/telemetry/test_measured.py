@@ -60,7 +60,7 @@ async def test_every_operation_is_passed_on_and_counted(operation: Operation, me
     assert await ask(measured(scripted, metrics), operation) == direct
     asked = [(call.operation, call.caller) for call in scripted.calls]
     assert asked == [(operation, ALICE)] * 2
-    assert metrics.requests == {("parrot", operation.value, "v1", "ok"): 1}
+    assert metrics.requests == {("parrot", operation.value, "none", "v1", "ok"): 1}
     assert sum(metrics.request_seconds["parrot", operation.value].counts) == 1
     assert {row.operation for row in OPERATIONS} == METHODS.keys()
 
@@ -72,7 +72,7 @@ async def test_the_outcome_of_a_refusal_is_its_reason(error: type[AccordError], 
             await ask(measured(Scripted(error()), metrics), operation)
     reason = TABLE[error].reason
     assert metrics.requests == {
-        ("parrot", operation.value, "v1", reason): 1 for operation in (Operation.GET, Operation.STREAM)
+        ("parrot", operation.value, "none", "v1", reason): 1 for operation in (Operation.GET, Operation.STREAM)
     }
     assert metrics.streams_open == metrics.stream_events == metrics.stream_failures == {}
 
@@ -80,7 +80,7 @@ async def test_the_outcome_of_a_refusal_is_its_reason(error: type[AccordError], 
 async def test_what_nobody_foresaw_is_an_internal_error(metrics: Metrics) -> None:
     with pytest.raises(ZeroDivisionError):
         await ask(measured(Scripted(ZeroDivisionError("secret")), metrics), Operation.GET)
-    assert metrics.requests == {("parrot", "GetTask", "v1", "INTERNAL_ERROR"): 1}
+    assert metrics.requests == {("parrot", "GetTask", "none", "v1", "INTERNAL_ERROR"): 1}
 
 
 async def test_a_caller_that_leaves_abandons_its_request(metrics: Metrics) -> None:
@@ -96,7 +96,7 @@ async def test_a_caller_that_leaves_abandons_its_request(metrics: Metrics) -> No
     await asked.wait()
     waiting.cancel()
     await asyncio.wait([waiting])
-    assert metrics.requests == {("parrot", "GetTask", "v1", "ABANDONED"): 1}
+    assert metrics.requests == {("parrot", "GetTask", "none", "v1", "ABANDONED"): 1}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ async def test_a_caller_that_leaves_abandons_its_request(metrics: Metrics) -> No
 )
 async def test_only_known_dialects_become_labels(origin: str | None, dialect: str, metrics: Metrics) -> None:
     await ask(measured(Scripted(), metrics), Operation.GET, Caller(origin=origin))
-    assert metrics.requests == {("parrot", "GetTask", dialect, "ok"): 1}
+    assert metrics.requests == {("parrot", "GetTask", "none", dialect, "ok"): 1}
 
 
 async def test_requests_are_timed(metrics: Metrics) -> None:
@@ -136,7 +136,7 @@ async def test_a_stream_is_open_until_it_ends(hosting: Hosting, metrics: Metrics
     events = measured(host.default, metrics).stream(saying("x"), ALICE)
     await anext(events)
     assert metrics.streams_open == {("parrot",): 1}
-    assert metrics.requests == {("parrot", "SendStreamingMessage", "v1", "ok"): 1}
+    assert metrics.requests == {("parrot", "SendStreamingMessage", "none", "v1", "ok"): 1}
     rest = await all_of(events)
     assert metrics.streams_open == {("parrot",): 0}
     assert metrics.stream_events == {("parrot",): 1 + len(rest)}
@@ -162,7 +162,7 @@ async def test_a_stream_that_breaks_after_it_began_is_counted_apart(
 ) -> None:
     with pytest.raises(type(error)):
         await ask(measured(Scripted(broken=error), metrics), Operation.STREAM)
-    assert metrics.requests == {("parrot", "SendStreamingMessage", "v1", "ok"): 1}
+    assert metrics.requests == {("parrot", "SendStreamingMessage", "none", "v1", "ok"): 1}
     assert metrics.stream_failures == {("parrot", outcome): 1}
     assert metrics.streams_open == {("parrot",): 0}
 

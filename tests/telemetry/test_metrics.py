@@ -6,7 +6,7 @@ import pytest
 
 from accord import Context, agent
 from accord.core.access import Presented
-from accord.core.hooks import Detail, Hooks, NodeReaped, RunEnded, RunStarted
+from accord.core.hooks import Detail, Hooks, LeaseLost, NodeReaped, RunEnded, RunStarted
 from accord.core.interface import Caller
 from accord.core.push import Delivery, NotDelivered
 from accord.errors import AuthenticationFailed
@@ -94,6 +94,15 @@ async def test_a_node_that_is_gone_and_the_run_that_is_repeated_are_counted(host
     assert metrics.nodes_reaped == {(): 1}
     assert metrics.runs_started == {("endless",): 2}
     assert metrics.runs_repeated == {("endless",): 1}
+
+
+async def test_a_lease_that_was_not_renewed_in_time_is_counted(hosting: Hosting, metrics: Metrics) -> None:
+    watch = Watch()
+    host = await hosting(endless, hooks=Hooks((metrics.note, watch)))
+    assert metrics.lease_losses == {(): 0}
+    host.engine._beaten -= 2 * host.engine.limits.lease_seconds  # as if it had not been heard of for so long
+    await watch.until(LeaseLost)
+    assert metrics.lease_losses == {(): 1}
 
 
 class Sender:

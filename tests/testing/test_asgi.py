@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from accord.agents.echo import echo
-from accord.app import Application
 from accord.testing import call, lifespan, stream
-from accord.testing.inprocess import IN_MEMORY
+from accord.testing.inprocess import application
 
 SHORT = 0.2
 """A bound for what never comes."""
@@ -207,7 +206,7 @@ async def test_an_application_is_started_and_stopped() -> None:
 
 
 async def test_ours_is_started_and_stopped() -> None:
-    app, card = Application([echo], IN_MEMORY), "/.well-known/agent-card.json"
+    app, card = application([echo]), "/.well-known/agent-card.json"
     with pytest.raises(RuntimeError, match="not been started"):
         _ = app.host
     async with lifespan(app):

@@ -19,9 +19,10 @@ from accord.workflows.channel import METADATA
 from accord.workflows.decide import Outcome
 from accord.workflows.document import AgentDef, Step
 from accord.workflows.driving import Drive
-from accord.workflows.means import Executor, Means
+from accord.workflows.means import Means
 from accord.workflows.namespace import Shared
 from accord.workflows.plan import Plan
+from accord.workflows.steps.kinds import Executor
 from accord.workflows.steps.scene import Result, Scene
 from tests.core.conftest import ALICE, AT_ONCE, saying
 

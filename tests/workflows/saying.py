@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, inspect
 
 from accord.workflows import keys
-from accord.workflows.document import CustomStep, Document, Step
+from accord.workflows.document import STEP_TYPES, CustomStep, Document, Step
 
 DOCUMENTS = Path(__file__).parent / "documents"
 
@@ -46,7 +46,8 @@ def _of(kind: inspect.Type, depth: int) -> st.SearchStrategy[Any]:
         case inspect.DictType(value_type=value):
             return st.dictionaries(texts, _of(value, depth), max_size=2)
         case inspect.Metadata(type=inner):
-            return _of(inner, depth)
+            is_type = keys.written_as(kind) == "step type"
+            return st.sampled_from(STEP_TYPES) if is_type else _of(inner, depth)
         case inspect.LiteralType(values=words):
             return st.sampled_from(words)
         case inspect.FloatType(ge=ge, gt=gt, le=high):

@@ -286,7 +286,7 @@ def test_predicates_tell_steps_apart() -> None:
         "a2a": is_a2a_step,
     }
     for kind in STEP_TYPES:
-        step = Step(name="s", type=kind)  # type: ignore[arg-type]  # it is one of them
+        step = Step(name="s", type=kind)
         assert [name for name, says in kinds.items() if says(step)] == ([kind] if kind in kinds else [])
     assert is_agent_step(Step(name="s", agent="x", task="t"))
     assert (isAgentStep, isDeterministicStep, isWorktreeStep, isA2AStep) == tuple(kinds.values())

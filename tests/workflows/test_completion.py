@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from accord.workflows.completion import DONE, Evidence, asked, completed, decided, is_marked, reviewed, unmarked
+from accord.workflows.completion import DONE, Evidence, asked, completed, decided, is_marked, unmarked
 from accord.workflows.steps.scene import Reason, Result
 
 NOTHING, SOMETHING = Evidence(), Evidence(files=1)
@@ -69,24 +69,6 @@ def test_a_reason_is_passed_on() -> None:
 def test_a_marker_is_seen_whatever_a_terminal_makes_of_it(output: str) -> None:
     assert is_marked(output, "build")
     assert re.search(DONE, output)
-
-
-@pytest.mark.parametrize(
-    ("output", "approves"),
-    [
-        ("REVIEW_DECISION: APPROVE", True),
-        ("**REVIEW_DECISION:** APPROVED", True),
-        ("REVIEW_DECISION: REJECT\nbut otherwise LGTM", False),
-        ("REVIEW_DECISION: REJECT\n...\nREVIEW_DECISION: APPROVE", True),
-        ("LGTM!", True),
-        ("Looks good to me", True),
-        ("LGTM, but changes requested", False),
-        ("not approved", False),
-        ("I have read it", None),
-    ],
-)
-def test_a_review_may_say_it_in_other_words(output: str, approves: bool | None) -> None:
-    assert reviewed(output) is approves
 
 
 def test_what_an_agent_is_told_does_not_end_its_work() -> None:

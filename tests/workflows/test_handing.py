@@ -15,6 +15,7 @@ from accord.core.remotes import Evidence
 from accord.errors import AuthenticationFailed, TaskNotFound
 from accord.model import Task, TaskState
 from accord.storage.commands import steps
+from accord.workflows import driving
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.handing import Handing, NotWaiting, Shown
 from accord.workflows.reading import read
@@ -77,7 +78,8 @@ def serving(hosting: Hosting, tmp_path: Path) -> Any:
     return serve
 
 
-async def test_an_event_may_come_before_its_step_and_comes_once(serving: Any) -> None:
+async def test_an_event_may_come_before_its_step_and_comes_once(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driving, "PATIENCE", 600)  # what is there is not waited for
     flow = await serving(
         "      - {name: first, type: approval}\n"
         "      - {name: late, type: wait, event: paid, dependsOn: [first]}\n"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.conftest import Peer, started
+from interop.processes import Peer
+from tests.peers.conftest import servers, started
 from tests.remote.test_gateway import ended, until
 from tests.serve.running import Server, text_of
 from tests.serve.running import running as served
@@ -18,7 +19,7 @@ from tests.workflows.scenes import environment
 from tests.workflows.standins import CLAUDE, CODEX, NPM, stood_in
 from tests.workflows.wire import CANCEL, CARD, GET, SEND, STREAM, SUBSCRIBE, Wire, wired
 
-__all__ = ["started"]
+__all__ = ["servers", "started"]
 
 HERE = Path(__file__).parent
 NEW, OLD = Peer("a2a_sdk"), Peer("a2a_sdk_03", "a2a-sdk-03")

@@ -27,7 +27,10 @@ function begin(transport, how, chatId, messages) {
 async function read(ai, stream, found) {
   const [seen, folded] = stream.tee();
   const seeing = (async () => {
-    for await (const chunk of seen) found.chunks.push(chunk);
+    for await (const chunk of seen) {
+      if (found.chunks.length === 0) process.stderr.write("begun\n"); // for whoever waits to stop it
+      found.chunks.push(chunk);
+    }
   })();
   const onError = (error) => {
     found.error = String(error?.message ?? error);

@@ -1,29 +1,22 @@
 """Kinds of agents: how a thing is recognised as one, what settings may say about it, and how it becomes an agent.
 
-Each kind is an entry point of the group `accord.agents`, ours like anybody else's, and is one file that knows no other.
-Nothing of a framework is imported here, nor by a kind until an agent of it is made.
+Each kind is a row of `KINDS`, or an entry point of another package, and is one file that knows no other. Nothing of a
+framework is imported here, nor by a kind until an agent of it is made.
 """
 
-import difflib
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from accord.core.agent import TEXT, Agent, Crash, Profile
 from accord.core.schemes.settings import Settings
+from accord.entries import Group, Unusable
 from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-GROUP = "accord.agents"
-"""The entry points that name kinds, each of them a `Kind`."""
 
 JSON = "application/json"
 
@@ -36,23 +29,47 @@ log = logging.getLogger("accord.agents")
 class Options(Settings, frozen=True, kw_only=True):
     """What may be said about an agent of any kind; each kind adds its own, and names in `SECRET` what is not shown.
 
-    `type` is the kind, and `target` names the thing that the agent is made of, where the kind has things. What is not
-    said is the agent's own, where its framework knows it, or its kind's.
+    What is not said is the agent's own, where its framework knows it, or its kind's.
     """
 
     type: str | None = None
+    """The kind; left out, that which recognises the target."""
+
     target: str | None = None
+    """The thing that the agent is made of, `module:name` or `file.py:name`, where the kind has things."""
+
     description: str | None = None
+    """What it does, for the card."""
+
     version: str | None = None
+    """Its version, for the card."""
+
     skills: tuple[str, ...] = ()
+    """The names of what it can do, for the card."""
+
     input_modes: tuple[str, ...] = ()
+    """The media types that it takes."""
+
     output_modes: tuple[str, ...] = ()
+    """The media types that it makes."""
+
     on_crash: Literal["resume", "restart", "fail"] | None = None
+    """What becomes of a run whose process was lost: it goes on after what it has said, begins anew, or fails."""
+
     attempts: Count | None = None
+    """How often a run is begun before its task fails."""
+
     timeout: Seconds | None = None
+    """Seconds that a task may take; it then fails."""
+
     concurrency: Count | None = None
+    """Runs of this agent at a time on one node."""
+
     max_tokens: Count | None = None
+    """Tokens that a task may use, with all that it calls."""
+
     max_cost: Annotated[float, Meta(gt=0)] | None = None
+    """What a task may cost, with all that it calls, in dollars."""
 
 
 class Given(Struct, frozen=True, kw_only=True):
@@ -83,30 +100,42 @@ class Kind(Struct, frozen=True, kw_only=True):
     precedence: int = 0
 
 
-class UnknownKind(ValueError):
-    """No kind has this name."""
-
-
 # --- which kinds there are --------------------------------------------------------------------------------------------
 
-
-def by_name(name: str) -> Kind:
-    """Return a kind by its name."""
-    registered = _registered()
-    if name not in registered:
-        near = difflib.get_close_matches(name, registered, 1)
-        rest = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(registered)}"
-        raise UnknownKind(f"there is no kind of agent called {name!r}; {rest}")
-    return _loaded(registered[name])
+KINDS = Group(
+    "accord.agents",
+    "kind of agent",
+    Kind,
+    {
+        "a2a-sdk": "accord.agents.a2a_sdk:KIND",
+        "adk": "accord.agents.adk:KIND",
+        "chat": "accord.agents.chat:KIND",
+        "crewai": "accord.agents.crewai:KIND",
+        "fasta2a": "accord.agents.fasta2a:KIND",
+        "function": "accord.agents.function:KIND",
+        "http": "accord.agents.http.agent:KIND",
+        "isek": "accord.agents.remote.node:KIND",
+        "langchain": "accord.agents.langchain:KIND",
+        "langgraph": "accord.agents.langgraph:KIND",
+        "openai-agents": "accord.agents.openai_agents:KIND",
+        "planner": "accord.agents.planner:KIND",
+        "process": "accord.agents.process.agent:KIND",
+        "pydantic-ai": "accord.agents.pydantic_ai:KIND",
+        "relay": "accord.agents.relay.agent:KIND",
+        "temporal": "accord.agents.temporal:KIND",
+        "workflow": "accord.workflows.kind:KIND",
+    },
+)
+"""All kinds, by their names."""
 
 
 def kind_of(thing: Any) -> Kind | None:
     """Return the kind that recognises a thing, if one does."""
     found: Kind | None = None
-    for entry in _registered().values():
+    for entry in KINDS.entries():
         try:
-            kind = _loaded(entry)
-        except Exception:  # a package beside us is broken, which is no reason to serve nothing
+            kind = KINDS.take(entry)
+        except Unusable:  # a package beside us is broken, which is no reason to serve nothing
             log.exception("kind of agent cannot be used", extra={"kind": entry.name, "entry_point": entry.value})
             continue
         if kind.recognises is not None and (found is None or kind.precedence > found.precedence):
@@ -162,28 +191,6 @@ def remedy(thing: Any) -> str | None:
             made = "make one, it is a class; " if is_class else ""
             return f"{made}of {one.__module__} {found.serves} is served, by pip install 'accord[{found.extra}]'"
     return None
-
-
-@cache
-def _registered() -> dict[str, "EntryPoint"]:
-    from importlib.metadata import entry_points  # slow to import, and most servers are told agents
-
-    found: dict[str, EntryPoint] = {}
-    ours = f"{__package__}."
-    for entry in sorted(
-        entry_points(group=GROUP), key=lambda one: (one.name, not one.value.startswith(ours), one.value)
-    ):
-        kept = found.setdefault(entry.name, entry)
-        if kept.value != entry.value:
-            log.warning("two kinds of agent are called %s: %s is used, not %s", entry.name, kept.value, entry.value)
-    return found
-
-
-def _loaded(entry: "EntryPoint") -> Kind:
-    found = entry.load()
-    if not isinstance(found, Kind):
-        raise TypeError(f"The entry point {entry.name} of {GROUP} is no Kind but {type(found).__name__}: {entry.value}")
-    return found
 
 
 # --- who an agent is --------------------------------------------------------------------------------------------------

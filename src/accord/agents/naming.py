@@ -9,11 +9,16 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any
 
 OURS = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib"
 """How the names of files begin that whoever wrote a module knows nothing of: what serves it, and what imports it."""
+
+
+_importing: dict[Path, RLock] = {}
+"""Files that are imported by one thread at a time: another would be given half of a module."""
 
 
 class NotThere(ValueError):
@@ -81,6 +86,11 @@ def _module(name: str) -> ModuleType:
 def _file(path: Path) -> ModuleType:
     if not path.is_file():
         raise NotThere(f"There is no file {path}")
+    with _importing.setdefault(path.resolve(), RLock()):
+        return _imported(path)
+
+
+def _imported(path: Path) -> ModuleType:
     known = sys.modules.get(path.stem)
     source = getattr(known, "__file__", None)
     if known is not None and source is not None and Path(source).resolve() == path.resolve():

@@ -68,7 +68,7 @@ class Record:
     async def put(self, body: EventBody) -> None:
         """Write an event."""
         if self._has_ended:
-            log.warning("reported after the end", extra={"task_id": self._ctx.task_id, "event": type(body).__name__})
+            log.warning("reported after the end", extra={"task_id": self._ctx.task_id, "said": type(body).__name__})
             return
         match body:
             case StatusUpdate():

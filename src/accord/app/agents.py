@@ -11,11 +11,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from accord.agents import kinds, load
-from accord.agents.kinds import Given, Kind, UnknownKind
+from accord.agents.kinds import KINDS, Given, Kind
 from accord.agents.load import NotAnAgent
 from accord.config import BadSettings, Loaded
 from accord.core.agent import Agent, Leading, Living, Node, Profile
 from accord.core.remotes import Reachable, Reaching
+from accord.entries import NotRegistered, Unusable
 
 Restate = Callable[[Profile], Profile]
 """From what an agent says of itself to what is said of it."""
@@ -23,10 +24,12 @@ Restate = Callable[[Profile], Profile]
 
 def agents_of(loaded: Loaded, env: Mapping[str, str]) -> list[Agent]:
     """Return the agents that settings describe."""
-    return [_agent(name, said, loaded, env) for name, said in loaded.settings.agents.items()]
+    return [agent_of(name, loaded, env) for name in loaded.settings.agents]
 
 
-def _agent(name: str, said: str | dict[str, Any], loaded: Loaded, env: Mapping[str, str]) -> Agent:
+def agent_of(name: str, loaded: Loaded, env: Mapping[str, str]) -> Agent:
+    """Return the agent that settings describe under a name; raises BadSettings with the reason why it is none."""
+    said = loaded.settings.agents[name]
     at = f"agents.{name}"
     try:
         if isinstance(said, str):
@@ -37,7 +40,7 @@ def _agent(name: str, said: str | dict[str, Any], loaded: Loaded, env: Mapping[s
         if load.is_agent(target):
             return described(target, partial(kinds.restated, given=given))
         return load.make(kind, given)
-    except (NotAnAgent, UnknownKind) as error:
+    except (NotAnAgent, NotRegistered, Unusable) as error:
         raise loaded.bad(at, error) from error
 
 
@@ -54,17 +57,17 @@ def _kind(said: Mapping[str, Any], target: Any) -> Kind:
     stated = said.get("type")
     if stated is None:
         if target is None:
-            raise UnknownKind('say what it is made of (target = "module:name") or which kind of agent it is (type)')
-        return kinds.by_name("function") if load.is_agent(target) else load.recognised(target, said["target"])
-    kind = kinds.by_name(str(stated))
+            raise NotAnAgent('say what it is made of (target = "module:name") or which kind of agent it is (type)')
+        return KINDS.load("function") if load.is_agent(target) else load.recognised(target, said["target"])
+    kind = KINDS.load(str(stated))
     if kind.recognises is not None and target is None:
-        raise UnknownKind(f'an agent of the kind {kind.name} is made of something: say target = "module:name"')
+        raise NotAnAgent(f'an agent of the kind {kind.name} is made of something: say target = "module:name"')
     if kind.recognises is None and target is not None:
-        raise UnknownKind(f"an agent of the kind {kind.name} is made of nothing else: leave out the target")
+        raise NotAnAgent(f"an agent of the kind {kind.name} is made of nothing else: leave out the target")
     if load.is_agent(target) and kind.name != "function":
-        raise UnknownKind(f"{said['target']} is an agent already: leave out the type")
+        raise NotAnAgent(f"{said['target']} is an agent already: leave out the type")
     if kind.recognises is not None and not load.is_agent(target) and not kind.recognises(target):
-        raise UnknownKind(f"{said['target']} is nothing of the kind {kind.name}, but {type(target).__name__}")
+        raise NotAnAgent(f"{said['target']} is nothing of the kind {kind.name}, but {type(target).__name__}")
     return kind
 
 

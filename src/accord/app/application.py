@@ -18,12 +18,15 @@ from accord.app.composition import Composition, Running
 from accord.app.site import below, placed
 from accord.bindings.compression import Compression
 from accord.bindings.forwarded import Forwarded, networks
-from accord.bindings.health import HEALTH, Health
+from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import App, Receive, Scope, Send, respond
+from accord.bindings.links import FILES
 from accord.bindings.local import Local
 from accord.config import BadSettings, Settings, settings_of
+from accord.config.settings import Server
 from accord.console.paths import PREFIXES
 from accord.core.agent import Agent
+from accord.core.clock import SYSTEM, Clock
 from accord.core.host import Host
 from accord.storage.address import default, parse
 from accord.storage.store import StoreRefused, StoreUnavailable
@@ -31,7 +34,22 @@ from accord.storage.store import StoreRefused, StoreUnavailable
 NOT_STARTED = (StoreUnavailable, StoreRefused, BadSettings, OSError)
 """What an operator can mend; anything else is a mistake of ours."""
 
+PLACES = (*PREFIXES, FILES)
+"""What the paths of pages begin with, the more exact ones first."""
+
 log = logging.getLogger("accord.app")
+
+
+def url_of(server: Server) -> str:
+    """Return the address that callers of a server use, without a slash at its end."""
+    return server.url.rstrip("/") if server.url else own_url_of(server)
+
+
+def own_url_of(server: Server) -> str:
+    """Return the address at which a server is found on its own machine."""
+    scheme = "https" if server.tls_cert else "http"
+    name = "localhost" if server.host in ("127.0.0.1", "0.0.0.0", "::") else server.host
+    return f"{scheme}://{f'[{name}]' if ':' in name else name}:{server.port}"
 
 
 class Application:
@@ -48,6 +66,7 @@ class Application:
         settings: Settings | None = None,
         *,
         env: Mapping[str, str] = MappingProxyType({}),
+        clock: Clock = SYSTEM,
     ) -> None:
         """Serve `agents`, the first of them at the root; `env` has the credentials of what needs some."""
         self.settings = settings or Settings()
@@ -55,11 +74,12 @@ class Application:
         self.agents = cards.by_slug(agents)
         self.on_start: list[Callable[[], None]] = []
         self.refusal: str | None = None
-        self._composition = Composition(self.settings, self.address, self.agents, self.url, env)
+        self._composition = Composition(self.settings, self.address, self.agents, self.url, env, clock)
         self._running: Running | None = None
         self._opened = AsyncExitStack()
         self._starting = asyncio.Lock()
         self._is_served = self._is_managed = False
+        self.is_leaving = False
         self._requests: set[asyncio.Task[Any]] = set()
         self._app = self._wrapped(self._route)
 
@@ -73,12 +93,7 @@ class Application:
     @property
     def url(self) -> str:
         """The address that callers use, without a slash at its end."""
-        server = self.settings.server
-        if server.url:
-            return server.url.rstrip("/")
-        scheme = "https" if server.tls_cert else "http"
-        name = "localhost" if server.host in ("127.0.0.1", "0.0.0.0", "::") else server.host
-        return f"{scheme}://{f'[{name}]' if ':' in name else name}:{server.port}"
+        return url_of(self.settings.server)
 
     # --- start and stop -------------------------------------------------------------------------------------------
 
@@ -100,6 +115,10 @@ class Application:
         opened, self._opened = self._opened, AsyncExitStack()
         await opened.aclose()
         self.end_requests()  # nothing more can come to a stream
+
+    def leave(self) -> None:
+        """Have whoever sends requests here send them elsewhere: it is not ready any more, and answers all the same."""
+        self.is_leaving = True
 
     def end_requests(self) -> None:
         """End what is still being answered; that may be streams that would never end by themselves."""
@@ -165,7 +184,7 @@ class Application:
         assert request is not None  # ASGI is called by nothing else
         self._requests.add(request)
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _closing(scope, send) if self.is_leaving else send)
         except asyncio.CancelledError:
             if not self._is_served:
                 raise
@@ -181,6 +200,8 @@ class Application:
         scope["accord.mount"] = mount
         if running is None:
             return (_HEALTH if path == HEALTH else _unavailable)(scope, receive, send)
+        if self.is_leaving and path == READY:
+            return _LEAVING(scope, receive, send)
         if path.startswith(cards.AGENTS):
             name = path.removeprefix(cards.AGENTS).partition("/")[0]
             site = running.sites.get(name, _no_such_agent)
@@ -211,14 +232,34 @@ class Application:
 def _page(running: Running, path: str) -> App:
     """Return what is at a path, or at the most exact prefix of it that has something; else it is the first agent's."""
     page = running.pages.get(path)
-    if page is None and path.startswith(PREFIXES):
-        below_it = (running.pages.get(prefix) for prefix in PREFIXES if path.startswith(prefix))
+    if page is None and path.startswith(PLACES):
+        below_it = (running.pages.get(prefix) for prefix in PLACES if path.startswith(prefix))
         page = next(filter(None, below_it), None)
     return running.default if page is None else page
 
 
 _TEXT = [(b"content-type", b"text/plain; charset=utf-8")]
 _HEALTH = Health({})
+
+
+async def _stopping() -> str:
+    return "stopping"
+
+
+_LEAVING = Health({"server": _stopping})
+
+
+def _closing(scope: Scope, send: Send) -> Send:
+    """Say with an answer that its connection takes no more: a proxy that kept it would lose the next request."""
+    if scope.get("http_version") != "1.1":
+        return send  # HTTP/2 has no such header, and says it otherwise
+
+    async def closing(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await send(message)
+
+    return closing
 
 
 async def _unavailable(scope: Scope, _receive: Receive, send: Send) -> None:

@@ -20,12 +20,15 @@ from accord import __version__
 from accord.app import cards, remotes
 from accord.app.agents import living
 from accord.app.later import Later, by_method
+from accord.app.observed import Observed
 from accord.app.outside import fetching, grpc_server, inspecting, signing, trusting
 from accord.app.registry import Gates, Published
 from accord.app.site import Described, Renewed, Site
+from accord.bindings.files import Files
 from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import Admit, App
 from accord.bindings.jsonrpc import JsonRpc
+from accord.bindings.links import FILES, PURPOSE, Links
 from accord.bindings.metrics import METRICS, MetricsPage
 from accord.bindings.openapi import Documents
 from accord.bindings.push import PushSender
@@ -41,6 +44,7 @@ from accord.core.access import Access, Presented
 from accord.core.agent import Agent, Leading, Node, Profile, with_members
 from accord.core.archive import Archive
 from accord.core.audit import Audit, watched
+from accord.core.clock import SYSTEM, Clock
 from accord.core.follow import Hub
 from accord.core.guard import Guarded
 from accord.core.hooks import Hooks
@@ -58,11 +62,10 @@ from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
 from accord.storage import migrate
 from accord.storage.address import Address, SqliteAddress
-from accord.storage.blobs import LargeParts, open_blobs
+from accord.storage.blobs import Blobs, LargeParts, open_blobs
 from accord.storage.open import open_store
 from accord.storage.store import Store, StoreUnavailable
 from accord.telemetry.exposition import Exposition
-from accord.telemetry.measured import Measured
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.waiting import StoreLook
 
@@ -78,12 +81,16 @@ READY_SECONDS = 2.0
 
 
 class Running(NamedTuple):
-    """What answers: agents by the name in their path, the first of them at the root, and pages of the whole host."""
+    """What answers: agents by the name in their path, the first of them at the root, and pages of the whole host.
+
+    `links` gives files addresses there, if somebody calls this node.
+    """
 
     host: Host
     sites: Mapping[str, App]
     default: App
     pages: dict[str, App]
+    links: Links | None
 
 
 class Rules(Struct, frozen=True):
@@ -99,7 +106,13 @@ class Composition:
     """What a server is made of."""
 
     def __init__(
-        self, settings: Settings, address: Address, agents: Mapping[str, Agent], url: str, env: Mapping[str, str]
+        self,
+        settings: Settings,
+        address: Address,
+        agents: Mapping[str, Agent],
+        url: str,
+        env: Mapping[str, str],
+        clock: Clock = SYSTEM,
     ) -> None:
         """Put together `agents`, by the name in their path, for callers who use `url`, over the store at `address`."""
         self._settings = settings
@@ -107,6 +120,7 @@ class Composition:
         self._agents = agents
         self._url = url
         self._env = env
+        self._clock = clock
 
     async def check(self) -> None:
         """Do what may fail because of the settings, and let go of it again."""
@@ -119,31 +133,37 @@ class Composition:
         hub = Hub()
         store = await self._store(stack, hub)
         rules = self._rules(store, stack)
-        audit = Audit(store, self._settings.audit)
+        audit = Audit(store, self._settings.audit, now_ms=self._clock.now_ms, clock=self._clock.monotonic)
         audit.start()
         stack.push_async_callback(audit.stop)
         everybody = with_members(self._agents.values())
-        metrics = Metrics([agent.profile.name for agent in everybody])
+        observed = Observed(self._settings.telemetry, [agent.profile.name for agent in everybody], self._env, stack)
         elsewhere = await remotes.prepared(everybody)
-        host = await self._hosted(store, hub, Hooks((metrics.note,)), stack)
+        blobs = open_blobs(self._settings.blobs, store, self._env)
+        stack.push_async_callback(blobs.close)
+        parts = await LargeParts.open(store, blobs)
+        links = self._links(parts)
+        host = self._hosted(Archive(store, parts), blobs, links, hub, observed.hooks, stack)
         receivers = await remotes.joined(elsewhere, host.engine, self._settings, self._url, stack)
         credential = await self._credentials(everybody)
-        node = Node(store=store, url=self._url, wake=host.default.wake, env=self._env, credential=credential)
+        node = Node(
+            store=store, url=self._url, wake=host.default.wake, env=self._env, credential=credential, clock=self._clock
+        )
         await living(everybody, node, stack)
         await host.start()
         stack.push_async_callback(host.stop, self._settings.server.grace_seconds)
-        usage = Usage(self._settings.limits, count=counting(store))
+        usage = Usage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
         guarded: dict[str, Hosted] = {}
         for name, agent in self._agents.items():
             service = self._service(host, agent.profile)
             gate = Guarded(service, name, roles=rules.roles, usage=usage, required=required, audit=audit)
-            guarded[name] = Measured(gate, agent.profile.name, metrics)
-        admit = metrics.watched(watched(rules.access.admit, audit))
+            guarded[name] = observed.agent(gate, agent.profile.name)
+        admit = observed.admit(watched(rules.access.admit, audit))
         published = self._published(store, rules)
-        running = self._addressed(host, store, guarded, rules, admit, published)
+        running = self._addressed(host, links, guarded, rules, admit, published)
         running.pages.update(receivers)
-        running.pages[METRICS] = self._metrics_page(metrics, store, rules.access, admit)
+        running.pages[METRICS] = self._metrics_page(observed.metrics, store, rules.access, admit)
         has_console = self._settings.console.enabled and bool(self._url)
         hours = self._settings.console.session_hours
         sessions = Sessions(store, rules.ways.grounds, hours) if has_console else None
@@ -203,7 +223,8 @@ class Composition:
                 return caller
 
             service = running.host.services[self._agents[name].profile.name]
-            return self._site(guarded[name], service, self._described(card_of(name), rules.sign), facts, admit)
+            described = self._described(card_of(name), rules.sign)
+            return self._site(guarded[name], service, described, facts, admit, running.links)
 
         served = Served(
             dialects=frozenset(self._settings.server.dialects),
@@ -232,28 +253,34 @@ class Composition:
         issuers = Outbound(Policy(allow_private=True))  # the operator names them, and they may well be next door
         stack.push_async_callback(issuers.close)
         with _about("auth"):
-            access = Access(build(auth.schemes, Ports(store=store, fetch=fetching(issuers))))
+            ports = Ports(store=store, fetch=fetching(issuers), now=self._clock.now, clock=self._clock.monotonic)
+            access = Access(build(auth.schemes, ports))
             roles = Roles(auth.roles, default=auth.default_role)
             ways = Ways(auth.schemes)
         with _about("card.signing_key"):
             return Rules(access, roles, signing(self._settings.card), ways)
 
-    async def _hosted(self, store: Store, hub: Hub, hooks: Hooks, stack: AsyncExitStack) -> Host:
+    def _links(self, parts: LargeParts) -> Links | None:
+        hours = self._settings.server.file_hours
+        return Links(parts.key(PURPOSE), self._url, hours * 3600, self._clock.now) if self._url else None
+
+    def _hosted(
+        self, archive: Archive, blobs: Blobs, links: Links | None, hub: Hub, hooks: Hooks, stack: AsyncExitStack
+    ) -> Host:
         settings = self._settings
-        blobs = open_blobs(settings.blobs, store, self._env)
-        stack.push_async_callback(blobs.close)
         push = settings.push
         outbound = Outbound(Policy(allow_private=push.allow_private, allow_hosts=frozenset(push.allow_hosts)))
         stack.push_async_callback(outbound.close)
         return Host(
-            Archive(store, await LargeParts.open(store, blobs)),
+            archive,
             hub,
             with_members(self._agents.values()),
             limits=settings.engine,
             hooks=hooks,
-            sender=PushSender(outbound, keys=push.signing_keys),
+            sender=PushSender(outbound, keys=push.signing_keys, links=links, clock=self._clock.now),
             offers=self._offers(),
-            upkeep=Upkeep(store, blobs, settings.retention),
+            upkeep=Upkeep(archive.store, blobs, settings.retention),
+            clock=self._clock,
         )
 
     async def _credentials(self, agents: Sequence[Agent]) -> Callable[[str], Any]:
@@ -290,7 +317,7 @@ class Composition:
     def _addressed(
         self,
         host: Host,
-        store: Store,
+        links: Links | None,
         guarded: Mapping[str, A2A],
         rules: Rules,
         admit: Admit,
@@ -310,7 +337,7 @@ class Composition:
                 return self._described(card_of(name, endpoints), rules.sign)
 
             agent = self._agents[name]
-            site = self._site(guarded[name], host.services[agent.profile.name], described(), facts, admit)
+            site = self._site(guarded[name], host.services[agent.profile.name], described(), facts, admit, links)
             return Renewed(agent, site, described) if isinstance(agent, Reaching) else site
 
         first = next(iter(self._agents))
@@ -323,10 +350,12 @@ class Composition:
 
         pages: dict[str, App] = {
             HEALTH: Health({}),
-            READY: Health({"store": _reachable(store)}),
+            READY: Health({"store": _reachable(host.engine.store)}),
             CATALOG_PATH: Catalog(listed(), published=_catalog(listed, published, rules.access)),
         }
-        return Running(host, sites, default, pages)
+        if links is not None:
+            pages[FILES] = Files(host.engine.archive, links)
+        return Running(host, sites, default, pages, links)
 
     def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:
         """Return the page with measurements; of several processes each has its own, so they say which they are."""
@@ -345,7 +374,15 @@ class Composition:
         enabled = frozenset(self._settings.server.dialects)
         return WellKnown(card, enabled=enabled, sign=sign), Documents(card, enabled=enabled)
 
-    def _site(self, agent: A2A, service: Service, described: Described, facts: cards.Facts, admit: Admit) -> Site:
+    def _site(  # what an agent is served with
+        self,
+        agent: A2A,
+        service: Service,
+        described: Described,
+        facts: cards.Facts,
+        admit: Admit,
+        links: Links | None,
+    ) -> Site:
         enabled = frozenset(self._settings.server.dialects)
         known = frozenset(one.uri or "" for one in facts.extensions)
         quotas = self._settings.limits
@@ -354,7 +391,7 @@ class Composition:
         return Site(
             card=card,
             documents=documents,
-            rpc=JsonRpc(agent, origin=service.origin, **shared),
+            rpc=JsonRpc(agent, origin=service.origin, links=links, **shared),
             rest=Rest(agent, **shared),
         )
 

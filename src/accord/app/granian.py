@@ -19,7 +19,7 @@ from accord.app.application import Application
 from accord.config import BadSettings, Settings
 
 KILL_SECONDS = 15
-"""How long its processes may take to stop, beyond the time that is given to requests, to calls and to running work."""
+"""How long its processes may take to stop, beyond the time that is given to draining, requests, calls and runs."""
 
 LOOK_SECONDS = 0.05
 """How often to look whether it listens."""
@@ -58,7 +58,7 @@ def run(settings: Settings, worker: str, address: str, on_listen: Callable[[], N
         ssl_ca=Path(server.tls_client_ca) if server.tls_client_ca else None,
         ssl_client_verify=server.tls_client_ca is not None,
         respawn_failed_workers=True,
-        workers_kill_timeout=round(3 * server.grace_seconds) + KILL_SECONDS,
+        workers_kill_timeout=round(server.drain_seconds + 3 * server.grace_seconds) + KILL_SECONDS,
         reload=watched is not None,
         reload_filter=_filter(watched),  # as with uvicorn; the store may be a file there as well
         reload_ignore_worker_failure=True,  # the next change may mend it
@@ -100,12 +100,20 @@ def _is_reached(address: tuple[str, int]) -> bool:
 def end_streams(application: Application) -> None:
     """Have granian stop in time: it waits for streams without end, and would at last be killed with work in its hands.
 
-    It heeds SIGINT as well as SIGTERM, so that one of them can be ours.
+    It heeds SIGINT as well as SIGTERM, so that one of them can be ours: it drains first (`app.draining`).
     """
-    loop = asyncio.get_running_loop()
+    loop, server = asyncio.get_running_loop(), application.settings.server
+    waiting: asyncio.TimerHandle | None = None
 
     def stop() -> None:
-        loop.call_later(application.settings.server.grace_seconds, application.end_requests)
+        nonlocal waiting
+        if server.drain_seconds and not application.is_leaving:
+            application.leave()
+            waiting = loop.call_later(server.drain_seconds, stop)
+            return
+        if waiting is not None:
+            waiting.cancel()
+        loop.call_later(server.grace_seconds, application.end_requests)
         signal.raise_signal(signal.SIGINT)
 
     loop.add_signal_handler(signal.SIGTERM, stop)

@@ -105,7 +105,7 @@ async def joined(
         return {}
     trust = {name: agent.trust for name, agent in names.items()}
     token_seconds = settings.receiver.token_seconds
-    remotes = Remotes(engine.archive, trust=trust, ttl_seconds=token_seconds, hooks=engine.hooks)
+    remotes = Remotes(engine.archive, trust=trust, ttl_seconds=token_seconds, hooks=engine.hooks, now_ms=engine.now_ms)
     webhook = webhook_of(settings, url)
     for agent in names.values():
         await agent.join(remotes, webhook)

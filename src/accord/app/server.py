@@ -21,7 +21,9 @@ import uvicorn
 
 from accord.app import granian
 from accord.app.application import Application
+from accord.app.draining import drain_first
 from accord.app.granian import Watched
+from accord.app.systemd import tell_ready
 from accord.bindings.connections import Connection, connections
 from accord.bindings.http import App
 from accord.config import Settings
@@ -65,7 +67,8 @@ def settle_down() -> None:
 def run(application: Application) -> None:
     """Serve an application in this process until a signal comes."""
     settings = application.settings
-    application.on_start.append(settle_down)
+    application.on_start.insert(0, lambda: drain_first(application))  # before anybody is told that it is there
+    application.on_start += [settle_down, tell_ready]
     application.keep_local()
     check_tls(settings.server)
     server = uvicorn.Server(_uvicorn(application, settings, http=connections(settings.limits)))
@@ -158,11 +161,10 @@ def be_worker(application: Application) -> None:
     """Prepare one of several processes: it keeps to the limits, and stops when the one that started it is gone."""
     settings = application.settings
     Connection.quotas = settings.limits
-    application.on_start.append(settle_down)
+    stopping = granian.end_streams if settings.server.server is HttpServer.GRANIAN else drain_first
+    application.on_start += [lambda: stopping(application), settle_down, tell_ready]
     application.keep_local()
     _hush()
-    if settings.server.server is HttpServer.GRANIAN:
-        application.on_start.append(lambda: granian.end_streams(application))
     end_with_parent()
 
 

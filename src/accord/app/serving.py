@@ -4,6 +4,7 @@ It puts nothing together that the rest of `app` does not, and says which servers
 programs stand above.
 """
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from ipaddress import ip_address
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from accord.config import Settings
+from accord.config.settings import HttpServer, Server
 
 if TYPE_CHECKING:
     from accord.app.application import Application
     from accord.core.agent import Agent
     from accord.model import AgentCard
+    from accord.storage.address import Address
 
 PORT = 9000
 """Where a2a-adapter serves."""
@@ -34,8 +37,6 @@ def serve_agent(
     It is described as it describes itself, or as `agent_card` does. Settings are those of `accord.config`, by section.
     Unlike a2a-adapter it listens on this machine only, unless `auth` says who may come in.
     """
-    import os
-
     from accord.app import server
 
     flags = {"server.host": host, "server.port": port} | dict(_dotted(settings))
@@ -92,6 +93,35 @@ def _dotted(settings: Mapping[str, Any], before: str = "") -> list[tuple[str, An
         path = f"{before}{name}"
         found += _dotted(value, f"{path}.") if isinstance(value, Mapping) and not before else [(path, value)]
     return found
+
+
+def mistake(settings: Settings, address: "Address") -> str | None:
+    """Return why a server would start and then not work, and what to do instead."""
+    from accord.core.schemes.settings import Mtls
+    from accord.storage.address import SqliteAddress
+
+    server = settings.server
+    if (said := _tls_mistake(server)) is not None:
+        return said
+    if server.workers > 1 and isinstance(address, SqliteAddress) and address.path is None:
+        return "Several processes cannot share a store in memory: name a file or a database with --store."
+    own = [one for one in settings.auth.schemes if isinstance(one, Mtls) and one.header is None]
+    if own and not server.tls_client_ca:
+        return "Client certificates are checked against who issues them: name that with --tls-client-ca."
+    if own and server.server is HttpServer.GRANIAN:
+        return "The server granian does not tell whose certificate a client has shown: use --server uvicorn."
+    return None
+
+
+def _tls_mistake(server: Server) -> str | None:
+    if bool(server.tls_cert) != bool(server.tls_key):
+        return "A certificate needs its key: give both --tls-cert and --tls-key."
+    if server.tls_client_ca and not server.tls_cert:
+        return "Client certificates need TLS: give --tls-cert and --tls-key as well."
+    for file in (server.tls_cert, server.tls_key, server.tls_client_ca):
+        if file and not os.access(file, os.R_OK):
+            return f"{file} cannot be read."
+    return None
 
 
 def danger(settings: Settings) -> str | None:

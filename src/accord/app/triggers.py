@@ -5,7 +5,6 @@ never loads it.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -51,9 +50,8 @@ class Triggers:
                 continue
             begin = partial(_begin, self._host.services[flow.profile.name])
             store = self._host.engine.store
-            timetable = Timetable(
-                flow.profile.name, schedules_of(flow), store, begin, now_ms=lambda: time.time_ns() // 1_000_000
-            )
+            now_ms = self._host.engine.now_ms
+            timetable = Timetable(flow.profile.name, schedules_of(flow), store, begin, now_ms=now_ms)
             task = asyncio.create_task(timetable.run(), name=f"schedules of {name}")
             stack.push_async_callback(_ended, task)
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,13 +36,14 @@ from accord.bindings.http import (
     respond,
     unless_gone,
 )
+from accord.bindings.links import Links
 from accord.bindings.streams import HEADERS as EVENT_STREAM
 from accord.bindings.streams import Writer, last_seen
 from accord.core.access import Access
 from accord.core.interface import A2A, Caller
 from accord.core.quotas import Quotas
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
-from accord.model import AgentCard, Event
+from accord.model import AgentCard, Event, Request
 from accord.protocol import jsonrpc, sse
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.dialects.base import Dialect
@@ -61,7 +63,12 @@ from accord.protocol.sse import Frame
 
 log = logging.getLogger("accord.jsonrpc")
 
+BINDING = "jsonrpc"
+
 _DIALECT, _VERSION = DIALECT_HEADER.encode(), VERSION_HEADER.encode()
+
+Linking = Callable[[Any], Any]
+"""Puts addresses in the place of files, in an answer or an event."""
 
 Origin = Callable[[str, Caller], Awaitable[str | None]]
 """Looks up the dialect that a caller's task was created in."""
@@ -113,11 +120,13 @@ class JsonRpc:
         admit: Admit | None = None,
         extensions: frozenset[str] = frozenset(),
         quotas: Quotas = QUOTAS,
+        links: Links | None = None,
     ) -> None:
         """Serve `service` to whom `admit` lets in; `origin` looks up the dialect that a task was created in.
 
-        `extensions` are those of the agent's card.
+        `extensions` are those of the agent's card; `links` gives files addresses, for dialects that need some.
         """
+        self._links = links
         self._extensions = extensions
         self._quotas = quotas
         self._origin = origin
@@ -183,7 +192,7 @@ class JsonRpc:
                 route = route.settle(DialectName(origin)) if origin else route
         except AccordError as error:
             return _failure(entry.id, error, route.dialect)
-        known = replace(caller, origin=route.dialect.value, extensions=extensions(asked.scope))
+        known = replace(caller, origin=route.dialect.value, binding=BINDING, extensions=extensions(asked.scope))
         return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope)
 
     async def _answer(self, understood: Understood) -> Answer:
@@ -194,6 +203,7 @@ class JsonRpc:
             result = await self._answering[operation](request, understood.caller)
             if isinstance(result, AgentCard):
                 result = origins.moved(result, origins.asked(understood.scope))
+            result = self._linking(understood, request)(result)
             body = jsonrpc.success(call.id, dialect.encode_result(operation, result))
             return Answer(_unless_notification(call, body), name, headers=understood.headers)
         except AccordError as error:
@@ -252,13 +262,28 @@ class JsonRpc:
             async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
                 await _write(send, Answer(b"", name))
             return
-        writer = Writer(send, partial(_event, understood.dialect, call.id), partial(_stream_error, understood))
+        encode = partial(_event, understood.dialect, call.id, self._linking(understood, request))
+        writer = Writer(send, encode, partial(_stream_error, understood))
         said = (_DIALECT, name.value.encode())
         await writer.run(first, events, receive, [said, *understood.headers])
 
+    # --- files ----------------------------------------------------------------------------------------------------
 
-def _event(dialect: Dialect, identifier: bytes, event: Event) -> bytes | None:
-    frame = dialect.encode_event(event)
+    def _linking(self, understood: Understood, request: Request) -> Linking:
+        """Return what puts addresses in the place of files, where the caller's dialect has no other way to say them."""
+        links, dialect = self._links, understood.dialect
+        if links is None or not dialect.links_files:
+            return _unchanged
+        tenant = request.tenant or understood.caller.tenant
+        return partial(links.linked, tenant=tenant, origin=origins.asked(understood.scope))
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _event(dialect: Dialect, identifier: bytes, linking: Linking, event: Event) -> bytes | None:
+    frame = dialect.encode_event(linking(event))
     if frame is None:
         return None
     data = jsonrpc.success(identifier, frame.data) if dialect.wraps_events else frame.data

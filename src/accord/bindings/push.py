@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 
+from accord.bindings.links import Links
+from accord.core import tracing
 from accord.core.push import Delivery, NotDelivered, Said, Sent
 from accord.errors import InvalidParams
 from accord.model import PushConfig, PushFormat
@@ -30,7 +32,7 @@ SHOWN_SECONDS = 1.0
 
 OPEN_HEADERS = frozenset(
     {"content-type", "content-length", "date", "location", "retry-after", "server", "user-agent", "x-request-id"}
-    | {"x-a2a-task-id", "x-a2a-event-id"}
+    | {"x-a2a-task-id", "x-a2a-event-id", "traceparent", "tracestate"}
 )
 """Headers whose values are shown. Any other may be a secret: of an `Authorization` nobody would doubt it, but receivers
 have their own names for tokens."""
@@ -39,9 +41,20 @@ have their own names for tokens."""
 class PushSender:
     """Posts deliveries to their webhooks."""
 
-    def __init__(self, outbound: Outbound, *, keys: Sequence[str] = (), clock: Callable[[], float] = time.time) -> None:
-        """Post through `outbound`, signed with the server's `keys` and with each webhook's own token."""
+    def __init__(
+        self,
+        outbound: Outbound,
+        *,
+        keys: Sequence[str] = (),
+        links: Links | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Post through `outbound`, signed with the server's `keys` and with each webhook's own token.
+
+        `links` gives files addresses, for dialects that need some.
+        """
         self._outbound = outbound
+        self._links = links
         self._keys = tuple(keys)
         self._clock = clock
 
@@ -56,8 +69,11 @@ class PushSender:
     async def send(self, delivery: Delivery) -> Sent:
         """Deliver, or raise NotDelivered."""
         config, dialect = delivery.config, _dialect(delivery.dialect)
-        body = dialect.encode_push(delivery.event, delivery.task, config.payload_format)
-        headers = self._headers(delivery, body) | {"Content-Type": _media_type(dialect, config)}
+        event, task = delivery.event, delivery.task
+        if self._links is not None and dialect.links_files:
+            event, task = self._links.linked(event, delivery.tenant), self._links.linked(task, delivery.tenant)
+        body = dialect.encode_push(event, task, config.payload_format)
+        headers = self._headers(delivery, body) | {"Content-Type": _media_type(dialect, config), **tracing.headers()}
         asked = _shown(headers, body)
         try:
             self.check(config)

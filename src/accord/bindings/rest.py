@@ -52,6 +52,8 @@ from accord.protocol.sse import Frame
 
 log = logging.getLogger("accord.rest")
 
+BINDING = "rest"
+
 BODY_TYPES = ("application/json", "application/a2a+json")
 """What a body may be: A2A 1.0 prefers the second (11.1), 0.3 knows only the first."""
 
@@ -148,7 +150,7 @@ class Rest:
         check_version(header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version"), match.dialect)
         dialect, stated = REST_DIALECTS[match.dialect], _parameters(match, scope, body)
         request = dialect.decode_request(match.operation, stated)
-        caller = replace(caller, origin=match.dialect.value, extensions=extensions(scope))
+        caller = replace(caller, origin=match.dialect.value, binding=BINDING, extensions=extensions(scope))
         return Heard(request, caller, dialect.answering(match.operation, stated))
 
     def _likely(self, path: str) -> DialectName:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from accord import __version__
-from accord.cli.loading import Loading
+from accord.cli.loading import PLAIN, Loading
 
 
 class Commands(Loading):
@@ -28,6 +28,9 @@ class Commands(Loading):
         "runs": "accord.cli.runs:app",
         "workflow": "accord.cli.workflow:app",
         "creds": "accord.cli.creds:app",
+        "config": "accord.cli.config:app",
+        "init": "accord.cli.init:init",
+        "doctor": "accord.cli.doctor:doctor",
         "apikeys": "accord.cli.apikeys:app",
         "audit": "accord.cli.audit:app",
         "db": "accord.cli.db:app",
@@ -39,7 +42,12 @@ class Commands(Loading):
 
 
 app = typer.Typer(
-    name="accord", cls=Commands, no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
+    name="accord",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=PLAIN,
+    pretty_exceptions_enable=False,
 )
 
 

@@ -1,8 +1,9 @@
-"""`accord db`: what is in the database, and bringing it to the schema that this version needs."""
+"""`accord db`: what is in the database, bringing it to the schema that this version needs, and copying it."""
 
 import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +31,7 @@ app = typer.Typer(no_args_is_help=True, help="Look after the database.")
 
 @app.command()
 def status(store: StoreOption = None) -> None:
-    """Show the database and its schema; exit with 0 if it is up to date and with 1 if not."""
+    """Show the database and its schema; exit with 0 if this version can use it and with 1 if not."""
     exit_with("accord db", _status(store))
 
 
@@ -38,6 +39,15 @@ def status(store: StoreOption = None) -> None:
 def upgrade(store: StoreOption = None) -> None:
     """Bring the database to the newest schema that this version knows, making it if there is none."""
     exit_with("accord db", _upgrade(store))
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="The copy, which must not be there yet.")],
+    store: StoreOption = None,
+) -> None:
+    """Copy a SQLite file that may be in use; of a PostgreSQL, say what copies it."""
+    exit_with("accord db", _backup(store, target))
 
 
 async def _status(url: str | None) -> int:
@@ -58,8 +68,9 @@ async def _status(url: str | None) -> int:
             if migration.number > found:
                 _show("pending", migration)
         if found > newest:
-            await migrate.check(store)  # says what to do
-    return UP_TO_DATE if found == newest else NOT_UP_TO_DATE
+            await migrate.check(store)  # says what to do, if this version cannot be used with it
+            _show("overlap", "this version may still be used with it; install the newer one soon")
+    return UP_TO_DATE if found >= newest else NOT_UP_TO_DATE
 
 
 async def _upgrade(url: str | None) -> int:
@@ -75,6 +86,24 @@ async def _upgrade(url: str | None) -> int:
     async with open_store(address) as store:
         if not await migrate.upgrade(store, tell):
             _show("schema", "up to date, nothing to do")
+    return UP_TO_DATE
+
+
+async def _backup(url: str | None, target: Path) -> int:
+    import asyncio
+
+    from accord.storage.address import SqliteAddress
+    from accord.storage.backup import back_up
+    from accord.storage.store import StoreRefused
+
+    address = address_of(url)
+    if not isinstance(address, SqliteAddress):
+        raise StoreRefused("A PostgreSQL is copied with its own tools: pg_dump --format=custom")
+    if not (address.path and address.path.exists()):
+        raise StoreRefused(f"There is no database at {address}")
+    size = await asyncio.to_thread(back_up, address.path, target)
+    _show("store", address)
+    _show("copy", f"{target}, {size:,} bytes")
     return UP_TO_DATE
 
 

@@ -19,6 +19,15 @@ Refused: Any = typer.BadParameter.mro()[2]
 ORDER = "accord.order"
 """Where a command keeps the order of its flags, in its context's `meta`."""
 
+CONTEXT = "CONTEXT"
+"""What a module calls the way in which the arguments of its one command are read, if that is a way of its own."""
+
+PLAIN = None
+"""How help is written: without boxes, because drawing them takes as long as all the rest of `--help`."""
+
+NO_ARGUMENTS = "NoArgsIsHelpError"
+"""What is raised for who gives none where some are needed, of click or of typer's copy: its message is the help."""
+
 ABORTED = 1
 """How a command ends whose user was asked something and wanted no more of it."""
 
@@ -55,8 +64,8 @@ class Loading(TyperGroup):
         except (typer.Abort, Refused) as error:
             if not is_alone:
                 raise
-            if told := _told(error):
-                typer.echo(told, err=True)
+            told, is_wrong = _told(error)
+            typer.echo(told, err=is_wrong)
             code = getattr(error, "exit_code", ABORTED)
         return sys.exit(code) if is_alone else code
 
@@ -71,23 +80,26 @@ class Loading(TyperGroup):
         return self.commands.get(cmd_name)
 
 
-def _told(error: Any) -> str | None:
-    """Return what to say; nothing to who gave no arguments, and was shown what there is."""
+def _told(error: Any) -> tuple[str, bool]:
+    """Return what to say, and whether something is wrong: who gave no arguments is shown what there is."""
     if isinstance(error, typer.Abort):
-        return "Aborted."
+        return "Aborted.", True
+    said = error.format_message()
+    if type(error).__name__ == NO_ARGUMENTS:
+        return said, False
     context = getattr(error, "ctx", None)
     command = "accord" if context is None else context.command_path
-    said = error.format_message()
-    return f"{command}: {said}\nTry '{command} --help'." if said else None
+    return f"{command}: {said}\nTry '{command} --help'.", True
 
 
 def _built(name: str, place: str) -> Any:
     module, _, attribute = place.partition(":")
     found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):
+        found.rich_markup_mode = PLAIN
         group = get_group(found)
         group.name = name
         return group
-    alone = typer.Typer(add_completion=False)
-    alone.command(name, cls=Ordered)(found)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=PLAIN)
+    alone.command(name, cls=Ordered, context_settings=getattr(import_module(module), CONTEXT, None))(found)
     return get_command(alone)

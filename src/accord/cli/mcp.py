@@ -84,7 +84,7 @@ def mcp(  # size: one parameter for each flag
         flags = {} if store is None else {"store": store}
         application = application_of(Served(targets=tuple(targets or ()), config=_path(config), flags=flags))
     listen = (host, port) if transport is Transport.HTTP else None
-    write_down()
+    write_down(application.settings.telemetry.log_format.value if application else "text")
     try:
         asyncio.run(_serve(application, reaches, listen, {"by_skill": by_skill, "wait_seconds": wait}))
     except KeyboardInterrupt:

@@ -4,9 +4,9 @@ It reads settings, refuses what would leave a server open to strangers, and has 
 `app`, showing where everything is `cli.welcome`.
 """
 
-import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -16,9 +16,32 @@ from accord.cli.worker import WORKER, Served
 if TYPE_CHECKING:
     from accord.app import Application
     from accord.app.granian import Watched
-    from accord.config.settings import Server, Settings
+    from accord.config.settings import Settings
 
 ALL_CAPABILITIES = ("streaming", "push", "extended-card")
+
+SETTINGS: Mapping[str, str] = {
+    "host": "server.host",
+    "port": "server.port",
+    "url": "server.url",
+    "store": "store",
+    "blobs": "blobs",
+    "keep_days": "keep_days",
+    "dialects": "server.dialects",
+    "capabilities": "server.capabilities",
+    "grpc_port": "server.grpc_port",
+    "auth": "auth.schemes",
+    "tls_cert": "server.tls_cert",
+    "tls_key": "server.tls_key",
+    "tls_client_ca": "server.tls_client_ca",
+    "behind_proxy": "server.behind_proxy",
+    "workers": "server.workers",
+    "server": "server.server",
+    "remote": "remotes",
+    "webhook_url": "receiver.url",
+    "log_format": "telemetry.log_format",
+}
+"""The setting that each flag is, by the name of its parameter."""
 
 
 def serve(  # size: one parameter for each flag
@@ -28,7 +51,10 @@ def serve(  # size: one parameter for each flag
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(envvar="ACCORD_CONFIG", help="A file of settings; by default accord.toml, if there is one."),
+        typer.Option(
+            envvar="ACCORD_CONFIG",
+            help="A file of settings; by default accord.toml or [tool.accord] in pyproject.toml, if there is one.",
+        ),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.", min=1, max=65535, show_default="8000")] = None,
@@ -77,34 +103,43 @@ def serve(  # size: one parameter for each flag
     server: Annotated[
         str | None, typer.Option(help="uvicorn, or granian, which is an extra.", show_default="uvicorn")
     ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="How records are written: text, or json.", show_default="text")
+    ] = None,
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when files change.")] = False,
 ) -> None:
     """Serve agents; their tasks outlive the server."""
-    flags = {
-        "server.host": host,
-        "server.port": port,
-        "server.url": url,
-        "store": store,
-        "blobs": blobs,
-        "keep_days": keep_days,
-        "server.dialects": _listed(dialects),
-        "server.capabilities": _capabilities(capabilities),
-        "server.grpc_port": grpc_port,
-        "auth.schemes": [{"type": kind} for kind in auth] if auth else None,
-        "server.tls_cert": tls_cert,
-        "server.tls_key": tls_key,
-        "server.tls_client_ca": tls_client_ca,
-        "server.behind_proxy": behind_proxy,
-        "server.workers": workers,
-        "server.server": server,
-        "remotes": _remotes(remote),
-        "receiver.url": webhook_url,
-    }
-    given = {name: value for name, value in flags.items() if value is not None}
-    served = Served(targets=tuple(targets or ()), config=str(config) if config else None, flags=given)
+    served = _served(locals())
     application = application_of(served)
     refuse(application)
     _run(application, served, reload=reload)
+
+
+def told(arguments: list[str]) -> Served:
+    """Return what `accord serve` would be told by these arguments, for commands that look before somebody serves."""
+    from typer.main import get_command
+
+    alone = typer.Typer(add_completion=False)
+    alone.command("serve")(serve)
+    with get_command(alone).make_context("accord serve", arguments) as context:
+        return _served(context.params)
+
+
+def _served(given: Mapping[str, Any]) -> Served:
+    """Return what a command was told, by the names of its parameters."""
+    read: dict[str, Callable[[Any], Any]] = {
+        "dialects": _listed,
+        "capabilities": _capabilities,
+        "auth": lambda kinds: [{"type": kind} for kind in kinds] or None,
+        "remote": _remotes,
+    }
+    stated = {name: given[name] for name in SETTINGS if given[name] is not None}
+    flags = {SETTINGS[name]: read[name](value) if name in read else value for name, value in stated.items()}
+    return Served(
+        targets=tuple(given["targets"] or ()),
+        config=str(given["config"]) if given["config"] else None,
+        flags={name: value for name, value in flags.items() if value is not None},
+    )
 
 
 def application_of(served: Served) -> "Application":
@@ -130,7 +165,7 @@ def run_here(application: "Application") -> None:
     from accord.cli.welcome import welcome
     from accord.telemetry.logs import write_down
 
-    write_down()
+    write_down(application.settings.telemetry.log_format.value)
     application.on_start.append(lambda: welcome(application))
     try:
         server.run(application)
@@ -178,38 +213,10 @@ def _watched(served: Served, settings: "Settings") -> "Watched":
 
 def refuse(application: "Application") -> None:
     """Refuse a server that would start and then not work, or that strangers could use, and say what to do instead."""
-    from accord.app.serving import danger
+    from accord.app.serving import danger, mistake
 
-    _refuse_mistakes(application)
-    if (said := danger(application.settings)) is not None:
+    if (said := mistake(application.settings, application.address) or danger(application.settings)) is not None:
         fail(said)
-
-
-def _refuse_mistakes(application: "Application") -> None:
-    """Refuse what would start and then not work."""
-    from accord.config.settings import HttpServer
-    from accord.core.schemes.settings import Mtls
-    from accord.storage.address import SqliteAddress
-
-    server, address = application.settings.server, application.address
-    _refuse_bad_tls(server)
-    if server.workers > 1 and isinstance(address, SqliteAddress) and address.path is None:
-        fail("Several processes cannot share a store in memory: name a file or a database with --store.")
-    own = [one for one in application.settings.auth.schemes if isinstance(one, Mtls) and one.header is None]
-    if own and not server.tls_client_ca:
-        fail("Client certificates are checked against who issues them: name that with --tls-client-ca.")
-    if own and server.server is HttpServer.GRANIAN:
-        fail("The server granian does not tell whose certificate a client has shown: use --server uvicorn.")
-
-
-def _refuse_bad_tls(server: "Server") -> None:
-    if bool(server.tls_cert) != bool(server.tls_key):
-        fail("A certificate needs its key: give both --tls-cert and --tls-key.")
-    if server.tls_client_ca and not server.tls_cert:
-        fail("Client certificates need TLS: give --tls-cert and --tls-key as well.")
-    for file in (server.tls_cert, server.tls_key, server.tls_client_ca):
-        if file and not os.access(file, os.R_OK):
-            fail(f"{file} cannot be read.")
 
 
 def _remotes(given: list[str] | None) -> dict[str, dict[str, str]] | None:

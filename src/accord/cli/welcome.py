@@ -13,7 +13,7 @@ from accord import __version__
 from accord.config.settings import Settings
 from accord.console.paths import PAGES
 from accord.core.agent import Agent, Leading
-from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls
+from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
 from accord.protocol.operations import DialectName
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def auth(settings: Settings) -> str:
     """Return who is let in."""
     schemes: list[Any] = list(settings.auth.schemes)
     if schemes:
-        return ", ".join(str(scheme.__struct_config__.tag) for scheme in schemes)
+        return ", ".join(one.name if isinstance(one, Plugin) else str(one.__struct_config__.tag) for one in schemes)
     return "none: whoever gets past the proxy" if settings.server.behind_proxy else "none: loopback only"
 
 
@@ -125,6 +125,8 @@ def _credentials(scheme: AnyScheme) -> str:
             return " --cert $CERTIFICATE --key $KEY" if scheme.header is None else ""
         case Hmac():
             return ' -H "X-A2A-Signature: $SIGNATURE"'
+        case Plugin():
+            return ""  # only its package knows
 
 
 def _boxed(lines: list[str], title: str) -> str:

@@ -76,6 +76,7 @@ def application() -> "Application":
         # Somebody is at work on it, and it is tried again when they are done.
         print(f"{error}\n{lines or ''}".rstrip(), file=sys.stderr)
         raise SystemExit(BROKEN) from None
-    write_down()  # when agents are there: one that says itself what becomes of records is obeyed
+    # When agents are there: one that says itself what becomes of records is obeyed.
+    write_down(made.settings.telemetry.log_format.value)
     be_worker(made)
     return made

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from accord.client.auth.driver import Driver
 from accord.client.auth.flow import Auth
 from accord.client.wire import Opened, Outgoing, Reply, Transport
+from accord.core import tracing
 
 MAX_REDIRECTS = 3
 """Frameworks redirect once, to an address with or without a slash at its end."""
@@ -31,6 +32,8 @@ class Exchange:
 
     async def open(self, request: Outgoing) -> Opened:
         """Send a request and return the answer's head, or raise `Unreachable`."""
+        if tracing.tracer is not None:
+            request = replace(request, headers=(*request.headers, *tracing.headers().items()))
         opened = await self._authenticated(request)
         for _ in range(MAX_REDIRECTS):
             target = _redirected(request, opened) if opened.status in _MOVED else None

@@ -6,6 +6,7 @@ it is the business of `sending` and `resume` above. A link below is one exchange
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,6 +15,8 @@ from accord.client.links import Link
 from accord.client.retries import NAMED_MESSAGES, Retries, may_repeat
 from accord.client.selection import Way
 from accord.client.wire import Unreachable
+from accord.core import tracing
+from accord.core.tracing import UNTRACED, Calling, Tracer
 from accord.errors import (
     AccordError,
     ExtendedCardNotConfigured,
@@ -99,7 +102,8 @@ class Peer:
         attempt = 0
         while True:
             try:
-                result = await self.link.ask(operation, self._addressed(request), seconds=seconds)
+                with UNTRACED if tracing.tracer is None else tracing.tracer.around(self._calling(operation)):
+                    result = await self.link.ask(operation, self._addressed(request), seconds=seconds)
             except (Unreachable, AccordError) as error:
                 if attempt and isinstance(error, TaskNotCancelable) and (ended := await self._canceled(request)):
                     return ended
@@ -114,7 +118,8 @@ class Peer:
     def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
         """Ask for a stream, once; whoever follows calls `moves_on` and `settle`."""
         self._need(operation, request)
-        return self.link.follow(operation, self._addressed(request), after)
+        events = self.link.follow(operation, self._addressed(request), after)
+        return events if tracing.tracer is None else _traced(events, tracing.tracer, self._calling(operation))
 
     def settle(self) -> None:
         """Keep to the way that is used now: the agent has answered there."""
@@ -142,6 +147,16 @@ class Peer:
             raise error
         await self.sleep(delay)
 
+    def _calling(self, operation: Operation) -> Calling:
+        way = self.way
+        return Calling(
+            agent=self.card.name,
+            operation=operation.value,
+            binding=way.binding,
+            dialect=way.dialect.value,
+            url=way.url,
+        )
+
     # --- small things ---------------------------------------------------------------------------------------------
 
     def _need(self, operation: Operation, request: Request) -> None:
@@ -168,3 +183,20 @@ class Peer:
             return None
         task: Task = await self.ask(Operation.GET, GetRequest(id=request.id))
         return task if task.status.state is TaskState.CANCELED else None
+
+
+async def _traced(events: AsyncIterator[Event], tracer: Tracer, calling: Calling) -> AsyncIterator[Event]:
+    """Follow a stream whose request belongs to a span; what its reader does meanwhile does not."""
+    span = tracer.begin(calling)
+    try:
+        async with aclosing(events):  # type: ignore[type-var]  # a generator in every link
+            with span.current():
+                event = await anext(events, None)
+            while event is not None:
+                yield event
+                event = await anext(events, None)
+    except Exception as error:
+        span.note(error=tracing.failure(error))
+        raise
+    finally:
+        span.end()

@@ -1,12 +1,12 @@
 """Putting settings together: what a command line says, else the environment, else a file, else the default.
 
-It is the only reader of TOML files and of `ACCORD_*` variables; which settings there are is `config.settings`. Every
-value remembers where it came from, and what no setting is called is an error with the nearest name.
+It is the only reader of `ACCORD_*` variables; which file there is says `config.files`, and which settings
+`config.settings`. Every value remembers where it came from, and what no setting is called is an error with the nearest
+name.
 """
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
+from accord.config.files import BadSettings, find
 from accord.config.names import Unknown, check, is_struct, kind_of, names
 from accord.config.settings import Credentials, Registry, Settings
 from accord.config.wrong import explained
 
 PREFIX = "ACCORD_"
-FILE, CONFIG = "accord.toml", "ACCORD_CONFIG"
-"""The file of settings, and the variable that names another."""
+CONFIG = "ACCORD_CONFIG"
+"""The variable that names the file of settings."""
 
 ENV = "env:"
 """How a text setting refers to a variable of the environment, so that files hold no secrets."""
@@ -58,15 +59,15 @@ Sourced = tuple[str, Mapping[str, Any]]
 """Where settings come from, and a table of them."""
 
 
-class BadSettings(ValueError):
-    """The settings are wrong: what, where, and what to write instead."""
-
-
 class Loaded(NamedTuple):
-    """Settings, and where each value that is no default came from, by its dotted name."""
+    """Settings, and where each value that is no default came from, by its dotted name.
+
+    `written` has those values that refer to the environment, as they were written.
+    """
 
     settings: Settings
     sources: dict[str, str]
+    written: Mapping[str, Any] = NOTHING
 
     def read(self, name: str, kind: type[S]) -> S:
         """Read the table at a dotted name as the settings of somebody else, such as one kind of agent."""
@@ -131,6 +132,7 @@ def _only(section: str, env: Mapping[str, str]) -> Settings:
 
 def _put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
     merged: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for source, table in given:
         try:
@@ -140,7 +142,7 @@ def _put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
             raise BadSettings(f"{source}: {error}") from None
         for name, value in leaves:
             _put(merged, name, value)
-            sources[name] = source
+            stated[name], sources[name] = value, source
     values = _resolved(merged, env, sources)
     try:
         settings = msgspec.convert(values, Settings, strict=False)
@@ -148,22 +150,16 @@ def _put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
         path, reason = explained(error, Settings, values)
         name = path.removeprefix(".")
         raise BadSettings(f"{_source(name, sources)}{name or 'settings'}: {reason}") from None
-    return Loaded(settings, sources)
+    return Loaded(settings, sources, {name: stated[name] for name in sources if refers(stated[name])})
 
 
 # --- where values come from -------------------------------------------------------------------------------------------
 
 
 def _from_file(file: Path | None) -> Iterator[Sourced]:
-    path = file or Path(FILE)
-    if file is None and not path.is_file():
-        return
-    try:
-        yield str(path), tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadSettings(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadSettings(f"{path} is not TOML: {error}") from None
+    found = find(file)
+    if found is not None:
+        yield found.source, found.table
 
 
 def _aliased(aliases: Mapping[str, str], env: Mapping[str, str]) -> Iterator[Sourced]:
@@ -194,8 +190,17 @@ def _from_env(env: Mapping[str, str]) -> Iterator[Sourced]:
 def _from_flags(flags: Mapping[str, Any]) -> Iterator[Sourced]:
     for name, value in flags.items():
         if value is not None:
-            flag = FLAGS.get(name) or f"--{name.rpartition('.')[2].replace('_', '-')}"
-            yield flag, _nested(name.split("."), value)
+            yield flag_of(name), _nested(name.split("."), value)
+
+
+def flag_of(name: str) -> str:
+    """Return what the flag of a setting is called, if it has one."""
+    return FLAGS.get(name) or f"--{name.rpartition('.')[2].replace('_', '-')}"
+
+
+def variable_of(name: str) -> str:
+    """Return what the variable of a setting is called."""
+    return PREFIX + name.replace(".", "__").upper()
 
 
 def _nested(path: list[str], value: Any) -> dict[str, Any]:
@@ -253,6 +258,12 @@ def _resolved(value: Any, env: Mapping[str, str], sources: Mapping[str, str], na
             raise BadSettings(f"{_source(name, sources)}{name} refers to {variable}, which is not set")
         return env[variable]
     return value
+
+
+def refers(value: Any) -> bool:
+    """Whether a value, or something in it, is taken from the environment."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (isinstance(value, str) and value.startswith(ENV)) or any(map(refers, inside))
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------

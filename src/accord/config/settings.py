@@ -1,4 +1,4 @@
-"""Every setting of a server, with its default and the reason for it.
+"""Every setting of a server, with its default, and below it what it means: the reference and the schema print that.
 
 These are plain values: reading them from files, variables and flags is `config.load`, acting on them is `app`. A name
 that is not here is an error wherever it is written.
@@ -46,111 +46,172 @@ class Capability(Enum):
 
 
 class Server(Section, frozen=True, kw_only=True):
-    """Where and how it listens.
-
-    `url` is the address that callers use, where that is not the one listened on. Without `capabilities` the server
-    offers what its agents have. Behind a proxy, `trusted_proxies` may say who called (`X-Forwarded-*`).
-    """
+    """Where and how it listens."""
 
     host: str = "127.0.0.1"
+    """The address to listen on. Any but a loopback address needs `auth.schemes`, and TLS or a proxy that ends it."""
+
     port: Port = 8000
+    """The port to listen on."""
+
     url: str | None = None
+    """The address that callers use, where that is not the one listened on; cards name it."""
+
     server: HttpServer = HttpServer.UVICORN
+    """What listens: `uvicorn` is best at few connections, `granian` (an extra) at many streams and for HTTP/2."""
+
     workers: Annotated[int, Meta(ge=1)] = 1
+    """Processes on the one port. Each is a node of its own; one that dies is replaced."""
+
     dialects: Annotated[tuple[DialectName, ...], Meta(min_length=1)] = tuple(DialectName)
+    """The dialects that are spoken."""
+
     capabilities: tuple[Capability, ...] | None = None
+    """The optional parts of A2A that are offered; left out, what the agents have."""
+
     grpc_port: Port | None = None
+    """A port for gRPC, which is an extra."""
+
     tls_cert: str | None = None
+    """The file with the server's certificate chain."""
+
     tls_key: str | None = None
+    """The file with the key of the certificate."""
+
     tls_client_ca: str | None = None
+    """The file with the certificates of those who issue certificates to clients."""
+
     behind_proxy: bool = False
+    """Whether a proxy ends TLS and says who called."""
+
     trusted_proxies: tuple[str, ...] = ("127.0.0.0/8", "::1")
+    """The networks of proxies whose `X-Forwarded-*` headers are believed, behind a proxy."""
+
+    file_hours: Annotated[float, Meta(gt=0, le=24 * 90)] = 24.0
+    """How long the address of a file can be used by whoever has it, in the dialect in which a file is an address."""
+
+    drain_seconds: Span = 0.0
+    """How long requests are still taken after SIGTERM, while `/readyz` already says 503: as long as whoever sends
+    requests here needs to notice."""
+
     grace_seconds: Span = 3.0
+    """How long agents may go on after a server was told to stop; what is left then is handed over."""
 
 
 class Auth(Section, frozen=True, kw_only=True):
-    """Who is let in: whoever satisfies one of `schemes`. Roles are added to the built-in ones.
-
-    Without any scheme the server is open, which only a loopback address may be.
-    """
+    """Who is let in, and what they may do."""
 
     schemes: tuple[AnyScheme, ...] = ()
+    """Ways to authenticate: whoever satisfies one is let in. Without any the server is open, which only a loopback
+    address may be."""
+
     roles: tuple[Role, ...] = ()
+    """Roles besides the built-in ones; one of the same name replaces it."""
+
     default_role: str | None = "user"
+    """The role of whoever was given none at all."""
 
 
 class Push(Section, frozen=True, kw_only=True):
-    """Where webhooks may be, and the keys that they are signed with: the first is the newest, all are used.
-
-    `allow_private` is for development: then any caller can make this server post into its own network.
-    """
+    """Webhooks: where they may be, and how they are signed."""
 
     SECRET = frozenset({"signing_keys"})
 
     allow_private: bool = False
+    """For development: webhooks may be in private networks. Any caller can then make this server post into its own."""
+
     allow_hosts: tuple[str, ...] = ()
+    """Hosts in private networks that webhooks may be on; `*.example` stands for all below it."""
+
     signing_keys: tuple[str, ...] = ()
+    """The keys that webhooks are signed with: the first is the newest, all are used."""
 
 
 class Provider(Section, frozen=True, kw_only=True):
     """Who offers the agents."""
 
     organization: str
+    """Its name."""
+
     url: str
+    """Its page."""
 
 
 class Extension(Section, frozen=True, kw_only=True):
-    """A protocol extension that the agents know; one that is `required` must be declared by whoever sends a message."""
+    """A protocol extension that the agents know."""
 
     uri: str
+    """What it is called."""
+
     description: str | None = None
+    """What the agents do with it."""
+
     required: bool = False
+    """Whether whoever sends a message must declare it."""
+
     params: dict[str, Any] | None = None
+    """What it needs to know."""
 
 
 class Card(Section, frozen=True, kw_only=True):
-    """What cards say that cannot be derived, and the private key that signs them: a JWK, or the name of its file.
-
-    `signing_key_url` is where callers find the public key.
-    """
+    """What cards say that cannot be derived, and what signs them."""
 
     SECRET = frozenset({"signing_key"})
 
     provider: Provider | None = None
+    """Who offers the agents."""
+
     documentation_url: str | None = None
+    """Where the agents are described."""
+
     icon_url: str | None = None
+    """A picture for the agents."""
+
     extensions: tuple[Extension, ...] = ()
+    """Protocol extensions besides those that every agent here has."""
+
     signing_key: str | None = None
+    """The private key that signs cards: a JSON Web Key, or the name of its file."""
+
     signing_key_url: str | None = None
+    """Where callers find the public key."""
 
 
 class Registry(Section, frozen=True, kw_only=True):
-    """Where agents are found by their names, and how this server keeps those that are published here.
-
-    `url` is a registry elsewhere, which clients and commands ask instead of this one. `signers`, a JSON Web Key set or
-    the name of its file, are the keys whose signatures on cards count; with `signed_only` no other cards are taken.
-    Published agents are looked for every `check_seconds`, at public addresses unless the others are allowed.
-    """
+    """Where agents are found by their names, and how this server keeps those that are published here."""
 
     enabled: bool = True
+    """Whether agents can be published here."""
+
     url: str | None = None
+    """A registry elsewhere, which clients and commands ask instead of this one."""
+
     signers: str | None = None
+    """The keys whose signatures on cards count: a JSON Web Key set, or the name of its file."""
+
     signed_only: bool = False
+    """Whether only cards are taken that one of `signers` has signed."""
+
     check_seconds: Annotated[float, Meta(ge=1)] = 300.0
+    """How often published agents are looked for."""
+
     allow_private: bool = False
+    """Whether published agents may be in private networks."""
+
     allow_hosts: tuple[str, ...] = ()
+    """Hosts in private networks that published agents may be on."""
 
 
 class Credentials(Section, frozen=True, kw_only=True):
-    """The keys that seal what the store has of credentials for agents elsewhere: the first seals, all open.
-
-    A key is 32 random bytes in base64 (`openssl rand -base64 32`). Those of `key_file`, one in each line, come first.
-    """
+    """What seals the credentials for agents elsewhere that the store has."""
 
     SECRET = frozenset({"keys"})
 
     keys: tuple[str, ...] = ()
+    """Keys, each 32 random bytes in base64 (`openssl rand -base64 32`): the first seals, all open."""
+
     key_file: str | None = None
+    """A file with more of them, one in each line, which come first."""
 
 
 NAME = re.compile(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*")
@@ -159,70 +220,127 @@ NAMES_ARE = "a name is of letters and digits, joined by - or _, because it is pa
 
 
 class Remote(Section, frozen=True, kw_only=True):
-    """An agent elsewhere that is served here: at its `url`, or by the name that it has in a registry.
+    """An agent elsewhere that is served here.
 
-    It authenticates us by the credentials called `key`, or by a bearer `token`; without either, by what its card asks
-    for. Its webhooks may be signed with one of `signing_keys` instead of bringing their token. `redact`, the
-    `module:function` of a function from report to report, takes out what must not be kept. With a `p2p_address` the url
-    is that of an ISEK bridge, which passes everything on to this peer.
+    Without `key` and `token` it is authenticated to by what its card asks for.
     """
 
     SECRET = frozenset({"token", "signing_keys", "headers"})
 
     url: str
+    """Its address, or the name that it has in a registry."""
+
     mode: Mode = Mode.AUTO
+    """How its reports get here: by webhook (`push`), over a stream (`subscribe`), by asking (`poll`), the best of the
+    last two (`follow`) or of all that it offers (`auto`)."""
+
     key: str | None = None
+    """The name of the credentials that it is called with."""
+
     token: str | None = None
+    """A bearer token that it is called with."""
+
     headers: dict[str, str] = field(default_factory=dict)
+    """Headers of every request to it."""
+
     dialect: DialectName | None = None
+    """The dialect to insist on; left out, the card chooses."""
+
     binding: str | None = None
+    """The binding to insist on: `jsonrpc`, `rest` or `grpc`."""
+
     allow_hosts: tuple[str, ...] = ()
+    """Hosts besides its own that its card may name."""
+
     sla_seconds: Annotated[float, Meta(gt=0)] = Terms().sla_seconds
+    """How long it may say nothing new before its task is given up as unknown."""
+
     answer_seconds: Annotated[float, Meta(gt=0)] = Terms().answer_seconds
+    """How long it may take to answer a message: most acknowledge it at once, but some do the work first."""
+
     streams: Annotated[int, Meta(ge=0)] = Terms().streams
+    """Streams that are held open to it at a time; tasks beyond that are asked for."""
+
     signing_keys: tuple[str, ...] = ()
+    """Keys one of which may sign its webhooks, instead of the token that they bring otherwise."""
+
     redact: str | None = None
+    """The `module:function` of a function from report to report that takes out what must not be kept."""
+
     p2p_address: str | None = None
+    """The peer to which the ISEK bridge at `url` passes everything on."""
 
 
 class Receiver(Section, frozen=True, kw_only=True):
-    """Where agents elsewhere report: `url` is the public address of `/api/webhook/tasks`, where that is not our own.
-
-    Their tokens are good for `token_seconds`, or as long as the task is kept. One address may report `rate` times a
-    second.
-    """
+    """Where agents elsewhere report."""
 
     url: str | None = None
+    """The public address of `/api/webhook/tasks`, where that is not our own."""
+
     token_seconds: Annotated[float, Meta(gt=0)] | None = None
+    """How long their tokens are good; left out, as long as the task is kept."""
+
     rate: Annotated[float, Meta(gt=0)] | None = None
+    """How often a second one address may report; left out, as often as it likes."""
+
+
+class LogFormat(Enum):
+    """How a record is written: a line for people, or a JSON object for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Telemetry(Section, frozen=True, kw_only=True):
+    """What those see who watch the server, besides `/metrics`."""
+
+    traces: bool | None = None
+    """Whether there are OpenTelemetry traces (an extra), set up by its own `OTEL_*` variables. Left out, there are if
+    `OTEL_EXPORTER_OTLP_ENDPOINT` is set and the extra is installed."""
+
+    log_format: LogFormat = LogFormat.TEXT
+    """How records are written to standard error: `text`, or `json` with an object in each line."""
 
 
 class Settings(Section, frozen=True, kw_only=True):
-    """All settings. Without a `store` it is a file in the user's data directory; `agents` and `remotes` are served
-    besides those that a command names, by the name that their path has.
-
-    An agent is `module:name`, or a table that its kind understands (`agents.kinds.Options` is what all of them do).
-    """
+    """All settings."""
 
     SECRET = frozenset({"store", "agents"})  # an address may have a password in it, and an agent's table a key
 
     store: str | None = None
+    """The store, as `sqlite:///file.db` or `postgresql://user:password@host/database`; left out, a file in the user's
+    data directory."""
+
     blobs: str = "table:"
+    """Where large files are: `table:` is in the store, `dir:///path` in a directory, `s3://bucket/prefix` in S3."""
+
     keep_days: Span = 30.0
+    """How many days ended tasks are kept; 0 is for ever."""
+
     keep_audit_days: Span = 90.0
+    """How many days the audit log is kept; 0 is for ever."""
+
+    audit: Audited = Audited.WRITES
+    """What the audit log has: `all` requests, those that change something (`writes`), or `none`."""
+
     agents: dict[str, str | dict[str, Any]] = field(default_factory=dict)
+    """Agents that are served besides those that a command names, by the name that their path has: `module:name`,
+    `file.py:name`, a workflow's file, or a table that the agent's kind understands."""
+
     remotes: dict[str, Remote] = field(default_factory=dict)
+    """Agents elsewhere that are served here, by the name that their path has."""
+
     receiver: Receiver = Receiver()
     server: Server = Server()
     auth: Auth = Auth()
     limits: Quotas = Quotas()
     engine: Limits = Limits()
     push: Push = Push()
-    audit: Audited = Audited.WRITES
     card: Card = Card()
     registry: Registry = Registry()
     credentials: Credentials = Credentials()
     console: Console = Console()
+    telemetry: Telemetry = Telemetry()
 
     @property
     def retention(self) -> Retention:

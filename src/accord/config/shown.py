@@ -5,16 +5,21 @@ sounds like a secret is one; an address loses what may be a password in it.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
 
-HIDDEN = "***"
+from accord.config.load import ENV, Loaded
+from accord.storage.address import BadAddress, parse
 
-_SECRET = re.compile(r"key|token|secret|password|credential|authorization|headers", re.IGNORECASE)
+HIDDEN = "***"
+DEFAULT = "default"
+"""Where a value came from that nobody has set."""
+
+_SECRET = re.compile(r"key|token|secret|password|credential|authorization|headers|^env$", re.IGNORECASE)
 
 
 def shown(value: Any) -> Any:
@@ -25,13 +30,81 @@ def shown(value: Any) -> Any:
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
             return {name: _hidden(one) if name in secret else shown(one) for name, one in fields.items()}
         case Mapping():
-            return {name: _hidden(one) if _SECRET.search(name) else shown(one) for name, one in value.items()}
+            return {name: _hidden(one) if _is_secret(name, one) else shown(one) for name, one in value.items()}
         case list() | tuple() | set() | frozenset():
             return [shown(one) for one in value]
         case str():
             return _address(value)
         case _:
             return msgspec.to_builtins(value)
+
+
+class Setting(NamedTuple):
+    """One setting: its value, as it may be seen, and where that came from."""
+
+    name: str
+    value: Any
+    source: str
+
+
+def listed(loaded: Loaded) -> Iterator[Setting]:
+    """Yield every setting; what refers to the environment is shown as it is written, as that is no secret."""
+    for name, value, is_secret in _leaves(loaded.settings):
+        if name in loaded.written:
+            seen = _written(loaded.written[name], is_secret=is_secret)
+        elif name == "store":
+            seen = _store(value)
+        else:
+            seen = _hidden(value) if is_secret else shown(value)
+        yield Setting(name, seen, _source(name, loaded.sources))
+
+
+def _leaves(group: Struct, *before: str) -> Iterator[tuple[str, Any, bool]]:
+    """Yield the settings of a group by their dotted names, and whether each is a secret."""
+    secret: frozenset[str] = getattr(group, "SECRET", frozenset())
+    for field in group.__struct_fields__:
+        value, path = getattr(group, field), (*before, field)
+        if isinstance(value, Struct):
+            yield from _leaves(value, *path)
+        elif (
+            isinstance(value, dict) and value and (field == "agents" or isinstance(next(iter(value.values())), Struct))
+        ):
+            for name, one in value.items():
+                inner = (
+                    _leaves(one, *path, name) if isinstance(one, Struct) else [(".".join((*path, name)), one, False)]
+                )
+                yield from inner
+        else:
+            yield ".".join(path), value, field in secret and path != ("agents",)
+
+
+def _source(name: str, sources: Mapping[str, str]) -> str:
+    """Return where a value came from; the members of a table may each have come from elsewhere."""
+    inside = dict.fromkeys(said for known, said in sources.items() if known.startswith(f"{name}."))
+    return sources.get(name) or ", ".join(inside) or DEFAULT
+
+
+def _written(value: Any, *, is_secret: bool) -> Any:
+    """Return what somebody wrote, without its secrets; where it refers to the environment there are none."""
+    if isinstance(value, dict):
+        return {name: _written(one, is_secret=_is_secret(name, one)) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_written(one, is_secret=is_secret) for one in value]
+    if isinstance(value, str) and value.startswith(ENV):
+        return value
+    return _hidden(value) if is_secret else shown(value)
+
+
+def _store(url: str | None) -> str | None:
+    try:
+        return None if url is None else str(parse(url))
+    except BadAddress:
+        return HIDDEN
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    """Whether a value sounds like a secret; a number of tokens is none."""
+    return _SECRET.search(name) is not None and not isinstance(value, int | float)
 
 
 def _hidden(value: Any) -> str | None:

@@ -8,14 +8,17 @@ from accord.core.schemes.settings import Settings
 
 
 class Terms(Settings, frozen=True, kw_only=True):
-    """The console of a server: its pages under `/console/` and what they ask, under `/api/`.
-
-    `a2a` is whether agents are offered in chats at all. With `task_mode` every chat gets an acknowledgement and a task
-    that goes on by itself; without one, true or false, that is so for agents elsewhere, and others answer while one
-    waits. Whoever has signed in stays so for `session_hours`.
-    """
+    """The console of a server: its pages under `/console/` and what they ask, under `/api/`."""
 
     enabled: bool = True
+    """Whether there is one."""
+
     a2a: bool = True
+    """Whether agents are offered in chats at all."""
+
     task_mode: bool | None = None
+    """Whether every chat gets an acknowledgement and a task that goes on by itself; left out, that is so for agents
+    elsewhere, and others answer while one waits."""
+
     session_hours: Annotated[float, Meta(gt=0, le=24 * 90)] = 24.0
+    """How long whoever has signed in stays so."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from accord.core.clock import SYSTEM, Clock
 from accord.core.context import Context
 from accord.model import AgentSkill, Message
 from accord.protocol.budgets import Budget
@@ -83,6 +84,7 @@ class Node(Struct, frozen=True, kw_only=True):
     wake: Callable[[str, str, str, Any], Awaitable[bool]]
     env: Mapping[str, str] = {}
     credential: Callable[[str], Any] = lambda _: None
+    clock: Clock = SYSTEM
 
     def __repr__(self) -> str:
         return f"Node(url={self.url!r})"  # the environment has secrets

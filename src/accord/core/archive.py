@@ -3,20 +3,30 @@
 What is written has its large parts taken out, what is read has them put back; nobody else in the core thinks of them.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core.snapshots import Snapshots
-from accord.model import Event, EventBody, Message, Task, TaskState, TaskStatus
+from accord.model import Event, EventBody, Message, Part, Task, TaskState, TaskStatus
+from accord.model.inside import parts_of
 from accord.model.keys import USAGE
 from accord.protocol import lifecycle
 from accord.storage.blobs import LargeParts
+from accord.storage.blobs.base import hexdigest
 from accord.storage.commands import tasks
 from accord.storage.commands.tasks import Stored
 from accord.storage.records import decode_event, decode_task
 from accord.storage.store import Store
+
+
+def fingerprint(part: Part, hash: str | None = None) -> str:
+    """Return what a file is known by, wherever in its task it is: the hash of its bytes, their kind and its name."""
+    bytes_hash = hexdigest(part.raw or b"") if hash is None else hash
+    return hashlib.sha256(msgspec.json.encode((bytes_hash, part.media_type, part.filename))).hexdigest()
 
 
 class Packed(Struct, frozen=True):
@@ -111,3 +121,24 @@ class Archive:
             else event
             for event, row in zip(events, rows, strict=True)
         ]
+
+    async def file(self, tenant: str, task_id: str, wanted: str) -> Part | None:
+        """Return the file of a task that has a fingerprint, or None; no other's bytes are looked up.
+
+        One that the task has replaced is found as long as its log goes back so far.
+        """
+        stored = await self.store.read(tasks.read_task, tenant, task_id)
+        if stored is None:
+            return None
+        found = self._known(parts_of(self._snapshots.task(tenant, stored)), wanted)
+        last = stored.min_seq - 1
+        while found is None and (rows := await self.store.read(tasks.events_after, tenant, task_id, last)):
+            said = [part for row in rows if '"raw"' in row[2] for part in parts_of(decode_event(row).body)]
+            found, last = self._known(said, wanted), rows[-1][0]
+        return await self._parts.attach(tenant, found) if self._parts and found else found
+
+    def _known(self, parts: Iterable[Part], wanted: str) -> Part | None:
+        """Return the one of parts, as they are stored, that has a fingerprint."""
+        hash_of = self._parts.hash_of if self._parts else None
+        files = (part for part in parts if part.raw is not None)
+        return next((one for one in files if fingerprint(one, hash_of(one) if hash_of else None) == wanted), None)

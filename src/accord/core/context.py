@@ -12,11 +12,13 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from accord.core import tracing
 from accord.core.interface import Caller
 from accord.core.journal import Journal
 from accord.core.output import parts_of, text_of
 from accord.core.said import Approval, Said
 from accord.core.spawning import Spawning
+from accord.core.tracing import UNTRACED, Stepping
 from accord.core.writer import Writer
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
 from accord.protocol.budgets import Use, stated_as
@@ -357,7 +359,9 @@ class Context:
             found = self._run.recall(name)
             if found is None:
                 await self._run.flush()
-                value = await _called(do, *args)
+                tracer = tracing.tracer
+                with UNTRACED if tracer is None else tracer.around(Stepping(key=key, task_id=self.task_id)):
+                    value = await _called(do, *args)
                 found = msgspec.json.encode(value).decode()
                 await self._run.flush()  # what the step said: a step that is done does not say it again
                 await self._run.remember(name, found)

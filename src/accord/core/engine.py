@@ -11,15 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from accord.core import tracing
 from accord.core.agent import Agent, Crash
 from accord.core.archive import Archive
 from accord.core.calls import Calls
+from accord.core.clock import SYSTEM
 from accord.core.follow import Hub, at_rest
-from accord.core.hooks import Hooks, NodeReaped, RunEnded, RunStarted
+from accord.core.hooks import Hooks, LeaseLost, NodeReaped, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.core.journal import Journal
@@ -56,12 +58,19 @@ log = logging.getLogger("accord.engine")
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """How a node works. A lease lasts three heartbeats, so that one lost heartbeat loses nothing."""
+    """How a node works."""
 
-    lease_seconds: float = 15.0
-    poll_seconds: float = 1.0
-    slots: int = 200
-    tenant_runs: int | None = None
+    lease_seconds: Annotated[float, Meta(gt=0)] = 15.0
+    """How long a node that says nothing keeps its tasks: three heartbeats, so that one lost heartbeat loses nothing."""
+
+    poll_seconds: Annotated[float, Meta(gt=0)] = 1.0
+    """How often a node looks for work that no hint has told it of."""
+
+    slots: Annotated[int, Meta(ge=1)] = 200
+    """Runs at a time on one node."""
+
+    tenant_runs: Annotated[int, Meta(ge=1)] | None = None
+    """Runs at a time of one tenant on all nodes; left out, any number."""
 
     @property
     def heartbeat_seconds(self) -> float:
@@ -99,7 +108,7 @@ class Engine:
         *,
         limits: Limits | None = None,
         hooks: Hooks | None = None,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = SYSTEM.now_ms,
         make_id: Callable[[], str] = new_id,
     ) -> None:
         """Run `agents` by name; clock and ids can be injected."""
@@ -145,7 +154,7 @@ class Engine:
         """Join: from now on work is claimed."""
         self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
         self.hub.watch(self._told, jobs.node_topic(self.node))
-        self._beaten = time.monotonic()
+        self._beaten = asyncio.get_running_loop().time()
         await self._beat()
         self._loops = [
             asyncio.create_task(
@@ -218,9 +227,10 @@ class Engine:
 
         A node that could not say so itself for a whole lease lets another pass: if the database was away, all ran out.
         """
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         if now - self._beaten > self.limits.lease_seconds:
             self._reaps_from = now + self.limits.lease_seconds
+            self.hooks.tell(LeaseLost(tenant="", task_id="", agent="", node=self.node))
         self._beaten = now
         return now >= self._reaps_from
 
@@ -228,7 +238,7 @@ class Engine:
         """Give back what this node holds but nobody here has worked on for a heartbeat."""
         mine = {run.job.id for run in self._runs.values()}
         orphans = [found for found in held.items() if found[0] not in mine]
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         self._orphans = {found: self._orphans.get(found, now) for found in orphans}
         for (job, epoch), since in self._orphans.items():
             if now - since >= self.limits.heartbeat_seconds:
@@ -326,6 +336,7 @@ class Engine:
             parent_id=stored.parent_id,
             resumes=self.agents[stored.agent].profile.crash is Crash.RESUME,
             has_large=self.archive.is_packed(stored),
+            trace=stored.trace,
         )
         return self.run(stored.agent, start)
 
@@ -342,9 +353,10 @@ class Engine:
     async def _supervise(self, key: tuple[str, str], run: Run) -> None:
         began = time.monotonic()
         name = run.agent.profile.name
-        self.hooks.tell(RunStarted(tenant=run.tenant, task_id=run.job.key, agent=name, attempt=run.attempt))
+        about = {"tenant": run.tenant, "task_id": run.job.key, "agent": name}
+        self.hooks.tell(RunStarted(**about, attempt=run.attempt, context_id=run.context_id))
         try:
-            await run.execute()
+            await (run.execute() if tracing.tracer is None else run.traced(tracing.tracer))
         except asyncio.CancelledError:
             if self._runs.get(key) is run and not run.is_cancelled:
                 raise  # the program ends
@@ -358,7 +370,7 @@ class Engine:
             ended = run.outcome.result() if run.outcome.done() and not run.outcome.cancelled() else None
             seconds = time.monotonic() - began
             state = ended.status.state if ended else None
-            self.hooks.tell(RunEnded(tenant=run.tenant, task_id=run.job.key, agent=name, state=state, seconds=seconds))
+            self.hooks.tell(RunEnded(**about, state=state, seconds=seconds))
             if self._has_backlog or self.limits.tenant_runs is not None:
                 self._due.set()
 

@@ -1,13 +1,15 @@
 """Following tasks: one channel per followed task and process, however many follow it.
 
-Hints are lossy, so correctness never depends on one: a follower reads what lies after its cursor, waits for a hint or a
-second, and reads again. A run of this process hands its events over as they are committed, which saves the reading; a
-follower too slow for the channel's memory reads its own pages from the log and misses nothing.
+Hints are lossy, so correctness never depends on one: a follower reads what lies after its cursor and waits for a hint;
+once a second one reading tells how long the logs of all who wait have become, whatever was hinted. A run of this
+process hands its events over as they are committed, which saves the reading; a follower too slow for the channel's
+memory reads its own pages from the log and misses nothing.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from accord.core.archive import Archive
@@ -22,6 +24,9 @@ MEMORY = 2048
 
 POLL_SECONDS = 1.0
 """How late news may be when every hint is lost."""
+
+LOOKED_AT = 1000
+"""Tasks that one reading without a hint asks about: a few milliseconds of the database's time."""
 
 Stops = Callable[[Event], bool]
 
@@ -52,14 +57,15 @@ def _state_in(event: Event, states: frozenset[TaskState]) -> bool:
 class Channel:
     """What is known of one task's log to those who follow it."""
 
-    def __init__(self, tenant: str, task_id: str) -> None:
+    def __init__(self, tenant: str, task_id: str, known: int) -> None:
+        """Know that the log has had so many events."""
         self.tenant = tenant
         self.task_id = task_id
+        self.known = known
         self.followers = 0
         self.is_fed = False
         self.is_stale = True
         self.reading = asyncio.Lock()
-        self.read_at = asyncio.get_running_loop().time()
         self._events: deque[Event] = deque(maxlen=MEMORY)
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -79,6 +85,7 @@ class Channel:
             self.is_stale = True
         else:
             self._events.extend(events)
+            self.known = max(self.known, events[-1].seq)
             self.is_stale = False
         self.wake()
 
@@ -105,24 +112,25 @@ class Channel:
             if not future.done():
                 future.set_result(None)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anybody waits for more."""
+        return bool(self._waiting)
+
+    def look(self, length: int | None) -> None:
+        """Take note of how long the log is; None if the task is gone, which whoever reads is told."""
+        if self.is_stale or length is None or length > self.known:
+            self.is_stale = True
+            self.wake()
+
     async def changed(self) -> None:
-        """Wait until there may be more; when it is time to look without a hint, the first one does so for all."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        """Wait until there may be more."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
-        late = loop.call_at(self.read_at + POLL_SECONDS, self._look, future)
         try:
             await future
         finally:
-            late.cancel()
             self._waiting.discard(future)
-
-    def _look(self, future: "asyncio.Future[None]") -> None:
-        """Let somebody look without a hint, unless another has done so meanwhile."""
-        now = asyncio.get_running_loop().time()
-        self.is_stale = self.is_stale or now >= self.read_at + POLL_SECONDS
-        if not future.done():
-            future.set_result(None)
 
 
 class Follower:
@@ -146,7 +154,7 @@ class Follower:
         channel = self._channel
         while True:
             batch = channel.after(self._after)
-            if batch is None or (not batch and channel.is_stale):
+            if batch is None or (not batch and self._is_behind()):
                 try:
                     batch = await self._hub.read(channel, self._after)
                 except StoreUnavailable:  # the stream goes on when the database does
@@ -158,8 +166,11 @@ class Follower:
                 yield event
                 if stops(event):
                     return
-            if not batch and not channel.is_stale:
+            if not batch and not self._is_behind():
                 await channel.changed()
+
+    def _is_behind(self) -> bool:
+        return self._channel.is_stale or self._after < self._channel.known
 
 
 class Hub:
@@ -171,6 +182,8 @@ class Hub:
         self._channels: dict[str, Channel] = {}
         self._topics: dict[str, asyncio.Event] = {}
         self._observers: list[Callable[[Sequence[str]], None]] = []
+        self._next_look: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     def use(self, archive: Archive) -> None:
         """Read from an archive, whose store's hints come to `heard`."""
@@ -208,8 +221,10 @@ class Hub:
         topic = tasks.topic(tenant, task_id)
         channel = self._channels.get(topic)
         if channel is None:
-            channel = self._channels[topic] = Channel(tenant, task_id)
+            channel = self._channels[topic] = Channel(tenant, task_id, after)
         channel.followers += 1
+        if self._next_look is None:
+            self._next_look = asyncio.get_running_loop().call_later(POLL_SECONDS, self._look)
         return Follower(self, channel, after)
 
     def is_followed(self, tenant: str, task_id: str) -> bool:
@@ -238,9 +253,9 @@ class Hub:
         """Read what lies after a number; whoever wants the same at the same time shares the reading."""
         async with channel.reading:
             known = channel.after(after)
-            if known or (known is not None and not channel.is_stale):
+            if known or (known is not None and not channel.is_stale and after >= channel.known):
                 return known
-            channel.is_stale, channel.read_at = False, asyncio.get_running_loop().time()
+            channel.is_stale = False
             archive = self._opened()
             events = await archive.events(channel.tenant, channel.task_id, after)
             is_full, follows_on = len(events) == tasks.READ_PAGE, bool(events) and events[0].seq == after + 1
@@ -249,8 +264,32 @@ class Hub:
             has_more = is_full or channel.is_stale  # a hint came while this was read
             if follows_on:
                 channel.feed(events)
+            else:
+                channel.known = events[-1].seq if events else after
             channel.is_stale = has_more
             return events
+
+    def _look(self) -> None:
+        """Look without a hint, while anybody follows anything."""
+        self._next_look = None
+        if self._channels:
+            self._looking = asyncio.create_task(self._look_for_all(), name="look")
+
+    async def _look_for_all(self) -> None:
+        """Tell every channel that is waited for how long its log is, whatever was hinted."""
+        awaited = [channel for channel in self._channels.values() if channel.is_awaited]
+        try:
+            with suppress(StoreUnavailable):  # streams go on when the database does
+                for begin in range(0, len(awaited), LOOKED_AT):
+                    await self._look_for(awaited[begin : begin + LOOKED_AT])
+        finally:
+            self._next_look = asyncio.get_running_loop().call_later(POLL_SECONDS, self._look)
+
+    async def _look_for(self, channels: Sequence[Channel]) -> None:
+        wanted = {channel.task_id: channel.tenant for channel in channels}
+        lengths = await self._opened().store.read(tasks.lengths, wanted)
+        for channel in channels:
+            channel.look(lengths.get(channel.task_id))
 
     async def _whole(self, archive: Archive, channel: Channel, after: int) -> list[Event]:
         """Return the task itself if its log was compacted: it says what the events did. One that is gone ends here."""

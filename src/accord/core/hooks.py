@@ -29,9 +29,10 @@ class TaskAccepted(Detail, frozen=True, kw_only=True):
 
 
 class RunStarted(Detail, frozen=True, kw_only=True):
-    """A node began to run an agent; `attempt` counts from 1."""
+    """A node began to run an agent; `attempt` counts from 1. It is told within the run, as is its end."""
 
     attempt: int
+    context_id: str
 
 
 class RunEnded(Detail, frozen=True, kw_only=True):
@@ -65,6 +66,12 @@ class Delivered(Detail, frozen=True, kw_only=True):
 
 class NodeReaped(Detail, frozen=True, kw_only=True):
     """A node's lease ran out, and this one gave its work to others; it is about no task."""
+
+    node: str
+
+
+class LeaseLost(Detail, frozen=True, kw_only=True):
+    """This node could not renew its lease before it ran out; it is about no task."""
 
     node: str
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from accord.core.agent import Agent, Leading
 from accord.core.archive import Archive
+from accord.core.clock import SYSTEM, Clock
 from accord.core.context import Failed
 from accord.core.engine import Engine, Limits
 from accord.core.follow import Hub
@@ -27,7 +28,7 @@ from accord.model import CancelRequest, Message, SendRequest, TaskState
 class Host:
     """Several agents over one store; the first is the default."""
 
-    def __init__(  # what a process is made of
+    def __init__(  # noqa: PLR0913  # what a process is made of
         self,
         archive: Archive,
         hub: Hub,
@@ -38,12 +39,13 @@ class Host:
         sender: Sender | None = None,
         offers: Offers | None = None,
         upkeep: Upkeep | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         """Host `agents`; with a `sender` webhooks are delivered, with `upkeep` old tasks are removed."""
         known = {agent.profile.name: agent for agent in agents}
         if len(known) != len(agents):
             raise ValueError("Two agents have the same name")
-        self.engine = Engine(archive, hub, known, limits=limits, hooks=hooks)
+        self.engine = Engine(archive, hub, known, limits=limits, hooks=hooks, now_ms=clock.now_ms)
         self.engine.services = self
         check_push = None if sender is None else sender.check
         self.services = {name: Service(self.engine, name, check_push=check_push, offers=offers) for name in known}

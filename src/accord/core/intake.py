@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from accord.core import tracing
 from accord.core.agent import Profile
 from accord.core.engine import Engine
 from accord.core.hooks import TaskAccepted
@@ -167,6 +168,7 @@ class Intake:
             origin=caller.origin,
             parent_id=None if parent is None or not parent.owns else parent.task_id,
             deadline_at=None if parent is None else parent.deadline_at,
+            trace=tracing.current(),
         )
 
     def _run(self, job: Claimed, task: Task, new: NewTask, caller: Caller) -> None:
@@ -181,6 +183,7 @@ class Intake:
             deadline_at=new.deadline_at,
             parent_id=new.parent_id,
             has_large=bool(new.blobs),
+            trace=new.trace,
         )
         self._engine.run(self._agent, start)
 
@@ -204,6 +207,7 @@ class Intake:
             push=self._push(request, task_id),
             budget=asked.budget,
             deadline_at=asked.deadline_at(at),
+            trace=tracing.current(),
         )
         try:
             done = await engine.store.do(runs.say, caller.tenant, say)

@@ -35,7 +35,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     One that `roams` may name another tenant in its request. `roles` say what it may do, None that it may do everything.
     `origin` is the edge's own note of how it came in, which the service keeps with new tasks; `extensions` are those
     that it declared. One that `sees_all` reads and changes what others of its tenant have as if it were its own.
-    `scheme` and `peer`, the way it authenticated and the address it came from, are for the audit log.
+    `scheme` and `peer`, the way it authenticated and the address it came from, are for the audit log, `binding` is for
+    the metrics, and `trace` the context of a trace that its request brought, where requests are traced.
     """
 
     tenant: str = ""
@@ -47,6 +48,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     sees_all: bool = False
     scheme: str | None = None
     peer: str | None = None
+    binding: str | None = None
+    trace: str | None = None
 
     @property
     def reach(self) -> str | None:

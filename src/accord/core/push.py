@@ -16,10 +16,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.core import tracing
 from accord.core.archive import Archive
 from accord.core.engine import Engine
 from accord.core.hooks import Delivered
 from accord.core.interest import is_wanted
+from accord.core.tracing import UNTRACED, Delivering, Span
 from accord.model import Event, PushConfig, StatusUpdate, Task
 from accord.protocol import lifecycle
 from accord.storage.commands import pushes, tasks
@@ -207,7 +209,7 @@ class Pusher:
                     cursor = event.seq
                     replay.pass_by(event)
                     if is_wanted(event, due.config):
-                        attempt = await self._send(due, event, await replay.task(stored, event))
+                        attempt = await self._send(due, event, await replay.task(stored, event), stored.trace)
                         await self._store.do(pushes.advance, due, cursor, keeps=True, attempt=attempt)
                         due = replace(due, attempts=0)
             await self._store.do(pushes.advance, due, cursor, keeps=False)
@@ -231,7 +233,12 @@ class Pusher:
             events = [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
         return stored, events  # none, if they were added between the two readings
 
-    async def _send(self, due: Due, event: Event, task: Task) -> Attempt:
+    async def _send(self, due: Due, event: Event, task: Task, trace: str | None) -> Attempt:
+        tracer = tracing.tracer
+        with UNTRACED if tracer is None else tracer.around(_delivering(due, event, trace)) as span:
+            return await self._post(due, event, task, span)
+
+    async def _post(self, due: Due, event: Event, task: Task, span: Span) -> Attempt:
         delivery = Delivery(
             tenant=due.tenant,
             config=due.config,
@@ -247,9 +254,11 @@ class Pusher:
         except NotDelivered as failure:
             error, sent = str(failure)[:MAX_ERROR], failure.sent
             failure.attempt = _attempt(delivery, at, begun, sent, error)
+            span.note(status=sent.status)
             raise
         finally:
             self._tell(due, event, error)
+        span.note(status=sent.status)
         return _attempt(delivery, at, begun, sent)
 
     async def _postpone(self, due: Due, failure: NotDelivered) -> None:
@@ -279,6 +288,10 @@ class Pusher:
                 error=error,
             )
         )
+
+
+def _delivering(due: Due, event: Event, trace: str | None) -> Delivering:
+    return Delivering(task_id=due.task_id, url=due.config.url, seq=event.seq, attempt=due.attempts + 1, trace=trace)
 
 
 def _attempt(delivery: Delivery, at: int, begun: float, sent: Sent, error: str | None = None) -> Attempt:

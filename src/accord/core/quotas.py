@@ -8,8 +8,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from accord.core.interface import Caller
 from accord.errors import RateLimited
@@ -19,68 +20,71 @@ from accord.storage.store import BadValue, Store, StoreUnavailable
 
 KiB, MiB = 1024, 1024 * 1024
 
+Some = Annotated[float, Meta(ge=0)]
+Many = Annotated[int, Meta(ge=0)]
+
 
 class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What callers may ask for; sizes are in bytes unless said otherwise, times in seconds."""
 
-    rate: float | None = 500.0
-    """Requests a second of one caller, None for any number: more than agents need, less than a server can answer."""
+    rate: Some | None = 500.0
+    """Requests a second of one caller, 0 for any number: more than agents need, less than a server can answer."""
 
-    burst: int = 1000
+    burst: Many = 1000
     """How many of them may come at once after a pause."""
 
-    open_rate: float | None = None
+    open_rate: Some | None = None
     """The same for callers without a name, together: there are none but on a server that is open to its own machine."""
 
-    streams: int = 1000
+    streams: Many = 1000
     """Streams that one caller holds open at a time: each is a connection, and a process has some thousands."""
 
-    open_tasks: int = 10_000
+    open_tasks: Many = 10_000
     """Tasks of one caller that have not ended: more are not worked off, they pile up."""
 
-    parts: int = 256
+    parts: Many = 256
     """Parts of a message, and members of its other lists."""
 
-    text: int = 4 * MiB
+    text: Many = 4 * MiB
     """Characters of one text, and bytes of one value of data: about what the largest models can read at once."""
 
-    metadata: int = 64 * KiB
+    metadata: Many = 64 * KiB
     """Bytes of one metadata object: it is read again with every look at the task."""
 
-    depth: int = MAX_DEPTH
+    depth: Many = MAX_DEPTH
     """How deeply data and metadata may be nested; over gRPC protobuf itself reads no more than about thirty levels."""
 
-    identifier: int = 512
+    identifier: Many = 512
     """Bytes of an id that callers choose: it is part of keys, and PostgreSQL takes keys of 2,704 bytes."""
 
-    webhooks: int = 20
+    webhooks: Many = 20
     """Webhooks of one task: every event goes to each."""
 
-    webhook_field: int = 8 * KiB
+    webhook_field: Many = 8 * KiB
     """Bytes of a webhook's url, token or credentials: they travel with every event; a signed token has its place."""
 
-    history: int = 1000
+    history: Many = 1000
     """Messages of one task in an answer, the latest: A2A leaves it to the server when callers do not say (3.2.4)."""
 
-    page_with_artifacts: int = 20
+    page_with_artifacts: Many = 20
     """Tasks of a page that includes their artifacts: a page may be smaller than was asked for, an artifact may not."""
 
-    body: int = 16 * MiB
+    body: Many = 16 * MiB
     """The largest body that is read into memory: a file of 12 MB still fits as base64."""
 
-    body_seconds: float = 20.0
+    body_seconds: Some = 20.0
     """How long a body may take that brings nothing: what does not come in this time was not meant to."""
 
-    body_rate: int = 16 * KiB
+    body_rate: Many = 16 * KiB
     """Bytes of a body that buy another second, and of an answer that must be read in one: less than any line has."""
 
-    head: int = 32 * KiB
+    head: Many = 32 * KiB
     """Bytes of the request line and the headers: as much as common proxies pass on."""
 
-    head_seconds: float = 10.0
+    head_seconds: Some = 10.0
     """How long they may take."""
 
-    unread_seconds: float = 60.0
+    unread_seconds: Some = 60.0
     """How long a client may read less of an answer than that."""
 
 

@@ -19,16 +19,22 @@ ANY = ("*",)
 
 
 class Role(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one role allows; without `operations` all of them. `agents` and `skills` are names, or patterns with `*`.
-
-    `sees_all` extends `CROSSES` to what other owners of the tenant have.
-    """
+    """What one role allows."""
 
     name: str
+    """What keys, tokens and users call it."""
+
     operations: frozenset[Operation] | None = None
+    """The operations of A2A that it allows; left out, all."""
+
     agents: tuple[str, ...] = ANY
+    """The agents that it is for: names, or patterns with `*`."""
+
     skills: tuple[str, ...] = ANY
+    """The skills that it is for: names, or patterns with `*`."""
+
     sees_all: bool = False
+    """Whether other owners' tasks in the tenant can be read, followed and canceled as well."""
 
 
 _READS = frozenset({Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.EXTENDED_CARD})

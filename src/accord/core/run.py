@@ -24,6 +24,7 @@ from accord.core.output import spoken
 from accord.core.spawning import Spawning
 from accord.core.start import Start
 from accord.core.tasklog import Unread
+from accord.core.tracing import Running, Tracer
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -41,7 +42,7 @@ from accord.storage.commands import endings, runs, steps, tasks, usage
 from accord.storage.commands.children import Watch
 from accord.storage.commands.jobs import SLA
 from accord.storage.commands.tasks import Append, Behind, Fenced
-from accord.storage.records import TERMINAL
+from accord.storage.records import TERMINAL, state_name
 from accord.storage.store import Command
 
 log = logging.getLogger("accord.run")
@@ -73,6 +74,7 @@ class Run:
         self.attempt = start.job.attempts
         self.epoch = start.job.epoch
         self.deadline_at = start.deadline_at
+        self.trace = start.trace
         self.is_cancelled = False
         self.is_settling = False
         self._parking = asyncio.Lock()
@@ -90,7 +92,7 @@ class Run:
         self.spending = Spending(self, agent.profile.budget, known, self._store, tools.hooks)
         self._writer = LogWriter(start, agent.profile.name, tools, self)
         self.persist, self.patiently, self.flush = self._writer.persist, self._writer.patiently, self._writer.flush
-        self._context_id = start.task.context_id or ""
+        self.context_id = start.task.context_id or ""
         self._history = start.task.history
         self._state = start.task.status.state
         self._parent_id, self._was_asking = start.parent_id, self._state in lifecycle.INTERRUPTED
@@ -150,6 +152,21 @@ class Run:
                 if not told.done():
                     told.set_result(ended)
 
+    async def traced(self, tracer: Tracer) -> None:
+        """Do that as part of its task's trace, wherever it began."""
+        running = Running(
+            agent=self.agent.profile.name,
+            task_id=self.job.key,
+            context_id=self.context_id,
+            tenant=self.tenant,
+            attempt=self.attempt,
+            trace=self.trace,
+        )
+        with tracer.around(running) as span:
+            await self.execute()
+            ended = self.outcome.result()
+            span.note(state=None if ended is None else state_name(ended.status.state))
+
     async def _work(self) -> Task:
         """Run the agent and say how it ended."""
         state, text = await self._do()
@@ -187,7 +204,7 @@ class Run:
         is_said = self._state in lifecycle.TERMINAL
         bodies, self._told = self._told + self._writer.take(), []
         if not is_said:
-            said = spoken(text, self.message_id(), self.job.key, self._context_id) if text else None
+            said = spoken(text, self.message_id(), self.job.key, self.context_id) if text else None
             bodies.append(self._update(state, said, None))
         await self._settle(bodies)
         return self.task
@@ -218,13 +235,13 @@ class Run:
 
     async def say(self, message: Message) -> None:
         """Append a message of the agent to the history."""
-        await self._put(MessageUpdate(task_id=self.job.key, context_id=self._context_id, message=message))
+        await self._put(MessageUpdate(task_id=self.job.key, context_id=self.context_id, message=message))
 
     async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
         """Append a chunk; the first one of an artifact in a run replaces what an earlier run left of it."""
         update = ArtifactUpdate(
             task_id=self.job.key,
-            context_id=self._context_id,
+            context_id=self.context_id,
             artifact=artifact,
             append=append and artifact.artifact_id in self._begun,
             last_chunk=last_chunk,
@@ -283,7 +300,7 @@ class Run:
     def _said(self, saying: Saying) -> StatusUpdate:
         content = saying.content
         if isinstance(content, str):
-            content = spoken(content, self.message_id(), self.job.key, self._context_id)
+            content = spoken(content, self.message_id(), self.job.key, self.context_id)
         return self._entered(saying.state, content, saying.metadata)
 
     async def look(self) -> None:
@@ -409,4 +426,4 @@ class Run:
         self._writer.status_ms = self.now_ms()
         status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(self._writer.status_ms))
         shown = self.spending.shown_in(metadata)
-        return StatusUpdate(task_id=self.job.key, context_id=self._context_id, status=status, metadata=shown)
+        return StatusUpdate(task_id=self.job.key, context_id=self.context_id, status=status, metadata=shown)

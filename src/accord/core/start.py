@@ -21,3 +21,4 @@ class Start(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     resumes: bool = False
     has_large: bool = False
+    trace: str | None = None

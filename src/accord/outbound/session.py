@@ -11,13 +11,13 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
-from importlib.metadata import version
 from io import BytesIO
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
+from accord.outbound.identity import USER_AGENT
 from accord.outbound.names import AddressInfo, Resolve, SystemNames
 from accord.outbound.policy import Policy, Target
 
@@ -167,7 +167,7 @@ class Outbound:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Without compression: a few bytes could become more than memory holds.
-            headers={"User-Agent": f"accord/{version('accord')}", "Accept-Encoding": "identity"},
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
             auto_decompress=False,
             trust_env=False,
             max_line_size=8190,

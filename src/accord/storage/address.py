@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
+from accord.storage.carriers import CARRIERS
 from accord.storage.store import StoreRefused
 
 FORMS = (
     "sqlite:///relative.db, sqlite:////absolute/path.db, sqlite://:memory: and postgresql://user:password@host/database"
 )
-SIGNAL_SCHEMES = ("nats://", "tls://")
 SHOWN = frozenset({"host", "port", "user", "dbname", "database", "sslmode"})
 """Options of PostgreSQL's own that are shown; any other might be a secret, `password` is one."""
 
@@ -115,7 +115,7 @@ def _postgres(parts: SplitResult, options: list[tuple[str, str]]) -> PostgresAdd
         raise BadAddress("The option listen is on or off")
     if signals and listen == "on":
         raise BadAddress("Hints are carried by signals=... or by listen=on, not by both")
-    if not all(server.startswith(SIGNAL_SCHEMES) for server in signals):
+    if not all("://" in server and server.partition("://")[0] in CARRIERS for server in signals):
         raise BadAddress("The option signals names servers as nats://host:4222, separated by commas")
     start = f"{parts.scheme}://"
     shown = {name: value for name, value in given.items() if name in SHOWN}

@@ -1,7 +1,8 @@
 """Bringing a database to the schema that this version knows: numbered files, forward only, under a lock.
 
-Changes are made in two releases (add first, remove later), so that nodes of two versions can share a database. A node
-refuses a schema that is newer than it knows.
+Changes are made in two releases (add first, remove later), so that nodes of two versions can share a database: a
+migration says with `-- overlaps: N` that nodes which know no more than schema N go on with it. A node refuses an older
+schema, and a newer one that does not overlap with its own.
 """
 
 import re
@@ -11,10 +12,17 @@ from typing import NamedTuple
 
 from accord.storage.store import Store, StoreRefused, Tx
 
+MIGRATIONS = resources.files("accord.storage").joinpath("migrations")
+
 LOCK = 4_711_001
 """The advisory lock that migrating nodes take turns with."""
 
+PATIENCE = "2s"
+"""How long a change waits for a table that somebody uses: whoever comes after it waits as well, and nodes give a
+statement up after ten seconds."""
+
 _NAME = re.compile(r"(?P<number>\d{4})_(?P<title>\w+)\.sql")
+_OVERLAPS = re.compile(r"^-- overlaps: (\d+)$", re.MULTILINE)
 
 
 class Migration(NamedTuple):
@@ -32,6 +40,12 @@ class Migration(NamedTuple):
         text = "\n".join(line for line in self.sql.splitlines() if not line.lstrip().startswith("--"))
         yield from (statement.strip() for statement in text.split(";") if statement.strip())
 
+    @property
+    def overlaps(self) -> int:
+        """The oldest schema whose nodes still run on this one; its own number if it says nothing."""
+        stated = _OVERLAPS.search(self.sql)
+        return int(stated[1]) if stated else self.number
+
 
 class SchemaTooNew(StoreRefused):
     """The database was written by a newer version."""
@@ -44,7 +58,7 @@ class SchemaTooOld(StoreRefused):
 def known() -> list[Migration]:
     """Return the migrations that this version has, in order."""
     found = []
-    for file in resources.files("accord.storage").joinpath("migrations").iterdir():
+    for file in MIGRATIONS.iterdir():
         if match := _NAME.fullmatch(file.name):
             found.append(Migration(int(match["number"]), match["title"], file.read_text(encoding="utf-8")))
     return sorted(found)
@@ -64,6 +78,14 @@ async def version(tx: Tx) -> int:
     return int(row[0]) if row and row[0] is not None else 0
 
 
+async def overlap(tx: Tx, number: int) -> int:
+    """Return the oldest schema whose nodes run on a database with this one, as the database says."""
+    if await tx.one("SELECT name FROM {tables} WHERE name = 'schema_overlap'") is None:
+        return number
+    row = await tx.one("SELECT oldest FROM schema_overlap WHERE number = :number", number=number)
+    return int(row[0]) if row else number
+
+
 async def upgrade(store: Store, tell: Callable[[Migration], None] = lambda _: None) -> list[Migration]:
     """Apply what the database lacks and return it; each migration commits as a whole, and `tell` hears of it then."""
     applied = []
@@ -78,7 +100,7 @@ async def upgrade(store: Store, tell: Callable[[Migration], None] = lambda _: No
 async def check(store: Store) -> int:
     """Return the schema's version, or refuse one that this code does not fit."""
     found, newest = await store.read(version), known()[-1].number
-    if found > newest:
+    if found > newest and await store.read(overlap, found) > newest:
         raise SchemaTooNew(
             f"The database has schema {found}, this version of accord knows {newest}: install the version that"
             " upgraded it, or a newer one"
@@ -91,9 +113,15 @@ async def check(store: Store) -> int:
 async def _apply(tx: Tx, migration: Migration) -> bool:
     await tx.lock(LOCK)
     await tx.run("CREATE TABLE IF NOT EXISTS schema_version (number {int} NOT NULL, at {int} NOT NULL)")
-    if await version(tx) >= migration.number:
+    await tx.run("CREATE TABLE IF NOT EXISTS schema_overlap (number {int} NOT NULL, oldest {int} NOT NULL)")
+    before = await version(tx)
+    if before >= migration.number:
         return False
+    oldest = max(await overlap(tx, before), migration.overlaps)  # who cannot use the one before cannot use this one
+    await tx.run(f"{{on_postgres}} SET LOCAL lock_timeout = '{PATIENCE}'")
     for statement in migration.statements():
         await tx.run(statement)
-    await tx.run("INSERT INTO schema_version (number, at) VALUES (:number, {now})", number=migration.number)
+    number = migration.number
+    await tx.run("INSERT INTO schema_version (number, at) VALUES (:number, {now})", number=number)
+    await tx.run("INSERT INTO schema_overlap (number, oldest) VALUES (:number, :oldest)", number=number, oldest=oldest)
     return True

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from accord.storage.carriers import SignalsKind
 from accord.storage.signals import RECONNECT_SECONDS, Carrier, Hear
 
 try:
@@ -91,3 +92,6 @@ class NatsSignals(Carrier):
 
     async def _closed(self) -> None:
         self._wake.set()
+
+
+SIGNALS = SignalsKind(make=lambda where, heard: NatsSignals([f"{one.scheme}://{one.host}" for one in where], heard))

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from accord.storage.address import Address, PostgresAddress, SqliteAddress, parse
+from accord.storage.carriers import carrier
 from accord.storage.store import Store, StoreRefused, StoreUnavailable
 
 NETWORK = re.compile(
@@ -66,12 +67,10 @@ async def _postgres(address: PostgresAddress, publish: Callable[[list[str]], Non
     from accord.storage.postgres import PostgresStore
 
     if address.signals:
-        from accord.storage.nats import NatsSignals
-
-        carrier = NatsSignals(address.signals, publish)
-        await carrier.open()
-        stack.push_async_callback(carrier.close)
-        publish = carrier.publish
+        signals = carrier(address.signals, publish)
+        await signals.open()
+        stack.push_async_callback(signals.close)
+        publish = signals.publish
     store = PostgresStore(address.dsn, publish, listen=address.listen)
     try:
         await store.open()

@@ -234,6 +234,8 @@ class _translating:
         unsent = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
         if unsent or isinstance(error, asyncpg.DataError):
             raise BadValue(f"PostgreSQL: {error}") from error
+        if isinstance(error, asyncpg.LockNotAvailableError):  # only migrations wait no longer than they say
+            raise StoreUnavailable("PostgreSQL: a table is in use, by a backup perhaps: try again later") from error
         if isinstance(error, _UNAVAILABLE):
             raise StoreUnavailable(_reason(error)) from error
 

@@ -299,6 +299,7 @@ class _AcceptRow(NamedTuple):
     push_id: str | None
     config: str | None
     deadline_ms: int | None
+    trace: str | None
 
 
 _ACCEPTED = f"""
@@ -314,9 +315,9 @@ WITH item AS MATERIALIZED (
     SELECT * FROM item WHERE idempotency IS NULL OR (tenant, idempotency) IN (SELECT tenant, key FROM noted)
 ), made AS (
     INSERT INTO task (tenant, id, context_id, agent, owner, origin, parent_id, state, last_seq, epoch, pushes,
-                      deadline_at, updated_at)
+                      deadline_at, updated_at, trace)
     SELECT tenant, task_id, context_id, agent, owner, origin, parent_id, state, seq, claims,
-           CASE WHEN config IS NULL THEN 0 ELSE 1 END, deadline_at, at FROM fresh
+           CASE WHEN config IS NULL THEN 0 ELSE 1 END, deadline_at, at, trace FROM fresh
 ), kept AS (
     INSERT INTO snapshot (tenant, task_id, seq, doc) SELECT tenant, task_id, seq, doc FROM fresh
 ), added AS (
@@ -370,6 +371,7 @@ def _accept(tenant: str, request: Accept) -> Item:
         push_id=None if push is None else push.id or "",
         config=None if push is None else msgspec.json.encode(push).decode(),
         deadline_ms=request.deadline_ms,
+        trace=new.trace,
     )
     keys: tuple[tuple[str, ...], ...] = ((tenant, task.id),)
     if request.key is not None:

@@ -1,4 +1,4 @@
-"""The A2A interface with a stopwatch: what is asked of an agent, in which dialect, how long it takes, what comes of it.
+"""The A2A interface with a stopwatch: what is asked of an agent, in which way, how long it takes, what comes of it.
 
 It wraps any `A2A` and is one itself. Outside of the guard it also sees what that refuses; what cannot even be read as a
 request is refused by the bindings, and so not seen here.
@@ -39,8 +39,8 @@ R = TypeVar("R", bound=Any)
 Answer = Coroutine[Any, Any, T]
 
 INTERNAL = InternalError().row.reason
-NO_DIALECT = "none"
-"""The dialect of whoever did not come through a binding."""
+NONE = "none"
+"""The binding, and the dialect, of whoever did not come through a binding."""
 
 _NAMES = {operation: operation.value for operation in Operation}
 _DIALECTS = {dialect.value: dialect.value for dialect in DialectName}
@@ -126,8 +126,8 @@ class Measured:
             raise
         finally:
             agent, name = self._agent, _NAMES[operation]
-            dialect = _DIALECTS.get(caller.origin or "", NO_DIALECT)
-            self._metrics.requests[(agent, name, dialect, outcome)] += 1
+            dialect = _DIALECTS.get(caller.origin or "", NONE)
+            self._metrics.requests[(agent, name, caller.binding or NONE, dialect, outcome)] += 1
             self._metrics.request_seconds.observe((agent, name), self._clock() - began)
 
     async def _follow(

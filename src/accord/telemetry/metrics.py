@@ -1,7 +1,7 @@
 """What is counted while a server works: a row for each metric, and the hook through which the core tells.
 
-Labels are agents, operations, dialects, states and reasons; never a tenant, an owner or a task, of which there is no
-end. What waits in the store is `telemetry.waiting`, requests are measured by `telemetry.measured`.
+Labels are agents, operations, bindings, dialects, states and reasons; never a tenant, an owner or a task, of which
+there is no end. What waits in the store is `telemetry.waiting`, requests are measured by `telemetry.measured`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -9,7 +9,17 @@ from typing import Any
 
 from accord.core.access import Presented
 from accord.core.audit import OK
-from accord.core.hooks import Delivered, Detail, EventsAppended, NodeReaped, RunEnded, RunStarted, TaskAccepted, Used
+from accord.core.hooks import (
+    Delivered,
+    Detail,
+    EventsAppended,
+    LeaseLost,
+    NodeReaped,
+    RunEnded,
+    RunStarted,
+    TaskAccepted,
+    Used,
+)
 from accord.core.interface import Caller
 from accord.errors import AuthenticationFailed
 from accord.storage.records import state_name
@@ -23,7 +33,7 @@ COUNTER, GAUGE, HISTOGRAM = Kind
 REQUESTS = Metric(
     "accord_requests_total",
     COUNTER,
-    ("agent", "operation", "dialect", "outcome"),
+    ("agent", "operation", "binding", "dialect", "outcome"),
     "Requests to agents; the outcome is ok, ABANDONED or the reason of the error",
 )
 REQUEST_SECONDS = Metric(
@@ -61,6 +71,12 @@ EVENTS_APPENDED = Metric(
 INPUT_TOKENS = Metric("accord_input_tokens_total", COUNTER, ("agent",), "Tokens that models read for an agent's tasks")
 OUTPUT_TOKENS = Metric("accord_output_tokens_total", COUNTER, ("agent",), "Tokens that models wrote for them")
 COST = Metric("accord_cost_total", COUNTER, ("agent",), "What those cost, where agents said so, in their own currency")
+LEASE_LOSSES = Metric(
+    "accord_lease_losses_total",
+    COUNTER,
+    (),
+    "Times that this node could not renew its lease before it ran out: others may have its work",
+)
 NODES_REAPED = Metric(
     "accord_nodes_reaped_total", COUNTER, (), "Nodes whose lease ran out, and whose work this one gave to others"
 )
@@ -90,6 +106,7 @@ class Metrics:
         self.input_tokens = Tally(INPUT_TOKENS)
         self.output_tokens = Tally(OUTPUT_TOKENS)
         self.cost = Tally(COST)
+        self.lease_losses = Tally(LEASE_LOSSES)
         self.nodes_reaped = Tally(NODES_REAPED)
         self.push_deliveries = Tally(PUSH_DELIVERIES)
         self.all: tuple[Tally | Durations, ...] = tuple(
@@ -107,6 +124,7 @@ class Metrics:
             Used: self._used,
             Delivered: self._delivered,
             NodeReaped: self._reaped,
+            LeaseLost: self._lost,
         }
 
     def note(self, detail: Detail) -> None:
@@ -155,6 +173,9 @@ class Metrics:
 
     def _delivered(self, detail: Delivered) -> None:
         self.push_deliveries[(OK if detail.error is None else FAILED,)] += 1
+
+    def _lost(self, detail: LeaseLost) -> None:
+        self.lease_losses[()] += 1
 
     def _reaped(self, detail: NodeReaped) -> None:
         self.nodes_reaped[()] += 1

@@ -1,28 +1,63 @@
-"""What we ship for users' tests: agents run in process, ASGI answers read as they come, the conformance agent."""
+"""What we ship for users' tests: agents in process and behind sockets, scripts, a clock, webhooks, cassettes.
+
+`accord.testing.plugin` has them as fixtures for pytest; `accord.testing.conformance` is the agent that public
+conformance kits talk to. Each name is imported when it is used.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accord.testing.asgi import Response, call, lifespan, stream
+    from accord.testing.asserting import assert_task
+    from accord.testing.cassettes import UnknownRequest, cassette
+    from accord.testing.clock import MovableClock
     from accord.testing.inprocess import Running, running, text_in
+    from accord.testing.scripts import Move, ScriptedAgent, scripted
+    from accord.testing.sockets import serving
+    from accord.testing.transport import AsgiTransport
+    from accord.testing.webhooks import Delivery, Webhooks, catching
 
-__all__ = ["Response", "Running", "call", "lifespan", "running", "stream", "text_in"]
+__all__ = [
+    "AsgiTransport",
+    "Delivery",
+    "MovableClock",
+    "Move",
+    "Response",
+    "Running",
+    "ScriptedAgent",
+    "UnknownRequest",
+    "Webhooks",
+    "assert_task",
+    "call",
+    "cassette",
+    "catching",
+    "lifespan",
+    "running",
+    "scripted",
+    "serving",
+    "stream",
+    "text_in",
+]
 
 _HOMES = {
-    "Response": "accord.testing.asgi",
-    "call": "accord.testing.asgi",
-    "lifespan": "accord.testing.asgi",
-    "stream": "accord.testing.asgi",
-    "Running": "accord.testing.inprocess",
-    "running": "accord.testing.inprocess",
-    "text_in": "accord.testing.inprocess",
+    "asgi": ("Response", "call", "lifespan", "stream"),
+    "asserting": ("assert_task",),
+    "cassettes": ("UnknownRequest", "cassette"),
+    "clock": ("MovableClock",),
+    "inprocess": ("Running", "running", "text_in"),
+    "scripts": ("Move", "ScriptedAgent", "scripted"),
+    "sockets": ("serving",),
+    "transport": ("AsgiTransport",),
+    "webhooks": ("Delivery", "Webhooks", "catching"),
 }
+"""Module -> the public names that are at home there."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a name when it is used: who serves the conformance agent needs nothing else of this."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

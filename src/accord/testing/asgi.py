@@ -157,6 +157,7 @@ async def stream(
     query: str = "",
     headers: Mapping[str, str] | None = None,
     bound: float = BOUND_SECONDS,
+    scheme: str = "http",
 ) -> AsyncIterator[Response]:
     """Send one request and give its answer as soon as that begins; leaving the block closes the connection.
 
@@ -165,7 +166,7 @@ async def stream(
     """
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     response = Response(bound)
-    connection = _Connection(app, _scope(method, path, query, headers or {}), sent, response)
+    connection = _Connection(app, _scope(method, path, query, headers or {}, scheme), sent, response)
     work = asyncio.create_task(connection.run(), name=f"{method} {path}")
     try:
         await response._begins()
@@ -222,13 +223,13 @@ async def lifespan(app: App, *, bound: float = BOUND_SECONDS) -> AsyncIterator[N
         await _ends(work, bound)
 
 
-def _scope(method: str, path: str, query: str, headers: Mapping[str, str]) -> Scope:
+def _scope(method: str, path: str, query: str, headers: Mapping[str, str], scheme: str) -> Scope:
     stated = {"content-type": "application/json"} | {name.lower(): value for name, value in headers.items()}
     return {
         "type": "http",
         "asgi": ASGI,
         "http_version": "1.1",
-        "scheme": "http",
+        "scheme": scheme,
         "method": method,
         "path": unquote(path),
         "raw_path": path.encode(),

@@ -8,14 +8,21 @@ outlives the block. It makes no agent and checks nothing: it stands on `accord.a
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from accord.agents.load import as_agent
 from accord.app import Application
-from accord.config.settings import Server, Settings
+from accord.client import Client
+from accord.client.client import Connecting
+from accord.config import settings_of
+from accord.config.settings import Settings
 from accord.core.agent import Agent
+from accord.core.clock import SYSTEM
 from accord.core.interface import A2A, Caller
 from accord.core.output import parts_of, text_of
 from accord.errors import UnsupportedOperation
@@ -32,9 +39,17 @@ from accord.model import (
     TaskState,
 )
 from accord.protocol import lifecycle
+from accord.protocol.operations import DialectName
+from accord.storage import migrate
+from accord.testing.clock import MovableClock
+from accord.testing.transport import AsgiTransport
 
-IN_MEMORY = Settings(store="sqlite://:memory:", server=Server(grace_seconds=0))
-"""Nothing is kept, and nothing is waited for at the end."""
+IN_MEMORY: Mapping[str, Any] = {
+    "store": "sqlite://:memory:",
+    "server": {"grace_seconds": 0},
+    "push": {"allow_private": True},
+}
+"""Nothing is kept, nothing is waited for at the end, and webhooks may be on this machine: those of tests are."""
 
 BOUND_SECONDS = 30.0
 """How long to wait for anything: a test that hangs says nothing."""
@@ -43,17 +58,33 @@ BOUND_SECONDS = 30.0
 class Running:
     """The first of some running agents, as one caller sees it; `app` serves it over ASGI as well."""
 
-    def __init__(self, app: Application, caller: Caller, bound: float) -> None:
-        """Talk to the default agent of a started application."""
+    def __init__(self, app: Application, caller: Caller, bound: float, clock: MovableClock | None = None) -> None:
+        """Talk to the default agent of a started application; a clock that is moved is not what we are bound by."""
         self.app = app
         self.caller = caller
         self.service: A2A = app.host.default
         self._bound = bound
+        self._bounded_by: Callable[[float], AbstractAsyncContextManager[Any]] = (
+            clock.bound if clock else asyncio.timeout
+        )
         self._sent = 0
+
+    def client(self, agent: str | None = None, *, dialect: str | DialectName | None = None, **more: Any) -> Connecting:
+        """Return a client of an agent, the first unless one is named by its path, in any dialect; `async with` it.
+
+        It talks to the application as over HTTP, with everything in between but a socket. `more` is for
+        `Client.connect`.
+        """
+        url = self.app.url if agent is None else f"{self.app.url}/agents/{agent}"
+        return Client.connect(url, transport=AsgiTransport(self.app), dialect=dialect, **more)
+
+    async def hand_in(self, task: Task, key: str, value: Any = True) -> bool:
+        """Hand a task what it waits for under a key (`ctx.wait`); false if it has that already, or has ended."""
+        return await self.app.host.default.wake(self.caller.tenant, task.id, key, value)
 
     async def send(self, content: Any, *, task: Task | None = None, at_once: bool = False) -> Task | Message:
         """Send text, parts or data to an open task or a new one, or a whole message; `at_once` does not wait."""
-        async with asyncio.timeout(self._bound):
+        async with self._bounded_by(self._bound):
             return await self.service.send(self._request(content, task, at_once), self.caller)
 
     async def send_text(self, text: str, *, task: Task | None = None, at_once: bool = False) -> Task:
@@ -73,12 +104,12 @@ class Running:
 
     async def get(self, task: Task) -> Task:
         """Return a task as it is now."""
-        async with asyncio.timeout(self._bound):
+        async with self._bounded_by(self._bound):
             return await self.service.get(GetRequest(id=task.id), self.caller)
 
     async def cancel(self, task: Task) -> Task:
         """Cancel a task."""
-        async with asyncio.timeout(self._bound):
+        async with self._bounded_by(self._bound):
             return await self.service.cancel(CancelRequest(id=task.id), self.caller)
 
     async def reaches(self, task: Task, state: TaskState) -> Task:
@@ -112,7 +143,7 @@ class Running:
         """Yield events, none of which may take longer than the bound."""
         async with aclosing(events) as following:  # type: ignore[type-var]  # every service stream is a generator
             while True:
-                async with asyncio.timeout(self._bound):
+                async with self._bounded_by(self._bound):
                     event = await anext(following, None)
                 if event is None:
                     return
@@ -125,12 +156,53 @@ async def running(
     *others: Agent | Callable[..., Any],
     caller: Caller | None = None,
     bound: float = BOUND_SECONDS,
+    store: Path | str | None = None,
+    clock: MovableClock | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Running]:
-    """Run agents, or functions as agents; the first is talked to, and `ctx.call` finds the others by name."""
-    agents = [as_agent(given, getattr(given, "__name__", "agent")) for given in (agent, *others)]
-    app = Application(agents, IN_MEMORY)
-    async with app.lifespan():
-        yield Running(app, caller or Caller(), bound)
+    """Run agents, or functions as agents; the first is talked to, and `ctx.call` finds the others by name.
+
+    With a `store`, the path of a SQLite file or an address, everything is kept there, so that another block goes on
+    with it. `settings` are those of `accord.config`, by section: `running(agent, limits={"rate": 1})`.
+    """
+    async with AsyncExitStack() as stack:
+        if clock is not None:
+            stack.enter_context(clock.moving())
+        app = application((agent, *others), store, clock, **settings)
+        await stack.enter_async_context(app.lifespan())
+        if clock is not None:
+            stack.callback(clock.settle_with(lambda: app.host.engine.store.do(migrate.version)))
+        yield Running(app, caller or Caller(), bound, clock)
+
+
+_numbers = count(1)
+
+
+def application(
+    agents: Iterable[Agent | Callable[..., Any]],
+    store: Path | str | None = None,
+    clock: MovableClock | None = None,
+    **settings: Any,
+) -> Application:
+    """Return an application as tests need one; whoever asks for it starts and stops it."""
+    made = [as_agent(given, getattr(given, "__name__", "agent")) for given in agents]
+    stated = _settings(settings, store)
+    if clock is not None and not (stated.store or "").startswith("sqlite:"):
+        raise ValueError("Only SQLite's clock can be moved: a clock goes with a store in memory, or in a file")
+    return Application(made, stated, clock=SYSTEM if clock is None else clock.clock)
+
+
+def _settings(given: Mapping[str, Any], store: Path | str | None) -> Settings:
+    # Each has an address of its own, by which clients remember cards, and at which agents elsewhere do not report.
+    here: dict[str, Any] = {
+        **IN_MEMORY,
+        "server": {**IN_MEMORY["server"], "url": f"http://localhost:{next(_numbers)}"},
+    }
+    if store is not None:
+        here["store"] = f"sqlite:///{store}" if isinstance(store, Path) else store
+    for name, said in given.items():
+        here[name] = {**here[name], **said} if isinstance(here.get(name), dict) and isinstance(said, dict) else said
+    return settings_of(here, "running", os.environ)
 
 
 def text_in(answer: Task | Message) -> str:

@@ -4,7 +4,6 @@ It says who it is, makes a plan of what it is asked, and has the plan driven; th
 that a file which changes meanwhile changes no run. Served, called, listed and cancelled it is like any other agent.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from accord.agents.process import spawn
 from accord.client.keys import Credential, KeyManager, Keys
 from accord.client.keys.variables import KEY_FILE
 from accord.core.agent import TEXT, Agent, Crash, Node, Profile
+from accord.core.clock import SYSTEM
 from accord.core.context import Context, Failed, Rejected
 from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
@@ -31,13 +31,14 @@ from accord.workflows.driving import PREFIX, Drive
 from accord.workflows.findings import BadDocument
 from accord.workflows.handing import addresses
 from accord.workflows.known import values_of_run
-from accord.workflows.means import EXECUTORS, Executor, Means
+from accord.workflows.means import EXECUTORS, Means
 from accord.workflows.members import Member
 from accord.workflows.namespace import Shared
 from accord.workflows.origin import PLAN, Wish
 from accord.workflows.plan import Plan
 from accord.workflows.planning import plan
 from accord.workflows.reading import open_source
+from accord.workflows.steps.kinds import Executor
 from accord.workflows.values import Unresolved
 from accord.workflows.wishes import wish_of
 
@@ -87,7 +88,7 @@ class WorkflowAgent:
         vars: Mapping[str, Any] | None = None,
         keys: Keys | None = None,
         executors: Mapping[str, Executor] = EXECUTORS,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         """Serve a document; `directory` is where relative paths begin. `text` is what its file says, if it has one.
 
@@ -99,7 +100,8 @@ class WorkflowAgent:
         self._vars = dict(vars or {})
         self._directory, self._env = directory, without_ours(env)
         self._keys = Known(keys or KeyManager(env.get(KEY_FILE) or None, env=env))
-        self._executors, self._now_ms = executors, now_ms
+        self._executors, self._given_ms = executors, now_ms
+        self._now_ms = now_ms or SYSTEM.now_ms
         self.profile = _profile(document, name or document.name)
         self._hosted = self._definitions()
         self.members: dict[str, Agent] = {
@@ -147,6 +149,7 @@ class WorkflowAgent:
     async def start(self, node: Node) -> None:
         """Be ready to look at earlier runs, and to say where events can be posted."""
         self._store, self._url = node.store, node.url
+        self._now_ms = self._given_ms or node.clock.now_ms
         self._keys.more = node.credential
 
     async def stop(self) -> None:

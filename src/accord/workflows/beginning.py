@@ -85,7 +85,7 @@ def child_key(step: str, attempt: int) -> str:
 def beginning(attempt: Attempt) -> Beginning:
     """Return how an attempt begins."""
     try:
-        return _KINDS[attempt.step.kind](attempt)
+        return _KINDS.get(attempt.step.kind, _plainly)(attempt)
     except (Unresolved, UnsafeCommand, CannotBegin) as error:
         result = Result(ok=False, error=str(error))
         return Beginning(ended=ended(attempt.step, attempt.number, result, attempt.at))
@@ -181,10 +181,8 @@ INNER = "workflow"
 _KINDS: Mapping[str, Callable[[Attempt], Beginning]] = {
     "agent": _child,
     "a2a": _child,
-    "deterministic": _plainly,
-    "worktree": _plainly,
-    "approval": _plainly,
     "wait": _wait,
     "workflow": _workflow,
     "map": _map,
 }
+"""Types with a beginning of their own; all others begin plainly."""

@@ -23,10 +23,6 @@ _DECIDED = re.compile(
 )
 _BECAUSE = re.compile(rf"\bREASON{_GAP}:{_GAP}([^\n]+)", re.IGNORECASE)
 _REVIEWED = re.compile(rf"{REVIEW}{_GAP}:{_GAP}(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
-_APPROVES = re.compile(r"\b(?:LGTM|looks good to me|approved)\b", re.IGNORECASE)
-_REJECTS = re.compile(
-    r"\b(?:reject(?:ed)?|not approved?|do(?:es)? not approve|changes? (?:requested|required))\b", re.I
-)
 
 DONE = rf"(?i){MARKER}{_GAP}:{_GAP}[\w.-]|{_DECIDED.pattern}|{_REVIEWED.pattern}"
 """What ends the work of an agent in its terminal, whatever it means."""
@@ -49,15 +45,6 @@ def decided(output: str) -> tuple[Decision | None, str | None]:
     because = _BECAUSE.search(output, found[-1].end())
     word: Decision = found[-1][1].upper()  # type: ignore[assignment]  # the pattern has these words only
     return word, because[1].strip() if because else None
-
-
-def reviewed(output: str) -> bool | None:
-    """Whether a review approves: by its last decision, or by how reviewers usually say so; None if it says neither."""
-    if found := list(_REVIEWED.finditer(output)):
-        return found[-1][1].upper().startswith("APPROVE")
-    if _REJECTS.search(output):
-        return False
-    return True if _APPROVES.search(output) else None
 
 
 def is_marked(output: str, step: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.workflows.document import A2A_SECONDS, AgentDef, Document, Step, StepType, Workflow
+from accord.workflows.document import A2A_SECONDS, AgentDef, Document, Step, Workflow
 from accord.workflows.expressions import BadExpression
 from accord.workflows.templates import renamed_in
 
@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 def typed(step: Step, agent: AgentDef | None) -> Step:
     """Return a step that says its type: who names an agent elsewhere, or a URL, has one of the type a2a."""
-    kind: StepType = step.type or ("a2a" if step.url or (agent is not None and agent.is_a2a) else "agent")
+    kind = step.type or ("a2a" if step.url or (agent is not None and agent.is_a2a) else "agent")
     return replace(step, type=kind)
 
 
@@ -72,7 +72,7 @@ def _headers(of_agent: Mapping[str, str], of_step: Mapping[str, str]) -> dict[st
 def _of_errors(step: Step, document: Document, workflow: Workflow, agent: AgentDef | None) -> dict[str, Any]:
     handling = document.error_handling
     new: dict[str, Any] = {"on_error": step.on_error or workflow.on_error}
-    if step.type not in WORKING:
+    if step.type not in WORKING and not step.is_added:
         return new
     retries, delay = step.retries, step.retry_delay
     if retries is None and agent is not None:
@@ -125,4 +125,4 @@ def placed(path: str, base: Path, env: Mapping[str, str] | None = None) -> Path:
     """Return a path of a document: variables of the environment in it are replaced, and it begins beside the file."""
     known = os.environ if env is None else env
     text = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), path)
-    return base / Path(text).expanduser()
+    return base / os.path.expanduser(text)

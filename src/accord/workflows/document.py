@@ -10,7 +10,9 @@ from msgspec import Meta, Struct, field
 
 STEP_TYPES = ("agent", "deterministic", "worktree", "a2a", "approval", "wait", "workflow", "map")
 
-StepType = Literal["agent", "deterministic", "worktree", "a2a", "approval", "wait", "workflow", "map"]
+StepType = Annotated[str, Meta(extra={"written": "step type"})]
+"""One of these, or a type that another package has added (`steps.kinds`)."""
+
 OnError = Literal["fail", "skip", "retry", "continue"]
 Cli = Literal[
     "claude", "codex", "gemini", "aider", "goose", "opencode", "droid", "cursor", "cursor-agent", "agent", "api"
@@ -174,9 +176,14 @@ class Step(Said, frozen=True, kw_only=True):
     step: "Step | None" = None
 
     @property
-    def kind(self) -> StepType:
+    def kind(self) -> str:
         """Its type; who only names an agent and a task has one of the type `agent`."""
         return self.type or "agent"
+
+    @property
+    def is_added(self) -> bool:
+        """Whether its type is that of another package."""
+        return self.kind not in STEP_TYPES
 
     @property
     def innermost(self) -> "Step":

@@ -15,8 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.client.text import text_of
+from accord.core import tracing
 from accord.core.context import APPROVAL, Context
 from accord.core.journal import Call
+from accord.core.tracing import UNTRACED, Stepping
 from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
 from accord.workflows import channel, members, permissions, preflight, telling
 from accord.workflows.asking import Question
@@ -29,6 +31,7 @@ from accord.workflows.known import values_of
 from accord.workflows.means import Means
 from accord.workflows.records import Begun, Ended
 from accord.workflows.state import Node, State
+from accord.workflows.steps.kinds import Executor
 from accord.workflows.steps.scene import Result, Scene
 from accord.workflows.values import Unresolved, UnsafeCommand, Values
 from accord.workflows.verification import diagnosing, verify
@@ -90,14 +93,22 @@ class Doing:
         assert node.step is not None
         scene = self._scene(node)
         try:
-            result = await self._means.executors[node.step.kind](scene)
-            result = await verify(scene, result)
+            tracer = tracing.tracer
+            with UNTRACED if tracer is None else tracer.around(Stepping(key=node.name, task_id=scene.run_id)) as span:
+                result = await self._executor(node.step.kind)(scene)
+                result = await verify(scene, result)
+                span.note(error=None if result.ok else "failed")
         except (Unresolved, UnsafeCommand, OSError, ValueError) as error:
             result = Result(ok=False, error=str(error))
         except Exception as error:  # of an executor that somebody added, perhaps: the run must know
             log.exception("step failed", extra={"task_id": self._ctx.task_id, "step": node.name})
             result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
         return await self._helped(node, result, node.step.command or "")
+
+    def _executor(self, kind: str) -> Executor:
+        if kind not in self._means.executors:
+            raise ValueError(f"There is no type of step called {kind!r} here: is its package installed?")
+        return self._means.executors[kind]
 
     # --- by members -----------------------------------------------------------------------------------------------
 
@@ -198,7 +209,7 @@ class Doing:
         since = node.begun.at if node.begun is not None else 0
         for other in self._state.nodes.values():
             step, begun = other.step, other.begun
-            if other is node or step is None or begun is None or step.kind not in CHANGING:
+            if other is node or step is None or begun is None or not _changes(step):
                 continue
             if other.ended is not None and other.ended.attempt >= begun.attempt and other.ended.at < since:
                 continue
@@ -360,3 +371,7 @@ def _repairing(step: Step, result: Result, told: str) -> str:
             f"The end of its output:\n{result.output[-4000:]}",
         )
     )
+
+
+def _changes(step: Step) -> bool:
+    return step.kind in CHANGING or step.is_added

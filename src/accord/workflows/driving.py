@@ -22,6 +22,7 @@ from accord.workflows.asking import Questions
 from accord.workflows.beginning import CHILDREN, Attempt, Beginning, beginning, child_key
 from accord.workflows.channel import METADATA, Post
 from accord.workflows.decide import Decision, Outcome, cancelled, decide, ended
+from accord.workflows.document import Step
 from accord.workflows.doing import Doing
 from accord.workflows.means import Means
 from accord.workflows.records import Begun, Ended, Record
@@ -92,7 +93,7 @@ class Drive:
             step = node.step
             if step is None:
                 continue
-            if step.kind in self._means.executors and step.on_crash == "fail":
+            if self._is_done_here(step) and step.on_crash == "fail":
                 lost = Result(ok=False, error="It was interrupted, and is not to be begun again")
                 self._end(node, lost)
             else:
@@ -183,7 +184,7 @@ class Drive:
         step = node.step
         if step is None or node.is_map:
             return
-        if step.kind in self._means.executors:
+        if self._is_done_here(step):
             self._run(name, asyncio.create_task(self._doing.done(node), name=f"step {name}"))
         elif step.kind in CHILDREN:
             self._attend(name)
@@ -192,6 +193,10 @@ class Drive:
             self._questions.open(name, self._doing.question(node))
         elif step.event is not None:
             self._awaited[name] = wait_key(handed_in(f"event/{step.event}", node.attempt))
+
+    def _is_done_here(self, step: Step) -> bool:
+        """Whether a step is done in this process, or would be if its package were here."""
+        return step.is_added or step.kind in self._means.executors
 
     def _attend(self, name: str) -> None:
         """Wait for the member that does a step."""
@@ -264,9 +269,10 @@ class Drive:
             left = None if wake_at is None else max(0, wake_at - self._means.now_ms())
             if self._may_park(left):
                 await self._park(left)
-            seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
-            until = self._journal.hinted if self._listens else self._journal.nudged
-            await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
+            if not self._ends:  # or something had happened before it could park
+                seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
+                until = self._journal.hinted if self._listens else self._journal.nudged
+                await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
         while self._finished:
             self._take_in(*self._finished.popleft())
         if self._listens:

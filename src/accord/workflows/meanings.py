@@ -144,9 +144,12 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
     },
     d.Step: {
         "name": "What others call it.",
-        "type": "What kind of step it is; left out, one for the agent that it names.",
+        "type": "What kind of step it is; left out, one for the agent that it names. Packages may add types.",
         "use": "The step of your own that it is.",
-        "with": "What a step of your own is given; as in agent-relay it may also stand beside `use`.",
+        "with": (
+            "What a step of your own, or of a type that a package has added, is given; as in agent-relay it may also "
+            "stand beside `use`."
+        ),
         "description": "What it is for; shown with it.",
         "dependsOn": "The steps and barriers that must have ended before it begins.",
         "if": "A condition: if it is false, the step is skipped and those after it are not.",

@@ -3,9 +3,8 @@
 Only values; `beginning` and `driving` use them, and the workflow's agent puts them together.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -14,15 +13,10 @@ from accord.client.keys import Keys
 from accord.workflows.members import Member
 from accord.workflows.namespace import Shared
 from accord.workflows.plan import Plan
-from accord.workflows.steps.scene import Result, Scene
-from accord.workflows.steps.shell import shell
-from accord.workflows.steps.worktree import worktree
+from accord.workflows.steps.kinds import Executor, Executors
 
-Executor = Callable[[Scene], Awaitable[Result]]
-"""Does a step in the process of its run."""
-
-EXECUTORS: Mapping[str, Executor] = MappingProxyType({"deterministic": shell, "worktree": worktree})
-"""Type of a step -> who does it, of those that no agent does."""
+EXECUTORS: Mapping[str, Executor] = Executors()
+"""Type of a step -> who does it, of those that are done in the process of their run."""
 
 
 class Means(Struct, frozen=True, kw_only=True):

@@ -53,6 +53,9 @@ EVALUATORS = frozenset(
 )
 """Every argument of these is, or may be, run, calculated or assigned to."""
 
+READERS = frozenset({"eval", ".", "source", "ssh", "su", "watch", "parallel"})
+"""What these read may be run: they are shells elsewhere, or their arguments name one."""
+
 EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 """After these options of `find` there is a command, up to `;` or `{} +`."""
 
@@ -199,9 +202,9 @@ class Words:
 
 
 def runs_its_input(words: list[str]) -> bool:
-    """Whether a command takes what it reads for a program: a shell without a file, or one elsewhere."""
+    """Whether a command takes what it reads for a program: a shell without a file, or what runs one."""
     name = _name(words)
-    if name in ("ssh", "su"):
+    if name in READERS:
         return True
     rest = _arguments(words[1:])
     has_program = any(_CODE_OPTION.fullmatch(word) or word.startswith("-m") for word in rest)

@@ -158,7 +158,7 @@ def _mentions(step: Step, wrong: list[Finding]) -> Iterator[tuple[Reference, boo
     for name in _SPOKEN:
         value = getattr(step, name)
         for text in texts_in(value) if value else ():
-            for reference in _read(text, f"step {step.name!r}: {name}", wrong):
+            for reference in _read(text, f"step {step.name!r}: {name.rstrip('_')}", wrong):
                 yield reference, name == "set"
     if step.verification is not None:
         for reference in _read(step.verification.value, f"step {step.name!r}: verification", wrong):

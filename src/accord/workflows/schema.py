@@ -13,6 +13,7 @@ from msgspec import Struct, inspect, to_builtins
 from accord.workflows import durations, keys
 from accord.workflows.document import CustomStep, Document, Step, Swarm, Trajectories
 from accord.workflows.meanings import MEANINGS
+from accord.workflows.steps.kinds import step_types
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """What editors for YAML understand best."""
@@ -123,7 +124,8 @@ def _of(kind: inspect.Type) -> dict[str, Any]:
     """Return the schema of a type."""
     match kind:
         case inspect.Metadata():
-            return _WRITTEN[keys.written_as(kind) or ""]
+            written = keys.written_as(kind) or ""
+            return {"enum": list(step_types())} if written == "step type" else _WRITTEN[written]
         case inspect.StructType(cls=cls):
             return {"allOf": [_ref(cls)]}
         case inspect.UnionType(types=kinds):

@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Struct, inspect
 
 from accord.workflows import durations, keys
-from accord.workflows.document import AgentDef, CustomStep, Step, Swarm, Trajectories
+from accord.workflows.document import STEP_TYPES, AgentDef, CustomStep, Step, Swarm, Trajectories
 from accord.workflows.findings import BadDocument, Finding, Place, found
+from accord.workflows.steps.kinds import step_types
 from accord.workflows.text import Node
 
 T = TypeVar("T")
@@ -167,8 +168,11 @@ class Shaping:
 
     def marked(self, kind: inspect.Metadata, node: Node, where: str) -> Any:
         """Return a value that files write in a way of their own."""
-        if keys.written_as(kind) == "scalar" and node.raw is not None:
+        written = keys.written_as(kind)
+        if written == "scalar" and node.raw is not None:
             return node.raw
+        if written == "step type" and node.tree not in STEP_TYPES:
+            return self._one_of(step_types(), node, where)
         return self._value(kind.type, node, where)
 
     def text(self, kind: inspect.StrType, node: Node, where: str) -> Any:
@@ -201,7 +205,9 @@ class Shaping:
 
     def choice(self, kind: inspect.LiteralType, node: Node, where: str) -> Any:
         """Return one of a few words."""
-        known = tuple(map(str, kind.values))
+        return self._one_of(tuple(map(str, kind.values)), node, where)
+
+    def _one_of(self, known: tuple[str, ...], node: Node, where: str) -> Any:
         if not isinstance(node.tree, str) or node.tree not in known:
             near = keys.nearest(str(node.raw), known)
             fix = f"did you mean {near}?" if near else f"write one of {', '.join(known)}"

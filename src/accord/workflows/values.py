@@ -104,6 +104,17 @@ class Values(Struct, frozen=True, kw_only=True):
             return self._worth(pieces[0])
         return self.text(template)
 
+    def tree(self, given: Any) -> Any:
+        """Return a value of a document in which all texts have the values of their templates; raises Unresolved."""
+        match given:
+            case str():
+                return self.value(given)
+            case Mapping():
+                return {name: self.tree(part) for name, part in given.items()}
+            case list() | tuple():
+                return [self.tree(part) for part in given]
+        return given
+
     def holds(self, condition: str) -> bool:
         """Whether the condition of an `if` is true; raises Unresolved."""
         return is_true(self._worth(Template(condition, parse(condition))))

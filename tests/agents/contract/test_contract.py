@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accord.agents.kinds import GROUP
+from accord.agents.kinds import KINDS
 from accord.core.agent import Crash
 from accord.core.engine import LATE
 from accord.model import Part, StatusUpdate, TaskState
@@ -45,8 +44,9 @@ for _name in NAMES:
 
 
 def having(behaviour: str) -> pytest.MarkDecorator:
-    """For each subject that has a behaviour."""
-    return pytest.mark.parametrize("name", [name for name, found in FOUND.items() if behaviour in found.has])
+    """For each subject that has a behaviour; what is served once for all its tests is on one worker."""
+    names = [name for name, found in FOUND.items() if behaviour in found.has]
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names])
 
 
 Talking = Callable[[str, str], AbstractAsyncContextManager[Talk]]
@@ -107,8 +107,7 @@ def test_a_subject_says_what_it_can(name: str) -> None:
 
 
 def test_every_kind_of_ours_is_tried() -> None:
-    ours = {entry.name for entry in distribution("accord").entry_points if entry.group == GROUP}
-    assert ours <= {found.kind.replace("_", "-") for found in FOUND.values()}
+    assert set(KINDS.ours) <= {found.kind.replace("_", "-") for found in FOUND.values()}
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------

@@ -181,6 +181,6 @@ def test_who_has_not_installed_it_is_told_how(kind: str, module: str, monkeypatc
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
         monkeypatch.setitem(sys.modules, name, None)
-    found = kinds.by_name(kind)
+    found = kinds.KINDS.load(kind)
     with pytest.raises(ImportError, match=rf"pip install 'accord\[{kind}\]'"):
         found.make(Given(options=found.options(), target=object()))

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from accord.client import Client
 from accord.core.interface import Caller
 from accord.model import GetRequest, Message, Part, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.protocol import lifecycle
+from tests.databases import emptied
 from tests.serve.running import Server
 
 GRAPHS = Path(__file__).parent / "graphs.py"
@@ -29,11 +29,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty store of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/accord.db"
-    url: str = request.getfixturevalue("postgres")
-    connection = await asyncpg.connect(url)
-    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-    await connection.close()
-    return url
+    return await emptied(request.getfixturevalue("postgres"))
 
 
 Serving = Callable[[str], Awaitable[Server]]

@@ -13,10 +13,9 @@ from langgraph.graph import START, MessagesState, StateGraph
 from accord.agents.langchain import RunnableOptions
 from accord.agents.langgraph import GraphOptions
 from accord.agents.load import load
-from accord.app import Application
 from accord.model import TaskState
 from accord.testing import call, lifespan, running, stream
-from accord.testing.inprocess import IN_MEMORY
+from accord.testing.inprocess import application
 from tests.agents.langgraph.conftest import graph_agent
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +30,7 @@ def said(text: str, **ids: str) -> dict[str, Any]:
 async def test_the_graph_of_the_documentation_is_talked_to_in_03() -> None:
     agent = load(f"{ROOT}/examples/agents/langgraph_agent.py:trip")
     assert (agent.profile.name, agent.profile.description) == ("trip", "Plans a trip, and books it when you agree.")
-    app = Application([agent], IN_MEMORY)
+    app = application([agent])
 
     def rpc(method: str, text: str, **ids: str) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": 1, "method": method, "params": said(text, **ids)}

@@ -102,7 +102,7 @@ def test_a_session_must_not_be_a_flag() -> None:
 
 
 def test_it_is_a_kind() -> None:
-    assert kinds.by_name("process") is KIND
+    assert kinds.KINDS.load("process") is KIND
 
 
 @pytest.mark.parametrize(

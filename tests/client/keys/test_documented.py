@@ -11,7 +11,7 @@ from accord.client.keys.variables import OWN_NAMES, OWN_OAUTH
 from accord.config import load
 from accord.config.load import CREDENTIALS
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "credentials.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "credentials.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:

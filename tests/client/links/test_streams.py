@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accord.client.links.jsonrpc import JsonRpcLink
 from accord.client.links.streams import SILENT, Stream
-from accord.client.wire import Broken, TimedOut, Unreachable
+from accord.client.wire import Broken, Opened, Outgoing, TimedOut, Unreachable
 from accord.errors import AccordError, InvalidAgentResponse, RateLimited, TaskNotFound
 from accord.model import ArtifactUpdate, Event, Message, StatusUpdate, Task, TaskState
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
@@ -61,6 +62,38 @@ def test_events_without_numbers_are_counted() -> None:
     stream = reading()
     assert [event.seq for event in fed(stream, framed(TASK, CHUNK, CHUNK))] == [1, 2, 3]
     assert not stream.is_numbered
+
+
+class Silent:
+    """A transport that is not used."""
+
+    async def open(self, request: Outgoing) -> Opened:
+        raise AssertionError(request)
+
+    async def close(self) -> None:
+        """Have nothing to close."""
+
+
+def test_a_stream_that_begins_as_1_0_may_go_on_in_the_shapes_of_0_3() -> None:
+    """langgraph-api does; a member of data that has the same name changes nothing."""
+    data = {"kind": "status-update"}
+    chunk = {"artifactUpdate": {**IDS, "artifact": {"artifactId": "a", "parts": [{"data": data}]}}}
+    tagged = {
+        "kind": "artifact-update",
+        **IDS,
+        "artifact": {"artifactId": "b", "parts": [{"kind": "text", "text": "x"}]},
+    }
+    ended = {"kind": "status-update", **IDS, "status": {"state": "completed"}, "final": True}
+    stream = Stream(JsonRpcLink(Silent(), "http://agent.example/", V1).streamed)
+    first, plain, second, last = (event.body for event in fed(stream, framed(TASK, chunk, tagged, ended)))
+    assert isinstance(first, Task)
+    assert isinstance(plain, ArtifactUpdate)
+    assert plain.artifact.parts[0].data == data
+    assert isinstance(second, ArtifactUpdate)
+    assert (second.artifact.artifact_id, second.artifact.parts[0].text) == ("b", "x")
+    assert isinstance(last, StatusUpdate)
+    assert last.status.state is TaskState.COMPLETED
+    stream.finish()
 
 
 @pytest.mark.parametrize("number", ["a1b2", "", "-1", "1.5", "٣", "1" * 19])

@@ -695,6 +695,16 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * Again
+         * @description How a run is run again: what it has not done, all from a step on, or with `fresh` everything.
+         */
+        Again: {
+            /** @default false */
+            fresh: boolean;
+            /** @default null */
+            from: string | null;
+        };
+        /**
          * AgentList
          * @description The agents that somebody may use.
          */
@@ -1131,6 +1141,16 @@ export interface components {
             reason: string | null;
         };
         /**
+         * Redelivery
+         * @description Webhooks to try again: those of these ids, or all that were given up.
+         */
+        Redelivery: {
+            /** @default false */
+            allDead: boolean;
+            /** @default [] */
+            ids: string[];
+        };
+        /**
          * Refused
          * @description Why not; a name that is taken is named, and so is every field that is wrong.
          */
@@ -1518,26 +1538,6 @@ export interface components {
             slug: string;
             takesInput: boolean;
             webhooks: components["schemas"]["HookView"][];
-        };
-        /**
-         * Again
-         * @description How a run is run again: what it has not done, all from a step on, or with `fresh` everything.
-         */
-        "accord.console.flows.api.Again": {
-            /** @default false */
-            fresh: boolean;
-            /** @default null */
-            from: string | null;
-        };
-        /**
-         * Again
-         * @description Webhooks to try again: those of these ids, or all that were given up.
-         */
-        "accord.console.tasks.deliveries.Again": {
-            /** @default false */
-            allDead: boolean;
-            /** @default [] */
-            ids: string[];
         };
     };
     responses: never;
@@ -2089,7 +2089,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["accord.console.tasks.deliveries.Again"];
+                "application/json": components["schemas"]["Redelivery"];
             };
         };
         responses: {
@@ -2660,7 +2660,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["accord.console.flows.api.Again"];
+                "application/json": components["schemas"]["Again"];
             };
         };
         responses: {

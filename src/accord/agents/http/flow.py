@@ -19,6 +19,7 @@ from accord.agents.http.payload import Body
 from accord.agents.http.reading import NotReadable, reader
 from accord.client import transports
 from accord.client.wire import Opened, Outgoing, TimedOut, Transport, Unreachable, too_large
+from accord.core import tracing
 from accord.core.context import Failed
 from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy
@@ -118,7 +119,7 @@ class Flow:
         return Outgoing(
             method="POST",
             url=self._target.url,
-            headers=tuple(headers.items()),
+            headers=(*headers.items(), *tracing.headers().items()),
             body=body.content,
             seconds=self._options.timeout,
             streams=True,
@@ -132,8 +133,8 @@ class Flow:
             try:
                 opened = await self._open(request)
             except Unreachable as error:
-                self._note(
-                    "flow not answered", posting, tries=tries + 1, reason=error.reason
+                log.warning(
+                    "flow not answered", extra=self._about(posting, tries=tries + 1, reason=error.reason)
                 )  # which names addresses that are nobody else's business
                 if error.was_sent:
                     in_time = " in time" if isinstance(error, TimedOut) else ""
@@ -144,7 +145,7 @@ class Flow:
                 if 200 <= opened.status < 300:
                     return opened
                 refusal = await self._refusal(opened, posting)
-                self._note("flow not answered", posting, tries=tries + 1, reason=str(refusal))
+                log.warning("flow not answered", extra=self._about(posting, tries=tries + 1, reason=str(refusal)))
                 if opened.status < 500 or is_last:
                     raise refusal
             await asyncio.sleep(self._options.backoff * 2.0**tries)
@@ -155,13 +156,13 @@ class Flow:
             self._transport = self._make()
         return await self._transport.open(request)
 
-    def _note(self, event: str, posting: Posting, **more: object) -> None:
-        log.warning(event, extra={"task_id": posting.task_id, "url": str(self._target), **more})
+    def _about(self, posting: Posting, **more: object) -> dict[str, object]:
+        return {"task_id": posting.task_id, "url": str(self._target), **more}
 
     async def _refusal(self, opened: Opened, posting: Posting) -> Failed:
         """Return what a flow answered instead, in words that a caller may see; the log has more of it."""
         body = await self._beginning(opened, posting)
-        self._note("flow refused", posting, status=opened.status, body=body[:2048])
+        log.warning("flow refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
         if 300 <= opened.status < 400:
             return Failed(f"The flow is somewhere else: HTTP {opened.status}")
         told = _reason(body, opened.headers.get("Content-Type", ""))
@@ -183,7 +184,7 @@ class Flow:
             for said in reads.end():
                 yield said
         except Unreachable as error:
-            self._note("flow's answer was cut off", posting, reason=error.reason)
+            log.warning("flow's answer was cut off", extra=self._about(posting, reason=error.reason))
             raise InDoubt("The flow's answer was cut off") from error
         except (InvalidAgentResponse, FrameTooLarge) as error:
             raise Failed(f"The flow's answer cannot be taken: {error}") from error
@@ -200,7 +201,7 @@ class Flow:
                     if len(found) >= MAX_ERROR_BYTES:
                         break
         except (Unreachable, InvalidAgentResponse) as error:
-            self._note("flow's error was cut off", posting, reason=str(error))
+            log.warning("flow's error was cut off", extra=self._about(posting, reason=str(error)))
         return found[:MAX_ERROR_BYTES]
 
 

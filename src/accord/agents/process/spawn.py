@@ -19,6 +19,8 @@ from msgspec import Struct
 
 from accord.agents import keeper
 from accord.agents.process.terminal import Terminal
+from accord.core import tracing
+from accord.protocol.trace_context import variables
 
 READ_BYTES = 64 * 1024
 
@@ -240,7 +242,7 @@ async def _keep(command: Command, far: socket.socket, terminal: Terminal | None)
             stdout=stream,
             stderr=stream,
             cwd=command.directory,
-            env=dict(command.env),
+            env={**command.env, **variables(tracing.current())},
             pass_fds=(far.fileno(),),
             start_new_session=True,  # Ctrl-C at the server's terminal is for the server
         )

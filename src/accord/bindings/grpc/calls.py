@@ -30,6 +30,8 @@ from accord.protocol.protobuf.methods import Method
 
 log = logging.getLogger("accord.grpc")
 
+BINDING = "grpc"
+
 LAST_EVENT_KEY = "last-event-id"
 """As in HTTP, what a caller saw last; a stream says it of its first event in front, and of its last one at the end."""
 
@@ -69,7 +71,7 @@ class Calls:
         after = last_seen(scope) if method.streams else None
         params = await _convert(partial(to_json, method.request), body)
         request = method.dialect.decode_request(method.operation, params)
-        known = replace(caller, origin=method.dialect.name.value, extensions=extensions(scope))
+        known = replace(caller, origin=method.dialect.name.value, binding=BINDING, extensions=extensions(scope))
         return Understood(request, known, after, as_metadata(activated(scope, self._extensions)))
 
     # --- one answer -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from accord.model import Event, EventBody, Request, Result
 from accord.protocol.dialects import Dialect
 from accord.protocol.negotiate import DIALECT_HEADER, VERSION_HEADER
 from accord.protocol.operations import DialectName, Operation
+from accord.protocol.sse import Frame
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -69,6 +70,10 @@ class HttpLink(ABC):
     def result(self, operation: Operation, body: bytes, request: Request) -> Result:
         """Read the body of an answer; an error in it is raised."""
 
+    def streamed(self, frame: Frame) -> EventBody:
+        """Read one event of a stream; an error that ends it is raised."""
+        return self.codec.decode_streamed(frame)
+
     @abstractmethod
     def whole_event(self, body: bytes) -> EventBody:
         """Read the body of an answer that should have been a stream; an error in it is raised."""
@@ -93,7 +98,7 @@ class HttpLink(ABC):
         others = [pair for pair in outgoing.headers if pair[0] != "Accept"]
         headers = (*others, ("Accept", STREAM), *resumed)
         opened = await self._exchange.open(replace(outgoing, headers=headers, streams=True))
-        stream = Stream(self.codec.decode_streamed)
+        stream = Stream(self.streamed)
         if not 200 <= opened.status < 300:
             raise self._failure(opened, await opened.read(), request)
         if not opened.headers.get("content-type", "").lower().startswith(STREAM):

@@ -5,6 +5,9 @@ It knows the envelope only; `http` sends it, the dialect writes and reads what i
 
 from typing import ClassVar
 
+import msgspec
+from msgspec import Struct
+
 from accord.client.links.http import JSON, HttpLink, lacking
 from accord.client.wire import Outgoing, Reply
 from accord.core.ids import new_id
@@ -13,8 +16,19 @@ from accord.model import EventBody, Request, Result
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.jsonrpc import ErrorObject
-from accord.protocol.operations import Operation, method_name
+from accord.protocol.operations import DialectName, Operation, method_name
 from accord.protocol.sse import Frame
+
+KIND = b'"kind"'
+"""By which objects of 0.3 say what they are; 1.0 has no such member, though data may have."""
+
+
+class _Tagged(Struct):
+    kind: str
+
+
+class _Answer(Struct):
+    result: _Tagged
 
 
 class JsonRpcLink(HttpLink):
@@ -36,6 +50,12 @@ class JsonRpcLink(HttpLink):
         """Read the result of an answer, or raise its error."""
         return self.codec.decode_result(operation, self._answer(body), request)
 
+    def streamed(self, frame: Frame) -> EventBody:
+        """Read one event of a stream; some servers begin one as 1.0 does and go on in the shapes of 0.3."""
+        if self.dialect is DialectName.V1 and KIND in frame.data and _is_tagged(frame.data):
+            return DIALECTS[DialectName.V03].decode_streamed(frame)
+        return super().streamed(frame)
+
     def whole_event(self, body: bytes) -> EventBody:
         """Read the result of an answer as the only event."""
         return self.codec.decode_event(Frame(data=self._answer(body)))
@@ -56,3 +76,12 @@ class JsonRpcLink(HttpLink):
         if isinstance(answer, ErrorObject):
             raise self.codec.decode_error(answer)
         return answer
+
+
+def _is_tagged(data: bytes) -> bool:
+    """Whether the result of an answer says what it is, as 0.3 does."""
+    try:
+        msgspec.json.decode(data, type=_Answer)
+    except msgspec.MsgspecError:
+        return False
+    return True

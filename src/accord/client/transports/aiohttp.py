@@ -7,7 +7,6 @@ policy, the addresses it connects to are those that `outbound` has checked.
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from importlib.metadata import version
 from io import BytesIO
 
 import aiohttp
@@ -18,6 +17,7 @@ from accord.client.wire import MAX_BYTES, Broken, Outgoing, TimedOut, Unreachabl
 from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy, Refused
 from accord.outbound.connector import IDLE_SECONDS, checked_connector
+from accord.outbound.identity import USER_AGENT
 from accord.outbound.names import Resolve, SystemNames
 
 CONNECT_SECONDS = 10.0
@@ -109,7 +109,7 @@ class AiohttpTransport:
         return aiohttp.ClientSession(
             connector=self._connector(is_trusted=is_trusted),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": f"accord/{version('accord')}"},
+            headers={"User-Agent": USER_AGENT},
             trust_env=False,
             max_line_size=MAX_HEAD,
             max_field_size=MAX_HEAD,

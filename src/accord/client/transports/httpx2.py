@@ -7,11 +7,11 @@ above.
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from importlib.metadata import version
 
 from accord.client.wire import MAX_BYTES, Broken, Outgoing, TimedOut, Unreachable, not_compressed, too_large
 from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy
+from accord.outbound.identity import USER_AGENT
 
 try:
     import httpx2
@@ -50,7 +50,7 @@ class Httpx2Transport:
             http2=True,
             verify=tls or True,
             trust_env=False,
-            headers={"User-Agent": f"accord/{version('accord')}"},
+            headers={"User-Agent": USER_AGENT},
             limits=httpx2.Limits(max_connections=None, keepalive_expiry=4.0),
         )
         self._max_bytes = max_bytes

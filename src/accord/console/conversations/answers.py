@@ -114,9 +114,9 @@ class Answers:
 
     # --- what comes -----------------------------------------------------------------------------------------------
 
-    def expect(self, tenant: str, chat: Chat, answer_id: str) -> Answer:
+    def expect(self, tenant: str, chat_id: str, answer_id: str) -> Answer:
         """Return an answer to which nobody works yet: its message is on its way."""
-        key = (tenant, chat.id, answer_id)
+        key = (tenant, chat_id, answer_id)
         return self._coming.setdefault(key, Answer(key))
 
     def forget(self, answer: Answer) -> None:
@@ -126,7 +126,7 @@ class Answers:
 
     def follow(self, tenant: str, chat: Chat, said: Said) -> Answer:
         """Return an answer whose task is known, and see to it that it is followed."""
-        answer = self.expect(tenant, chat, said.id)
+        answer = self.expect(tenant, chat.id, said.id)
         if not answer.begins.is_set():
             answer.begins.set()
             work = asyncio.create_task(self._followed(tenant, chat, said, answer), name=f"answer {said.id}")
@@ -170,7 +170,7 @@ class Answers:
 
     async def give(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
         """Let an answer come that is known already."""
-        answer = self.expect(tenant, chat, answer_id)
+        answer = self.expect(tenant, chat.id, answer_id)
         answer.add(chunks)
         await self.keep(tenant, chat, answer_id, chunks)
         self.forget(answer)

@@ -131,13 +131,14 @@ class ChatApi:
             return _stream(coming, asked)
         uimessages.parts_of(wanted.question)  # what cannot be sent is not kept
         waiting = await self._waiting(chat, slug, caller) if wanted.is_new and wanted.instead_of is None else None
+        answer_id = new_id()
+        answer = self._answers.expect(caller.tenant, body.id, answer_id)  # before anybody can see that it is to come
         try:
-            chat, answer_id = await self._begun(body.id, slug, wanted, caller)
-        except AlreadySaid:  # by the same request, sent twice at once
-            return await self.post(asked)
-        answer = self._answers.expect(caller.tenant, chat, answer_id)
-        try:
+            chat = await self._begun(body.id, slug, wanted, answer_id, caller)
             await self._send(chat, answer_id, wanted.question, waiting, body.mode or self._models.mode(slug), caller)
+        except AlreadySaid:  # by the same request, sent twice at once
+            self._answers.forget(answer)
+            return await self.post(asked)
         except BaseException:
             self._answers.forget(answer)
             raise
@@ -185,9 +186,9 @@ class ChatApi:
         waits = head is not None and head.owner == caller.owner and head.task_state in lifecycle.INTERRUPTED
         return last[-1].task_id if waits else None
 
-    async def _begun(self, chat_id: str, slug: str, wanted: Wanted, caller: Caller) -> tuple[Chat, str]:
+    async def _begun(self, chat_id: str, slug: str, wanted: Wanted, answer_id: str, caller: Caller) -> Chat:
         """Keep what is said and that an answer is to come; tasks of answers that made way for it end."""
-        at, answer_id = self._house.now_ms(), new_id()
+        at = self._house.now_ms()
         new = Chat(
             id=chat_id,
             owner=caller.owner,
@@ -213,7 +214,7 @@ class ChatApi:
             raise no_chat() from None
         for said in begun.dropped:
             await self._cancel(said, caller)
-        return begun.chat, answer_id
+        return begun.chat
 
     async def _send(
         self, chat: Chat, answer_id: str, question: UIMessage, waiting: str | None, mode: Mode, caller: Caller

@@ -225,12 +225,17 @@ _TOLD: Mapping[str, Callable[[Step], Any]] = {
 """Type of a step -> what says what is to be done."""
 
 
+def _given(step: Step) -> Any:
+    """Return what a step of an added type is given."""
+    return step.with_ or None
+
+
 def _told(state: State, node: Node, step: Step, run_id: str) -> str:
     """Return what a step is told, with the values that it speaks of.
 
     Those of the environment stay names: pages are for more people than the environment is.
     """
-    said = _TOLD[step.kind](step)
+    said = _TOLD.get(step.kind, _given)(step)
     if said is None:
         return ""
     if not isinstance(said, str):

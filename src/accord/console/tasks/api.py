@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from accord.bindings.files import download
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
 from accord.console.rows import STATES, row_of
@@ -253,7 +254,7 @@ class TasksApi:
         artifact, message, at = asked.parts.get("artifact"), asked.parts.get("message"), int(asked.parts["at"])
         part = files.part_of(task, artifact, message, at)
         name = f"{artifact or message}-{at}"
-        data, headers = files.download(part, name, inline=asked.found(Shown).inline)
+        data, headers = download(part, name, inline=asked.found(Shown).inline)
         return Reply(data=data, headers=headers)
 
     # --- doing ----------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Search(Struct, frozen=True):
     limit: Limit = 50
 
 
-class Again(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class Redelivery(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Webhooks to try again: those of these ids, or all that were given up."""
 
     ids: Annotated[list[str], Meta(max_length=MAX_AT_ONCE)] = []
@@ -51,7 +51,7 @@ class Tries(View, frozen=True, kw_only=True):
     count: int
 
 
-_again = msgspec.json.Decoder(Again)
+_redelivery = msgspec.json.Decoder(Redelivery)
 _detail = msgspec.json.Decoder(tuple[Said, Said])
 
 
@@ -67,7 +67,7 @@ class DeliveriesApi:
         one = f"{_BASE}/(?P<task>[^/]+)/(?P<push>.+)"
         return (
             Route("GET", _BASE, self.list, finds=Search, gives=DeliveryPage),
-            Route("POST", f"{_BASE}/redeliver", self.again, noted="Redeliver", takes=Again, gives=Tries),
+            Route("POST", f"{_BASE}/redeliver", self.again, noted="Redeliver", takes=Redelivery, gives=Tries),
             Route("GET", one, self.show, gives=DeliveryView),
         )
 
@@ -101,7 +101,7 @@ class DeliveriesApi:
 
     async def again(self, asked: Asked) -> Reply:
         """Try webhooks again at once, from the first event that each was not given."""
-        body, caller, store = codec.decode(asked.body, _again), asked.known, self._house.store
+        body, caller, store = codec.decode(asked.body, _redelivery), asked.known, self._house.store
         seen = self._house.sight.seen(caller, Operation.CANCEL)
         if body.all_dead:
             count = await store.do(deliveries.redeliver_seen, caller.tenant, seen, MAX_AT_ONCE)

@@ -1,33 +1,15 @@
-"""Files of tasks: addresses in their place where a task is shown, and their bytes where one is asked for.
+"""Files of tasks: addresses in their place where a task is shown, and the part that one of these addresses means.
 
-What agents make is not trusted: it is saved rather than shown, and what a browser may show runs in a sandbox without
-scripts. Where files are kept is `storage.blobs`.
+How their bytes are handed out is `bindings.files`, where they are kept `storage.blobs`.
 """
 
-import re
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from accord.bindings.http import Headers
 from accord.errors import TaskNotFound
 from accord.model import Artifact, Message, Part, Task
-
-INLINE = frozenset(
-    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "text/plain", "application/json"}
-)
-"""What a browser shows without running anything."""
-
-PREVIEWED = frozenset({"text/html", "image/svg+xml"})
-"""What a frame may show, in a sandbox in which nothing runs and nothing is fetched."""
-
-UNKNOWN = "application/octet-stream"
-
-SANDBOX = "sandbox; default-src 'none'"
-PREVIEW = f"{SANDBOX}; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
-
-_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
 
 
 def shown(task: Task, base: str) -> dict[str, Any]:
@@ -67,29 +49,3 @@ def part_of(task: Task, artifact: str | None, message: str | None, at: int) -> P
         if at < len(holder.parts):
             return holder.parts[at]
     raise TaskNotFound("The task has no such file")
-
-
-def download(part: Part, name: str, *, inline: bool) -> tuple[bytes, Headers]:
-    """Return a part's bytes, and how they are to be treated."""
-    stated = (part.media_type or "").partition(";")[0].strip().lower()
-    if part.raw is not None:
-        data, kind = part.raw, stated or UNKNOWN
-    elif part.text is not None:
-        data, kind = part.text.encode(), stated or "text/plain"
-    elif part.data is not msgspec.UNSET:
-        data, kind = msgspec.json.encode(part.data), "application/json"
-    else:
-        raise TaskNotFound("This part is an address, not a file")
-    if not _TYPE.fullmatch(kind):
-        kind = UNKNOWN
-    is_previewed = inline and kind in PREVIEWED
-    way = "inline" if is_previewed or (inline and kind in INLINE) else "attachment"
-    # Text without a charset would be read in whatever a browser takes for its reader's own.
-    kind += "; charset=utf-8" if kind.startswith("text/") else ""
-    said = {
-        "content-type": kind,
-        "content-disposition": f"{way}; filename*=UTF-8''{quote(part.filename or name, safe='')}",
-        "content-security-policy": PREVIEW if is_previewed else SANDBOX,
-        "cross-origin-resource-policy": "same-origin",
-    }
-    return data, [(name.encode(), value.encode()) for name, value in said.items()]

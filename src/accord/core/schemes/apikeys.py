@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from accord.core.access import Identity, Presented, challenge
+from accord.core.schemes.kinds import SchemeKind
+from accord.core.schemes.ports import Ports
 from accord.core.schemes.recent import Recent
 from accord.core.schemes.settings import ApiKeys
 from accord.errors import AgentUnavailable, AuthenticationFailed
@@ -133,3 +135,12 @@ class ApiKeyAccess:
         failure = AuthenticationFailed()
         failure.challenges = (challenge("Bearer", error="invalid_token"),)
         return failure
+
+
+def _built(settings: ApiKeys, ports: Ports) -> ApiKeyAccess:
+    if ports.store is None:
+        raise ValueError("API keys need a store")
+    return ApiKeyAccess(settings, ports.store, ports.clock)
+
+
+SCHEME = SchemeKind(settings=ApiKeys, build=_built)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from accord.core.access import Identity, Presented, challenge
 from accord.core.schemes import passwords
+from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.recent import Recent
 from accord.core.schemes.settings import Basic
 from accord.errors import AuthenticationFailed, RateLimited
@@ -97,3 +98,6 @@ def _read(credentials: str) -> tuple[str, str]:
     if not colon:
         raise AuthenticationFailed
     return name, password
+
+
+SCHEME = SchemeKind(settings=Basic, build=lambda settings, ports: BasicAccess(settings, ports.clock))

@@ -1,14 +1,16 @@
 """From settings to the schemes that a server enforces, in the order in which they were given.
 
-What a scheme needs of the store and the network is in `Ports`. A scheme's module is imported when it is used: those
-that verify signatures take a tenth of a second to load.
+What a scheme needs of the store and the network is in `Ports`. Which schemes there are is `kinds`.
 """
 
 from collections.abc import Sequence
 
+import msgspec
+
 from accord.core.access import Scheme
+from accord.core.schemes.kinds import SCHEMES
 from accord.core.schemes.ports import Ports
-from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls
+from accord.core.schemes.settings import AnyScheme, Jwt, Plugin
 
 
 def build(settings: Sequence[AnyScheme], ports: Ports) -> list[Scheme]:
@@ -22,30 +24,13 @@ def build(settings: Sequence[AnyScheme], ports: Ports) -> list[Scheme]:
 
 
 def _built(settings: AnyScheme, ports: Ports) -> Scheme:
-    match settings:
-        case ApiKeys():
-            from accord.core.schemes.apikeys import ApiKeyAccess
-
-            if ports.store is None:
-                raise ValueError("API keys need a store")
-            return ApiKeyAccess(settings, ports.store, ports.clock)
-        case Jwt():
-            from accord.core.schemes.jwt import JwtAccess
-
-            return JwtAccess(settings, ports.fetch, now=ports.now, clock=ports.clock)
-        case Basic():
-            from accord.core.schemes.basic import BasicAccess
-
-            return BasicAccess(settings, ports.clock)
-        case Header():
-            from accord.core.schemes.header import HeaderAccess
-
-            return HeaderAccess(settings)
-        case Hmac():
-            from accord.core.schemes.hmac import HmacAccess
-
-            return HmacAccess(settings, ports.now)
-        case Mtls():
-            from accord.core.schemes.mtls import MtlsAccess
-
-            return MtlsAccess(settings, ports.now)
+    if not isinstance(settings, Plugin):
+        return SCHEMES.load(str(settings.__struct_config__.tag)).build(settings, ports)
+    if settings.name in SCHEMES.ours:
+        raise ValueError(f'{settings.name} is no plugin: write `type = "{settings.name}"`')
+    kind = SCHEMES.load(settings.name)
+    try:
+        options = msgspec.convert(settings.options, kind.settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the options of {settings.name}: {error}") from None
+    return kind.build(options, ports)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 
 from accord.core.access import Identity, Presented, challenge
+from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.settings import Header
 from accord.errors import AuthenticationFailed
 from accord.model import ApiKeyScheme, SecurityScheme
@@ -54,3 +55,6 @@ class HeaderAccess:
 
 def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
+
+
+SCHEME = SchemeKind(settings=Header, build=lambda settings, _: HeaderAccess(settings))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from accord.core.access import Identity, Presented, challenge
+from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.settings import Hmac
 from accord.errors import AuthenticationFailed
 from accord.model import SecurityScheme
@@ -105,3 +106,6 @@ class HmacAccess:
     def _refused(self, reason: str) -> AuthenticationFailed:
         log.info("refused", extra={"scheme": self.name, "reason": reason})
         return AuthenticationFailed()
+
+
+SCHEME = SchemeKind(settings=Hmac, build=lambda settings, ports: HmacAccess(settings, ports.now))

@@ -94,15 +94,19 @@ class Jwks:
 
     async def _load(self) -> None:
         try:
-            async with asyncio.timeout(FETCH_SECONDS):
-                keys = jose.read_keys(await self._read(self._url or await self._discover()))
-            if not keys:
-                raise NotFetched("There is no key in it that can verify signatures")
-            self._keys, self._loaded_at = keys, self._clock()
+            self._keys, self._loaded_at = await self.read(), self._clock()
         except (NotFetched, OSError, jose.BadSignature) as error:
             log.warning("an issuer's keys could not be read", extra={"issuer": self._issuer, "reason": str(error)})
         finally:
             self._asking = None
+
+    async def read(self) -> tuple[Key, ...]:
+        """Ask for the keys, and return them or raise why there are none: NotFetched, an OSError or BadSignature."""
+        async with asyncio.timeout(FETCH_SECONDS):
+            keys = jose.read_keys(await self._read(self._url or await self._discover()))
+        if not keys:
+            raise NotFetched("There is no key in it that can verify signatures")
+        return keys
 
     async def _discover(self) -> str:
         try:

@@ -19,6 +19,7 @@ from msgspec.json import Decoder
 
 from accord.core.access import Identity, Presented, challenge
 from accord.core.schemes.jwks import Jwks, discovery_url
+from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.ports import Fetch
 from accord.core.schemes.recent import Recent
 from accord.core.schemes.settings import ANY_TENANT
@@ -222,3 +223,9 @@ def _listed(value: Any) -> list[str]:
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:200]
+
+
+SCHEME = SchemeKind(
+    settings=Settings,
+    build=lambda settings, ports: JwtAccess(settings, ports.fetch, now=ports.now, clock=ports.clock),
+)

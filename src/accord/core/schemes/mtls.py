@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from cryptography import x509
 
 from accord.core.access import Identity, Presented, challenge
+from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.settings import Grant, Mtls, NameOf
 from accord.errors import AuthenticationFailed
 from accord.model import MutualTlsScheme, SecurityScheme
@@ -133,3 +134,6 @@ def _envoy(stated: str) -> str:
     if len(found) != 1:
         raise ValueError("no certificate in it, or more than one")
     return found[0]
+
+
+SCHEME = SchemeKind(settings=Mtls, build=lambda settings, ports: MtlsAccess(settings, ports.now))

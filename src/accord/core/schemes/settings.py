@@ -5,7 +5,7 @@ no secrets, so that settings may be logged.
 """
 
 from ipaddress import ip_network
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, field
@@ -32,11 +32,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Grant(Settings, frozen=True, kw_only=True):
-    """What somebody who has authenticated is: `*` as the tenant is any."""
+    """What somebody who has authenticated is."""
 
     owner: str = ""
+    """Whose tasks they see and make; left out, those of their own name."""
+
     tenant: str = ""
+    """Their tenant; `*` is any."""
+
     roles: tuple[str, ...] = ()
+    """What they may do; left out, what `auth.default_role` may."""
 
     def identity(self, name: str = "") -> Identity:
         """Return who that is; `name` is the owner where none is stated."""
@@ -45,11 +50,12 @@ class Grant(Settings, frozen=True, kw_only=True):
 
 
 class User(Grant, frozen=True, kw_only=True):
-    """Somebody with a password, given as `accord hash-password` prints it; the owner is by default the user's name."""
+    """Somebody with a password."""
 
     SECRET = frozenset({"password"})
 
     password: str
+    """The password as `accord hash-password` prints it."""
 
 
 class Secret(Grant, frozen=True, kw_only=True):
@@ -58,6 +64,7 @@ class Secret(Grant, frozen=True, kw_only=True):
     SECRET = frozenset({"secret"})
 
     secret: str
+    """The secret, of 16 characters or more."""
 
     def __post_init__(self) -> None:
         """Refuse a secret that could be guessed."""
@@ -66,56 +73,88 @@ class Secret(Grant, frozen=True, kw_only=True):
 
 
 class ApiKeys(Settings, frozen=True, kw_only=True, tag_field="type", tag="api-keys"):
-    """Keys of the store, made by `accord apikeys create`: in a header of their own or as bearer tokens.
-
-    A revoked key is refused after `remember_seconds` at the latest.
-    """
+    """Keys of the store, made by `accord apikeys create`: in a header of their own or as bearer tokens."""
 
     header: str = "X-API-Key"
+    """The header."""
+
     remember_seconds: float = 5.0
+    """How long a key is believed without looking: a revoked one is refused after this time at the latest."""
 
 
 class SignIn(Settings, frozen=True, kw_only=True):
-    """How people sign in to the console with an issuer: this server as its client, by the authorization code flow.
-
-    Its redirect address is that of the server and `/api/session/oidc/NAME/callback`; `label` is what the page says.
-    """
+    """How people sign in to the console with an issuer: this server as its client, by the authorization code flow."""
 
     SECRET = frozenset({"client_secret"})
 
     client_id: str
+    """What the issuer calls this server."""
+
     client_secret: str | None = None
+    """What this server authenticates itself with; a public client has none."""
+
     name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,32}$")] = "oidc"
+    """A part of the redirect address, which is that of the server and `/api/session/oidc/NAME/callback`."""
+
     label: str = "single sign-on"
+    """What the page calls it."""
+
     scopes: tuple[str, ...] = ("openid", "profile", "email")
+    """What the issuer is asked for."""
 
 
 class Jwt(Settings, frozen=True, kw_only=True, tag_field="type", tag="jwt"):
     """Bearer tokens of one issuer, whose keys are found by OpenID Connect discovery, at `jwks_url`, or are a `secret`.
 
-    A caller's tenant is that of `tenant_claim` if one is named, and its roles are those of all `role_claims`; a claim
-    may be inside of others: `realm_access.roles`. Tokens of two issuers need different `owner_prefix`es, since a
-    subject is only unique to its issuer. `token_url` tells clients on the card where to get a token for themselves.
-    With `sign_in` people get into the console with it.
+    A claim may be inside of others: `realm_access.roles`.
     """
 
     SECRET = frozenset({"secret"})
 
     issuer: str
+    """Who issues the tokens."""
+
     audience: tuple[str, ...]
+    """Whom the tokens are for: one of these."""
+
     jwks_url: str | None = None
+    """Where the issuer's public keys are, if it does not describe itself."""
+
     secret: str | None = None
+    """What issuer and server share, instead of public keys."""
+
     algorithms: tuple[str, ...] = ()
+    """The algorithms that may sign tokens; left out, those that the keys are for."""
+
     leeway_seconds: int = 30
+    """How far the issuer's clock may be off."""
+
     owner_claim: str = "sub"
+    """The claim with the caller's name."""
+
     owner_prefix: str = ""
+    """What is put before that name: of two issuers each needs its own, since a subject is only unique to its issuer."""
+
     tenant_claim: str | None = None
+    """The claim with the caller's tenant."""
+
     tenant: str = ""
+    """The tenant of every caller, where no claim is named."""
+
     role_claims: tuple[str, ...] = ("roles", "scope")
+    """The claims whose values are the caller's roles, all together."""
+
     token_url: str | None = None
+    """Where clients get a token for themselves, for the card."""
+
     scopes: dict[str, str] = field(default_factory=dict)
+    """What they may ask for there, and what each is, for the card."""
+
     sign_in: SignIn | None = None
+    """How people get into the console with it."""
+
     remember_seconds: float = 5.0
+    """How long a token is believed without verifying it again."""
 
     def __post_init__(self) -> None:
         """Refuse what would let in tokens that are meant for others."""
@@ -133,41 +172,61 @@ class Basic(Settings, frozen=True, kw_only=True, tag_field="type", tag="basic"):
     """Names and passwords."""
 
     users: dict[str, User]
+    """Users by their names."""
+
     remember_seconds: float = 300.0
+    """How long a password is believed without hashing it again, which takes a while."""
 
 
 class Header(Settings, frozen=True, kw_only=True, tag_field="type", tag="header"):
     """Shared secrets in a header of any name."""
 
     name: str
+    """The header."""
+
     secrets: tuple[Secret, ...]
+    """Secrets, and who knows each."""
 
 
 class Hmac(Settings, frozen=True, kw_only=True, tag_field="type", tag="hmac"):
-    """Signed requests, by the name of the key: see `protocol.signing`."""
+    """Signed requests, by the name of the key.
+
+    How they are signed is in `protocol.signing`.
+    """
 
     keys: dict[str, Secret]
+    """Keys by their names, and who has each."""
+
     window_seconds: int = WINDOW_SECONDS
+    """How far a signature's time may be off."""
 
 
 NameOf = Literal["uri", "dns", "email", "common-name"]
 
 
 class Mtls(Settings, frozen=True, kw_only=True, tag_field="type", tag="mtls"):
-    """Client certificates: those of TLS connections, or those that a trusted proxy passes on in `header`.
-
-    The owner is the first of `names` that the certificate has. With `clients` only those are let in, otherwise
-    everybody whom the certificate authority vouches for gets `tenant` and `roles`. Where a proxy also passes on
-    certificates that it could not verify, `verified_header` is the one that says SUCCESS for those it could.
-    """
+    """Client certificates: those of TLS connections, or those that a trusted proxy passes on in `header`."""
 
     header: str | None = None
+    """The header in which a proxy passes certificates on."""
+
     verified_header: str | None = None
+    """The header that says SUCCESS for those it could verify, where a proxy also passes others on."""
+
     trusted_proxies: tuple[str, ...] = ()
+    """The networks of proxies that are believed."""
+
     names: tuple[NameOf, ...] = ("uri", "dns", "email", "common-name")
+    """Where a certificate says whose it is: the first of these that it has."""
+
     clients: dict[str, Grant] = field(default_factory=dict)
+    """Those who are let in, by that name; left out, everybody whom the issuer vouches for."""
+
     tenant: str = ""
+    """The tenant of those, where no `clients` are named."""
+
     roles: tuple[str, ...] = ()
+    """Their roles, where no `clients` are named."""
 
     def __post_init__(self) -> None:
         """Refuse a header that anybody could send."""
@@ -177,5 +236,17 @@ class Mtls(Settings, frozen=True, kw_only=True, tag_field="type", tag="mtls"):
             ip_network(network, strict=False)
 
 
-AnyScheme = ApiKeys | Jwt | Basic | Header | Hmac | Mtls
+class Plugin(Settings, frozen=True, kw_only=True, tag_field="type", tag="plugin"):
+    """The way to authenticate that another package has registered under a name, with options of its own."""
+
+    SECRET = frozenset({"options"})  # which of them are secrets only the package knows
+
+    name: str
+    """The name that the package has registered in the group `accord.auth`."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    """What the package takes; a name that it does not know is refused."""
+
+
+AnyScheme = ApiKeys | Jwt | Basic | Header | Hmac | Mtls | Plugin
 """What a server may be told to enforce; `type` tells them apart."""

@@ -45,6 +45,9 @@ class Dialect(ABC):
     replays: ClassVar[frozenset[Operation]] = frozenset()
     """Streams that begin with the task's first event, where the caller does not say which event it saw last."""
 
+    links_files: ClassVar[bool] = False
+    """Whether a file is only ever an address in it, so that a server which answers in it gives bytes one (B-02)."""
+
     push_format: ClassVar[PushFormat] = PushFormat.TASK
     """What a webhook body of this dialect holds unless the webhook asks for something else."""
 

@@ -34,7 +34,7 @@ class BlobCorrupt(BlobMissing):
 
 async def hash_of(data: bytes) -> str:
     """Return the hash of bytes; megabytes of them must not hold up the loop."""
-    return await asyncio.to_thread(_hexdigest, data)
+    return await asyncio.to_thread(hexdigest, data)
 
 
 async def verified(data: bytes | None, hash: str) -> bytes:
@@ -46,5 +46,6 @@ async def verified(data: bytes | None, hash: str) -> bytes:
     return data
 
 
-def _hexdigest(data: bytes) -> str:
+def hexdigest(data: bytes) -> str:
+    """Return the hash of bytes, at once."""
     return hashlib.sha256(data).hexdigest()

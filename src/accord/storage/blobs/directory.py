@@ -13,7 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from accord.storage.store import StoreFull, StoreUnavailable
+from accord.storage.blobs.kinds import BlobsKind
+from accord.storage.located import Location
+from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -113,3 +115,12 @@ def _translating(root: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(f"The disk of {root} is full") from error
         raise StoreUnavailable(f"The directory {root} cannot be used: {error}") from error
+
+
+def _opened(where: Location) -> Directory:
+    if where.host or not where.path:
+        raise StoreRefused("The address of a directory has three slashes before an absolute path: dir:///var/blobs")
+    return Directory(Path(where.path))
+
+
+KIND = BlobsKind(open=_opened)

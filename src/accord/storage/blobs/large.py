@@ -6,29 +6,20 @@ the reader's own tenant's bytes in any case.
 """
 
 import asyncio
+import hmac
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from operator import attrgetter
-from typing import Any, TypeVar, cast
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from accord.model import (
-    Artifact,
-    ArtifactUpdate,
-    Message,
-    MessageUpdate,
-    Part,
-    StatusUpdate,
-    Task,
-    TaskStatus,
-)
-from accord.storage.blobs.base import Blobs
+from accord.model import Part
+from accord.model.inside import Holder, parts_of, with_parts
+from accord.storage.blobs.base import Blobs, hexdigest
 from accord.storage.commands.blobs import secret
 from accord.storage.store import Store
 
-Body = TypeVar("Body", bound=Message | Artifact | Task | StatusUpdate | ArtifactUpdate | MessageUpdate)
 T = TypeVar("T")
 
 THRESHOLD = 64 * 1024
@@ -38,17 +29,6 @@ SECRET_BYTES = 33
 """A multiple of three, so that every reference begins with the same base64 text."""
 
 HASH_BYTES = 32
-
-_FIELDS: dict[type, tuple[str, ...]] = {
-    Task: ("status", "artifacts", "history"),
-    TaskStatus: ("message",),
-    Message: ("parts",),
-    Artifact: ("parts",),
-    StatusUpdate: ("status",),
-    ArtifactUpdate: ("artifact",),
-    MessageUpdate: ("message",),
-}
-"""Type -> the fields below which parts are changed."""
 
 
 class LargeParts:
@@ -68,23 +48,27 @@ class LargeParts:
         fresh = b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
         return cls(blobs, b64decode(await store.do(secret, fresh)), threshold)
 
-    def has_large(self, body: Body) -> bool:
-        """Whether `detach` would have anything to do."""
-        return any(map(self._is_large, _parts(body)))
+    def key(self, purpose: str) -> bytes:
+        """Return a key for something else that all nodes of this store have to agree on, now and after a restart."""
+        return hmac.digest(self._secret, purpose.encode(), "sha256")
 
-    async def detach(self, tenant: str, body: Body) -> tuple[Body, tuple[str, ...]]:
+    def has_large(self, body: Holder) -> bool:
+        """Whether `detach` would have anything to do."""
+        return any(map(self._is_large, parts_of(body)))
+
+    async def detach(self, tenant: str, body: Holder) -> tuple[Holder, tuple[str, ...]]:
         """Keep the bytes of large parts; return the value to store and the hashes of all bytes that it refers to."""
-        large = {part.raw for part in _parts(body) if part.raw is not None and self._is_large(part)}
+        large = {part.raw for part in parts_of(body) if part.raw is not None and self._is_large(part)}
         hashes = dict(zip(large, await _all(self._blobs.put(tenant, raw) for raw in large), strict=True))
 
         def detached(part: Part) -> Part:
             hash = hashes.get(part.raw) if part.raw is not None else None
             return part if hash is None else replace(part, raw=self._secret + bytes.fromhex(hash))
 
-        stored = cast(Body, _mapped(body, detached))
+        stored = with_parts(body, detached)
         return stored, tuple(sorted(self._references(stored)))
 
-    async def attach(self, tenant: str, body: Body) -> Body:
+    async def attach(self, tenant: str, body: Holder) -> Holder:
         """Put the bytes of detached parts back; raises `BlobMissing` if some are gone."""
         wanted = self._references(body)
         found = dict(zip(wanted, await _all(self._blobs.get(tenant, hash) for hash in wanted), strict=True))
@@ -93,7 +77,11 @@ class LargeParts:
             hash = self._reference(part)
             return part if hash is None else replace(part, raw=found[hash])
 
-        return cast(Body, _mapped(body, attached))
+        return with_parts(body, attached)
+
+    def hash_of(self, part: Part) -> str | None:
+        """Return the hash of a part's bytes, if it has some, detached or not."""
+        return self._reference(part) or (None if part.raw is None else hexdigest(part.raw))
 
     def _is_large(self, part: Part) -> bool:
         return part.raw is not None and len(part.raw) > self._threshold and self._reference(part) is None
@@ -105,54 +93,8 @@ class LargeParts:
             return None
         return raw[SECRET_BYTES:].hex()
 
-    def _references(self, body: Body) -> set[str]:
-        return {hash for part in _parts(body) if (hash := self._reference(part)) is not None}
-
-
-def _parts(value: Any) -> Sequence[Part]:
-    """Return every part below a value; every event that is stored passes here."""
-    return _PARTS[type(value)](value)
-
-
-def _parts_of_task(task: Task) -> list[Part]:
-    found = list(_parts_of_status(task))
-    for message in task.history:
-        found += message.parts
-    for artifact in task.artifacts:
-        found += artifact.parts
-    return found
-
-
-def _parts_of_status(value: Task | StatusUpdate) -> Sequence[Part]:
-    return () if value.status.message is None else value.status.message.parts
-
-
-_PARTS: dict[type, Callable[[Any], Sequence[Part]]] = {
-    Task: _parts_of_task,
-    Message: attrgetter("parts"),
-    Artifact: attrgetter("parts"),
-    StatusUpdate: _parts_of_status,
-    ArtifactUpdate: attrgetter("artifact.parts"),
-    MessageUpdate: attrgetter("message.parts"),
-}
-"""Type -> how its parts are found."""
-
-
-def _mapped(value: Any, change: Callable[[Part], Part]) -> Any:
-    """Return a value with every part changed; what has no changed part is returned itself."""
-    if value is None:
-        return None
-    if isinstance(value, Part):
-        return change(value)
-    if isinstance(value, tuple):
-        items = tuple(_mapped(item, change) for item in value)
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    changed = {}
-    for field in _FIELDS[type(value)]:
-        old = getattr(value, field)
-        if (new := _mapped(old, change)) is not old:
-            changed[field] = new
-    return replace(value, **changed) if changed else value
+    def _references(self, body: Holder) -> set[str]:
+        return {hash for part in parts_of(body) if (hash := self._reference(part)) is not None}
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -10,13 +10,15 @@ import re
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 from yarl import URL
 
+from accord.storage.blobs.kinds import BlobsKind
 from accord.storage.blobs.sigv4 import Credentials, Unsigned, signed_headers
-from accord.storage.store import StoreUnavailable
+from accord.storage.located import Location, NoOptions
+from accord.storage.store import StoreRefused, StoreUnavailable
 
 ATTEMPTS = 4
 PAUSE_SECONDS = 0.2
@@ -27,6 +29,9 @@ TIMEOUT = aiohttp.ClientTimeout(total=120, sock_connect=5, sock_read=30)
 
 NOTHING = hashlib.sha256(b"").hexdigest()
 
+FORM = "`s3://bucket/prefix?endpoint=http://host:port&region=name`"
+
+_BUCKET = re.compile(r"[A-Za-z0-9._-]+")
 _CODE = re.compile(rb"<Code>(?P<code>\w+)</Code>")
 
 
@@ -127,3 +132,38 @@ class S3:
         if answer.status not in statuses:
             said = f"{answer.status} {answer.code}".rstrip()
             raise StoreUnavailable(f"S3 at {self._endpoint} refuses {self._folder}: {said}")
+
+
+class Options(NoOptions, frozen=True, kw_only=True):
+    """What the address of a bucket may say; without an endpoint it is Amazon's."""
+
+    endpoint: str | None = None
+    region: str = ""
+
+
+def _opened(where: Location) -> S3:
+    options: Options = where.options
+    env = where.env
+    region = options.region or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
+    endpoint = options.endpoint if options.endpoint is not None else f"https://s3.{region}.amazonaws.com"
+    if not _BUCKET.fullmatch(where.host) or not _is_endpoint(endpoint):
+        raise StoreRefused(f"The address of a bucket cannot be understood; write {FORM}")  # it may hold a secret
+    missing = [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not env.get(name)]
+    if missing:
+        raise StoreRefused(f"Large parts in S3 need {' and '.join(missing)} in the environment")
+    credentials = Credentials(
+        access_key=env["AWS_ACCESS_KEY_ID"],
+        secret_key=env["AWS_SECRET_ACCESS_KEY"],
+        session_token=env.get("AWS_SESSION_TOKEN") or None,
+    )
+    prefix = where.path.strip("/")
+    return S3(endpoint=endpoint, bucket=where.host, region=region, credentials=credentials, prefix=prefix)
+
+
+def _is_endpoint(url: str) -> bool:
+    parts = urlsplit(url)
+    plain = not parts.query and not parts.fragment and "@" not in parts.netloc
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
+
+
+KIND = BlobsKind(open=_opened, options=Options)

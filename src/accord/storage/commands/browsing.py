@@ -14,7 +14,7 @@ from msgspec import Struct
 from accord.model import Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import Metadata
 from accord.storage.commands.jobs import RUN
-from accord.storage.commands.tasks import AMISS_STATES, OPEN_STATES, Stored, read_task
+from accord.storage.commands.tasks import AMISS_STATES, OPEN_STATES, Stored, lengths, read_task
 from accord.storage.records import state_name, state_of
 from accord.storage.store import Row, Tx, Value
 
@@ -319,7 +319,7 @@ def _object(value: Mapping[str, Any]) -> str:
 
 async def news(tx: Tx, tenant: str, known: Mapping[str, int], unknown: Sequence[str], since: int) -> News:
     """Return what happened to tasks after these events, and to others since a time."""
-    last = await heads(tx, tenant, known)
+    last = await lengths(tx, dict.fromkeys(known, tenant))
     fresh = await rows(tx, tenant, unknown)
     after = {id: known[id] for id, seq in last.items() if seq > known[id]}
     after |= {row.id: max(0, row.seq - LOOKED_BACK) for row in fresh}
@@ -345,19 +345,6 @@ async def statuses(tx: Tx, tenant: str, after: Mapping[str, int]) -> list[Change
         after=_object(after),
     )
     return [Changed(row[0], row[1], _update.decode(row[2]).status, row[3], bool(row[4])) for row in found]
-
-
-async def heads(tx: Tx, tenant: str, ids: Iterable[str]) -> dict[str, int]:
-    """Return the numbers of tasks' last events."""
-    wanted = dict.fromkeys(ids, 0)
-    if not wanted:
-        return {}
-    found = await tx.all(
-        "SELECT id, last_seq FROM task WHERE tenant = :tenant AND id IN (SELECT key FROM {pairs} :ids {end})",
-        tenant=tenant,
-        ids=_object(wanted),
-    )
-    return {id: seq for id, seq in found}
 
 
 async def changed(tx: Tx, tenant: str, seen: Seen, since: int, limit: int) -> dict[str, int]:

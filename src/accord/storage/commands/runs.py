@@ -71,7 +71,10 @@ class Accept(Struct, frozen=True, kw_only=True):
 
 
 class Say(Struct, frozen=True, kw_only=True):
-    """A message to a task that exists; what it may use, and until when it has time, becomes less or stays."""
+    """A message to a task that exists; what it may use, and until when it has time, becomes less or stays.
+
+    With a `trace` what comes of it belongs to that one from now on.
+    """
 
     task_id: str
     message: Message
@@ -85,6 +88,7 @@ class Say(Struct, frozen=True, kw_only=True):
     blobs: tuple[str, ...] = ()
     budget: Budget = Budget()
     deadline_at: int | None = None
+    trace: str | None = None
 
 
 class Begin(Struct, frozen=True, kw_only=True):
@@ -180,6 +184,8 @@ async def say(tx: Tx, tenant: str, request: Say) -> Continued:
         raise HasEnded(head.task_state)
     await append(tx, tenant, _adding(head, request))
     await _tighten(tx, tenant, head, request)
+    if request.trace is not None:
+        await _traced(tx, tenant, head, request.trace)
     if request.push is not None:
         dialect = request.origin or head.origin or ""
         await pushes.put(tx, tenant, head.id, request.push, dialect, after=head.last_seq)
@@ -223,6 +229,13 @@ async def _due(tx: Tx, tenant: str, head: Head, due: int | None, at: int) -> Non
         )
         delay_ms = max(0, due - at)
         await set_timer(tx, tenant, Timer(task_id=head.id, kind=DEADLINE, delay_ms=delay_ms))
+
+
+async def _traced(tx: Tx, tenant: str, head: Head, trace: str) -> None:
+    """Let what comes of a message belong to its sender's trace."""
+    await tx.run(
+        "UPDATE task SET trace = :trace WHERE tenant = :tenant AND id = :id", tenant=tenant, id=head.id, trace=trace
+    )
 
 
 def _adding(head: Head, request: Say) -> Append:

@@ -5,8 +5,9 @@ never rewrites the task. `epoch` is the fence: a worker that lost its lease cann
 believes to be the last event: one that missed something cannot write a snapshot that lacks it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from accord.model import EventBody, Task, TaskState
@@ -20,7 +21,7 @@ READ_PAGE = 1000
 
 
 class NewTask(Struct, frozen=True, kw_only=True):
-    """A task to create; `at` is the time of its status in epoch milliseconds."""
+    """A task to create; `at` is the time of its status in epoch milliseconds, `trace` what it belongs to, if traced."""
 
     task: Task
     agent: str
@@ -30,6 +31,7 @@ class NewTask(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     deadline_at: int | None = None
     blobs: tuple[str, ...] = ()
+    trace: str | None = None
 
 
 class Append(Struct, frozen=True, kw_only=True):
@@ -65,6 +67,7 @@ class Head(Struct, frozen=True, kw_only=True):
     pushes: int
     deadline_at: int | None
     updated_at: int
+    trace: str | None = None
 
     @property
     def task_state(self) -> TaskState:
@@ -125,9 +128,9 @@ async def create_task(tx: Tx, tenant: str, new: NewTask, epoch: int = 0, bodies:
         task = lifecycle.apply(task, body)
     await tx.run(
         """INSERT INTO task (tenant, id, context_id, agent, owner, origin, parent_id, state, epoch, last_seq,
-                             deadline_at, updated_at)
+                             deadline_at, updated_at, trace)
            VALUES (:tenant, :id, :context_id, :agent, :owner, :origin, :parent_id, :state, :epoch, :last_seq,
-                   :deadline_at, :at)""",
+                   :deadline_at, :at, :trace)""",
         tenant=tenant,
         id=task.id,
         context_id=task.context_id or "",
@@ -140,6 +143,7 @@ async def create_task(tx: Tx, tenant: str, new: NewTask, epoch: int = 0, bodies:
         last_seq=len(bodies),
         deadline_at=new.deadline_at,
         at=new.at,
+        trace=new.trace,
     )
     await tx.run(
         "INSERT INTO snapshot (tenant, task_id, seq, doc) VALUES (:tenant, :task_id, :seq, :doc)",
@@ -232,6 +236,7 @@ async def _due(tx: Tx, tenant: str, task_id: str) -> None:
 
 
 _HEAD = ", ".join(f"task.{column}" for column in Head.__struct_fields__)
+_LAST_SEQ, _DOC_SEQ = Head.__struct_fields__.index("last_seq"), len(Head.__struct_fields__)
 _OF_TASK = "FROM snapshot WHERE snapshot.tenant = task.tenant AND snapshot.task_id = task.id"
 COLUMNS = f"{_HEAD}, (SELECT seq {_OF_TASK}), (SELECT doc {_OF_TASK}) FROM task"
 """By two looks at its snapshot: SQLite would prepare a statement with a join anew each time, which costs twice as much
@@ -268,7 +273,7 @@ async def _stored(tx: Tx, tenant: str, row: Row) -> Stored:
     missing = behind(row)
     if not missing:
         return as_stored(row)
-    events = tuple(await events_after(tx, tenant, row[0], row[13], limit=missing))
+    events = tuple(await events_after(tx, tenant, row[0], row[_DOC_SEQ], limit=missing))
     if len(events) < missing:
         raise Torn(f"The log of {row[0]} was cut while it was read")
     return as_stored(row, events)
@@ -276,8 +281,7 @@ async def _stored(tx: Tx, tenant: str, row: Row) -> Stored:
 
 def behind(row: Row) -> int:
     """Return how many events came after the snapshot in a row of `COLUMNS`."""
-    last_seq, doc_seq = row[7], row[13]
-    return int(last_seq - doc_seq)
+    return int(row[_LAST_SEQ] - row[_DOC_SEQ])
 
 
 def as_stored(row: Row, events: tuple[Row, ...] = ()) -> Stored:
@@ -295,6 +299,16 @@ async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int =
         seq=seq,
         limit=limit,
     )
+
+
+async def lengths(tx: Tx, tenants: Mapping[str, str]) -> dict[str, int]:
+    """Return how many events the logs of tasks have had, of those that are there; each with its tenant."""
+    rows = await tx.all(
+        """SELECT task.id, task.last_seq FROM {pairs} :wanted {end} AS wanted
+           JOIN task ON task.tenant = wanted.value AND task.id = wanted.key""",
+        wanted=msgspec.json.encode(tenants).decode(),
+    )
+    return {id: last_seq for id, last_seq in rows}
 
 
 async def conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[Stored]:

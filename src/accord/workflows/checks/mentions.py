@@ -130,7 +130,7 @@ def _texts(subject: Subject, placed: Placed) -> Iterator[Said]:
     agent = subject.agent_of(step)
     if step.task is None and agent is not None and agent.task is not None:
         yield Said(("agents", subject.document.agents.index(agent), "task"), agent.task)
-    for name, table in (("headers", step.headers), ("env", step.env), ("vars", step.vars)):
+    for name, table in (("headers", step.headers), ("env", step.env), ("vars", step.vars), ("with", step.with_)):
         for key, value in table.items():
             for text in texts_in(value):
                 yield Said((*where, name, key), text)

@@ -1,8 +1,8 @@
 """Places: whether directories that are worked in are there, and are named once."""
 
+import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from accord.workflows.checks.names import meant
 from accord.workflows.checks.subject import Problem, Subject, Where
@@ -42,7 +42,7 @@ def there(subject: Subject) -> Iterator[Problem]:
             yield Problem("NO_DIRECTORY", where, f"There is no directory {place}{what}", fix)
     makes_some = any(subject.kind_of(step) == "worktree" for step, *_ in subject.steps)
     for owner, cwd, _ in () if makes_some else _stated(subject):
-        if cwd is not None and "{{" not in cwd and not (subject.base / Path(cwd).expanduser()).is_dir():
+        if cwd is not None and "{{" not in cwd and not (subject.base / os.path.expanduser(cwd)).is_dir():
             message = f"There is no directory {cwd}"
             yield Problem("NO_DIRECTORY", (*owner, "cwd"), message, "make it; its path begins where this file is")
 

@@ -3,11 +3,17 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
+import msgspec
+from msgspec import Struct, inspect
+
+from accord.entries import NotRegistered, Unusable
 from accord.workflows.checks.subject import Placed, Problem, Subject
-from accord.workflows.document import Step, StepType, Verification
+from accord.workflows.document import Step, Verification
 from accord.workflows.keys import default, fields
+from accord.workflows.steps.kinds import STEPS
+from accord.workflows.templates import texts_in
 
 ALWAYS = ("name", "type", "description", "dependsOn", "if", "timeout", "onError", "set")
 AGAIN = ("retries", "retryDelay", "backoff")
@@ -23,7 +29,7 @@ class Row(NamedTuple):
     either: tuple[str, ...] = ()
 
 
-ROWS: Mapping[StepType, Row] = {
+ROWS: Mapping[str, Row] = {
     "agent": Row(("agent", "task"), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext")),
     "deterministic": Row(
         ("command",), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "failOnError", "captureOutput")
@@ -39,6 +45,9 @@ ROWS: Mapping[StepType, Row] = {
     "map": Row(("over", "step"), (*AGAIN, "as", "concurrency")),
 }
 """Type of a step -> its members, besides those that all have."""
+
+ADDED = Row((), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "with"))
+"""The same for every type that another package has added: what is its own is in `with`."""
 
 INSTEAD: Mapping[str, str] = {
     "command": "add `type: deterministic`, or remove it",
@@ -68,7 +77,7 @@ def needed(subject: Subject) -> Iterator[Problem]:
     """A step has what its type needs."""
     for placed in _plain(subject):
         kind = subject.kind_of(placed.step)
-        row, said = ROWS[kind], set(given(placed.step))
+        row, said = ROWS.get(kind, ADDED), set(given(placed.step))
         agent = subject.agent_of(placed.step)
         said |= {"task"} if agent is not None and agent.task is not None else set()
         for name in row.needs:
@@ -85,7 +94,8 @@ def unused(subject: Subject) -> Iterator[Problem]:
     for placed in _plain(subject):
         step, where, outer = placed.step, placed.where, placed.outer
         kind = subject.kind_of(step)
-        used = {*ALWAYS, *ROWS[kind].needs, *ROWS[kind].uses}
+        row = ROWS.get(kind, ADDED)
+        used = {*ALWAYS, *row.needs, *row.uses}
         # what verifies a remote agent's work is done here, somewhere
         used |= {"cwd", "workdir"} if step.verification is not None else set()
         for name in given(step):
@@ -95,6 +105,45 @@ def unused(subject: Subject) -> Iterator[Problem]:
             elif name not in used:
                 message = f"`{name}` does nothing for a step of the type {kind}"
                 yield Problem("UNUSED_MEMBER", (*where, name), message, INSTEAD.get(name, "remove it"), at_key=True)
+
+
+def options(subject: Subject) -> Iterator[Problem]:
+    """A step of a type that another package has added is given what that takes."""
+    for placed in _plain(subject):
+        if not placed.step.is_added:
+            continue
+        try:
+            kind = STEPS.load(placed.step.kind)
+        except (NotRegistered, Unusable) as error:
+            yield Problem("BAD_VALUE", (*placed.where, "type"), str(error), "see what its package needs")
+            continue
+        yield from _misgiven(placed, {one.encode_name: one for one in fields(kind.options)}, kind.options)
+
+
+def _misgiven(placed: Placed, known: Mapping[str, inspect.Field], options: type[Struct]) -> Iterator[Problem]:
+    step, where = placed.step, placed.where
+    hints = get_type_hints(options, include_extras=True)
+    for name, value in step.with_.items():
+        if name not in known:
+            message = f"A step of the type {step.kind} is given nothing called `{name}`"
+            yield Problem("BAD_PARAMS", (*where, "with", name), message, f"known are {', '.join(known)}", at_key=True)
+        elif (wrong := _misfit(value, hints[known[name].name])) is not None:
+            yield Problem("BAD_PARAMS", (*where, "with", name), f"`{name}`: {wrong}", "mend it")
+    for name, member in known.items():
+        if member.required and name not in step.with_:
+            message = f"A step of the type {step.kind} is given no `{name}`"
+            yield Problem("BAD_PARAMS", where, message, f"add `with: {{ {name}: ... }}`")
+
+
+def _misfit(value: Any, kind: Any) -> str | None:
+    """Return why a value is none of a type; what a template stands for is known only in a run."""
+    if any("{{" in text for text in texts_in(value)):
+        return None
+    try:
+        msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
 
 
 def conflicts(subject: Subject) -> Iterator[Problem]:
@@ -151,7 +200,7 @@ def _plain(subject: Subject) -> Iterator[Placed]:
     return (placed for placed in subject.steps if placed.step.use is None)
 
 
-def _missing(placed: Placed, kind: StepType, name: str) -> Problem:
+def _missing(placed: Placed, kind: str, name: str) -> Problem:
     message = f"A step of the type {kind} needs `{name}`"
     fix = f"add `{name}: ...`"
     if name in ("agent", "task") and placed.step.command is not None:
@@ -187,4 +236,4 @@ def _pattern_error(pattern: str) -> str | None:
     return None
 
 
-CHECKS = (needed, unused, conflicts, commands, verifications, patterns)
+CHECKS = (needed, unused, options, conflicts, commands, verifications, patterns)

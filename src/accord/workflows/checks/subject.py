@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from accord.workflows.custom import expanded
 from accord.workflows.defaults import typed
-from accord.workflows.document import AgentDef, CustomStep, Document, Step, StepType, Workflow
+from accord.workflows.document import AgentDef, CustomStep, Document, Step, Workflow
 from accord.workflows.findings import BadDocument
 
 Where = tuple[str | int, ...]
@@ -87,7 +87,7 @@ class Subject:
         """Return the agent that a step names, if it is there."""
         return self.agents.get(step.agent or "")
 
-    def kind_of(self, step: Step) -> StepType:
+    def kind_of(self, step: Step) -> str:
         """Return a step's type: what it says, or else what a run would take it for."""
         return typed(step, self.agent_of(step)).kind
 

@@ -18,7 +18,7 @@ ROUNDS = 3
 """How many rounds a loop of a pattern has at most, unless a step says `maxIterations`."""
 
 TEXTS = ("task", "command", "cwd", "branch", "base_branch", "path", "url", "input", "over", "event")
-TABLES = ("env", "set", "headers", "vars")
+TABLES = ("env", "set", "headers", "vars", "with_")
 """The members of a step that may have templates."""
 
 

@@ -4,16 +4,20 @@ Only values: nothing is done here, and whether a failed step is tried again is n
 run stands above and makes scenes; `shell` and `worktree` beside it, and `verification`, act in them.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from accord.workflows.document import Step
 
 if TYPE_CHECKING:
     from accord.workflows.values import Values
+
+Given = TypeVar("Given", bound=Struct)
 
 Reason = Literal[
     "completed_verified",
@@ -53,7 +57,14 @@ class Scene(Struct, frozen=True, kw_only=True):
     def place(self) -> Path:
         """Where this step works: where it says, seen from where the run does."""
         said = self.step.cwd
-        return self.directory if said is None else self.directory / Path(self.values.text(said)).expanduser()
+        return self.directory if said is None else self.directory / os.path.expanduser(self.values.text(said))
+
+    def given(self, options: type[Given]) -> Given:
+        """Return what the step is given with `with`, templates filled in; raises Unresolved, or a ValueError."""
+        try:
+            return msgspec.convert(self.values.tree(self.step.with_), options, strict=False)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"`with`: {error}") from None
 
 
 class Result(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ whether it is tried again is not decided here; how a command is run is `command`
 """
 
 from accord.workflows.steps.command import Ran, run_shell
+from accord.workflows.steps.kinds import StepKind
 from accord.workflows.steps.scene import Result, Scene
 
 
@@ -34,3 +35,6 @@ def _result(ran: Ran, *, may_fail: bool, is_captured: bool) -> Result:
         reason="completed_by_process_exit" if ok else None,
         error=None if ok else ran.error,
     )
+
+
+STEP = StepKind(do=shell)

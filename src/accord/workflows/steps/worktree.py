@@ -5,6 +5,7 @@ nothing is committed: that is for the steps that work there. Git is a command li
 """
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from accord.agents.process.worktree import GIT_SECONDS, GitFailed
 from accord.workflows.steps.command import Ran, run
+from accord.workflows.steps.kinds import StepKind
 from accord.workflows.steps.scene import Result, Scene
 
 BELOW = ".worktrees"
@@ -141,7 +143,7 @@ def _hide(folder: Path) -> None:
 
 
 def _found(place: Path, path: str) -> Path:
-    return (place / Path(path).expanduser()).resolve()
+    return (place / os.path.expanduser(path)).resolve()
 
 
 def _read(listed: str) -> Iterator[Tree]:
@@ -157,3 +159,6 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return what git gets: nothing that points it at another repository."""
     kept = {name: value for name, value in env.items() if name not in ELSEWHERE}
     return {**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+STEP = StepKind(do=worktree)

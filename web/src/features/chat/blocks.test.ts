@@ -5,13 +5,18 @@ import type { ChatMessage } from "./message";
 const shown = (parts: unknown[], metadata: ChatMessage["metadata"] = {}) => blocksOf({ parts: parts as ChatMessage["parts"], metadata });
 
 describe("tasks in a message", () => {
+  // proves: 0-14
   it("are introduced by a part of the tool createTask", () => {
     const part = { type: "tool-createTask", toolCallId: "c", state: "output-available", input: { title: "Ship", agent: "Warehouse" }, output: { taskId: "t", status: "submitted" } };
     expect(shown([part])).toEqual([{ kind: "task", key: "task-t", taskId: "t", data: { taskId: "t", title: "Ship", agent: "Warehouse", status: "submitted" } }]);
   });
 
+  // proves: 0-13, 0-14
   it("are introduced by the message's metadata", () => {
-    expect(shown([], { artifactType: "task", taskId: "t" })).toEqual([{ kind: "task", key: "task-t", taskId: "t", data: { taskId: "t" } }]);
+    for (const artifactType of ["task", "canvas"]) {
+      expect(shown([], { artifactType, taskId: "t" })).toEqual([{ kind: "task", key: "task-t", taskId: "t", data: { taskId: "t" } }]);
+    }
+    expect(shown([], { artifactType: "text", taskId: "t" })).toEqual([]);
   });
 
   it("are shown once, with all that is said of them", () => {

@@ -12,6 +12,9 @@ export type Block =
   | { kind: "reply"; key: string; fields: [string, string][] }
   | { kind: "link"; key: string; url: string; title: string };
 
+/** What an artifact that is a task is called; in chats that are older than tasks it is a canvas. */
+const TASK_TYPES = new Set(["task", "canvas"]);
+
 export type ToolState = "running" | "done" | "failed";
 
 type Loose = Record<string, unknown>;
@@ -30,7 +33,7 @@ export function blocksOf(message: Pick<ChatMessage, "parts" | "metadata">): Bloc
   message.parts.forEach((part, index) => add(blockOf(part as Loose, String(index))));
   const { artifactType, taskId } = message.metadata ?? {};
   // The second of the two ways in which a message introduces a task; the first is a part of the tool createTask.
-  if (artifactType === "task" && taskId) add({ kind: "task", key: `task-${taskId}`, taskId, data: { taskId } });
+  if (artifactType && TASK_TYPES.has(artifactType) && taskId) add({ kind: "task", key: `task-${taskId}`, taskId, data: { taskId } });
   // A file of an artifact is told twice, for front ends that know only one of the two.
   const inArtifacts = new Set(blocks.flatMap((block) => (block.kind === "artifact" ? block.artifact.parts.map((part) => part.url) : [])));
   const isPlanShown = blocks.some((block) => block.kind === "task" && block.data.title !== undefined);

@@ -19,6 +19,7 @@ from accord.client.links.grpc.status import translated
 from accord.client.links.http import Headers, lacking, spoken
 from accord.client.links.streams import Stream
 from accord.client.wire import MAX_BYTES, SECONDS, Outgoing, Reply, TimedOut, Transport, Unreachable
+from accord.core import tracing
 from accord.errors import AccordError, AuthenticationFailed, InvalidAgentResponse, InvalidParams, ParseError
 from accord.model import Event, Request, Result
 from accord.outbound import Policy, Refused
@@ -165,9 +166,10 @@ class GrpcLink:
         except NoProtobuf:
             raise InvalidParams("The request is nested too deeply for gRPC") from None
         resumed = () if after is None else (("last-event-id", str(after)),)
+        traced = tracing.headers().items()
         scheme = "https" if self._is_secure else "http"
         url = f"{scheme}://{self._target}{method.path}"
-        return method, Outgoing(method="POST", url=url, headers=(*self._headers, *resumed), body=body)
+        return method, Outgoing(method="POST", url=url, headers=(*self._headers, *resumed, *traced), body=body)
 
     async def _open(self) -> Any:
         if self._channel is None:  # it belongs to the loop that runs, which there is only now

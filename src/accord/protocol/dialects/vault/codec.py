@@ -126,6 +126,7 @@ class Vault(Dialect):
     name: ClassVar = DialectName.VAULT
     has_notifications: ClassVar = True
     wraps_events: ClassVar = False
+    links_files: ClassVar = True
     partial_results: ClassVar = frozenset({Operation.SEND, Operation.CANCEL})
     replays: ClassVar = frozenset({Operation.SUBSCRIBE})
 

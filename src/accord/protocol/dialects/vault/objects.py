@@ -4,9 +4,9 @@ The shapes are those of AgentVault's published models, which refuse a part witho
 url. Operations and errors are `codec`; what these objects have no field for sits in their metadata (`extras`).
 
 - Parts have no metadata, text no media type: both go to the message's or artifact's extras.
-- Bytes are a data part with `{"bytes": base64, "filename"}`, a url that is not HTTP one with `{"url", "filename"}`,
-  data that is no object one with `{"value"}`; the extras say so, so reading restores them. A server that has a
-  place for files replaces bytes by HTTP urls before writing.
+- A server gives bytes an address before they come here (`Dialect.links_files`). Those without one, as a client's, are a
+  data part with `{"bytes": base64, "filename"}`, a url that is not HTTP one with `{"url", "filename"}`, data that is
+  no object one with `{"value"}`; the extras say so, so reading restores them.
 - An artifact of one part is that part's text, data or url, with `type` text, data or file; any other is a list of
   parts with `type` parts. A type that is none of these is kept as `metadata.type`.
 - A task has no status message: it is the last of the messages, and marked. Where authentication is required, its

@@ -1,0 +1,203 @@
+"""The page of settings: every name, what may be written, its default, its variable and flag, and what it means."""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any
+
+from msgspec import NODEFAULT, Struct, inspect, to_builtins
+from msgspec.json import encode
+
+from accord.agents.kinds import Options
+from accord.cli.serve import SETTINGS
+from accord.config import settings
+from accord.config.documented import meanings, purpose
+from accord.config.load import ALIASES, CREDENTIALS, FOREIGN, flag_of, variable_of
+from accord.config.schema import FILE
+from accord.config.settings import Settings
+from accord.core.roles import Role
+from accord.core.schemes import settings as schemes
+from accord.core.schemes.settings import AnyScheme
+
+HEAD = f"""# Settings
+
+This page is written by [generate.py](generate.py) from the code that reads settings, so it says what is read. The
+schema for editors is [{FILE}]({FILE}), which `accord config schema` prints as well.
+`accord config show` says which values count and where each came from, `accord config check` what is wrong with them,
+and `accord init` writes a file to begin with.
+
+- **Where.** Settings are in `accord.toml`, or below `[tool.accord]` in `pyproject.toml`, in the working directory. If
+  both have some, nothing is started until one is gone, or is named with `--config` or `ACCORD_CONFIG`.
+- **Which counts.** A flag counts more than a variable, a variable more than the file, the file more than the default.
+  A variable is the setting's name with `__` for the dots: `ACCORD_SERVER__PORT=9000`. Tables are added to, and
+  everything else, lists too, is replaced as a whole.
+- **Variables.** A list is written with commas or as JSON, a table as JSON, `null` is no value, and a boolean is `true`,
+  `false`, `1` or `0`. Parts of a table have variables too: `ACCORD_AGENTS__BOOKING=shop:agent`.
+- **Secrets.** A text that is `env:NAME` is the value of the variable `NAME`, wherever it is written.
+- **Names.** A name that is not here is an error, with the nearest name that is.
+
+A star marks what must be there.
+"""
+
+WORDS = {
+    inspect.StrType: "text",
+    inspect.BoolType: "true or false",
+    inspect.IntType: "whole number",
+    inspect.FloatType: "number",
+    inspect.AnyType: "anything",
+}
+
+
+TITLES: Mapping[type[Struct], str] = {
+    settings.Remote: "remotes.NAME",
+    Role: "auth.roles",
+    schemes.User: "Users of basic",
+    schemes.Secret: "Secrets of header and hmac",
+    schemes.Grant: "Clients of mtls",
+    schemes.SignIn: "sign_in of jwt",
+    settings.Extension: "card.extensions",
+}
+"""Groups that stand in lists, or in tables of any name, and the headings of their sections."""
+
+
+def page() -> str:
+    """Return the page."""
+    top = inspect.type_info(Settings)
+    assert isinstance(top, inspect.StructType)
+    plain = [field for field in top.fields if not isinstance(field.type, inspect.StructType)]
+    parts = [HEAD, _section("At the top", "", "", plain, meanings(Settings))]
+    parts += [_group(field.name, field.type.cls) for field in top.fields if isinstance(field.type, inspect.StructType)]
+    parts += [_nested("agents.NAME", Options, _about_agents()), *_schemes()]
+    parts += [_nested(title, kind) for kind, title in TITLES.items()]
+    parts.append(_variables())
+    return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def _about_agents() -> str:
+    return (
+        "What may be said about an agent of any kind; what is not said is the agent's own, or its kind's. What each"
+        " kind adds is on [its page](../agents/README.md) and in the schema. A text in its place is the `target`."
+    )
+
+
+def _schemes() -> Iterator[str]:
+    """Yield the ways to authenticate, each a table of the list `auth.schemes`."""
+    kinds = inspect.type_info(AnyScheme)
+    assert isinstance(kinds, inspect.UnionType)
+    for kind in kinds.types:
+        assert isinstance(kind, inspect.StructType)
+        told = f'{purpose(kind.cls)} It is a table of `[[auth.schemes]]` with `type = "{kind.tag}"`.'
+        yield _nested(f"auth.schemes of type {kind.tag}", kind.cls, told)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _group(name: str, kind: type[Struct]) -> str:
+    """Return a section of settings that have variables, and those of its own groups."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    plain = _section(name, purpose(kind), f"{name}.", list(info.fields), meanings(kind))
+    inner = [field for field in info.fields if _inside(field.type) is not None]
+    return "\n".join([plain, *(_group(f"{name}.{field.name}", _inside(field.type) or Struct) for field in inner)])
+
+
+def _inside(kind: inspect.Type) -> type[Struct] | None:
+    """Return the group that a setting is, if it may also be left out."""
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else ()
+    found = [one.cls for one in kinds if isinstance(one, inspect.StructType)]
+    return found[0] if len(found) == 1 else None
+
+
+def _section(title: str, purpose: str, before: str, fields: list[inspect.Field], said: Any) -> str:
+    lines = [f"## {title}", "", *([purpose, ""] if purpose else [])]
+    lines += ["| setting | value | default | variable and flag | what it means |", "| --- | --- | --- | --- | --- |"]
+    for field in fields:
+        name = before + field.name
+        flags = [f"`{flag_of(name)}`"] if name in SETTINGS.values() else []
+        where = "<br>".join([f"`{variable_of(name)}`", *flags])
+        meaning = said.get(field.name) or purpose
+        lines.append(f"| `{name}`{_star(field)} | {_value(field.type)} | {_default(field)} | {where} | {meaning} |")
+    return "\n".join([*lines, ""])
+
+
+def _nested(title: str, kind: type[Struct], told: str = "") -> str:
+    """Return a section of settings that stand in a list, or in a table of any name."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    lines = [f"## {title}", "", told or purpose(kind), "", "| setting | value | default | what it means |"]
+    lines.append("| --- | --- | --- | --- |")
+    for field in info.fields:
+        meaning = meanings(kind)[field.name]
+        lines.append(f"| `{field.name}`{_star(field)} | {_value(field.type)} | {_default(field)} | {meaning} |")
+    return "\n".join(lines)
+
+
+def _star(field: inspect.Field) -> str:
+    return "\\*" if field.required else ""
+
+
+def _value(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _value(inner)
+        case inspect.EnumType(cls=cls):
+            return _words(one.value for one in cls)
+        case inspect.LiteralType(values=words):
+            return _words(words)
+        case inspect.StructType(cls=cls):
+            return _link(TITLES[cls], "table") if cls in TITLES else "table"
+        case inspect.UnionType(types=kinds):
+            found = dict.fromkeys(_value(one) for one in kinds if not isinstance(one, inspect.NoneType))
+            return " or ".join(found)
+        case inspect.VarTupleType(item_type=item) | inspect.FrozenSetType(item_type=item):
+            return f"list of {_value(item)}"
+        case inspect.DictType(value_type=value):
+            return "table" if isinstance(value, inspect.AnyType) else f"names with {_value(value)}"
+        case _:
+            return WORDS[type(kind)] + _bounds(kind)
+
+
+def _link(title: str, text: str) -> str:
+    return f"[{text}](#{title.lower().replace('.', '').replace(' ', '-')})"
+
+
+def _bounds(kind: Any) -> str:
+    told = [
+        f"{word} {bound:g}"
+        for name, word in (("ge", "at least"), ("gt", "more than"), ("le", "at most"))
+        if (bound := getattr(kind, name, None)) is not None
+    ]
+    return f", {' and '.join(told)}" if told else ""
+
+
+def _words(words: Any) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+def _default(field: inspect.Field) -> str:
+    value = field.default
+    if value is NODEFAULT or value is None or value in ((), "") or isinstance(value, Struct):
+        return ""
+    if isinstance(value, tuple | frozenset):
+        return _words(to_builtins(value))
+    return f"`{value.value if isinstance(value, Enum) else encode(value).decode().strip(chr(34))}`"
+
+
+# --- variables that are no setting's own name -------------------------------------------------------------------------
+
+
+def _variables() -> str:
+    lines = [
+        "## Other variables",
+        "",
+        "| variable | means |",
+        "| --- | --- |",
+        "| `ACCORD_CONFIG` | the file of settings |",
+        *(f"| `{name}` | `{setting}`; `{variable_of(setting)}` counts more |" for name, setting in ALIASES.items()),
+        *(
+            f"| `{name}` | `{setting}`, as another system calls it; `{variable_of(setting)}` counts more |"
+            for name, setting in FOREIGN.items()
+        ),
+        f"| {_words(f'{prefix}*' for prefix in CREDENTIALS)} | [credentials](../how-to/credentials.md) for agents |",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,72 @@
+"""Those who watch a server: metrics always, traces and records by JSON where the settings ask for them.
+
+It only puts together what `telemetry` has; what is not asked for is not even imported.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from accord.config import BadSettings
+from accord.config.settings import LogFormat, Telemetry
+from accord.core.access import Presented
+from accord.core.hooks import Hook, Hooks
+from accord.core.interface import Caller, Hosted
+from accord.telemetry import logs
+from accord.telemetry.measured import Measured
+from accord.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from accord.telemetry.tracing import Tracing
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+"""The variables that say where traces go, and so that there are any."""
+
+Admit = Callable[[Presented], Awaitable[Caller]]
+
+
+class Observed:
+    """What watches the agents of one process."""
+
+    def __init__(
+        self, settings: Telemetry, agents: Iterable[str], env: Mapping[str, str], stack: AsyncExitStack
+    ) -> None:
+        """Watch `agents`; what was seen last is sent when `stack` is left."""
+        self.metrics = Metrics(agents)
+        self._tracing = tracing_of(settings, env)
+        hooks: list[Hook] = [self.metrics.note]
+        if settings.log_format is LogFormat.JSON:
+            hooks.append(logs.hear)
+        if self._tracing is not None:
+            hooks.append(self._tracing.hear)
+            stack.push_async_callback(self._tracing.flush)
+        self.hooks = Hooks(tuple(hooks))
+
+    def agent(self, inner: Hosted, name: str) -> Hosted:
+        """Return an agent whose use is seen."""
+        if self._tracing is None:
+            return Measured(inner, name, self.metrics)
+        from accord.telemetry.traced import TracedRequests
+
+        return TracedRequests(inner, name, self.metrics, self._tracing)
+
+    def admit(self, admit: Admit) -> Admit:
+        """Return a way in that is seen."""
+        counted = self.metrics.watched(admit)
+        return counted if self._tracing is None else self._tracing.watched(counted)
+
+
+def tracing_of(settings: Telemetry, env: Mapping[str, str]) -> "Tracing | None":
+    """Return what traces, if that is wanted; to want it without having it is a mistake only in a setting of ours."""
+    if settings.traces is False or (settings.traces is None and not any(map(env.get, ENDPOINTS))):
+        return None
+    try:
+        from accord.telemetry.tracing import EXPORTERS, start
+    except ImportError as error:
+        if settings.traces is None:
+            return None
+        raise BadSettings("telemetry.traces: traces need OpenTelemetry: pip install 'accord[otel]'") from error
+    try:
+        return start()
+    except ValueError as error:
+        raise BadSettings(f"{EXPORTERS}: {error}") from None

@@ -1,0 +1,101 @@
+"""Files of tasks over HTTP: how bytes are handed out, and the page at which signed addresses are answered.
+
+What agents make is not trusted: it is saved rather than shown, and what a browser may show runs in a sandbox without
+scripts. Who may read a file of the console is `console.tasks`; here whoever has its address may (`bindings.links`).
+"""
+
+import logging
+import re
+from urllib.parse import quote
+
+import msgspec
+
+from accord.bindings.http import Headers, Receive, Scope, Send, respond
+from accord.bindings.links import Expired, Links, NotSigned
+from accord.core.archive import Archive
+from accord.errors import TaskNotFound
+from accord.model import Part
+from accord.storage.store import StoreUnavailable
+
+log = logging.getLogger("accord.files")
+
+INLINE = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "text/plain", "application/json"}
+)
+"""What a browser shows without running anything."""
+
+PREVIEWED = frozenset({"text/html", "image/svg+xml"})
+"""What a frame may show, in a sandbox in which nothing runs and nothing is fetched."""
+
+UNKNOWN = "application/octet-stream"
+
+SANDBOX = "sandbox; default-src 'none'"
+PREVIEW = f"{SANDBOX}; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
+
+PRIVATE: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+
+_TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
+_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
+_CHARSET = re.compile(r";\s*charset=\"?(?P<name>[A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+
+
+def download(part: Part, name: str, *, inline: bool = False) -> tuple[bytes, Headers]:
+    """Return a part's bytes, and how they are to be treated; `name` is for a file that has none."""
+    stated = (part.media_type or "").partition(";")[0].strip().lower()
+    charset = "utf-8"
+    if part.raw is not None:
+        data, kind = part.raw, stated or UNKNOWN
+        charset = found["name"] if (found := _CHARSET.search(part.media_type or "")) else charset
+    elif part.text is not None:
+        data, kind = part.text.encode(), stated or "text/plain"
+    elif part.data is not msgspec.UNSET:
+        data, kind = msgspec.json.encode(part.data), "application/json"
+    else:
+        raise TaskNotFound("This part is an address, not a file")
+    if not _TYPE.fullmatch(kind):
+        kind = UNKNOWN
+    is_previewed = inline and kind in PREVIEWED
+    way = "inline" if is_previewed or (inline and kind in INLINE) else "attachment"
+    # Text without a charset would be read in whatever a browser takes for its reader's own.
+    kind += f"; charset={charset}" if kind.startswith("text/") else ""
+    said = {
+        "content-type": kind,
+        "content-disposition": f"{way}; filename*=UTF-8''{quote(part.filename or name, safe='')}",
+        "content-security-policy": PREVIEW if is_previewed else SANDBOX,
+        "cross-origin-resource-policy": "same-origin",
+    }
+    return data, [(name.encode(), value.encode()) for name, value in said.items()]
+
+
+class Files:
+    """An ASGI application that answers signed addresses: 403 for what is not signed, 410 for what has expired."""
+
+    def __init__(self, archive: Archive, links: Links) -> None:
+        """Hand out files of the archive's tasks."""
+        self._archive = archive
+        self._links = links
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await respond(send, 405, b"", [(b"allow", b"GET, HEAD")])
+            return
+        status, body, headers = await self._answer(scope["path"].removeprefix(scope.get("root_path", "")))
+        await respond(send, status, body, [*headers, *PRIVATE], head=scope["method"] == "HEAD")
+
+    async def _answer(self, path: str) -> tuple[int, bytes, Headers]:
+        try:
+            claim = self._links.read(path)
+            part = await self._archive.file(claim.tenant, claim.task_id, claim.fingerprint)
+        except NotSigned:
+            return 403, b"This is no address that the server has made\n", _TEXT
+        except Expired:
+            return 410, b"The time of this address is over: ask for the task again\n", _TEXT
+        except StoreUnavailable:
+            return 503, b"Try again in a moment\n", [*_TEXT, (b"retry-after", b"1")]
+        except Exception:  # whatever it is, the caller learns nothing of it and the log everything
+            log.exception("request failed", extra={"operation": "file"})
+            return 500, b"Something went wrong here\n", _TEXT
+        if part is None:
+            return 404, b"The task has no such file any more\n", _TEXT
+        return 200, *download(part, "file")

@@ -1,0 +1,20 @@
+"""A first agent: it asks, remembers and streams. `accord serve` in this folder serves it, as accord.toml says."""
+
+from collections.abc import AsyncIterator
+
+from accord import Context, agent
+
+
+@agent(description="Greets you, and counts the letters of your name", skills=["greeting"])
+async def hello(ctx: Context) -> AsyncIterator[str]:
+    """Answer a message."""
+    answer = await ctx.ask("What is your name?")  # nothing runs while it waits: the answer begins it again
+    name = answer.text.strip() or "stranger"
+    letters = await ctx.step("count", count, name)  # done once, even if this process is killed meanwhile
+    yield f"Hello {name}! "  # each piece is kept before anybody sees it
+    yield f"Your name has {letters} letters."
+
+
+async def count(name: str) -> int:
+    """Count the letters of a name."""
+    return sum(character.isalpha() for character in name)

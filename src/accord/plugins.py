@@ -1,0 +1,137 @@
+"""What another package may add to accord, and everything that it needs for that: one place to import from.
+
+    [project.entry-points."accord.steps"]
+    digest = "acme_accord.steps:DIGEST"
+
+Each family is a `Group`, and each thing in it a small struct that says how it is made. Nothing is defined here but the
+list of families, and nothing is imported before it is used; what a family does with a thing is said where it is.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from accord.agents.kinds import Given, Kind, Options, profile
+    from accord.core.access import Identity, Presented, Scheme, challenge
+    from accord.core.agent import Agent, Crash, Living, Node, Profile
+    from accord.core.context import Context, Failed, Rejected
+    from accord.core.schemes.kinds import SchemeKind
+    from accord.core.schemes.ports import Ports
+    from accord.core.schemes.settings import Grant, Settings
+    from accord.errors import AuthenticationFailed
+    from accord.storage.blobs.kinds import BlobsKind
+    from accord.storage.blobs.outside import Shelf
+    from accord.storage.carriers import Signals, SignalsKind
+    from accord.storage.located import Location, NoOptions
+    from accord.storage.signals import Carrier, Hear
+    from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
+    from accord.workflows.steps.kinds import Executor, StepKind
+    from accord.workflows.steps.scene import Result, Scene
+
+__all__ = [
+    "Agent",
+    "AuthenticationFailed",
+    "BlobsKind",
+    "Carrier",
+    "Context",
+    "Crash",
+    "Executor",
+    "Failed",
+    "Given",
+    "Grant",
+    "Hear",
+    "Identity",
+    "Kind",
+    "Living",
+    "Location",
+    "NoOptions",
+    "Node",
+    "Options",
+    "Ports",
+    "Presented",
+    "Profile",
+    "Rejected",
+    "Result",
+    "Scene",
+    "Scheme",
+    "SchemeKind",
+    "Settings",
+    "Shelf",
+    "Signals",
+    "SignalsKind",
+    "StepKind",
+    "StoreFull",
+    "StoreRefused",
+    "StoreUnavailable",
+    "challenge",
+    "profile",
+]
+
+_HOMES = {
+    "accord.agents.kinds": ("Given", "Kind", "Options", "profile"),
+    "accord.core.access": ("Identity", "Presented", "Scheme", "challenge"),
+    "accord.core.agent": ("Agent", "Crash", "Living", "Node", "Profile"),
+    "accord.core.context": ("Context", "Failed", "Rejected"),
+    "accord.core.schemes.kinds": ("SchemeKind",),
+    "accord.core.schemes.ports": ("Ports",),
+    "accord.core.schemes.settings": ("Grant", "Settings"),
+    "accord.errors": ("AuthenticationFailed",),
+    "accord.storage.blobs.kinds": ("BlobsKind",),
+    "accord.storage.blobs.outside": ("Shelf",),
+    "accord.storage.carriers": ("Signals", "SignalsKind"),
+    "accord.storage.located": ("Location", "NoOptions"),
+    "accord.storage.signals": ("Carrier", "Hear"),
+    "accord.storage.store": ("StoreFull", "StoreRefused", "StoreUnavailable"),
+    "accord.workflows.steps.kinds": ("Executor", "StepKind"),
+    "accord.workflows.steps.scene": ("Result", "Scene"),
+}
+"""Module -> the public names that are at home there."""
+
+FAMILIES = {
+    "accord.agents": "accord.agents.kinds:KINDS",
+    "accord.steps": "accord.workflows.steps.kinds:STEPS",
+    "accord.auth": "accord.core.schemes.kinds:SCHEMES",
+    "accord.signals": "accord.storage.carriers:CARRIERS",
+    "accord.blobs": "accord.storage.blobs.kinds:BLOBS",
+}
+"""Group of entry points -> the family that reads it."""
+
+
+class Plugin(NamedTuple):
+    """What a package has registered; `problem` is why it cannot be used, if that was looked at."""
+
+    group: str
+    name: str
+    value: str
+    package: str
+    version: str
+    problem: str | None = None
+
+
+def listed(*, check: bool = False) -> list[Plugin]:
+    """Return what other packages have registered; with `check` all of it is imported, to see what is wrong with it."""
+    from accord.entries import OURS, Unusable
+
+    found: list[Plugin] = []
+    for value in FAMILIES.values():
+        module, _, name = value.partition(":")
+        group = getattr(import_module(module), name)
+        for entry in group.entries():
+            if entry.package == OURS:
+                continue
+            problem = None
+            if check:
+                try:
+                    group.take(entry)
+                except Unusable as error:
+                    problem = str(error)
+            found.append(Plugin(entry.group, entry.name, entry.value, entry.package, entry.version, problem))
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is used: who writes a step needs nothing of databases."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,155 @@
+"""What spans are called and what they say: the names that OpenTelemetry has for agents, calls and HTTP, and `a2a.*`.
+
+A row for each thing that is done and for each fact that is learnt of it; nothing here records anything. No text of a
+message is ever among them. `telemetry.tracing` stands above.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from accord.core.tracing import Calling, Delivering, Doing, Fact, Running, Stepping
+from accord.protocol.operations import Operation
+
+INVOKE = "invoke_agent"
+"""What OpenTelemetry calls it that an agent works, here or elsewhere."""
+
+_INVOKES = frozenset({Operation.SEND.value, Operation.STREAM.value})
+
+BINDINGS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest", "GRPC": "grpc"}
+"""A2A's names of the bindings -> ours, as in the metrics."""
+
+SYSTEMS = {"jsonrpc": "jsonrpc", "grpc": "grpc"}
+"""Binding -> what OpenTelemetry calls the system of remote procedure calls; REST is none."""
+
+
+class Kind(Enum):
+    """How a span is connected with others: it answers a call, makes one, or neither."""
+
+    SERVER = "server"
+    CLIENT = "client"
+    INTERNAL = "internal"
+
+
+class Parent(Enum):
+    """What a span goes on with: what is being done here, what its task or request says, or the first that there is."""
+
+    HERE = "here"
+    STATED = "stated"
+    HERE_OR_STATED = "here or stated"
+
+
+class Described(NamedTuple):
+    """A span as it begins."""
+
+    name: str
+    kind: Kind
+    parent: Parent
+    attributes: dict[str, Fact]
+
+
+class Serving(Doing, frozen=True, kw_only=True):
+    """A request of a caller; `trace` is what it brought."""
+
+    agent: str
+    operation: str
+    binding: str | None
+    dialect: str | None
+    trace: str | None
+
+
+FACTS: Mapping[str, tuple[str, ...]] = {
+    "task_id": ("a2a.task.id",),
+    "context_id": ("a2a.context.id", "gen_ai.conversation.id"),
+    "state": ("a2a.task.state",),
+    "events": ("a2a.stream.events",),
+    "status": ("http.response.status_code",),
+    "error": ("error.type",),
+    "model": ("gen_ai.request.model",),
+    "input_tokens": ("gen_ai.usage.input_tokens",),
+    "output_tokens": ("gen_ai.usage.output_tokens",),
+}
+"""What is learnt while something is done -> the attributes that say it."""
+
+
+def describe(doing: Doing) -> Described:
+    """Return how the span of something begins."""
+    return _DESCRIBED[type(doing)](doing)
+
+
+def _serving(doing: Serving) -> Described:
+    said = {"gen_ai.agent.name": doing.agent, **_called(doing.operation, doing.binding, doing.dialect)}
+    return Described(doing.operation, Kind.SERVER, Parent.HERE_OR_STATED, said)
+
+
+def _running(doing: Running) -> Described:
+    said: dict[str, Fact] = {
+        **_invoked(doing.agent),
+        "gen_ai.agent.id": doing.agent,
+        "gen_ai.conversation.id": doing.context_id,
+        "a2a.context.id": doing.context_id,
+        "a2a.task.id": doing.task_id,
+        "a2a.run.attempt": doing.attempt,
+    }
+    if doing.tenant:
+        said["a2a.tenant"] = doing.tenant
+    return Described(f"{INVOKE} {doing.agent}", Kind.INTERNAL, Parent.STATED, said)
+
+
+def _stepping(doing: Stepping) -> Described:
+    said: dict[str, Fact] = {"a2a.step.key": doing.key, "a2a.task.id": doing.task_id}
+    return Described("step", Kind.INTERNAL, Parent.HERE, said)
+
+
+def _calling(doing: Calling) -> Described:
+    said = _called(doing.operation, BINDINGS.get(doing.binding, doing.binding), doing.dialect) | _at(doing.url)
+    if doing.operation not in _INVOKES:
+        return Described(doing.operation, Kind.CLIENT, Parent.HERE, said)
+    return Described(f"{INVOKE} {doing.agent}", Kind.CLIENT, Parent.HERE, _invoked(doing.agent) | said)
+
+
+def _delivering(doing: Delivering) -> Described:
+    said: dict[str, Fact] = {
+        "http.request.method": "POST",
+        "a2a.task.id": doing.task_id,
+        "a2a.event.seq": doing.seq,
+        "a2a.push.attempt": doing.attempt,
+        **_at(doing.url),
+    }
+    return Described("POST webhook", Kind.CLIENT, Parent.STATED, said)
+
+
+_DESCRIBED: Mapping[type[Doing], Callable[[Any], Described]] = {
+    Serving: _serving,
+    Running: _running,
+    Stepping: _stepping,
+    Calling: _calling,
+    Delivering: _delivering,
+}
+
+
+def _invoked(agent: str) -> dict[str, Fact]:
+    return {"gen_ai.operation.name": INVOKE, "gen_ai.agent.name": agent}
+
+
+def _called(operation: str, binding: str | None, dialect: str | None) -> dict[str, Fact]:
+    """Return what is said of a call on either side."""
+    said: dict[str, Fact | None] = {
+        "rpc.method": operation,
+        "rpc.system": SYSTEMS.get(binding or ""),
+        "a2a.binding": binding,
+        "a2a.dialect": dialect,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _at(url: str) -> dict[str, Fact]:
+    """Return which server it is; the rest of an address may hold secrets."""
+    parts = urlsplit(url if "://" in url else f"//{url}")
+    try:
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # an address that is none is found out by whoever uses it
+        port = None
+    said: dict[str, Fact] = {"server.address": parts.hostname} if parts.hostname else {}
+    return said if port is None else said | {"server.port": port}

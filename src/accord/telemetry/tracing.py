@@ -1,0 +1,199 @@
+"""Traces, for those who have the extra `otel`: what the layers say is being done becomes spans of OpenTelemetry.
+
+Nothing imports this before a setting asks for traces. Contexts travel as W3C writes them and by no other propagator:
+what else OpenTelemetry would send along, such as baggage, is the operator's own and not for agents elsewhere. What
+spans say is `telemetry.conventions`.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import entry_points, version
+
+from msgspec.structs import replace
+from opentelemetry import context as contexts
+from opentelemetry import trace as otel
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from accord.core import tracing as process
+from accord.core.access import Presented
+from accord.core.hooks import Detail, Used
+from accord.core.interface import Caller
+from accord.core.tracing import Doing, Fact, Running
+from accord.protocol.trace_context import PARENT, STATE, headers, joined
+from accord.telemetry.conventions import FACTS, Kind, Parent, describe
+
+SCOPE = "accord"
+"""The name of the instrumentation, and of the service where nobody has named it."""
+
+FLUSH_MS = 3000
+"""How long a server that stops waits until its last spans are sent: it is not to be killed because of them."""
+
+EXPORTERS = "OTEL_TRACES_EXPORTER"
+_GROUP = "opentelemetry_traces_exporter"
+_OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
+_KINDS = {Kind.SERVER: otel.SpanKind.SERVER, Kind.CLIENT: otel.SpanKind.CLIENT, Kind.INTERNAL: otel.SpanKind.INTERNAL}
+_W3C = TraceContextTextMapPropagator()
+_RUN = contexts.create_key("accord-run")
+
+
+class Traced:
+    """Something being done, as a span."""
+
+    def __init__(self, span: otel.Span, around: Context | None, *, is_run: bool) -> None:
+        """Record in `span`, which was begun in `around`; what belongs to a run can find it."""
+        context = otel.set_span_in_context(span, around)
+        self._span = span
+        self._context = contexts.set_value(_RUN, self, context) if is_run else context
+        self._used: dict[str, int] = {}
+
+    def note(self, **facts: Fact | None) -> None:
+        """Add what has become known; a task that failed is a failure, and so is what has an `error`."""
+        for name, value in facts.items():
+            if value is not None:
+                for attribute in FACTS[name]:
+                    self._span.set_attribute(attribute, value)
+        error = facts.get("error") or ("failed" if facts.get("state") == "failed" else None)
+        if error is not None:
+            self._span.set_attribute("error.type", error)
+            self._span.set_status(otel.StatusCode.ERROR)
+
+    def refused(self, reason: str) -> None:
+        """Say why a caller got nothing: not our failure, as OpenTelemetry counts."""
+        self._span.set_attribute("error.type", reason)
+
+    def use(self, **amounts: int) -> None:
+        """Add to what was used so far."""
+        for name, amount in amounts.items():
+            self._used[name] = self._used.get(name, 0) + amount
+        self.note(**self._used)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Let what is done inside belong to it."""
+        token = contexts.attach(self._context)
+        try:
+            yield
+        finally:
+            contexts.detach(token)
+
+    def end(self) -> None:
+        """Be done."""
+        self._span.end()
+
+
+class Tracing:
+    """Traces this process."""
+
+    def __init__(self, provider: otel.TracerProvider) -> None:
+        """Record with what `provider` gives."""
+        self._provider = provider
+        self._tracer = provider.get_tracer(SCOPE, version(SCOPE))
+
+    def current(self) -> str | None:
+        """Return the context of what is being done here, which may be a span of the agent's own."""
+        found = otel.get_current_span().get_span_context()
+        if not found.is_valid:
+            return None
+        parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+        return joined(parent, found.trace_state.to_header() if found.trace_state else None)
+
+    def begin(self, doing: Doing) -> Traced:
+        """Begin a span that does not end where it begins."""
+        described = describe(doing)
+        parent = _parent(described.parent, getattr(doing, "trace", None))
+        span = self._tracer.start_span(
+            described.name, context=parent, kind=_KINDS[described.kind], attributes=described.attributes
+        )
+        return Traced(span, parent, is_run=isinstance(doing, Running))
+
+    @contextmanager
+    def around(self, doing: Doing) -> Iterator[Traced]:
+        """Trace what is done inside; whoever is cancelled has not failed."""
+        span = self.begin(doing)
+        with span.current():
+            try:
+                yield span
+            except Exception as error:
+                span.note(error=process.failure(error))
+                raise
+            finally:
+                span.end()
+
+    def hear(self, detail: Detail) -> None:
+        """Add what models have used to the run that used it; this is the hook."""
+        if isinstance(detail, Used):
+            run = contexts.get_value(_RUN)
+            if isinstance(run, Traced):
+                run.note(model=detail.model)
+                run.use(input_tokens=detail.use.input_tokens, output_tokens=detail.use.output_tokens)
+
+    def watched(self, admit: Callable[[Presented], Awaitable[Caller]]) -> Callable[[Presented], Awaitable[Caller]]:
+        """Return the same way in, where callers keep the context that their requests bring."""
+
+        async def admit_traced(presented: Presented) -> Caller:
+            caller = await admit(presented)
+            return replace(caller, trace=joined(presented.header(PARENT), presented.header(STATE)))
+
+        return admit_traced
+
+    async def flush(self) -> None:
+        """Send what has been recorded, if that does not take long."""
+        if isinstance(self._provider, TracerProvider):
+            await asyncio.to_thread(self._provider.force_flush, FLUSH_MS)
+
+
+def start() -> Tracing:
+    """Trace this process from now on: what a program does that only calls agents; servers have a setting.
+
+    It is done with the provider of the application that we are part of, or with one by `OTEL_*`.
+    """
+    provider = otel.get_tracer_provider()
+    if isinstance(provider, otel.ProxyTracerProvider):
+        provider = _own()
+        otel.set_tracer_provider(provider)
+    found = Tracing(provider)
+    process.use(found)
+    return found
+
+
+def _parent(parent: Parent, stated: str | None) -> Context | None:
+    """Return what a span goes on with; None is what is being done here, as for OpenTelemetry."""
+    if parent is Parent.HERE:
+        return None
+    if parent is Parent.HERE_OR_STATED and otel.get_current_span().get_span_context().is_valid:
+        return None
+    return _W3C.extract(headers(stated), Context())
+
+
+def _own() -> TracerProvider:
+    """Return a provider as the variables of OpenTelemetry describe it; most of them its own parts read."""
+    resource = Resource.create({SERVICE_VERSION: version(SCOPE)})
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: SCOPE}))
+    provider = TracerProvider(resource=resource)
+    for name in filter(None, map(str.strip, os.environ.get(EXPORTERS, "otlp").split(","))):
+        if name != "none":
+            provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
+    return provider
+
+
+def _exporter(name: str) -> SpanExporter:
+    if name == "otlp":
+        said = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+        protocol = next(filter(None, map(os.environ.get, said)), "http/protobuf")
+        name = _OTLP.get(protocol, protocol)
+    found = next(iter(entry_points(group=_GROUP, name=name)), None)
+    if found is None:
+        raise ValueError(f"there is no exporter called {name}; those that are installed are {_installed()}")
+    exporter: SpanExporter = found.load()()
+    return exporter
+
+
+def _installed() -> str:
+    return ", ".join(sorted({found.name for found in entry_points(group=_GROUP)}))

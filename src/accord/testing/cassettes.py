@@ -1,0 +1,350 @@
+"""A conversation with a remote agent, recorded once and played back ever after, without the agent.
+
+    async with cassette("tests/cassettes/booking.json", record=False) as tape:
+        async with Client.connect("https://agents.example/booking", transport=tape) as client: ...
+
+What is sent must be what was sent when it was recorded, but for identifiers that the client makes up; anything else is
+an error that shows the nearest exchange there is. Secrets are not written down. Which requests there are is the
+client's business: this is a transport of it, above another one.
+"""
+
+import base64
+import difflib
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Struct
+
+from accord.client import transports
+from accord.client.connecting import CARDS
+from accord.client.wire import Opened, Outgoing, Transport
+
+FORMAT = "accord cassette 1"
+HIDDEN = "***"
+NEW = "<new>"
+"""What stands for an identifier that the client has made up: it is another one each time."""
+
+KEPT_HEADERS = frozenset({"a2a-extensions", "a2a-version", "accept", "content-type", "etag", "last-event-id"})
+"""Headers that are written down; any other might be a secret, and none of them is compared."""
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SECRET = re.compile(r"token|secret|password|credentials|authorization|api_?key|signature|assertion", re.IGNORECASE)
+_FORM = "application/x-www-form-urlencoded"
+
+
+class UnknownRequest(AssertionError):
+    """A request that was not recorded."""
+
+
+class Sent(Struct, frozen=True, kw_only=True):
+    """A request, without secrets and with `<new>` for what the client made up."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: Any = None
+
+    def compared(self) -> str:
+        """Return what makes it the same as another one."""
+        stated = {"method": self.method, "url": self.url, "body": self.body}
+        return json.dumps(stated, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An answer without secrets: its body, or the pieces that a stream came in."""
+
+    status: int
+    headers: dict[str, str] = {}
+    body: Any = None
+    pieces: list[str] | None = None
+
+    def bytes_of(self) -> list[bytes]:
+        """Return the body in the pieces that it came in."""
+        if self.pieces is not None:
+            return [piece.encode() for piece in self.pieces]
+        return [] if self.body is None else [_encoded(self.body)]
+
+
+class Exchanged(Struct, frozen=True, kw_only=True):
+    """A request and its answer."""
+
+    request: Sent
+    reply: Answered
+
+
+class Tape(Struct, frozen=True, kw_only=True):
+    """What a cassette's file holds."""
+
+    format: str = FORMAT
+    exchanges: list[Exchanged] = []
+
+
+# --- recording --------------------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """A transport that writes down what another one carries."""
+
+    def __init__(self, path: Path, transport: Transport) -> None:
+        """Write to a file what `transport` carries."""
+        self._path = path
+        self._transport = transport
+        self._exchanges: list[Exchanged] = []
+        self._ids: set[str] = set()
+
+    async def open(self, request: Outgoing) -> "Heard":
+        """Send a request, and write down what is read of its answer."""
+        sent = sent_of(request, self._ids)
+        return Heard(await self._transport.open(request), sent, self._add, self._ids)
+
+    def _add(self, request: Sent, reply: Answered) -> None:
+        self._exchanges.append(Exchanged(request=request, reply=reply))
+
+    async def close(self) -> None:
+        """Write the file."""
+        await self._transport.close()
+        text = msgspec.json.format(msgspec.json.encode(Tape(exchanges=self._exchanges)), indent=2)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_bytes(text + b"\n")
+
+
+class Heard:
+    """An answer that is written down while it is read."""
+
+    def __init__(self, opened: Opened, request: Sent, add: Any, ids: set[str]) -> None:
+        """Read `opened`, and `add` what came of `request` once it was read or let go; its identifiers go to `ids`."""
+        self.status, self.headers = opened.status, opened.headers
+        self._opened = opened
+        self._request = request
+        self._add = add
+        self._ids = ids
+
+    async def read(self) -> bytes:
+        """Read the whole body."""
+        body = await self._opened.read()
+        told = _decoded(body, self.headers.get("content-type", ""))
+        self._ids |= _ids_in(b"" if told is None else _encoded(told))
+        self._note(body=told)
+        return body
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Read the body as it comes; pieces are cut where a line ends, so that each is a text."""
+        found: list[str] = []
+        rest = b""
+        try:
+            async for piece in self._opened.pieces():
+                whole, newline, left = (rest + piece).rpartition(b"\n")
+                rest = left
+                if newline:
+                    found.append(_without_secrets((whole + newline).decode(errors="replace")))
+                    self._ids |= _ids_in(found[-1].encode())
+                yield piece
+        finally:
+            if rest:
+                found.append(_without_secrets(rest.decode(errors="replace")))
+            self._note(pieces=found)
+
+    async def close(self) -> None:
+        """Let the connection go."""
+        await self._opened.close()
+        self._note()
+
+    def _note(self, **told: Any) -> None:
+        if self._add is not None:
+            add, self._add = self._add, None
+            add(self._request, Answered(status=self.status, headers=_headers(self.headers.items()), **told))
+
+
+# --- playing ----------------------------------------------------------------------------------------------------------
+
+
+class Player:
+    """A transport that answers from a file: each exchange once, and the same ones in their order."""
+
+    def __init__(self, path: Path) -> None:
+        """Read a file that was recorded."""
+        if not path.is_file():
+            raise FileNotFoundError(f"Nothing was recorded in {path}: record it with record=True, or --accord-record")
+        tape = msgspec.json.decode(path.read_bytes(), type=Tape)
+        if tape.format != FORMAT:
+            raise ValueError(f"{path} is no cassette of this version, but {tape.format}")
+        self._path = path
+        self.unplayed = tape.exchanges
+        """What was recorded and not asked for."""
+        self._ids: set[str] = set()
+
+    async def open(self, request: Outgoing) -> "Played":
+        """Return the answer that was recorded, or raise UnknownRequest."""
+        sent = sent_of(request, self._ids)
+        for place, one in enumerate(self.unplayed):
+            if one.request.compared() == sent.compared():
+                del self.unplayed[place]
+                return Played(one.reply, self._ids)
+        raise UnknownRequest(self._nearest(sent))
+
+    def _nearest(self, sent: Sent) -> str:
+        wanted = sent.compared()
+        said = f"{sent.method} {sent.url} is not in {self._path}"
+        if not self.unplayed:
+            return f"{said}: all that was recorded has been played\n{wanted}"
+        known = [one.request.compared() for one in self.unplayed]
+        near = max(known, key=lambda text: difflib.SequenceMatcher(None, text, wanted).ratio())
+        shown = difflib.unified_diff(near.splitlines(), wanted.splitlines(), "recorded", "sent", lineterm="")
+        return "\n".join([f"{said}; the nearest of {len(known)} is:", *shown])
+
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+class Played:
+    """An answer as it was recorded."""
+
+    def __init__(self, reply: Answered, ids: set[str]) -> None:
+        """Give what was recorded; identifiers in it go to `ids` when they are read, as they did then."""
+        self.status = reply.status
+        self.headers: Mapping[str, str] = _Headers(reply.headers)
+        self._pieces = reply.bytes_of()
+        self._ids = ids
+
+    async def read(self) -> bytes:
+        """Return the whole body."""
+        body = b"".join(self._pieces)
+        self._ids |= _ids_in(body)
+        return body
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body in the pieces that it came in."""
+        for piece in self._pieces:
+            self._ids |= _ids_in(piece)
+            yield piece
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class _Headers(dict[str, str]):
+    """Headers whose names have no case."""
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name.lower())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name.lower(), default)
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(str(name).lower())
+
+
+@asynccontextmanager
+async def cassette(
+    path: str | Path, *, record: bool = False, transport: str | Transport = "aiohttp"
+) -> AsyncIterator["Recorder | Player"]:
+    """Give a transport that plays a file, or with `record` makes it by asking over another `transport`.
+
+    Cards that other tests have fetched are forgotten, so that they are asked for and recorded.
+    """
+    CARDS.clear()
+    tape = Recorder(Path(path), transports.choose(transport)) if record else Player(Path(path))
+    try:
+        yield tape
+    finally:
+        CARDS.clear()
+        await tape.close()
+
+
+# --- what is written down ---------------------------------------------------------------------------------------------
+
+
+def sent_of(request: Outgoing, known: set[str]) -> Sent:
+    """Return a request as it is written down and compared; `known` are identifiers that came from the agent."""
+    headers = _headers(request.headers)
+    body = _decoded(request.body or b"", headers.get("content-type", ""))
+    return Sent(
+        method=request.method, url=_renewed(_url(request.url), known), headers=headers, body=_renewed(body, known)
+    )
+
+
+def _renewed(value: Any, known: set[str]) -> Any:
+    match value:
+        case dict():
+            return {name: _renewed(one, known) for name, one in value.items()}
+        case list():
+            return [_renewed(one, known) for one in value]
+        case str():
+            return _ID.sub(lambda found: found[0] if found[0] in known else NEW, value)
+    return value
+
+
+def _ids_in(data: bytes) -> set[str]:
+    return {found[0] for found in _ID.finditer(data.decode(errors="replace"))}
+
+
+def _headers(stated: Any) -> dict[str, str]:
+    return {name.lower(): value for name, value in stated if name.lower() in KEPT_HEADERS}
+
+
+def _url(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=host, query=_query(parts.query)))
+
+
+def _query(text: str) -> str:
+    given = parse_qsl(text, keep_blank_values=True)
+    return urlencode([(name, HIDDEN if _SECRET.search(name) else value) for name, value in given])
+
+
+def _decoded(body: bytes, kind: str) -> Any:
+    """Return a body as a file can show it: JSON as it is, a text, or bytes in base64."""
+    if not body:
+        return None
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(body).decode()}
+    if kind.startswith(_FORM):
+        return {"text": _query(text)}
+    try:
+        return {"json": _scrubbed(json.loads(text))}
+    except ValueError:
+        return {"text": _without_secrets(text)}
+
+
+def _encoded(body: dict[str, Any]) -> bytes:
+    if "base64" in body:
+        return base64.b64decode(body["base64"])
+    return str(body["text"]).encode() if "text" in body else json.dumps(body["json"]).encode()
+
+
+def _scrubbed(value: Any) -> Any:
+    """Return a value of JSON without what is called like a secret."""
+    match value:
+        case dict():
+            return {
+                name: HIDDEN if isinstance(one, str) and one and _SECRET.search(name) else _scrubbed(one)
+                for name, one in value.items()
+            }
+        case list():
+            return [_scrubbed(one) for one in value]
+    return value
+
+
+def _without_secrets(text: str) -> str:
+    """Return lines, among them events of a stream, without what is called like a secret in their JSON."""
+    return "".join(_line(line) for line in text.splitlines(keepends=True))
+
+
+def _line(line: str) -> str:
+    name, colon, rest = line.partition(":")
+    if name != "data" or not colon or not _SECRET.search(rest):
+        return line
+    try:
+        return f"data: {json.dumps(_scrubbed(json.loads(rest)))}\n"
+    except ValueError:
+        return line

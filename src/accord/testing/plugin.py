@@ -1,0 +1,93 @@
+"""Fixtures for tests of agents; pytest loads them wherever accord is installed.
+
+Each only hands over what `accord.testing` has, which is imported when a test asks for it: who tests something else pays
+for nothing. No fixture is asynchronous, so any plugin that runs asynchronous tests will do.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from accord.client import Client
+    from accord.testing.cassettes import Player, Recorder
+    from accord.testing.clock import MovableClock
+    from accord.testing.inprocess import Running
+    from accord.testing.webhooks import Webhooks
+
+RECORD = "--accord-record"
+CASSETTES = "cassettes"
+"""The folder beside a test where what it has recorded is."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what records cassettes anew."""
+    told = "accord: ask the remote agents of tests with `accord_cassette`, and write down what they answer"
+    parser.getgroup("accord").addoption(RECORD, action="store_true", default=False, help=told)
+
+
+@pytest.fixture
+def accord_server(tmp_path: Path) -> "Callable[..., AbstractAsyncContextManager[Running]]":
+    """Run agents in this process: `async with accord_server(agent) as server`.
+
+    It is `accord.testing.running`; with `kept=True` the tasks are in a file, and the next block of the same test goes
+    on with them.
+    """
+    from accord.testing import running
+
+    def start(*agents: Any, kept: bool = False, **more: Any) -> "AbstractAsyncContextManager[Running]":
+        return running(*agents, **{"store": tmp_path / "accord.db" if kept else None, **more})
+
+    return start
+
+
+@pytest.fixture
+def accord_client() -> "Callable[..., AbstractAsyncContextManager[Client]]":
+    """Run agents in this process, with a client of the first: `async with accord_client(agent, dialect="v03")`."""
+    from accord.testing import running
+
+    @asynccontextmanager
+    async def connect(*agents: Any, dialect: str | None = None, **more: Any) -> "AsyncIterator[Client]":
+        async with running(*agents, **more) as server, server.client(dialect=dialect) as client:
+            yield client
+
+    return connect
+
+
+@pytest.fixture
+def accord_socket_server() -> Callable[..., AbstractContextManager[str]]:
+    """Serve agents on a free port of this machine: `with accord_socket_server(agent) as url`."""
+    from accord.testing import serving
+
+    return serving
+
+
+@pytest.fixture
+def accord_clock() -> "MovableClock":
+    """Return a clock that the test moves: `accord_server(agent, clock=accord_clock)`."""
+    from accord.testing import MovableClock
+
+    return MovableClock()
+
+
+@pytest.fixture
+def accord_webhooks() -> "Callable[..., AbstractAsyncContextManager[Webhooks]]":
+    """Receive webhooks on a free port of this machine: `async with accord_webhooks() as hooks`."""
+    from accord.testing import catching
+
+    return catching
+
+
+@pytest.fixture
+def accord_cassette(request: pytest.FixtureRequest) -> "Callable[..., AbstractAsyncContextManager[Recorder | Player]]":
+    """Play back what was recorded for this test, beside it, or record it: `async with accord_cassette() as tape`."""
+    from accord.testing import cassette
+
+    def start(name: str | None = None, **more: Any) -> "AbstractAsyncContextManager[Recorder | Player]":
+        file = f"{name or request.node.name}.json"
+        return cassette(request.path.parent / CASSETTES / file, **{"record": request.config.getoption(RECORD), **more})
+
+    return start

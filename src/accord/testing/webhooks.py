@@ -1,0 +1,135 @@
+"""A receiver of webhooks for tests: real HTTP on this machine, which can also fail, or say nothing.
+
+    async with catching(keys=["the server's signing key"]) as hooks:
+        ... PushConfig(url=hooks.url) ...
+        first, second = await hooks.wait(2)
+
+It keeps what came and judges signatures, nothing more. A server delivers to this machine only if its settings allow
+that, as those of `running` do.
+"""
+
+import asyncio
+import json
+import socket
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from msgspec import Struct
+
+from accord.protocol import push_headers, signing
+from accord.testing.clock import MovableClock
+
+BOUND_SECONDS = 30.0
+"""How long to wait for deliveries: a test that hangs says nothing."""
+
+PATH = "/hook"
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """One POST, and the status that it was answered with; 0 is none at all."""
+
+    headers: Mapping[str, str]
+    body: bytes
+    status: int
+    is_signed: bool
+
+    @property
+    def json(self) -> Any:
+        """What it says."""
+        return json.loads(self.body)
+
+    @property
+    def event_id(self) -> str:
+        """The same whenever the same event is sent again."""
+        return self.headers.get(push_headers.EVENT_ID.lower(), "")
+
+    @property
+    def task_id(self) -> str:
+        """The task that it is about."""
+        return self.headers.get(push_headers.TASK_ID.lower(), "")
+
+
+class Webhooks:
+    """What came to an address, and how the next ones are answered."""
+
+    def __init__(self, url: str, keys: Sequence[str], clock: MovableClock | None) -> None:
+        """Take deliveries; a signature is good if it was made with one of `keys`, not long ago."""
+        self.url = url
+        self.all: list[Delivery] = []
+        """Every delivery, also those that were refused."""
+        self._keys = tuple(keys)
+        self._now: Callable[[], float] = clock.now if clock else time.time
+        self._bounded_by: Callable[[float], AbstractAsyncContextManager[Any]] = (
+            clock.bound if clock else asyncio.timeout
+        )
+        self._next: deque[int | None] = deque()
+        self._news = asyncio.Condition()
+        self._over = asyncio.Event()
+
+    @property
+    def taken(self) -> list[Delivery]:
+        """The deliveries that were accepted."""
+        return [one for one in self.all if 200 <= one.status < 300]
+
+    def fail(self, times: int = 1, *, status: int = 503) -> None:
+        """Refuse the next deliveries."""
+        self._next += [status] * times
+
+    def hang(self, times: int = 1) -> None:
+        """Say nothing to the next deliveries until whoever sends them gives up."""
+        self._next += [None] * times
+
+    async def wait(self, count: int, *, bound: float = BOUND_SECONDS) -> list[Delivery]:
+        """Wait until so many deliveries were accepted, and return them."""
+        await self.until(lambda: len(self.taken) >= count, f"{count} accepted", bound=bound)
+        return self.taken
+
+    async def wait_for_any(self, count: int, *, bound: float = BOUND_SECONDS) -> list[Delivery]:
+        """Wait until there were so many deliveries, accepted or not, and return them."""
+        await self.until(lambda: len(self.all) >= count, f"{count}", bound=bound)
+        return self.all
+
+    async def until(self, is_so: Callable[[], bool], what: str = "what is", *, bound: float = BOUND_SECONDS) -> None:
+        """Wait until something is so, which is looked at with every delivery; `what` is said to be waited for."""
+        async with self._news:
+            try:
+                async with self._bounded_by(bound):
+                    await self._news.wait_for(is_so)
+            except TimeoutError:
+                came = ", ".join(f"{one.event_id} ({one.status})" for one in self.all) or "nothing"
+                raise AssertionError(f"In {bound:g} s {what} waited for did not come, but {came}") from None
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        status = self._next.popleft() if self._next else 200
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        signature = headers.get(signing.HEADER.lower(), "")
+        is_signed = push_headers.is_signed(signature, body, self._keys, self._now())
+        async with self._news:
+            self.all.append(Delivery(headers=headers, body=body, status=status or 0, is_signed=is_signed))
+            self._news.notify_all()
+        if status is None:
+            await self._over.wait()
+        return web.Response(status=status or 500)
+
+
+@asynccontextmanager
+async def catching(*, keys: Sequence[str] = (), clock: MovableClock | None = None) -> AsyncIterator[Webhooks]:
+    """Listen on a free port of this machine while the block runs; `clock` is that of the server, if it is moved."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        hooks = Webhooks(f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}", keys, clock)
+        app = web.Application()
+        app.router.add_post(PATH, hooks._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listening).start()
+            yield hooks
+        finally:
+            hooks._over.set()
+            await runner.cleanup()

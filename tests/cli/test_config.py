@@ -1,0 +1,102 @@
+"""`accord config`: what counts and why, what is wrong, and what there is."""
+
+import json
+import re
+from pathlib import Path
+
+from accord.config.schema import every_kind
+from accord.config.schema import schema as made
+from tests.serve.running import ROOT, accord
+
+
+def written(folder: Path, text: str) -> None:
+    (folder / "accord.toml").write_text(text, encoding="utf-8")
+
+
+def test_every_source_is_named_with_the_line_of_the_file(tmp_path: Path) -> None:
+    written(
+        tmp_path, '# settings\nkeep_days = 3\n\n[server]\nhost = "::1"\nport = 1\n[push]\nsigning_keys = ["env:K"]\n'
+    )
+    done = accord(tmp_path, "config", "show", "--json", "--port", "9000", ACCORD_AUDIT="all", K="secret")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {one["name"]: (one["value"], one["source"]) for one in json.loads(done.stdout)}
+    assert found["keep_days"] == (3, "accord.toml:2")
+    assert found["server.host"] == ("::1", "accord.toml:5")
+    assert found["server.port"] == (9000, "--port")
+    assert found["audit"] == ("all", "ACCORD_AUDIT")
+    assert found["push.signing_keys"] == (["env:K"], "accord.toml:8")
+    assert found["server.workers"] == (1, "default")
+
+
+def test_a_table_for_people_has_what_was_changed(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.accord]\nstore = "sqlite:///a.db"\n', encoding="utf-8")
+    done = accord(tmp_path, "config", "show", "--changed", "--dialects", "v1,v03", "shop:agent")
+    assert done.returncode == 0, done.stderr
+    assert [line.split("  ")[0] for line in done.stdout.splitlines()] == ["NAME", "store", "server.dialects"]
+    assert "pyproject.toml:2" in done.stdout
+    assert "v1, v03" in done.stdout
+
+
+def test_a_flag_that_is_none_is_refused_as_serve_does(tmp_path: Path) -> None:
+    done = accord(tmp_path, "config", "show", "--prot", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("accord serve: No such option: --prot")
+
+
+def test_wrong_settings_are_not_shown_but_explained(tmp_path: Path) -> None:
+    written(tmp_path, "[server]\nprot = 1\n")
+    done = accord(tmp_path, "config", "show")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "accord config: accord.toml: there is no setting called server.prot; did you mean server.port?\n"
+    )
+
+
+def test_what_is_right_is_said_to_be(tmp_path: Path) -> None:
+    written(tmp_path, 'keep_days = 3\n[agents.x]\ntype = "http"\nurl = "https://x.example"\n')
+    done = accord(tmp_path, "config", "check")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("Nothing is wrong (accord.toml, 2 settings")
+
+
+def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
+    for text, said in (
+        ("keep_days = -1", "accord.toml: keep_days: Expected `float` >= 0.0"),
+        ('store = "mysql://x"', "accord.toml: store: A store cannot be at mysql://"),
+        ('[agents.x]\ntype = "htp"', "accord.toml: agents.x: there is no kind of agent called 'htp'"),
+        (
+            '[agents.x]\ntype = "http"\nurll = "y"',
+            "there is no setting called agents.x.urll; did you mean agents.x.url?",
+        ),
+        ('[server]\nhost = "0.0.0.0"', "Anybody could use this server"),
+        ('[server]\ntls_cert = "cert.pem"', "A certificate needs its key"),
+        ('store = "sqlite://:memory:"\n[server]\nworkers = 2', "Several processes cannot share a store in memory"),
+    ):
+        written(tmp_path, text)
+        done = accord(tmp_path, "config", "check")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert said in done.stderr
+
+
+def test_two_files_are_refused(tmp_path: Path) -> None:
+    written(tmp_path, "keep_days = 3\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.accord]\nkeep_days = 4\n", encoding="utf-8")
+    done = accord(tmp_path, "config", "check")
+    assert done.returncode == 1
+    assert "keep one of them" in done.stderr
+    shown = accord(tmp_path, "config", "show", "--changed", "--config", "pyproject.toml")
+    assert "pyproject.toml:2" in shown.stdout
+
+
+def test_the_schema_is_printed(tmp_path: Path) -> None:
+    done = accord(tmp_path, "config", "schema")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == json.loads(json.dumps(made(every_kind())))
+
+
+def test_the_page_shows_what_a_starter_shows(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "configure.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(NAME .*?)```", page, re.DOTALL)
+    accord(tmp_path, "init")
+    done = accord(tmp_path, "config", "show", "--changed", "--port", "9000", ACCORD_KEEP_DAYS="7")
+    assert done.stdout == shown

