@@ -321,6 +321,13 @@ async def due(store: AnyStore) -> list[str]:
     return [job.key for job in await store.do(jobs.claim, "n-9", AGENT, 10)]
 
 
+async def test_a_parent_that_waits_for_something_else_now_is_left_alone_by_its_child(ready: AnyStore) -> None:
+    held = await asking(ready)
+    await ready.do(runs.settle, TENANT, settling(held["t-1"], S.INPUT_REQUIRED, parks=True, after=1))
+    await ready.do(children.rouse_parent, TENANT, "t-1", "t-2")
+    assert await due(ready) == []
+
+
 async def test_a_parent_waits_while_its_child_asks(ready: AnyStore) -> None:
     await asking(ready)
     assert await ready.do(children.asks, TENANT, "t-2")

@@ -154,7 +154,7 @@ WITH item AS MATERIALIZED (
 ), kept AS ({KEPT}
 ), parked AS (
     UPDATE job SET node = NULL, attempts = 0, parked = CASE WHEN item.delay_ms IS NULL THEN 1 ELSE 0 END,
-                   run_at = {{now}} + COALESCE(item.delay_ms, 0)
+                   child = NULL, run_at = {{now}} + COALESCE(item.delay_ms, 0)
     FROM item WHERE item.fate = '{PARKED}' AND job.id = item.job_id AND job.epoch = item.job_epoch
 ), finished AS (
     DELETE FROM job USING item
