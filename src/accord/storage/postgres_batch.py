@@ -20,6 +20,10 @@ T = TypeVar("T")
 MAX_ITEMS = 512
 """Commands in one transaction: enough to hide the fsync, few enough that nobody waits long behind them."""
 
+FEW_ITEMS = 16
+"""Commands that are worth a transaction: of more, half go with a second one, so that one is under way while the answers
+to the other are read."""
+
 TOGETHER = 2
 """Transactions under way at a time: while the server writes one to its disk, the next is prepared and sent."""
 
@@ -46,15 +50,11 @@ class Item(NamedTuple):
     topics: tuple[str, ...] = ()
     notes: Sequence[Sequence[Value]] = ()
 
-    @property
-    def rows(self) -> tuple[Sequence[Value], ...]:
-        """All that is written."""
-        return self.row, *self.entries, *self.notes
-
     def characters(self) -> int:
-        """Return how much text there is to write."""
+        """Return how much text there is to write; raises if some of it cannot be kept."""
         count = 0
-        for row in self.rows:
+        for row in (self.row, *self.entries, *self.notes):
+            refuse_nul(row)
             for value in row:
                 if type(value) is str:
                     count += len(value)
@@ -86,9 +86,10 @@ class Stage(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """An item, and who waits for it: None tells them to run it alone."""
+    """An item, how much text it is, and who waits for it: None tells them to run it alone."""
 
     item: Item
+    characters: int
     done: "asyncio.Future[Written | None]"
 
 
@@ -102,27 +103,31 @@ class Batcher:
         self._turns = turns
         self._gathered: list[Waiting] = []
         self._held: set[Hashable] = set()
+        self._under_way = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def do(self, item: Item, alone: Callable[[], Awaitable[T]]) -> T:
-        """Write an item together with others, or, if it cannot be, alone.
+    async def do(self, item: Item, characters: int, alone: Callable[[], Awaitable[T]]) -> T:
+        """Write an item of so much text together with others, or, if it cannot be, alone.
 
         Whoever stops waiting disturbs nobody: what is in a transaction by then is written, what is not is left out.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
-        waiting = Waiting(item, asyncio.get_running_loop().create_future())
+        waiting = Waiting(item, characters, asyncio.get_running_loop().create_future())
         self._gathered.append(waiting)
         # A second transaction begins once it is worth one: with half as much as the first, both stay of like size.
-        if len(self._workers) < TOGETHER and len(self._gathered) >= len(self._held) // 2:
-            worker = asyncio.create_task(self._work(), name="accord-batch")
-            self._workers.add(worker)
+        if len(self._gathered) >= self._under_way // 2:
+            self._begin()
         written = await waiting.done
         if written is None:
             return await alone()
         result: T = written.result
         return result
+
+    def _begin(self) -> None:
+        if len(self._workers) < TOGETHER:
+            self._workers.add(asyncio.create_task(self._work(), name="accord-batch"))
 
     async def close(self) -> None:
         """Finish what was accepted, and accept no more."""
@@ -135,6 +140,8 @@ class Batcher:
     async def _work(self) -> None:
         try:
             while batch := await self._next_calm():
+                if self._gathered:
+                    self._begin()
                 await self._write(batch)
                 await asyncio.sleep(0)  # whoever got an answer can come back with what is next
         finally:  # not by a callback: until that is called, whoever comes would wait for a worker that has ended
@@ -162,6 +169,7 @@ class Batcher:
             self._fail([*left, *self._gathered], StoreUnavailable("The store was closed"))
             raise
         finally:
+            self._under_way -= len(batch)
             for waiting in batch:
                 self._held.difference_update(waiting.item.keys)
 
@@ -188,22 +196,24 @@ class Batcher:
             self._fail(batch, error)
 
     def _next(self) -> list[Waiting]:
-        """Take what has gathered; what shares a key with it, and what is too much, waits for the next transaction."""
+        """Take some of what has gathered; what shares a key with it, and what is too much, waits for the next."""
         batch: list[Waiting] = []
         left: list[Waiting] = []
         taken = self._held
         characters = 0
+        most = min(MAX_ITEMS, max(FEW_ITEMS, (len(self._gathered) + self._under_way + 1) // 2))
         for waiting in self._gathered:
             if waiting.done.done():
                 continue  # whoever waited gave up
-            full = len(batch) >= MAX_ITEMS or characters >= MAX_CHARACTERS
+            full = len(batch) >= most or characters >= MAX_CHARACTERS
             if full or not taken.isdisjoint(waiting.item.keys):
                 left.append(waiting)
             else:
                 batch.append(waiting)
                 taken.update(waiting.item.keys)
-                characters += waiting.item.characters()
+                characters += waiting.characters
         self._gathered = left
+        self._under_way += len(batch)
         return batch
 
     def _deliver(self, batch: list[Waiting], written: Mapping[int, Written]) -> None:
@@ -238,8 +248,7 @@ class Override(NamedTuple):
         """Run the command with others; what cannot even be written down is the portable command's to refuse."""
         try:
             item = self.item(*args, **kwargs)
-            for row in item.rows:
-                refuse_nul(row)
+            characters = item.characters()
         except ValueError:
             return await alone()
-        return await self.batcher.do(item, alone)
+        return await self.batcher.do(item, characters, alone)

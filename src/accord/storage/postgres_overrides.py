@@ -180,15 +180,26 @@ _DUE = """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :t
 
 
 def _append(tenant: str, new: Append) -> Item:
+    plain = _plain(tenant, new)
+    return _item(tenant, new, plain if new.state is None and new.snapshot is None else _LogRow(*plain, *_moved(new)))
+
+
+def _item(
+    tenant: str,
+    new: Append,
+    row: "_PlainRow | _LogRow",
+    notes: Sequence[tuple[str, str]] = (),
+    topics: tuple[str, ...] = (),
+) -> Item:
     if new.blobs:
         raise ValueError("References to large parts are rare and left to the portable command")
-    plain = _plain(tenant, new)
     return Item(
         keys=((tenant, new.task_id),),
-        row=plain if new.state is None and new.snapshot is None else _whole(plain, new),
+        row=row,
         entries=[encode_body(body) for body in new.bodies],
-        result=plain.last,
-        topics=(topic(tenant, new.task_id),),
+        result=row.last,
+        topics=(topic(tenant, new.task_id), *topics),
+        notes=notes,
     )
 
 
@@ -196,20 +207,20 @@ def _plain(tenant: str, new: Append) -> _PlainRow:
     return _PlainRow(tenant, new.task_id, new.epoch, new.after, new.after + len(new.bodies), new.at)
 
 
-def _whole(plain: _PlainRow, new: Append) -> _LogRow:
-    return _LogRow(
-        *plain,
-        state=None if new.state is None else state_name(new.state),
-        doc=None if new.snapshot is None else encode_task(new.snapshot),
-    )
+def _moved(new: Append) -> tuple[str | None, str | None]:
+    """Return the state and the document that a task has afterwards, as far as they change."""
+    state = None if new.state is None else state_name(new.state)
+    return state, None if new.snapshot is None else encode_task(new.snapshot)
 
 
 def _settle(tenant: str, request: Settle) -> Item:
     if request.child is not None or request.watch is not None or request.parent_id is not None:
         raise ValueError("Questions that are passed on are rare and left to the portable command")
-    item, job = _append(tenant, request.last), request.job
-    fate = PARKED if request.parks else ENDED if request.last.state in lifecycle.ENDED else DONE
-    row = _whole(_plain(tenant, request.last), request.last)._replace(
+    last, job = request.last, request.job
+    fate = PARKED if request.parks else ENDED if last.state in lifecycle.ENDED else DONE
+    row = _LogRow(
+        *_plain(tenant, last),
+        *_moved(last),
         fate=fate,
         job_id=job.id,
         job_epoch=job.epoch,
@@ -217,10 +228,8 @@ def _settle(tenant: str, request: Settle) -> Item:
         delay_ms=request.delay_ms,
         awaited=request.awaited,
     )
-    item = item._replace(notes=request.entries)
-    if request.parks and request.delay_ms is not None:
-        return item._replace(row=row, topics=(*item.topics, queue_topic(job.queue)))
-    return item._replace(row=row)
+    is_due = request.parks and request.delay_ms is not None
+    return _item(tenant, last, row, request.entries, (queue_topic(job.queue),) if is_due else ())
 
 
 def _is_chunks(item: Item) -> bool:
@@ -395,9 +404,9 @@ async def _write_accepted(connection: Any, items: Sequence[Item]) -> dict[int, W
     columns = arrays(_AcceptRow, [item.row for item in items])
     for number, job_id in await fetched(connection, _ACCEPTED, columns):
         item = items[number - 1]
-        row = _AcceptRow(*item.row)
-        job = None if row.node is None else _claimed(row, job_id)
-        written[number - 1] = Written(Accepted(task_id=row.task_id, job=job), item.topics)
+        assert isinstance(item.row, _AcceptRow)
+        job = None if item.row.node is None else _claimed(item.row, job_id)
+        written[number - 1] = Written(Accepted(task_id=item.row.task_id, job=job), item.topics)
     return written
 
 
