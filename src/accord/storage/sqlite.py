@@ -1,8 +1,8 @@
 """The SQLite driver: one writer thread with group commit, a few query-only readers.
 
 Commands are coroutines whose awaits never suspend, so the writer thread drives them synchronously: no hop per
-statement, and everything that arrived during one commit shares the next. A command that comes alone is committed by
-the loop itself where the disk is quick (decision 9). Every commit is fsynced before it is acknowledged. apsw brings its
+statement, and everything that arrived during one commit shares the next. What callers wait for is committed by the loop
+itself where the disk is quick (decision 9). Every commit is fsynced before it is acknowledged. apsw brings its
 own SQLite, because the standard library's may have the WAL-reset bug (fixed in 3.51.3).
 """
 
@@ -58,10 +58,16 @@ WAITED_FOR: frozenset[Callable[..., Any]] = frozenset({runs.accept, runs.settle,
 up behind them, which would have to wait for the loop."""
 
 QUICK_SECONDS = 0.002
-"""A disk that commits in this time is quick: the loop may wait for it, as a thread takes half as long to wake up."""
+"""A disk that usually commits in this time is quick: the loop may wait for it, as a thread takes half as long to wake up."""
 
-SURE = 16
-"""After so many quick commits in a row a disk counts as quick, until the next one that is not."""
+UNKNOWN_SECONDS = 0.01
+"""What a disk is taken to need before it is known."""
+
+NEWS = 0.1
+"""How much the latest commit counts in what is usual: one slow one among many is no reason to change anything."""
+
+MOST_HERE = 32
+"""Commands that the loop commits at once: more would keep it from everything else for too long."""
 
 CHECKPOINT_PAGES = 1_000
 """A log this long is moved into the file as far as readers allow (SQLite's own default)."""
@@ -167,7 +173,7 @@ class SqliteStore:
         self._too_long = LONG_LOG_PAGES
         self._said: dict[asyncio.AbstractEventLoop, list[Waiting]] = {}
         self._handed_over = 0
-        self._quick_ones = 0
+        self._usual = UNKNOWN_SECONDS
         self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
         self._writer = self._open(writes=not read_only)
         self._writer.set_wal_hook(self._grown)
@@ -195,7 +201,7 @@ class SqliteStore:
     def _hand_over(self, loop: asyncio.AbstractEventLoop, seen: int, turns: int) -> None:
         """Give the writer what was asked for, once nobody else comes in a turn of the loop, so that it goes together.
 
-        What was asked for alone while the writer has nothing to do is committed here and now, on a quick disk.
+        What callers wait for is committed here and now if the disk is quick and the writer has nothing to do.
         """
         outcomes = None
         with self._gate:
@@ -205,8 +211,7 @@ class SqliteStore:
                 loop.call_soon(self._hand_over, loop, len(said), turns - 1)
                 return
             del self._said[loop]
-            is_alone = len(said) == 1 and said[0].is_waited_for and not self._handed_over
-            if is_alone and self._quick_ones >= SURE:
+            if not self._handed_over and self._usual < QUICK_SECONDS and _is_for_here(said):
                 outcomes = self._commit_here(said)
             if outcomes is None or self._log_pages >= CHECKPOINT_PAGES:
                 self._handed_over += 1
@@ -311,7 +316,7 @@ class SqliteStore:
         outcomes = [run(waiting) for waiting in batch]
         start = perf_counter()
         self._writer.execute("COMMIT")
-        self._quick_ones = self._quick_ones + 1 if perf_counter() - start < QUICK_SECONDS else 0
+        self._usual += NEWS * (perf_counter() - start - self._usual)
         self.commits += 1
         return outcomes
 
@@ -424,6 +429,11 @@ class SqliteStore:
         except apsw.Error as error:
             raise translated(error) from error
         return connection
+
+
+def _is_for_here(said: list[Waiting]) -> bool:
+    """Whether the loop itself may commit what was asked for, as nothing else is worth its time."""
+    return len(said) <= MOST_HERE and all(waiting.is_waited_for for waiting in said)
 
 
 def _failed(batch: list[Waiting], error: BaseException) -> list[Outcome]:
