@@ -58,7 +58,7 @@ WAITED_FOR: frozenset[Callable[..., Any]] = frozenset({runs.accept, runs.settle,
 up behind them, which would have to wait for the loop."""
 
 QUICK_SECONDS = 0.002
-"""A disk that usually commits in this time is quick: the loop may wait for it. Waking a thread up takes half as long."""
+"""A disk that usually commits in this time is quick: the loop may wait for it. Waking a thread takes half as long."""
 
 UNKNOWN_SECONDS = 0.01
 """What a disk is taken to need before it is known."""
