@@ -264,6 +264,15 @@ async def test_an_agent_that_never_comes_to_an_end_is_given_up() -> None:
     assert found.one(f"agent {ECHO}")[0] is OK
 
 
+async def test_two_agents_at_one_path_are_told() -> None:
+    write("namesakes.py", "from accord import agent\n\n@agent(name='Echo!')\nasync def two(ctx): return ctx.text\n")
+    found = await examined(ECHO, "namesakes.py:two")
+    (told,) = [
+        detail for one in (ECHO, "namesakes.py:two") for status, detail in found[f"agent {one}"] if status is FAILED
+    ]
+    assert "would be at /agents/echo, as agent " in told
+
+
 async def test_a_card_that_nobody_could_read_is_told() -> None:
     write(
         "odd.py",

@@ -49,9 +49,12 @@ async def _made(check: str, make: Callable[[], Agent], patient: Patient) -> list
 
 
 def _described(check: str, agent: Agent, patient: Patient) -> Finding:
-    """Say whether an agent's card is one that clients can use."""
+    """Say whether an agent has a path to itself, and its card is one that clients can use."""
     profile, server = agent.profile, patient.settings.server
-    place = cards.Endpoints(patient.url + cards.AGENTS + cards.slug(profile.name))
+    path = cards.AGENTS + cards.slug(profile.name)
+    if (other := patient.named.setdefault(path, check)) != check:
+        return failed(check, f"{profile.name!r} would be at {path}, as {other} is", "give one of them another name")
+    place = cards.Endpoints(patient.url + path)
     facts = cards.Facts(dialects=frozenset(server.dialects), schemes={})
     card = cards.describe(profile, place, Offers(), facts)
     try:

@@ -32,7 +32,10 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Patient(Struct, frozen=True, kw_only=True):
-    """A server as it would be started; `dates` has how far the clocks of others are ahead of ours, in seconds."""
+    """A server as it would be started.
+
+    `dates` has how far the clocks of others are ahead of ours, in seconds, and `named` the agents by their paths.
+    """
 
     loaded: Loaded
     targets: tuple[str, ...]
@@ -40,6 +43,7 @@ class Patient(Struct, frozen=True, kw_only=True):
     url: str
     env: Mapping[str, str]
     dates: dict[str, float] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
