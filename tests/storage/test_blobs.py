@@ -22,6 +22,7 @@ from accord.storage.blobs.s3 import S3
 from accord.storage.blobs.sigv4 import Credentials
 from accord.storage.commands.blobs import begin_removal, fetch, note, refer, release, unreferred
 from accord.storage.store import StoreUnavailable, Tx
+from tests.app.examined import FAILED, OK, examined
 from tests.storage.conftest import AnyStore
 
 TENANT = "acme"
@@ -396,3 +397,15 @@ async def test_a_bucket_that_cannot_be_used_is_unavailable_not_empty(s3: Server)
             with pytest.raises(StoreUnavailable, match=reason):
                 await work
         await shelf.close()
+
+
+async def test_a_doctor_finds_out_whether_a_bucket_can_be_used(
+    s3: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (await examined(blobs=s3.url(), env=dict(s3.env))).one("files")[0] is OK
+    guessed = {**s3.env, "AWS_SECRET_ACCESS_KEY": "guessed"}
+    for url, env, reason in ((s3.url(), guessed, "SignatureDoesNotMatch"), (s3.url(), {}, "AWS_ACCESS_KEY_ID")):
+        status, told = (await examined(blobs=url, env=dict(env))).one("files")
+        assert status is FAILED
+        assert reason in told

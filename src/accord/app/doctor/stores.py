@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
 from accord.storage import migrate
 from accord.storage.address import PostgresAddress, SqliteAddress
+from accord.storage.blobs.address import TABLE, open_shelf
 from accord.storage.open import MOUNTS, file_system, open_store, refuse_network
 from accord.storage.store import Store, StoreRefused, StoreUnavailable, Tx
 
@@ -47,6 +48,8 @@ def checks(patient: Patient) -> Iterator[Check]:
         yield Check("store", _sqlite)
     if urlsplit(patient.settings.blobs).scheme in ("", "dir"):
         yield Check("files", _files)
+    elif patient.settings.blobs != TABLE:
+        yield Check("files", _shelf)
 
 
 async def _sqlite(patient: Patient) -> list[Finding]:
@@ -153,6 +156,19 @@ def _folder(folder: Path) -> list[Finding]:
     """Look at the directory for large files, or at where it is made when the server starts."""
     there = _there(folder)
     return [_written(there, "files"), _room(there, "files")]
+
+
+async def _shelf(patient: Patient) -> list[Finding]:
+    """Look for something that is not there: a place that says so can be reached, and lets us in."""
+    try:
+        shelf = open_shelf(patient.settings.blobs, patient.env)
+        try:
+            await shelf.read("accord/doctor/nothing")
+        finally:
+            await shelf.close()
+    except (StoreRefused, StoreUnavailable) as error:
+        return [failed("files", error, "see that the place for large parts is there, and its credentials are right")]
+    return [ok("files", f"the place for large parts answers: {urlsplit(patient.settings.blobs).netloc}")]
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from accord.entries import Unusable
 from accord.storage.blobs.base import Blobs
 from accord.storage.blobs.kinds import BLOBS
-from accord.storage.blobs.outside import OutsideBlobs
+from accord.storage.blobs.outside import OutsideBlobs, Shelf
 from accord.storage.blobs.table import TableBlobs
 from accord.storage.commands.blobs import GRACE_MS
 from accord.storage.located import Location, located
 from accord.storage.store import Store, StoreRefused
 
+TABLE = "table:"
 FORMS = "`table:`, `dir:///path`, a path, and `s3://bucket/prefix?endpoint=http://host:port&region=name`"
 WHAT = "large parts"
 
@@ -28,8 +29,11 @@ def open_blobs(url: str, store: Store, env: Mapping[str, str], grace_ms: int = G
     `env` has the credentials of S3 under the names that AWS's own tools use. Bytes that were put within `grace_ms` are
     not removed, because the reference to them may be on its way.
     """
-    if url == "table:":
-        return TableBlobs(store, grace_ms)
+    return TableBlobs(store, grace_ms) if url == TABLE else OutsideBlobs(store, open_shelf(url, env), grace_ms)
+
+
+def open_shelf(url: str, env: Mapping[str, str]) -> Shelf:
+    """Open a place outside of the store."""
     match = _SCHEME.fullmatch(url)
     scheme = match["scheme"] if match else "dir"
     if not url or scheme not in BLOBS:
@@ -39,4 +43,4 @@ def open_blobs(url: str, store: Store, env: Mapping[str, str], grace_ms: int = G
     except Unusable as error:
         raise StoreRefused(f"Large parts cannot be kept at {scheme}://: {error}") from error
     where = located(url, kind.options, env, WHAT) if match else Location(scheme=scheme, path=url, env=env)
-    return OutsideBlobs(store, kind.open(where), grace_ms)
+    return kind.open(where)
