@@ -84,7 +84,7 @@ CALLERS = (
         )
         for binding in BINDINGS
     ),
-    # It calls 0.3's methods and wants 1.0's shapes with 0.3's words back: a dialect of its own.
+    # It calls 0.3's methods and wants 1.0's shapes with 0.3's words back. It cannot read the card's security.
     Caller(
         "fasta2a",
         "fasta2a",
@@ -93,12 +93,8 @@ CALLERS = (
         "0.3",
         kind="open",
         choices=("locked",),
-        shorts=all_but(Operation.CARD, Operation.GET, Operation.ERRORS)
-        | {
-            Operation.SEND: broken("KeyError: 'task'"),
-            Operation.STREAM: broken("KeyError: 'status_update'"),
-            Operation.AUTH: broken("ValidationError"),
-        },
+        shorts=all_but(Operation.CARD, Operation.SEND, Operation.STREAM, Operation.GET, Operation.ERRORS)
+        | {Operation.AUTH: broken("ValidationError")},
     ),
     Caller(
         "crewai",

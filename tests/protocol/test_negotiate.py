@@ -347,3 +347,22 @@ def test_a_human_readable_id_alone_says_that_a_card_is_vault_s() -> None:
 @given(st.text(), st.binary(), st.text(), st.none() | st.text(), st.none() | st.text())
 def test_nothing_raises(method: str, params: bytes, path: str, dialect: str | None, version: str | None) -> None:
     negotiate(Inquiry(method=method, params=params, path=path, dialect=dialect, version=version))
+
+
+# --- members in place of kinds ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "by_member"),
+    [
+        (sent(BARE), True),
+        (sent(BARE, messageId="m"), True),
+        (sent(BARE, KIND), False),
+        (sent(BARE, kind="message"), False),
+        ({"id": "t"}, False),
+    ],
+)
+def test_a_caller_of_0_3_that_leaves_kind_out_names_things_by_members(params: dict, by_member: bool) -> None:
+    found = route("message/send", params)
+    assert (found.dialect, found.by_member) == (V03, by_member)
+    assert not route("message/send", params, path="/jsonrpc").by_member, "there it is 0.3 and nothing else"

@@ -45,7 +45,7 @@ from accord.core.quotas import Quotas
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
 from accord.model import AgentCard, Event, Request
 from accord.protocol import jsonrpc, sse
-from accord.protocol.dialects import DIALECTS
+from accord.protocol.dialects import BY_MEMBER, DIALECTS
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.jsonrpc import Batch, Call, Entry, Rejected
 from accord.protocol.negotiate import (
@@ -105,7 +105,7 @@ class Understood(Struct, frozen=True):
     @property
     def dialect(self) -> Dialect:
         """The codec to answer with."""
-        return DIALECTS[self.route.dialect]
+        return BY_MEMBER if self.route.by_member else DIALECTS[self.route.dialect]
 
 
 class JsonRpc:

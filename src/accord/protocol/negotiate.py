@@ -69,13 +69,15 @@ class Inquiry(Struct, frozen=True, kw_only=True):
 class Route(Struct, frozen=True, kw_only=True):
     """The dialect to answer in and the operation asked for.
 
-    `ask_task` names a task whose own dialect is a better guess: look it up and call `settle`.
+    `ask_task` names a task whose own dialect is a better guess: look it up and call `settle`. `by_member` says that a
+    caller of 0.3 leaves `kind` out, and looks for what it is answered by the names of members.
     """
 
     dialect: DialectName
     operation: Operation
     method: str
     ask_task: str | None = None
+    by_member: bool = False
     enabled: frozenset[DialectName] = ALL_DIALECTS
 
     def settle(self, origin: DialectName | None, last: DialectName | None = None) -> "Route":
@@ -97,7 +99,7 @@ def negotiate(inquiry: Inquiry) -> Route | Rejection:
     """Choose the dialect of a JSON-RPC request."""
     try:
         version = parse_version(inquiry.version)
-        dialect, ask_task = _choose(inquiry, version)
+        dialect, ask_task, by_member = _choose(inquiry, version)
     except AccordError as error:
         stated = "1.0" if inquiry.method[:1].isupper() else None
         return Rejection(error, answer_dialect(inquiry.path, inquiry.dialect, stated))
@@ -107,7 +109,12 @@ def negotiate(inquiry: Inquiry) -> Route | Rejection:
     if operation is None:
         return Rejection(_no_method(inquiry.method, dialect), dialect)
     return Route(
-        dialect=dialect, operation=operation, method=inquiry.method, ask_task=ask_task, enabled=inquiry.enabled
+        dialect=dialect,
+        operation=operation,
+        method=inquiry.method,
+        ask_task=ask_task,
+        by_member=by_member,
+        enabled=inquiry.enabled,
     )
 
 
@@ -148,20 +155,22 @@ def check_version(text: str | None, dialect: DialectName) -> None:
         )
 
 
-def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str | None]:
+def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str | None, bool]:
+    """Return the dialect, the task to ask for a better guess, and whether things are named by members."""
     if inquiry.dialect:
-        return parse_dialect(inquiry.dialect), None
+        return parse_dialect(inquiry.dialect), None, False
     if mounted := MOUNTS.get(inquiry.path.rstrip("/")):
-        return mounted, None
+        return mounted, None, False
     if version is Version.V1_0 or inquiry.method[:1].isupper():
-        return V1, None
+        return V1, None, False
     look = _look(inquiry.params)
     if telling := TELLING.get(inquiry.method):
-        return _google_01(inquiry.method, look) or telling, None
+        return _google_01(inquiry.method, look) or telling, None, False
     if shaped := _shape(look):
-        return shaped, None
+        return shaped, None, False
     named = look.id if look.id is not None else look.camel_id
-    return V03, named if inquiry.method in _BY_TASK and isinstance(named, str) else None
+    ask_task = named if inquiry.method in _BY_TASK and isinstance(named, str) else None
+    return V03, ask_task, look.message is not None
 
 
 def parse_dialect(name: str) -> DialectName:

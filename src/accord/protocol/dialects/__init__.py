@@ -16,7 +16,7 @@ from accord.protocol import codec
 from accord.protocol.dialects.base import Dialect, RestDialect
 from accord.protocol.dialects.gen import Gen
 from accord.protocol.dialects.relay import Relay
-from accord.protocol.dialects.v03 import V03, V03Rest
+from accord.protocol.dialects.v03 import V03, V03Members, V03Rest
 from accord.protocol.dialects.v1 import V1, details, read_error
 from accord.protocol.dialects.vault import Vault
 from accord.protocol.operations import DialectName, Operation
@@ -26,6 +26,9 @@ from accord.protocol.sse import Frame
 
 DIALECTS: Mapping[DialectName, Dialect] = {dialect.name: dialect for dialect in (V1(), V03(), Vault(), Gen(), Relay())}
 """The dialect of each name, as JSON-RPC speaks it."""
+
+BY_MEMBER: Dialect = V03Members()
+"""A2A 0.3 as JSON-RPC speaks it to callers that leave `kind` out."""
 
 
 class V1Rest(V1, RestDialect):
@@ -71,4 +74,4 @@ _ERROR = Decoder(_Error)
 REST_DIALECTS: Mapping[DialectName, RestDialect] = {DialectName.V1: V1Rest(), DialectName.V03: V03Rest()}
 """The dialects that have an HTTP+JSON binding, as that binding speaks them."""
 
-__all__ = ["DIALECTS", "REST_DIALECTS", "Dialect", "RestDialect"]
+__all__ = ["BY_MEMBER", "DIALECTS", "REST_DIALECTS", "Dialect", "RestDialect"]
