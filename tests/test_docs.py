@@ -18,6 +18,12 @@ from tests.doc_blocks import Block, Unbound
 ARCHITECTURE = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
 
 
+def test_the_readme_fits_a_screen() -> None:
+    readme = (doc_blocks.ROOT / "README.md").read_text(encoding="utf-8")
+    shown = [line for line in readme.splitlines() if line.strip() and not line.lstrip().startswith(("```", "<"))]
+    assert len(shown) <= 45
+
+
 def test_the_diagram_of_states_is_the_transition_table() -> None:
     drawn = re.findall(r"^ {4}(\w+) --> (\w+)$", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
     stated = {
