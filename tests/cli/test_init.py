@@ -7,6 +7,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from tests.doc_blocks import ROOT, blocks
 from tests.serve.running import Server, accord, running, said, text_of
 
 FILES = ["accord.toml", "hello.py", ".accord/accord.schema.json"]
@@ -42,6 +43,13 @@ def test_its_first_line_names_a_schema_that_takes_it(tmp_path: Path) -> None:
     assert keyword == "#:schema"
     schema = json.loads((tmp_path / place).read_text(encoding="utf-8"))
     jsonschema_rs.Draft7Validator(schema).validate(tomllib.loads(text))
+
+
+def test_what_the_page_on_configuration_prints_is_printed(tmp_path: Path) -> None:
+    (shown,) = [block.text for block in blocks(ROOT / "docs" / "how-to" / "configure.md") if block.language == "text"]
+    assert accord(tmp_path, "init").returncode == 0
+    told = accord(tmp_path, "config", "show", "--changed", "--port", "9000", ACCORD_KEEP_DAYS="7")
+    assert told.stdout == shown
 
 
 @pytest.mark.parametrize("name", FILES)
