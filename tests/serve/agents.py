@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -40,3 +41,11 @@ async def counting(ctx: Context) -> AsyncIterator[str]:
         await ctx.flush()
         if number == int(pause):
             await _appears(Path(file))
+
+
+@agent
+def blocking(text: str) -> str:
+    """Say in a file that it runs, and never come back."""
+    Path(text).touch()
+    threading.Event().wait()
+    return "never"

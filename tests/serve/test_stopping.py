@@ -95,6 +95,19 @@ def test_open_connections_do_not_keep_it_alive(number: signal.Signals, tmp_path:
     assert "Traceback" not in server.all_shown
 
 
+@servers
+def test_a_function_that_never_returns_does_not_keep_it_alive(tmp_path: Path, more: list[str]) -> None:
+    begun = tmp_path / "begun"
+    with running(tmp_path, f"{AGENTS}:blocking", *more, ACCORD_SERVER__GRACE_SECONDS="0.2") as server:
+        server.send(str(begun), at_once=True)
+        end = time.monotonic() + BOUND_SECONDS
+        while not begun.exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert server.stop() == 0
+    assert "Traceback" not in server.all_shown
+
+
 @pytest.mark.proves("3-09")
 def test_tasks_outlive_a_killed_server(tmp_path: Path) -> None:
     first = Server(tmp_path)

@@ -7,7 +7,6 @@
 What a generator yields is one streamed artifact; what a function returns is its result. Plain functions run in threads.
 """
 
-import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing, suppress
@@ -17,6 +16,7 @@ from accord.agents.content import answer_id
 from accord.agents.kinds import JSON, Given, Kind, restated, skills_of
 from accord.core.agent import TEXT, Crash, Profile
 from accord.core.context import Context
+from accord.core.threads import in_thread
 from accord.model import AgentSkill, Artifact, Message
 from accord.protocol.budgets import Budget
 
@@ -43,11 +43,11 @@ class FunctionAgent:
         if self._is_async:
             value: Any = self._do(*arguments)
         else:
-            value = await asyncio.to_thread(self._do, *arguments)
+            value = await in_thread(self._do, *arguments)
         if inspect.isawaitable(value):
             value = await value
         if inspect.isgenerator(value):
-            value = _in_thread(value)
+            value = _walked(value)
         await (self._stream(ctx, value) if inspect.isasyncgen(value) else _give(ctx, value))
 
     async def _stream(self, ctx: Context, values: AsyncGenerator[Any, Any]) -> None:
@@ -114,11 +114,11 @@ async def _give(ctx: Context, value: Any) -> None:
         await ctx.artifact(value, id=answer_id(ctx))
 
 
-async def _in_thread(values: Generator[Any, Any, Any]) -> AsyncGenerator[Any, None]:
+async def _walked(values: Generator[Any, Any, Any]) -> AsyncGenerator[Any, None]:
     """Walk a plain generator without holding up the loop."""
     end = object()
     try:
-        while (value := await asyncio.to_thread(next, values, end)) is not end:
+        while (value := await in_thread(next, values, end)) is not end:
             yield value
     finally:
         with suppress(ValueError):  # a thread is still in it, and cannot be stopped

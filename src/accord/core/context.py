@@ -18,6 +18,7 @@ from accord.core.journal import Journal
 from accord.core.output import parts_of, text_of
 from accord.core.said import Approval, Said
 from accord.core.spawning import Spawning
+from accord.core.threads import in_thread
 from accord.core.tracing import UNTRACED, Stepping
 from accord.core.writer import Writer
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
@@ -472,7 +473,7 @@ def wait_key(key: str) -> str:
 async def _called(do: Callable[..., Any], *args: Any) -> Any:
     if inspect.iscoroutinefunction(do):
         return await do(*args)
-    value = await asyncio.to_thread(do, *args) if _may_block(do) else do(*args)
+    value = await in_thread(do, *args) if _may_block(do) else do(*args)
     if inspect.isawaitable(value):
         return await value
     return value
