@@ -12,7 +12,7 @@ NPM    := $(BIN)/python hatch_build.py npm
 WEB    := web/node_modules/.installed
 AI_SDK := $(patsubst %/package-lock.json,%/node_modules/.installed,$(wildcard web/conformance/*/package-lock.json))
 # Tests wait about as often as they work: for servers that start, processes that die, leases that end.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup peers run test kill9 check fmt bench web docs lock clean interop sbom audit

@@ -124,7 +124,7 @@ def test_a_receiver_of_webhooks_believes_only_what_is_signed(tmp_path: Path) -> 
 
 @pytest.mark.proves("C-01", "C-12")
 def test_a_stream_goes_on_at_the_next_event_after_a_kill(tmp_path: Path) -> None:
-    shown = ran(tmp_path, KILL9 / "run.py", KILL9_PAUSE="0.05")
+    shown = ran(tmp_path, KILL9 / "run.py", KILL9_PAUSE="0.05", ACCORD_ENGINE__LEASE_SECONDS="2")
     assert shown.splitlines()[-2].endswith("missing none, twice none")
     recorded = next(step.shown for step in steps(ROOT / "docs" / "tutorial" / "kill9.md"))
     assert told(shown) == told(recorded)

@@ -52,7 +52,8 @@ class Reader:
         match words:
             case ["accord", "serve", *targets]:
                 self.stop()
-                self.server = Server(self.folder, *targets, port=self.server.port if self.server else None)
+                port = self.server.port if self.server else None
+                self.server = Server(self.folder, *targets, port=port, ACCORD_ENGINE__LEASE_SECONDS="2")
             case ["kill", "-9", *_]:
                 assert self.server is not None
                 self.server.kill()

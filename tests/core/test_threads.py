@@ -1,4 +1,4 @@
-"""Functions in threads of their own: what they give and raise, that each has its own, and that nobody waits for them."""
+"""Functions in threads of their own: what they give and raise, that as many run as are asked for, and no waiting."""
 
 import asyncio
 import threading

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from tests.serve.running import BOUND_SECONDS, V1, rpc, said
+from tests.serve.running import BOUND_SECONDS, TRUST, V1, rpc, said
 
 Serve = Callable[[], AbstractContextManager[str]]
 """Serves the counting agent on the store that it had before, kills it in the end, and gives its address."""
@@ -19,7 +19,7 @@ Serve = Callable[[], AbstractContextManager[str]]
 LONG = "80"
 """Pieces of a task that takes a few seconds."""
 
-STILL_SECONDS = 12.0
+STILL_SECONDS = 6.0
 """A task without news for so long has been forgotten; one of ours is taken up when its lease, a second, is over."""
 
 
@@ -28,7 +28,7 @@ STILL_SECONDS = 12.0
 
 def ask(url: str, method: str, /, **params: Any) -> dict[str, Any]:
     """Call a method and return the answer, be it an error."""
-    answer = httpx.post(url, json=rpc(method, **params), headers=V1, timeout=BOUND_SECONDS)
+    answer = httpx.post(url, json=rpc(method, **params), headers=V1, timeout=BOUND_SECONDS, verify=TRUST)
     found: dict[str, Any] = answer.json()
     return found
 
@@ -72,7 +72,9 @@ class Seen(NamedTuple):
 def streaming(url: str, method: str, headers: Mapping[str, str] = {}, /, **params: Any) -> Iterator[Iterator[Seen]]:
     """Call a method that streams, and give its events."""
     body = rpc(method, **params)
-    with httpx.stream("POST", url, json=body, headers=V1 | dict(headers), timeout=BOUND_SECONDS) as answer:
+    with httpx.stream(
+        "POST", url, json=body, headers=V1 | dict(headers), timeout=BOUND_SECONDS, verify=TRUST
+    ) as answer:
         yield _events(answer)
 
 
@@ -157,14 +159,16 @@ def cancelled(url: str) -> str:
 
 def malformed(url: str) -> str:
     """A body that is no JSON."""
-    answer = httpx.post(url, content=b"{", headers=V1 | {"content-type": "application/json"}, timeout=BOUND_SECONDS)
+    answer = httpx.post(
+        url, content=b"{", headers=V1 | {"content-type": "application/json"}, timeout=BOUND_SECONDS, verify=TRUST
+    )
     return f"is answered {answer.json()['error']['code']}" if answer.is_success else f"is answered {answer.status_code}"
 
 
 def large(url: str) -> str:
     """A body of 30 MB."""
     body = rpc("SendMessage", message=said("1", "m-large"), metadata={"padding": "x" * 30_000_000})
-    answer = httpx.post(url, json=body, headers=V1, timeout=BOUND_SECONDS)
+    answer = httpx.post(url, json=body, headers=V1, timeout=BOUND_SECONDS, verify=TRUST)
     return "is accepted" if answer.is_success and "result" in answer.json() else f"is refused ({answer.status_code})"
 
 
@@ -173,7 +177,7 @@ def webhook(url: str) -> str:
     task_id = begin(url, "1", "m-webhook")
     address = "http://127.0.0.1:9/hook"
     body = rpc("CreateTaskPushNotificationConfig", taskId=task_id, id="c", url=address)
-    answer = httpx.post(url, json=body, headers=V1, timeout=BOUND_SECONDS)
+    answer = httpx.post(url, json=body, headers=V1, timeout=BOUND_SECONDS, verify=TRUST)
     if not answer.is_success:
         return f"is answered {answer.status_code}"
     return "is accepted" if "result" in answer.json() else f"is refused ({answer.json()['error']['code']})"

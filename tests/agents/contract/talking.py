@@ -180,7 +180,7 @@ async def goes_on(scratch: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-async def silence(scratch: Path, quiet_seconds: float = 1.0) -> int:
+async def silence(scratch: Path, quiet_seconds: float = 0.5) -> int:
     """Wait until the work has shown nothing for a while, and return how often it had."""
     async with asyncio.timeout(BOUND_SECONDS):
         while True:
