@@ -61,14 +61,20 @@ def made() -> str:
     return HEAD + "".join(_lines(settings["nav"]))
 
 
-def _lines(entries: list[Any]) -> Iterator[str]:
+def _lines(entries: list[Any], within: str = "") -> Iterator[str]:
+    """Yield headings and pages; there is one level of headings, so a group in another is called after both."""
     for entry in entries:
         name, inside = next(iter(entry.items())) if isinstance(entry, dict) else (None, entry)
         if isinstance(inside, list):
-            yield f"\n## {name}\n\n"
-            yield from _lines(inside)
+            if not all(map(_is_group, inside)):
+                yield f"\n## {within}{name}\n\n"
+            yield from _lines(inside, f"{within}{name}: ")
         elif inside != "index.md":
             yield described(inside)
+
+
+def _is_group(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(next(iter(entry.values())), list)
 
 
 def described(page: str) -> str:

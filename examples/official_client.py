@@ -6,7 +6,7 @@ It is in `pip install 'a2a-sdk[http-server]'` and knows nothing of accord.
 import asyncio
 import sys
 
-from a2a.client import create_client
+from a2a.client import A2AClientError, create_client
 from a2a.helpers import get_stream_response_text, new_text_message
 from a2a.types import Role, SendMessageRequest
 
@@ -19,4 +19,9 @@ async def main(url: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    if len(sys.argv) != 3:
+        sys.exit("Name an agent and say something to it: python examples/official_client.py URL TEXT")
+    try:
+        asyncio.run(main(*sys.argv[1:]))
+    except A2AClientError as error:
+        sys.exit(str(error))

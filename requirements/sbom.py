@@ -4,6 +4,7 @@ Versions and digests are the locks'; licences and edges are those of the install
 written.
 """
 
+import argparse
 import re
 import sys
 from base64 import b64decode
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
@@ -31,7 +32,10 @@ class Invalid(Exception):
 
 
 def python_component(pin: Pin) -> Component:
-    """Return a Python package."""
+    """Return a Python package, with the digest of each file that may be installed for it: which it is, the system says.
+
+    The address of a file is its package's name: where it is got from is whoever installs it to say.
+    """
     purl = PackageURL("pypi", name=pin.name, version=pin.version)
     licence = _licence(pin.name)
     return Component(
@@ -41,6 +45,13 @@ def python_component(pin: Pin) -> Component:
         bom_ref=purl.to_string(),
         purl=purl,
         licenses=[LICENCES.make_from_string(licence)] if licence else None,
+        external_references=[
+            ExternalReference(
+                type=ExternalReferenceType.DISTRIBUTION,
+                url=XsUri(purl.to_string()),
+                hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest) for digest in pin.hashes],
+            )
+        ],
     )
 
 
@@ -120,8 +131,11 @@ def written() -> str:
     return text + "\n"
 
 
-def main(folder: Path = ROOT / "dist") -> int:
+def main() -> int:
     """Write the list into a folder, and say where it is."""
+    parser = argparse.ArgumentParser(prog="python -m requirements.sbom", description="List what accord is made of.")
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "dist", help="where to write it (dist/)")
+    folder: Path = parser.parse_args().folder
     path = folder / f"accord-{accord.__version__}.cdx.json"
     folder.mkdir(exist_ok=True)
     path.write_text(written(), encoding="utf-8")
@@ -130,4 +144,4 @@ def main(folder: Path = ROOT / "dist") -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:])))
+    sys.exit(main())

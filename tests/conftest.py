@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import bounds
+
 # What gRPC does in a process that was just forked may kill it before it becomes the program that a test starts.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
@@ -17,12 +19,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests on one worker that share what is started once for their file, unless they say with whom they stay.
+    """Let no test wait for ever, and those that share what their file starts once run one after the other."""
+    for item in items:
+        if isinstance(item, pytest.Function):
+            bounds.bind(item)
+            _keep_together(item)
+
+
+def _keep_together(item: pytest.Function) -> None:
+    """Keep a test on the worker of those that share what is started once for its file, unless it says with whom.
 
     It counts with `--dist loadgroup`; otherwise every worker would start a server for the few tests that it gets.
     """
-    for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("xdist_group") is None:
-            fixtures = item._fixtureinfo.name2fixturedefs.values()
-            if any(found[-1].scope == "module" for found in fixtures):
-                item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}-{item.path.stem}"))
+    if item.get_closest_marker("xdist_group") is None:
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        if any(found[-1].scope == "module" for found in fixtures):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}-{item.path.stem}"))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from accord.app.application import Application
-from accord.config import load
 from accord.core.quotas import Quotas
 from accord.core.roles import BUILT_IN
 from accord.protocol.lifecycle import ENDED, TRANSITIONS
@@ -50,17 +49,6 @@ def test_the_documentation_names_every_limit_and_every_role() -> None:
     rows = [line.split("|")[1] for line in written.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == {*Quotas.__struct_fields__, *(role.name for role in BUILT_IN)}
-
-
-def test_the_settings_in_the_documentation_are_settings(tmp_path: Path) -> None:
-    written = (ARCHITECTURE.parent / "reference" / "server.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"```toml\n(.*?)```", written, re.DOTALL)
-    file = tmp_path / "accord.toml"
-    file.write_text(shown, encoding="utf-8")
-    settings = load(file, {"WEBHOOK_KEY": "0123456789abcdef"}).settings
-    assert settings.server.url == "https://agents.example"
-    assert settings.push.signing_keys == ("0123456789abcdef",)
-    assert set(tomllib.loads(shown)) <= set(settings.__struct_fields__)
 
 
 async def test_the_mounted_example_serves_its_agent_below_its_path() -> None:

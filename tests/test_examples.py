@@ -43,6 +43,23 @@ def test_the_official_client_calls_the_first_agent(tmp_path: Path) -> None:
         assert ran(tmp_path, EXAMPLES / "official_client.py", server.url, "Ada") == "Hello, Ada!\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [((), "Name an agent"), (("http://127.0.0.1:9", "Ada"), "http://127.0.0.1:9/.well-known/agent-card.json")],
+)
+def test_the_official_client_says_what_is_missing_in_a_line(arguments: tuple[str, ...], said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "official_client.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=2 * BOUND_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert said in done.stderr
+
+
 async def test_the_first_agent_asks_whoever_says_nothing() -> None:
     from examples.hello import hello
 

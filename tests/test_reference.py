@@ -4,8 +4,8 @@ import pytest
 
 from accord.cli.exits import Exit
 from accord.config import Settings
-from accord.config.load import variable_of
 from accord.config.names import names
+from accord.config.variables import variable_of
 from accord.errors import TABLE
 from docs.reference import commands, errors
 from docs.reference.generate import FOLDER, PAGES

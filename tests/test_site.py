@@ -80,6 +80,13 @@ def test_the_index_for_language_models_is_up_to_date() -> None:
     assert llms.FILE.read_text(encoding="utf-8") == llms.made(), "run `python docs/llms.py`"
 
 
+def test_every_heading_of_that_index_has_pages() -> None:
+    lines = [line for line in llms.made().splitlines() if line]
+    headings = [place for place, line in enumerate(lines) if line.startswith("## ")]
+    assert "## How-to: Agents" in lines
+    assert [lines[place] for place in headings if not lines[place + 1].startswith("- [")] == []
+
+
 def test_the_skill_is_lean_and_knows_every_exit_code() -> None:
     text = (ROOT / "skills" / "accord" / "SKILL.md").read_text(encoding="utf-8")
     head = re.match(r"---\nname: accord\ndescription: (.+)\n---\n", text)

@@ -11,9 +11,10 @@ from accord.agents.kinds import Options
 from accord.cli.serve import SETTINGS
 from accord.config import settings
 from accord.config.documented import meanings, purpose
-from accord.config.load import ALIASES, CREDENTIALS, FOREIGN, flag_of, variable_of
+from accord.config.load import FOREIGN, flag_of
 from accord.config.schema import FILE
 from accord.config.settings import Settings
+from accord.config.variables import ALIASES, CREDENTIALS, OTHERS, variable_of
 from accord.core.roles import Role
 from accord.core.schemes import settings as schemes
 from accord.core.schemes.settings import AnyScheme
@@ -33,7 +34,8 @@ and `accord init` writes a file to begin with.
 - **Variables.** A list is written with commas or as JSON, a table as JSON, `null` is no value, and a boolean is `true`,
   `false`, `1` or `0`. Parts of a table have variables too: `ACCORD_AGENTS__BOOKING=shop:agent`.
 - **Secrets.** A text that is `env:NAME` is the value of the variable `NAME`, wherever it is written.
-- **Names.** A name that is not here is an error, with the nearest name that is.
+- **Names.** A name that is not here is an error, with the nearest name that is. So is a variable that begins with
+  `ACCORD_` and is not here, unless a setting refers to it with `env:`, or Kubernetes sets it for a service of our name.
 
 A star marks what must be there.
 """
@@ -192,7 +194,7 @@ def _variables() -> str:
         "",
         "| variable | means |",
         "| --- | --- |",
-        "| `ACCORD_CONFIG` | the file of settings |",
+        *(f"| `{name}` | {meaning} |" for name, meaning in OTHERS.items()),
         *(f"| `{name}` | `{setting}`; `{variable_of(setting)}` counts more |" for name, setting in ALIASES.items()),
         *(
             f"| `{name}` | `{setting}`, as another system calls it; `{variable_of(setting)}` counts more |"

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from accord.client.names import DEFAULT
+from accord.lazy import lazily
 from accord.workflows.running import RUNNER
 
 __version__ = "0.1.0"
@@ -35,28 +36,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "agent": "accord.agents.function",
-    "RelayA2AAdapter": "accord.agents.relay",
-    "RemoteAgent": "accord.agents.remote.agent",
-    "Context": "accord.core.context",
-    "Failed": "accord.core.context",
-    "Rejected": "accord.core.context",
-    "serve_agent": "accord.app.serving",
-    "to_a2a": "accord.app",
-    "Client": "accord.client",
-    "BlockingClient": "accord.client",
-    "RemoteTask": "accord.client",
-    "Said": "accord.client",
+    ".agents.function": ("agent",),
+    ".agents.relay": ("RelayA2AAdapter",),
+    ".agents.remote.agent": ("RemoteAgent",),
+    ".app": ("to_a2a",),
+    ".app.serving": ("serve_agent",),
+    ".client": ("BlockingClient", "Client", "RemoteTask", "Said"),
+    ".core.context": ("Context", "Failed", "Rejected"),
 }
+"""Module -> the public names that are at home there."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import the public names when they are used: the command must not pay for them to print its version."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(__name__, _HOMES)
+"""The command must not pay for the public names to print its version."""
 
 
 async def _resolved(name: str) -> "AgentCard":

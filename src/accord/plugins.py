@@ -8,7 +8,9 @@ list of families, and nothing is imported before it is used; what a family does 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from accord.lazy import lazily
 
 if TYPE_CHECKING:
     from accord.agents.kinds import Given, Kind, Options, profile
@@ -87,6 +89,9 @@ _HOMES = {
 }
 """Module -> the public names that are at home there."""
 
+__getattr__ = lazily(__name__, _HOMES)
+"""Who writes a step needs nothing of databases."""
+
 FAMILIES = {
     "accord.agents": "accord.agents.kinds:KINDS",
     "accord.steps": "accord.workflows.steps.kinds:STEPS",
@@ -127,11 +132,3 @@ def listed(*, check: bool = False) -> list[Plugin]:
                     problem = str(error)
             found.append(Plugin(entry.group, entry.name, entry.value, entry.package, entry.version, problem))
     return found
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is used: who writes a step needs nothing of databases."""
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -248,11 +248,27 @@ def test_requests_one_behind_the_other_are_answered_in_order(server: Server) -> 
         assert b"HTTP/1.1 400" in wire.rest()
 
 
+CONTEXT = "of-what-breaks-off"
+
+
+def saying(text: str) -> bytes:
+    message = {"messageId": text, "contextId": CONTEXT, "role": "ROLE_USER", "parts": [{"text": text}]}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}).encode()
+
+
 def test_a_body_that_breaks_off_is_nobody_s_request(server: Server) -> None:
-    for sent in (post()[:-5], chunked(b"5\r\n{}"), get(b"Content-Length: 10\r\nExpect: 100-continue\r\n")):
+    """Not even if what came could be one: a whole one after them shows that, and that they have had their turn."""
+    known = keyed(server) + b"A2A-Version: 1.0\r\n"
+    cut = post(saying("cut") + b" " * 5, known)[:-5]
+    unended = chunked(b"%x\r\n%b\r\n" % (len(saying("unended")), saying("unended")), known)
+    for sent in (cut, unended, get(b"Content-Length: 10\r\nExpect: 100-continue\r\n" + known, method=b"POST")):
         with server.connect() as wire:
             wire.say(sent)
         server.check()
+    key = server.keys["alice"]
+    task = server.ask("POST", "/", saying("whole"), X_API_Key=key, A2A_Version="1.0").json()["result"]["task"]
+    there = server.ask("GET", f"/tasks?contextId={CONTEXT}", X_API_Key=key, A2A_Version="1.0").json()["tasks"]
+    assert [one["id"] for one in there] == [task["id"]]
 
 
 def test_whoever_asks_before_it_sends_is_told_to_go_on_once_and_only_if_it_is_wanted(server: Server) -> None:

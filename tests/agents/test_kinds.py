@@ -183,6 +183,14 @@ def test_the_documentation_lists_every_kind_and_every_common_option() -> None:
     assert named | {"type", "target"} == set(Options.__struct_fields__)
 
 
+@pytest.mark.parametrize("name", KINDS.ours)
+def test_the_page_of_a_kind_names_every_option_of_its_own(name: str) -> None:
+    page = ROOT / "docs" / "agents" / f"{name.replace('-', '_')}.md"
+    cells = [line.split("|")[1] for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    named = {option for cell in cells for option in re.findall(r"`(\w+)`", cell)}
+    assert set(KINDS.load(name).options.__struct_fields__) - set(Options.__struct_fields__) <= named
+
+
 def test_the_settings_in_the_documentation_make_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (shown,) = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)

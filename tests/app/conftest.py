@@ -1,18 +1,13 @@
 """Applications to test with: agents, how they are served in this process, and how they are asked."""
 
-import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from accord import Context, agent
 from accord.app import Application, to_a2a
 from accord.bindings.http import App
 from accord.testing import Response, call, lifespan
-from tests.core.conftest import bounded
 
 CARD = "/.well-known/agent-card.json"
 V1 = {"A2A-Version": "1.0"}
@@ -20,13 +15,6 @@ SECRET = "a shared secret of the tests"
 HEADER = {"type": "header", "name": "X-Secret", "secrets": [{"owner": "alice", "secret": SECRET}]}
 KNOWN = {"X-Secret": SECRET}
 """What alice sends to a server that asks for that header."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 @agent(name="Echo", description="Says back what it is told", skills=["echo"])

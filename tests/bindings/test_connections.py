@@ -18,6 +18,7 @@ from accord.bindings.streams import Writer
 from accord.core.quotas import Quotas
 from accord.errors import AccordError
 from accord.model import Event
+from accord.protocol.sse import KEEP_ALIVE
 from tests.bindings.scripted import EVENTS
 
 BOUND_SECONDS = 20
@@ -357,7 +358,7 @@ async def test_a_stream_without_news_is_kept_alive(monkeypatch: pytest.MonkeyPat
 
     async def send(message: Any) -> None:
         sent.append(message.get("body", b""))
-        if sent.count(streams.KEEP_ALIVE) >= streams.STUCK_LOOKS * 2:
+        if sent.count(KEEP_ALIVE) >= streams.STUCK_LOOKS * 2:
             alive.set()
 
     async def quiet() -> AsyncIterator[Event]:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from accord.bindings.forwarded import Forwarded, networks
+from accord.bindings.forwarded import Forwarded
 from accord.bindings.http import Receive, Scope, Send
+from accord.core.proxies import networks
 
 TRUSTED = networks(("10.0.0.0/8", "127.0.0.1", "::1"))
 
@@ -42,6 +43,11 @@ async def test_a_trusted_proxy_is_believed() -> None:
     assert (scope["scheme"], host(scope), scope["client"][0]) == ("https", [b"agents.example"], "203.0.113.9")
 
 
+async def test_a_trusted_proxy_is_believed_by_either_form_of_its_address() -> None:
+    scope = await seen({"X-Forwarded-Proto": "https"}, peer="::ffff:127.0.0.1")
+    assert scope["scheme"] == "https"
+
+
 async def test_anybody_else_is_not() -> None:
     headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example", "X-Forwarded-For": "1.1.1.1"}
     scope = await seen(headers | {"X-Forwarded-Prefix": "/x"}, peer="203.0.113.5")
@@ -56,6 +62,8 @@ async def test_anybody_else_is_not() -> None:
         ("10.9.9.9, 10.1.2.3", "127.0.0.1"),
         ("203.0.113.9, nonsense", "127.0.0.1"),
         ("2001:db8::1", "2001:db8::1"),
+        ("203.0.113.9, ::ffff:10.1.2.3", "203.0.113.9"),
+        ("::ffff:203.0.113.9", "203.0.113.9"),
         ("", "127.0.0.1"),
     ],
 )

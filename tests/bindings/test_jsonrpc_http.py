@@ -332,8 +332,11 @@ async def test_what_is_no_request_is_refused_in_the_dialect_of_its_address(
 
 
 async def test_other_methods_and_paths(app: Application) -> None:
-    refused = await call(app, method="GET")
-    assert (refused.status, refused.headers["allow"]) == (405, "POST")
+    for method in ("GET", "PUT"):
+        refused = await call(app, method=method)
+        assert (refused.status, refused.headers["allow"]) == (405, "POST")
+        assert b"with POST, as JSON-RPC" in refused.body
+    assert (await call(app, method="HEAD")).body == b""
     lost = await call(app, method="GET", path="/nothing")
     assert (lost.status, b"agent-card.json" in lost.body) == (404, True)
 

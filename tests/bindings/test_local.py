@@ -18,6 +18,7 @@ CARD = "/.well-known/agent-card.json"
         ("127.0.0.1:8000", 200),
         ("127.9.9.9", 200),
         ("[::1]:8000", 200),
+        ("[::ffff:127.0.0.1]:8000", 200),
         ("LOCALHOST", 200),
         ("", 200),  # none is said: no browser
         ("evil.example", 421),

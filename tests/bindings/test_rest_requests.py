@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.bindings.http import MAX_BODY, App, Receive, Scope, Send
+from accord.bindings.http import QUOTAS, App, Receive, Scope, Send
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.rest import Rest
 from accord.core.access import Presented
@@ -415,9 +415,9 @@ async def test_a_bad_body_is_refused(prefix: str, path: str, body: bytes, why: s
 @pytest.mark.parametrize("path", ["/message:send", "/tasks/t:cancel", "/v1/message:send"])
 async def test_a_body_that_is_too_large_is_refused(path: str) -> None:
     service = Scripted()
-    answer = await call(Rest(service), b" " * (MAX_BODY + 1), path=path)
+    answer = await call(Rest(service), b" " * (QUOTAS.body + 1), path=path)
     assert (answer.status, reason(answer)) == (413, "REQUEST_TOO_LARGE")
-    got = await call(Rest(service), b" " * (MAX_BODY + 1), path="/tasks/t", method="GET")
+    got = await call(Rest(service), b" " * (QUOTAS.body + 1), path="/tasks/t", method="GET")
     assert got.status == 413
     assert not service.calls
 

@@ -113,6 +113,21 @@ def test_mistakes_are_one_line(accord: Accord, tmp_path: Path) -> None:
     assert "s3cret" not in accord("create", store="postgresql://me:s3cret@127.0.0.1:1/db").err
 
 
+def test_a_role_that_there_is_not_makes_no_key(accord: Accord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    unsure = accord("create", "--role", "king")
+    assert unsure.code == 0, "a server with settings of its own may know it"
+    assert "There is no role king; there are admin, caller, operator, reader, user" in unsure.err
+    Path("accord.toml").write_text('[[auth.roles]]\nname = "clerk"\n')
+    refused = accord("create", "--role", "king")
+    assert (refused.code, refused.out) == (2, "")
+    assert "There is no role king; there are admin, caller, clerk, operator, reader, user" in refused.err
+    assert accord("create", "--role", "clerk").err == "Keep the key: it is not shown again.\n"
+    Path("accord.toml").write_text('store = "sqlite:///other.db"\n')
+    assert accord("create", "--role", "king").code == 0, "these settings are those of another server"
+    assert len(json.loads(accord("list", "-o", "json").out)) == 3
+
+
 def test_what_somebody_wrote_does_not_steer_the_terminal(accord: Accord) -> None:
     accord("create", "--name", "\x1b[2Jgone")
     assert "\x1b" not in accord("list").out

@@ -81,6 +81,7 @@ def test_a_card_is_shown(ask: Asking) -> None:
     assert f"Interface: JSONRPC 1.0 {ask.server.url}/" in lines
     assert ask.json("card", "get")["name"] == "obeying"
     assert ask.json("card", "get", ask.server.url)["skills"][0]["id"] == "obeying"
+    assert ask.json("card", ask.server.url)["name"] == "obeying", "as who forgets the command means it"
     assert ask.json("card", "get", f"localhost:{ask.server.port}")["name"] == "obeying"
 
 

@@ -78,6 +78,15 @@ def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
         assert said in done.stderr
 
 
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    written(tmp_path, 'keep_days = "x"\n[server]\nprot = 1\nport = "x"\n[limits]\nbody = "many"\nqueue = 5\n')
+    done = accord(tmp_path, "config", "check")
+    assert done.returncode == 1
+    for name in ("keep_days", "server.prot", "server.port", "limits.body"):
+        assert len(re.findall(rf"{name}\b", done.stderr)) >= 1, done.stderr
+    assert len(done.stderr.splitlines()) == len(set(done.stderr.splitlines())) == 5
+
+
 def test_two_files_are_refused(tmp_path: Path) -> None:
     written(tmp_path, "keep_days = 3\n")
     (tmp_path / "pyproject.toml").write_text("[tool.accord]\nkeep_days = 4\n", encoding="utf-8")

@@ -80,6 +80,6 @@ def test_beside_a_server_that_runs(tmp_path: Path) -> None:
         done = accord(tmp_path, "doctor", "--json", ECHO, "--port", str(server.port), "--url", server.url)
     assert done.returncode == 0, done.stdout
     found = examined(done)
-    assert found["port"]["detail"].endswith("already")
+    assert (found["port"]["status"], found["port"]["detail"].endswith("already")) == ("warning", True)
     assert found["public url"]["detail"] == f"{server.url} answers"
     assert "schema" in found["store"]["detail"]

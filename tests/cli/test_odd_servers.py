@@ -200,3 +200,14 @@ def test_files_are_fetched_from_where_the_user_wants_them(odd: Callable[[Answer]
         trusting = (*download, "--allow-host", "127.0.0.1")
         assert accord(tmp_path, *trusting, far, "--to", "far").returncode == Exit.DONE
         assert "it answers 302" in accord(tmp_path, *trusting, moved, "--to", "moved").stderr
+
+
+def test_a_card_may_name_hosts_that_the_user_trusts(tmp_path: Path) -> None:
+    with running(tmp_path, AGENT, "--url", "https://agents.example") as server:
+        refused = accord(tmp_path, "card", "get", server.url)
+        assert refused.returncode == Exit.FAILED
+        assert refused.stderr.count("does not speak for agents.example") == 1
+        assert "--trust-host" in refused.stderr
+        trusted = accord(tmp_path, "card", "get", server.url, "--trust-host", "agents.example")
+        assert (trusted.returncode, trusted.stderr) == (Exit.DONE, "")
+        assert "Interface: JSONRPC 1.0 https://agents.example/" in trusted.stdout

@@ -181,6 +181,13 @@ def test_a_value_that_nobody_gave_is_missed_before_anything_runs(flows: Flows) -
     assert flows.lines("first.txt") == []
 
 
+def test_a_file_that_is_not_there_is_said_to_be_none(flows: Flows) -> None:
+    done = flows("run", "missing.yaml")
+    assert done.returncode == Exit.MISUSED
+    assert "FILE: There is no file missing.yaml\n" in done.stderr
+    assert "YAML" not in done.stderr
+
+
 def test_a_key_that_is_missing_is_named(flows: Flows) -> None:
     step = '{name: a, type: a2a, url: "http://127.0.0.1:9", task: x, credentials: nobody}'
     done = flows("run", flows.write(f"{HEAD}workflows: [{{name: main, steps: [{step}]}}]\n"))

@@ -8,7 +8,7 @@ import pytest
 
 from accord.cli import output
 from accord.cli.progress import Progress
-from accord.cli.streaming import JsonLines, LiveText, OnlyText, Shown, Waiting
+from accord.cli.streaming import ANEW, JsonLines, LiveText, OnlyText, Shown, Waiting
 from accord.model import (
     AgentCapabilities,
     AgentCard,
@@ -209,6 +209,16 @@ def test_a_stream_that_begins_anew_says_nothing_twice(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.count("Hello") == 1
     show(OnlyText(Progress()), [task(), chunk("Hello", append=False), whole, chunk("!"), state(TaskState.COMPLETED)])
     assert capsys.readouterr().out == "Hello you!\n"
+
+
+@pytest.mark.parametrize("first", ["0 ", ""])
+def test_an_answer_that_is_replaced_is_seen_to_begin_anew(capsys: pytest.CaptureFixture[str], first: str) -> None:
+    again: list[EventBody] = [chunk(first, append=False), chunk("1 "), chunk("2 "), state(TaskState.COMPLETED)]
+    show(LiveText(Progress()), [task(), chunk("0 ", append=False), chunk("1 "), *again])
+    shown = capsys.readouterr()
+    block = ["Artifact: a-1", "Text:"]
+    assert shown.out.splitlines()[3:10] == [*block, "0 1 ", "", *block, f"{first}1 2 "]
+    assert shown.err == f"{ANEW}\n"
 
 
 def test_only_the_text_of_an_answer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """The client over real sockets: what it sends, which way it goes, and what it does where that way is closed."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,9 @@ async def test_names_are_looked_up_and_hosts_are_not() -> None:
             assert (await client.send_text("hi")).text == TEXT
         with pytest.raises(Unreachable, match=r"https://acme\.example/faulty/"):
             await Client.connect("acme.example/faulty", resolve=resolve, transport=Nowhere())
+        for here in ("127.0.0.1:1/x", "a.localhost/x", "localhost.:1/x", "[::ffff:127.0.0.1]:1/x"):
+            with pytest.raises(Unreachable, match=re.escape(f"http://{here}/")):
+                await Client.connect(here, resolve=resolve, transport=Nowhere())
         with pytest.raises(CardNotFound, match="nor a name"):
             await Client.connect("faulty", resolve=resolve)
 

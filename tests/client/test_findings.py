@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from accord.client.findings import Trust, usable
+from accord.client.findings import Trust, told, usable
 from accord.model import CardProfile, Scopes, SecurityRequirement
 from tests.client.pages import card
 
@@ -20,6 +20,8 @@ FINE = [
     (PLAIN, "http://agents.example/rpc", Trust()),
     (LOOPBACK, "http://localhost:9000/", Trust()),
     (LOOPBACK, "http://[::1]:9000/", Trust()),
+    (LOOPBACK, "http://[::ffff:127.0.0.1]:9000/", Trust()),
+    (LOOPBACK, "http://a.localhost:9000/", Trust()),
     (HOME, "https://api.other.example/", TRUSTED),
     (HOME, "https://very.wide.example/", TRUSTED),
     (HOME, "https://anywhere.example/", SIGNED),
@@ -85,6 +87,13 @@ def test_what_is_odd_about_a_card_is_said() -> None:
         "supportedInterfaces[0].protocolVersion: Version '7.1' is not known here",
         "securityRequirements[0]: Scheme 'oauth' is required, but not described in securitySchemes",
     ]
+
+
+def test_what_is_in_several_places_is_said_once() -> None:
+    _, findings = usable(card("https://evil.example/", "https://evil.example/2", "http://0.0.0.0/"), HOME, Trust())
+    first, other = told(findings[:3])
+    assert first.startswith("supportedInterfaces[0].url and 1 more: The card was served by agents.example, which does")
+    assert other.startswith("supportedInterfaces[2].url: 0.0.0.0 is no address to call")
 
 
 @pytest.mark.proves("2-29")

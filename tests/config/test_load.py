@@ -12,7 +12,7 @@ from msgspec import Struct
 from accord.agents.remote.terms import Mode
 from accord.config import BadSettings, Loaded, Settings, load, settings_of, store_of
 from accord.config.names import fields, is_struct, names
-from accord.config.settings import Capability, HttpServer
+from accord.config.settings import NO_URL, Capability, HttpServer
 from accord.core.audit import Audited
 from accord.core.schemes.settings import ApiKeys, Header, Jwt
 from accord.protocol.operations import DialectName
@@ -153,7 +153,7 @@ def test_a_variable_has_the_type_of_its_setting() -> None:
         ("SERVER__GRACE_SECONDS", "5", 5.0),
         ("SERVER__GRACE_SECONDS", "0.5", 0.5),
         ("SERVER__URL", "", ""),
-        ("SERVER__URL", "env:ELSEWHERE", "7"),
+        ("SERVER__TLS_CERT", "env:ELSEWHERE", "7"),
         ("SERVER__PORT", "env:ELSEWHERE", 7),
         ("SERVER__GRACE_SECONDS", "env:ELSEWHERE", 7.0),
         ("AUTH__SCHEMES", "", ()),
@@ -201,27 +201,6 @@ def test_what_should_be_json_and_is_not_is_refused(variable: str, text: str) -> 
     assert refusal(None, {f"ACCORD_{variable}": text}).startswith(f"ACCORD_{variable} is not JSON: ")
 
 
-@pytest.mark.parametrize(
-    "variable", ["ACCORD_CONFIG", "ACCORD_SERVED", "ACCORD_TOKEN_WEATHER", "ACCORD_HOME", "ACCORD_server__port", "PORT"]
-)
-def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
-    assert load(None, {variable: "x"}) == Loaded(Settings(), {})
-
-
-def test_what_kubernetes_says_of_a_service_of_our_name_is_left_alone() -> None:
-    links = {
-        "ACCORD_SERVICE_HOST": "10.0.0.1",
-        "ACCORD_SERVICE_PORT": "8000",
-        "ACCORD_PORT": "tcp://10.0.0.1:8000",
-        "ACCORD_PORT_8000_TCP": "tcp://10.0.0.1:8000",
-        "ACCORD_PORT_8000_TCP_ADDR": "10.0.0.1",
-        "ACCORD_SERVER_SERVICE_HOST": "10.0.0.1",
-        "ACCORD_SERVER_PORT": "tcp://10.0.0.1:8000",
-        "ACCORD_SERVER_PORT_8000_TCP_PROTO": "tcp",
-    }
-    assert load(None, links) == Loaded(Settings(), {})
-
-
 # --- names that are none ----------------------------------------------------------------------------------------------
 
 
@@ -253,35 +232,6 @@ def test_an_unknown_name_in_a_file_is_refused_with_the_nearest(text: str, reason
     found = refusal(written(text))
     assert found.startswith("accord.toml: ")
     assert reason in found
-
-
-@pytest.mark.parametrize(
-    ("variable", "reason"),
-    [
-        ("ACCORD_SERVER__PROT", "there is no such setting; did you mean ACCORD_SERVER__PORT?"),
-        ("ACCORD_SERVR__PORT", "there is no such setting; did you mean ACCORD_SERVER__PORT?"),
-        ("ACCORD_SERVER_PORT", "there is no such setting; did you mean ACCORD_SERVER__PORT?"),
-        ("ACCORD_STOR", "there is no such setting; did you mean ACCORD_STORE?"),
-        ("ACCORD_KEEPDAYS", "there is no such setting; did you mean ACCORD_KEEP_DAYS?"),
-        ("ACCORD_NOTHING__LIKE_IT", "there is no such setting"),
-        ("ACCORD_SERVER__PORT__DEEPER", "there is no such setting"),
-    ],
-)
-def test_an_unknown_variable_is_refused_with_the_nearest(variable: str, reason: str) -> None:
-    assert refusal(None, {variable: "1"}) == f"{variable}: {reason}"
-
-
-@pytest.mark.parametrize("path", list(names(Settings)), ids=".".join)
-def test_every_setting_has_a_variable(path: tuple[str, ...]) -> None:
-    """What a variable says arrives under its name: as a value, or as the reason why it is none."""
-    variable = "ACCORD_" + "__".join(path).upper()
-    try:
-        sources = load(None, {variable: "{}"}).sources
-    except BadSettings as refused:
-        found, name, *_ = str(refused).split(": ")
-        assert (found, f"{'.'.join(path)}.".startswith(f"{name.partition('[')[0]}.")) == (variable, True)
-    else:
-        assert sources in ({".".join(path): variable}, {})
 
 
 # --- values that do not fit -------------------------------------------------------------------------------------------
@@ -316,6 +266,12 @@ def test_every_setting_has_a_variable(path: tuple[str, ...]) -> None:
         ("store = 5", "store: Expected `str | null`, got `int`"),
         ('[agents."a.b"]\ntarget = "m:x"', "agents: 'a.b' has a dot, and names have none"),
         ("[agents]\na = 1", "agents.a: Expected `str | object`, got `int`"),
+        ('[server]\nurl = "http://[::1"', f"server.url: {NO_URL}"),
+        ('[server]\nurl = "nonsense"', f"server.url: {NO_URL}"),
+        ('[receiver]\nurl = "https://x:y"', f"receiver.url: {NO_URL}"),
+        ('[registry]\nurl = "r.example"', f"registry.url: {NO_URL}"),
+        ('[remotes.a]\nurl = "x.example"\n[remotes.b]\nurl = "http://[::1"', f"remotes.b.url: {NO_URL}"),
+        ('[remotes.a]\nurl = "[::1"', f"remotes.a.url: {NO_URL}"),
         ('[card.provider]\nurl = "x"', "card.provider: Object missing required field `organization`"),
         (
             '[[auth.schemes]]\ntype = "api-kes"',
@@ -333,11 +289,17 @@ def test_a_value_of_the_wrong_kind_says_which_and_where(text: str, reason: str) 
     assert refusal(written(text)) == f"accord.toml: {reason}"
 
 
+def test_a_remote_agent_may_be_a_host_or_a_name() -> None:
+    for url in ("https://x.example/a", "x.example:8000", "localhost:8000", "org/agent"):
+        assert load(written(f'[remotes.a]\nurl = "{url}"')).settings.remotes["a"].url == url
+
+
 def test_the_source_of_a_wrong_value_is_the_one_that_said_it() -> None:
     file = written('[card]\nsigning_key = "x"\nsigning_key_url = "y"\n[server]\nport = 1')
     wrong = {"card.signing_key_url": 5}
     assert refusal(file, {}, wrong) == "--signing-key-url: card.signing_key_url: Expected `str | null`, got `int`"
     assert refusal(file, {"ACCORD_SERVER__PORT": "x"}).startswith("ACCORD_SERVER__PORT: server.port: ")
+    assert refusal(file, {"ACCORD_SERVER__URL": "x"}) == f"ACCORD_SERVER__URL: server.url: {NO_URL}"
     assert refusal(file, {}, {"auth.schemes": [{"type": "jwt"}]}).startswith("--auth: auth.schemes[0]: ")
 
 

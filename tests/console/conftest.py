@@ -1,6 +1,5 @@
 """Servers whose console is asked in this process: agents of each kind of behaviour, people of two tenants, the feed."""
 
-import inspect
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +14,6 @@ from accord.core.context import Failed
 from accord.model import Part
 from accord.protocol.sse import Frame
 from accord.testing import Response, call, lifespan, stream
-from tests.core.conftest import bounded
 from tests.core.doubles import until
 from tests.databases import emptied
 from tests.registry.conftest import SCHEMES, SECRETS
@@ -26,13 +24,6 @@ __all__ = ["postgres"]
 ENDED = {"completed", "failed", "canceled", "rejected"}
 PNG = b"\x89PNG\r\n\x1a\nnot really"
 HTML = "<script>alert(1)</script>"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 @agent(name="Echo", description="Says back what it is told")

@@ -1,6 +1,5 @@
 """The agents of a server as pages ask for them: who sees which, how they are, and what is to be said of their cards."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,7 +65,7 @@ async def say(app: Application, slug: str, text: str, *, by: str = "") -> None:
 @asynccontextmanager
 async def serving(*agents: Any, **settings: Any) -> AsyncIterator[Application]:
     app = to_a2a(*agents, **settings)
-    async with asyncio.timeout(60), lifespan(app):
+    async with lifespan(app):
         yield app
 
 

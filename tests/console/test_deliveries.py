@@ -1,6 +1,5 @@
 """Webhooks, the audit log and settings as pages ask for them: how deliveries go, and who may see that."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -41,7 +40,7 @@ async def hooked(app: Application, by: str, word: str = "hello") -> str:
 @pytest.fixture
 async def app() -> AsyncIterator[Application]:
     served = to_a2a(echo, auth={"schemes": SCHEMES}, push={"allow_private": True})
-    async with asyncio.timeout(60), lifespan(served):
+    async with lifespan(served):
         yield served
 
 

@@ -1,6 +1,5 @@
 """Workflows and their runs as pages ask for them: what is shown, to whom, and how runs are begun and run again."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -123,7 +122,7 @@ async def serving(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
     file = folder / "shipping.yaml"
     file.write_text(FLOW)
     app = to_a2a(file, **settings)
-    async with asyncio.timeout(60), lifespan(app):
+    async with lifespan(app):
         yield Desk(app, folder)
 
 

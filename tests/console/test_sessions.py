@@ -307,6 +307,16 @@ async def test_people_of_one_tenant_see_nothing_of_another(app: Application) -> 
 # --- attempts, notes --------------------------------------------------------------------------------------------------
 
 
+async def test_the_attempts_of_one_stranger_lock_nobody_else_out_where_both_families_are_listened_to(
+    app: Application,
+) -> None:
+    guesser, other = Browser(app, peer="::ffff:192.0.2.1"), Browser(app, peer="::ffff:192.0.2.2")
+    statuses = [(await guesser.sign_in(apiKey="x")).status for _ in range(11)]
+    assert statuses[-1] == 429
+    assert (await Browser(app, peer="192.0.2.1").sign_in(apiKey="x")).status == 429, "the same machine"
+    assert (await other.sign_in(username="bob", password=PASSWORD)).status == 200
+
+
 async def test_attempts_are_limited_by_address(app: Application) -> None:
     guesser, other = Browser(app, peer="192.0.2.1"), Browser(app, peer="192.0.2.2")
     statuses = [(await guesser.sign_in(apiKey="x")).status for _ in range(12)]

@@ -68,6 +68,8 @@ def check_headers(answer: Response) -> None:
         ("/console/assets/style-abc123.css", 200, "text/css; charset=utf-8"),
         ("/console/icon.svg", 200, "image/svg+xml"),
         ("/console/assets/gone-abc123.js", 404, "text/plain; charset=utf-8"),
+        ("/console/assets/gone", 404, "text/plain; charset=utf-8"),
+        ("/console/assets/", 404, "text/plain; charset=utf-8"),
         ("/console/tasks/gone.png", 404, "text/plain; charset=utf-8"),
     ],
 )
@@ -105,6 +107,16 @@ async def test_files_are_compressed_for_those_who_can_read_it(pages: App) -> Non
     plain = await get(pages, "/console/assets/index-abc123.js")
     assert ("content-encoding" in plain.headers, plain.body) == (False, SCRIPT)
     assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "used"),
+    [("gzip;q=0", None), ("br, gzip;q=0.0", None), ("gzip;q=0.1", "gzip"), ("deflate, gzip;q=0.5", "gzip"), ("", None)],
+)
+async def test_files_are_compressed_as_far_as_that_is_wanted(pages: App, accepted: str, used: str | None) -> None:
+    answer = await get(pages, "/console/assets/index-abc123.js", **{"Accept-Encoding": accepted})
+    assert answer.headers.get("content-encoding") == used
+    assert (answer.body if used is None else gzip.decompress(answer.body)) == SCRIPT
 
 
 @pytest.mark.parametrize(

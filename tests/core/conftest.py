@@ -1,11 +1,7 @@
 """Hosts to test with: agents over each kind of store, and the ways to talk to them."""
 
-import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
-from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,35 +17,17 @@ from accord.storage import migrate
 from accord.storage.blobs import LargeParts, open_blobs
 from accord.storage.open import open_store
 from accord.storage.store import Store
+from tests.bounds import BOUND_SECONDS, bounded
 from tests.databases import emptied
 from tests.storage.conftest import postgres
 
-__all__ = ["postgres"]
+__all__ = ["BOUND_SECONDS", "bounded", "postgres"]
 
-BOUND_SECONDS = 60
 ALICE, BOB = Caller(tenant="acme", owner="alice", origin="v1"), Caller(tenant="acme", owner="bob", origin="v1")
 QUICK = Limits(lease_seconds=3.0, poll_seconds=0.2)
 """Leases short enough to wait for, long enough for a busy machine."""
 
 Hosting = Callable[..., Coroutine[Any, Any, Host]]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder; a fixture cannot, because it runs in a task of its own."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
-
-
-def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
-    """The test, with an end."""
-
-    @wraps(test)
-    async def within_bounds(*args: Any, **kwargs: Any) -> None:
-        async with asyncio.timeout(BOUND_SECONDS):
-            await test(*args, **kwargs)
-
-    return within_bounds
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -9,6 +9,7 @@ from accord import Context, agent
 from accord.agents.function import FunctionAgent
 from accord.core.hooks import Hooks, RunEnded, RunStarted
 from accord.core.host import Host
+from accord.core.journal import Saying
 from accord.errors import UnsupportedOperation
 from accord.model import (
     Artifact,
@@ -275,6 +276,24 @@ async def test_a_question_survives_agents_that_catch_too_much(hosting: Hosting) 
     task = await sent(host.default, saying("hi"), ALICE)
     assert (state(task), said(task)) == (S.INPUT_REQUIRED, "Well?")
     assert text(await answered(host, task, "good")) == "good"
+
+
+async def test_what_an_agent_does_at_the_same_time_may_ask_at_the_same_time(hosting: Hosting) -> None:
+    @agent
+    async def torn(ctx: Context) -> str:
+        await asyncio.gather(ctx.enter(S.INPUT_REQUIRED, "this?"), ctx.enter(S.INPUT_REQUIRED, "or that?"))
+        asks = [ctx.journal.write({word: "1"}, (), [Saying(S.INPUT_REQUIRED, word)]) for word in ("these?", "those?")]
+        await asyncio.gather(*asks)
+        return "both"
+
+    host = await hosting(torn)
+    events = await all_of(host.default.stream(saying("hi"), ALICE))
+    first = events[0].body
+    assert isinstance(first, Task)
+    await reaches(host.default, first.id, S.COMPLETED, ALICE)
+    kept = await host.default.get(GetRequest(id=first.id), ALICE)
+    assert text(kept) == "both"
+    assert [words(message) for message in kept.history[1:]] == ["this?", "or that?", "these?", "those?"]
 
 
 async def test_what_is_said_meanwhile_answers_the_next_question(hosting: Hosting) -> None:

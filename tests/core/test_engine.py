@@ -137,9 +137,9 @@ async def test_tenants_take_turns(hosting: Hosting, crowd: Crowd) -> None:
         await put(host, name, busy)
     await put(host, "q1", quiet)
     crowd.let_go("x1")
-    await crowd.until(lambda: len(crowd.began) == 3)
+    await crowd.until(lambda: len(crowd.began) >= 3)
     crowd.let_go("x2")
-    await crowd.until(lambda: len(crowd.began) == 4)
+    await crowd.until(lambda: len(crowd.began) >= 4)
     assert crowd.began[2:] == ["b1", "q1"]
 
 
@@ -148,7 +148,7 @@ async def test_a_tenant_runs_only_so_much_on_all_nodes(hosting: Hosting, crowd: 
     names = [f"n{at}" for at in range(6)]
     tasks = [await put(hosts[at % 2], name) for at, name in enumerate(names)]
     other = await put(hosts[0], "other", Caller(tenant="globex"))
-    await crowd.until(lambda: len(crowd.began) == 3)
+    await crowd.until(lambda: len(crowd.began) >= 3)
     assert "other" in crowd.began
     crowd.let_go("other")
     await done(hosts[0], other, Caller(tenant="globex"))

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.bindings.dispatch import answering, streaming
 from accord.core.guard import SENDS, Guarded
-from accord.core.interface import Caller
+from accord.core.interface import Caller, answering, streaming
 from accord.core.quotas import Quotas, Usage
 from accord.core.roles import Role, Roles
 from accord.errors import (

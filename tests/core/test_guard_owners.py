@@ -11,10 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.bindings.dispatch import answering, streaming
 from accord.core.guard import Guarded
 from accord.core.host import Host
-from accord.core.interface import Caller
+from accord.core.interface import Caller, answering, streaming
 from accord.core.push import Delivery
 from accord.core.quotas import Quotas, Usage, counting
 from accord.errors import AccordError, PermissionDenied, RateLimited, TaskNotFound

@@ -71,11 +71,12 @@ async def test_ended_tasks_become_small_then_go_and_open_ones_stay(hosting: Host
 
 async def test_it_is_done_again_and_again(hosting: Hosting) -> None:
     host = await hosting(echo)
-    await host.default.send(saying("a"), ALICE)
     upkeep = Upkeep(host.engine.store, keep=Retention(compact_after=0, purge_after=0, every=0.05))
     upkeep.start()
-    while (await host.engine.store.read(counted))["task"]:
-        pass
+    for word in ("first", "second"):
+        await host.default.send(saying(word), ALICE)
+        while (await host.engine.store.read(counted))["task"]:
+            pass
     await upkeep.stop()
 
 

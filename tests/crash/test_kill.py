@@ -89,7 +89,7 @@ async def test_a_node_that_gets_its_own_work_back_stops_what_it_did_before(
 
 
 async def reaped(client: Client) -> bool:
-    return await client.store.do(endings.reap) != []
+    return (await client.store.do(endings.reap)).nodes != []
 
 
 async def test_chains_of_steps_survive_one_kill_after_the_other(

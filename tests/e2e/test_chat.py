@@ -77,6 +77,12 @@ def test_an_answer_streams_and_is_resumed_by_a_page_that_is_loaded_again(page: P
     expect(page.get_by_role("article", name="Reporter")).to_have_count(1)
 
 
+def test_a_report_is_about_what_was_said(page: Page) -> None:
+    ask(page, "Reporter", "write about the tides")
+    expect(answer(page).get_by_role("heading", name="The tides", exact=True)).to_be_visible()
+    expect(answer(page)).to_contain_text("more about the tides than eight weeks ago")
+
+
 def test_a_question_is_answered_in_place(page: Page) -> None:
     ask(page, "Billing", "Refund the late delivery")
     form = chips(page).last
@@ -85,6 +91,30 @@ def test_a_question_is_answered_in_place(page: Page) -> None:
     form.get_by_label("Amount in EUR").fill("40")
     form.get_by_role("button", name="Answer").click()
     expect(answer(page)).to_contain_text("40.00 EUR went back to Blue Bottle")
+
+
+def test_what_is_shipped_is_what_was_said_and_a_decision_looks_the_same_everywhere(page: Page) -> None:
+    ask(page, "Ship it", "ship v1.2-rc.1, please")
+    chip = chips(page).last
+    expect(chip).to_have_attribute("data-state", "input-required")
+    expect(answer(page)).to_contain_text("Publish 1.2-rc.1?")
+    task_id = chip.get_attribute("data-task")
+    for place in (None, "./inbox", f"./tasks/{task_id}", f"./runs/{task_id}"):
+        if place is not None:
+            page.goto(place)
+        card = page.get_by_role("article").filter(has=page.get_by_text("ship v1.2-rc.1, please", exact=True))
+        if place == "./inbox":
+            card.get_by_role("button", name="ship v1.2-rc.1").click()
+        expect(page.get_by_placeholder("Comment (optional)")).to_have_count(1)
+        expect(page.get_by_role("button", name=re.compile("^(Approve|Reject)$"))).to_have_text(["Approve", "Reject"])
+
+
+def test_an_agent_that_is_not_there_is_said_to_be_missing(page: Page) -> None:
+    page.goto("./chat?agent=nonsense")
+    expect(page.get_by_role("log")).to_contain_text("There is no agent nonsense here")
+    page.get_by_role("button", name=re.compile("^Agent: ")).click()
+    page.get_by_role("option", name=re.compile(r"^Billing\b")).click()
+    expect(page.get_by_role("log")).not_to_contain_text("There is no agent")
 
 
 def test_an_approval_in_the_inbox_is_gone_for_everybody(watch: Watch, demo: Demo) -> None:

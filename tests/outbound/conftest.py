@@ -1,12 +1,10 @@
 """Servers on loopback to ask: one that answers as a test wants, and one that speaks bytes."""
 
 import asyncio
-import inspect
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,19 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.core.conftest import bounded
-
 Speaks = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Listening = Callable[..., Coroutine[Any, Any, "Listener"]]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 class Listener:

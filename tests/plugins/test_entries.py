@@ -40,15 +40,6 @@ def test_every_family_is_listed() -> None:
     assert list(plugins.FAMILIES) == [family.name for family in FAMILIES]
 
 
-def test_every_public_name_is_there_and_has_one_home() -> None:
-    homes = [name for names in plugins._HOMES.values() for name in names]
-    assert sorted(homes) == plugins.__all__
-    for name in plugins.__all__:
-        assert getattr(plugins, name) is not None
-    with pytest.raises(AttributeError, match="nothing_like_this"):
-        _ = plugins.nothing_like_this
-
-
 def test_a_thing_of_another_package_goes_by_its_name(install: Install) -> None:
     install("acme-steps", GOOD, "accord.steps", "polish = acme_steps:STEP")
     assert "polish" in STEPS

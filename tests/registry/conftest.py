@@ -1,10 +1,8 @@
 """Cards to publish, stores to keep them in, and servers that are asked in this process."""
 
-import inspect
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ import pytest
 from accord.app import Application, to_a2a
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import echo
-from tests.core.conftest import bounded
 from tests.databases import emptied
 from tests.storage.conftest import heard, postgres, ready, store
 
@@ -65,13 +62,6 @@ GEN: dict[str, Any] = {
     "capabilities": [],
     "skills": [],
 }
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 def document(card: dict[str, Any], **more: Any) -> bytes:

@@ -57,7 +57,7 @@ def test_a_card_of_0_3_may_have_a_name() -> None:
 
 
 @pytest.mark.proves("2-01", "C-18")
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
+@pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "[::1]", "[::ffff:127.0.0.1]"])
 def test_only_this_machine_may_be_reached_without_tls(host: str) -> None:
     url = f"http://{host}:8000/"
     for card in (document(V1, **place(url)), document(VAULT, url=url)):
@@ -93,6 +93,32 @@ def test_grpc_has_addresses_of_its_own() -> None:
     assert found.card.supported_interfaces[0].url == "agents.example:443"
     assert list(findings(document(V1, **place("user@agents.example:443", "GRPC")))) == ["supportedInterfaces[0].url"]
     assert list(findings(document(V1, **place(":443", "GRPC")))) == ["supportedInterfaces[0].url"]
+
+
+@pytest.mark.proves("2-01")
+@pytest.mark.parametrize(
+    ("url", "is_fine"),
+    [
+        ("https://agents.example:50051", True),
+        ("grpcs://agents.example:50051", True),
+        ("http://localhost:50051", True),
+        ("grpc://127.0.0.1:50051", True),
+        ("localhost:50051", True),
+        ("http://agents.example:50051", False),
+        ("grpc://agents.example:50051", False),
+        ("HTTP://agents.example:50051", False),
+        ("http://localhost.example:50051", False),
+        ("ftp://agents.example:50051", False),
+        ("agents.example:99999", False),
+        ("[half:50051", False),
+    ],
+)
+def test_grpc_too_goes_without_tls_only_to_this_machine(url: str, is_fine: bool) -> None:
+    card = document(V1, **place(url, "GRPC"))
+    if is_fine:
+        assert cards.read(card).card.supported_interfaces[0].url == url
+    else:
+        assert list(findings(card)) == ["supportedInterfaces[0].url"]
 
 
 def test_every_objection_is_told_at_once() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from accord.app.names import KEY, STORE, opened, resolving
-from accord.config import load, registry_of
+from accord.app.names import KEY, opened, resolving
+from accord.config import registry_of
+from accord.config.settings import STORE
 from accord.core.interface import Caller
 from accord.core.registry.names import NotAsked, UnknownName
 from accord.core.registry.ports import Answer, NotReached
@@ -77,6 +78,17 @@ async def test_what_cannot_be_used(ask: Elsewhere, said: str) -> None:
         await RemoteRegistry("https://r.example", ask).resolve("acme/weather")
     assert str(refused.value).startswith("acme/weather: ")
     assert isinstance(refused.value, NotAsked) == (said in ("It answers 502", "No connection"))  # which may pass
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "[::]", "localhost.", "LOCALHOST", "a.localhost", "[::ffff:127.0.0.1]", "127.0.0.2"]
+)
+@pytest.mark.parametrize(("before", "binding"), [("https://", "JSONRPC"), ("", "GRPC")])
+async def test_no_form_of_this_machine_s_address_is_taken_from_elsewhere(host: str, before: str, binding: str) -> None:
+    place = PLACE | {"url": f"{before}{host}:8443", "protocolBinding": binding}
+    ask = Elsewhere(listed(V1 | {"supportedInterfaces": [PLACE, place]}))
+    with pytest.raises(UnknownName, match="leads to this machine itself"):
+        await RemoteRegistry("https://r.example", ask).resolve("acme/weather")
 
 
 async def test_a_registry_on_this_machine_may_lead_to_it() -> None:
@@ -164,6 +176,22 @@ async def test_a_key_does_not_travel_in_the_clear(env: dict[str, str]) -> None:
     assert "a secret key" not in str(refused.value)
 
 
+@pytest.mark.parametrize("more", [{}, {KEY: "a secret key"}], ids=["open", "key"])
+@pytest.mark.parametrize("url", ["http://[::1", "nonsense", "https://r.example:x"])
+async def test_an_address_that_is_none_says_so(env: dict[str, str], url: str, more: dict[str, str]) -> None:
+    async with resolving(env | more, registry=url) as resolve:
+        with pytest.raises(UnknownName, match="acme/weather: registry: It must be a URL"):
+            await resolve("acme/weather")
+    async with resolving(env | more | {"ACCORD_REGISTRY_URL": url}) as resolve:
+        with pytest.raises(UnknownName, match=r"ACCORD_REGISTRY_URL: registry\.url: It must be a URL"):
+            await resolve("acme/weather")
+
+
+async def test_a_variable_may_say_that_the_store_is_meant(env: dict[str, str]) -> None:
+    async with resolving(env | {"ACCORD_REGISTRY_URL": STORE}, store=env["STORE"]) as resolve:
+        assert (await resolve("acme/weather")).name == "Weather"
+
+
 async def test_the_store_is_asked_like_any_registry(env: dict[str, str]) -> None:
     async with opened(env, store=env["STORE"], caller=Caller(owner="x"), writes=True) as registry:
         assert (await registry.named("x/own"))["is_own"] is True
@@ -176,12 +204,7 @@ async def test_the_store_is_asked_like_any_registry(env: dict[str, str]) -> None
         assert refused.value.status == 403
 
 
-def test_the_settings_in_the_documentation_are_settings(tmp_path: Any) -> None:
+def test_the_settings_that_the_documentation_names_are_settings() -> None:
     written = (Path(__file__).parents[2] / "docs" / "how-to" / "registry.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"```toml\n(.*?)```", written, re.DOTALL)
-    file = tmp_path / "accord.toml"
-    file.write_text(shown, encoding="utf-8")
-    found = load(file).settings.registry
-    assert (found.signers, found.signed_only) == ("signers.jwks.json", True)
-    for name in re.findall(r"`registry\.(\w+)", written):
-        assert hasattr(found, name), name
+    named = set(re.findall(r"`registry\.(\w+)", written))
+    assert {"enabled", "url"} <= named <= set(registry_of({}).__struct_fields__)

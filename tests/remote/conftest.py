@@ -1,12 +1,8 @@
 """Agents elsewhere to test with: one that does as the test says, and hosts whose agent it is."""
 
-import asyncio
-import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +31,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol.extensions import IDEMPOTENT_SEND
-from tests.core.conftest import BOUND_SECONDS, Hosting, hosting, postgres
+from tests.core.conftest import Hosting, hosting, postgres
 
 __all__ = ["hosting", "postgres"]
 
@@ -47,24 +43,6 @@ PUSH = Terms(webhook=WEBHOOK)
 
 Answer = Task | Message | Exception
 Answers = Callable[[SendRequest], Answer]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder; a fixture cannot, because it runs in a task of its own."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
-
-
-def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
-    """The test, with an end that leaves room for many tasks."""
-
-    @wraps(test)
-    async def within_bounds(*args: Any, **kwargs: Any) -> None:
-        async with asyncio.timeout(BOUND_SECONDS + MANY / 5):
-            await test(*args, **kwargs)
-
-    return within_bounds
 
 
 def there(state: TaskState = TaskState.WORKING, *, id: str = "r-1", **fields: Any) -> Task:

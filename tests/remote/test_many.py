@@ -6,11 +6,13 @@
 import asyncio
 import gc
 import json
+from functools import partial
 from typing import Any
 
 from accord.bindings.receiver import WEBHOOK, Receiver
 from accord.model import SendRequest, Task
 from accord.testing.asgi import call
+from tests.bounds import LONG_SECONDS, bounded
 from tests.core.conftest import ALICE, AT_ONCE, saying
 from tests.core.doubles import BETWEEN_SECONDS, rows, sent, until
 from tests.remote.conftest import MANY, Joined, Joining, there
@@ -45,6 +47,7 @@ def token_of(request: SendRequest) -> str:
     return request.configuration.task_push_notification_config.token or ""
 
 
+@partial(bounded, seconds=LONG_SECONDS + MANY / 5)
 async def test_many_parked_tasks_hold_nothing_and_a_flood_of_reports_ends_them_all(joining: Joining) -> None:
     here = await joining()
     here.peer.answer = numbered

@@ -88,13 +88,3 @@ def test_what_takes_out_what_must_not_be_kept_is_named() -> None:
 def test_what_cannot_be_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(BadSettings):
         stated(remotes={"a": {"url": "https://a.example"} | given})
-
-
-def test_the_settings_in_the_documentation_are_settings(tmp_path: Path) -> None:
-    written = (Path(__file__).parent.parent.parent / "docs" / "how-to" / "remote.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"```toml\n(.*?)```", written, re.DOTALL)
-    file = tmp_path / "accord.toml"
-    file.write_text(shown, encoding="utf-8")
-    settings = load(file, {"SHOP_WEBHOOK_KEY": "k"}).settings
-    assert set(settings.remotes) == {"shop", "peer"}
-    assert settings.remotes["shop"].signing_keys == ("k",)

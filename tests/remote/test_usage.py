@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.core.hooks import Hooks, Used
+from accord.core.hooks import Hooks, TaskEnded, Used
 from accord.core.remotes import Evidence
 from accord.model import Event, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.budgets import Total, Use, shown
@@ -83,10 +83,12 @@ async def test_what_is_reported_is_counted_once_and_shown(joining: Joining) -> N
         ("there", "m", Use(input_tokens=3)),
         ("there", None, Use(input_tokens=1, output_tokens=5, cost=0.25)),
     ]
+    assert [(one.task_id, one.agent, one.state) for one in watch.of(TaskEnded)] == [(task.id, "there", S.COMPLETED)]
 
 
 async def test_a_budget_ends_the_task_here_and_there(joining: Joining) -> None:
-    here = await joining()
+    watch = Watch()
+    here = await joining(hooks=Hooks((watch,)))
     task = await begun(here, within(5))
     await report(here, there(S.WORKING, metadata=using(5)))
     assert state(await reaches(here.service, task.id, S.WORKING, ALICE)) is S.WORKING
@@ -94,6 +96,7 @@ async def test_a_budget_ends_the_task_here_and_there(joining: Joining) -> None:
     ended = await reaches(here.service, task.id, S.FAILED, ALICE)
     assert (said(ended), used(ended)["totalTokens"]) == ("The budget of 5 tokens is spent", 6)
     await until(lambda: is_cancelled(here.peer))
+    assert [(one.task_id, one.agent, one.state) for one in watch.of(TaskEnded)] == [(task.id, "there", S.FAILED)]
 
 
 async def test_the_agents_own_budget_counts_as_well(joining: Joining) -> None:

@@ -54,10 +54,12 @@ def accord(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedPro
 
 
 class Server:
-    """A served process; it is ready when it says how to try it."""
+    """A served process; it is ready when it says so, to people by how to try it."""
 
     program: tuple[str, ...] = ("accord",)
     verb: tuple[str, ...] = ("serve",)
+    sign = "curl "
+    """What it says when it is ready."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class Server:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
-            self.says("curl ")
+            self.says(self.sign)
         except BaseException:
             self.kill()
             raise

@@ -87,7 +87,6 @@ def test_releases_wait_for_a_yes(demo: Demo, approved: bool, state: str) -> None
 
 
 def test_the_trip_is_a_graph_that_asks_twice(demo: Demo) -> None:
-    pytest.importorskip("langgraph")
     task = demo.send("I want to travel", "trip", path="/agents/trip/")
     assert state_of(task) == "INPUT_REQUIRED"
     planned = answer(demo, "/agents/trip/", task, {"text": "Oslo"})

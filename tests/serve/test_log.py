@@ -1,12 +1,17 @@
 """What real processes write down: which task, and why; an agent that has its own ways with records keeps them."""
 
+import json
+import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.serve.running import BOUND_SECONDS, environment, running
+from accord import __version__
+from tests.serve.running import BOUND_SECONDS, Server, accord, environment, running
 
 BROKEN = """
 async def broken(text: str) -> str:
@@ -32,6 +37,61 @@ asyncio.run(main())
 """
 
 
+class Machine(Server):
+    """A server whose records are for machines."""
+
+    sign = "server.started"
+
+    def records(self) -> list[dict[str, Any]]:
+        """Everything that it wrote: each line is an object."""
+        return [json.loads(line) for line in self.shown]
+
+
+class MachineDemo(Machine):
+    verb = ("demo",)
+
+
+@pytest.mark.parametrize("more", [(), ("--workers", "2"), ("--server", "granian")], ids=["one", "two", "granian"])
+def test_for_machines_nothing_but_records_is_written_from_start_to_stop(tmp_path: Path, more: tuple[str, ...]) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    server = Machine(tmp_path, "mine.py:broken", "--log-format", "json", *more)
+    try:
+        task = server.send("ab")
+        with socket.create_connection(("127.0.0.1", server.port), BOUND_SECONDS) as rude:
+            rude.sendall(b"what?\r\n\r\n")
+            while rude.recv(1024):
+                pass
+        server.says("run.agent_failed")
+    finally:
+        status = server.stop()
+    first, *between, last = server.records()
+    assert (status, first["event"], last["event"]) == (0, "server.started", "server.stopped")
+    assert (first["url"], first["port"], last["url"]) == (server.url, server.port, server.url)
+    assert (first["version"], first["store"], first["agents"]) == (__version__, "sqlite", ["broken"])
+    assert [one["task_id"] for one in between if one["event"] == "run.agent_failed"] == [task["id"]]
+    assert {one["event"] for one in between} <= {"run.agent_failed", "log"}, "what the HTTP server says is a record too"
+
+
+def test_both_servers_of_the_demonstration_write_records(tmp_path: Path) -> None:
+    demo = MachineDemo(tmp_path, ACCORD_TELEMETRY__LOG_FORMAT="json")
+    try:
+        demo.says("server.started", 2)
+    finally:
+        assert demo.stop() == 0
+    assert [one["event"] for one in demo.records()] == ["server.started"] * 2 + ["server.stopped"] * 2
+    assert demo.records()[1]["url"] == demo.url
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_for_machines_it_is_a_record_too_that_there_is_no_server(tmp_path: Path, processes: str) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = str(taken.getsockname()[1])
+        done = accord(tmp_path, "serve", "--port", port, "--log-format", "json", "--workers", processes)
+    (said,) = map(json.loads, done.stderr.splitlines())
+    assert (done.returncode, said["event"]) == (1, "server.not_started")
+    assert said["reason"].startswith(f"Cannot listen on 127.0.0.1:{port}: ")
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_failure_is_written_down_with_its_task(tmp_path: Path, processes: int) -> None:
     (tmp_path / "mine.py").write_text(BROKEN)
@@ -51,7 +111,6 @@ def test_records_are_the_agents_if_it_says_so(tmp_path: Path) -> None:
 
 
 def test_a_failure_of_a_tool_is_written_down_with_its_task(tmp_path: Path) -> None:
-    pytest.importorskip("mcp")
     (tmp_path / "mine.py").write_text(BROKEN)
     command = [sys.executable, "-c", CLIENT, "-m", "accord", "mcp", "mine.py:broken", "--store", "sqlite:///tasks.db"]
     done = subprocess.run(

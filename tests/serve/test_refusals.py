@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from uvicorn.supervisors import ChangeReload, Multiprocess
 
 from accord.app.server import listen
-from accord.app.serving import is_loopback
 from accord.cli import app, serve
 from accord.config.settings import Server
 from tests.certificates import Authority, Issued
@@ -51,7 +50,7 @@ def test_an_open_address_is_refused_with_the_remedy(tmp_path: Path) -> None:
     done = accord(tmp_path, "serve", "--host", "0.0.0.0", "--port", str(free_port()))
     assert done.returncode == 1
     assert "0.0.0.0 is not a loopback address" in done.stderr
-    for remedy in ("--auth api-keys", "accord apikeys create", "127.0.0.1"):
+    for remedy in ("--auth api-keys", "accord apikeys create", "127.0.0.1", "--tls-cert", "--behind-proxy"):
         assert remedy in done.stderr
     assert "Traceback" not in done.stderr
     assert "curl" not in done.stderr
@@ -66,26 +65,6 @@ def test_credentials_in_the_clear_are_refused_with_the_remedy(refuse: Any, host:
     assert "--tls-cert" in said
     assert "--behind-proxy" in said
     assert refuse("--host", host)[0] == 1
-
-
-@pytest.mark.proves("C-18", "2-01")
-@pytest.mark.parametrize(
-    ("host", "is_here"),
-    [
-        ("127.0.0.1", True),
-        ("127.9.9.9", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("", False),
-        ("10.0.0.1", False),
-        ("localhost.example", False),
-        ("127.0.0.1.example", False),
-    ],
-)
-def test_loopback_is_where_only_this_machine_can_call(host: str, is_here: bool) -> None:
-    assert is_loopback(host) is is_here
 
 
 def test_behind_a_proxy_credentials_are_the_proxy_s_to_keep(tmp_path: Path) -> None:
@@ -142,6 +121,7 @@ def test_processes_cannot_share_memory(refuse: Any) -> None:
     ("arguments", "reason"),
     [
         (["nowhere.py:agent"], "TARGET: There is no file nowhere.py"),
+        (["nowhere.py"], "TARGET: There is no file nowhere.py"),
         (["nowhere:agent"], "TARGET: There is no module called 'nowhere'"),
         (["json:nothing"], "TARGET: json has no 'nothing'"),
         (["json"], "TARGET: 'json' names nothing: write module:name"),
@@ -167,6 +147,22 @@ def test_a_mistake_on_the_command_line_is_one_sentence(refuse: Any, arguments: l
     assert first.startswith("accord serve: ")
     assert reason in first
     assert more == "Try 'accord serve --help'."
+
+
+@pytest.mark.parametrize(
+    ("names", "remedy"),
+    [((), "write mine.py:name"), (("a",), "write mine.py:a"), (("a", "b"), "write which of mine.py:a, mine.py:b")],
+)
+def test_a_file_without_a_name_is_told_which_agents_are_in_it(
+    refuse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], remedy: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    made = "".join(f"@agent(description='x')\ndef {name}() -> str: ...\n" for name in names)
+    (tmp_path / "mine.py").write_text(f"from accord import agent\n{made}")
+    code, said = refuse("mine.py")
+    assert code == 2
+    assert said.splitlines()[0] == f"accord serve: Invalid value for TARGET: mine.py alone names nothing: {remedy}"
 
 
 @pytest.mark.parametrize(
@@ -211,12 +207,15 @@ def test_a_mistake_in_the_settings_is_one_sentence(refuse: Any, tmp_path: Path) 
         ("store = ", "accord.toml is not TOML"),
         ('store = "env:NOWHERE"', "accord.toml: store refers to NOWHERE, which is not set"),
         ('[server]\ntrusted_proxies = ["x"]\nbehind_proxy = true', "server.trusted_proxies: 'x' does not appear to be"),
+        ('[server]\nurl = "http://[::1"', "accord.toml: server.url: It must be a URL that begins with https://"),
+        ('[remotes.r]\nurl = "http://[::1"', "accord.toml: remotes.r.url: It must be a URL that begins with https://"),
     ]:
         file.write_text(text)
         code, said = refuse()
         assert (code, reason in " ".join(said.split())) == (2, True), said
     file.unlink()
     assert "did you mean ACCORD_SERVER__PORT?" in refuse(ACCORD_SERVER_PORT="9")[1]
+    assert "ACCORD_SERVER__URL: server.url: It must be a URL" in refuse(ACCORD_SERVER__URL="nonsense")[1]
 
 
 STORE = 'store = "sqlite:////proc/nowhere/a.db"', "/proc/nowhere/a.db"

@@ -57,6 +57,13 @@ def test_the_panel_holds_what_a_newcomer_needs(server: Server, tmp_path: Path) -
     assert httpx.get(rows["card"]).json()["url"] == rows["agent"]
 
 
+def test_a_server_that_is_called_otherwise_says_where_it_listens(server: Server, tmp_path: Path) -> None:
+    with running(tmp_path, "--url", "https://agents.example") as behind:
+        rows = dict(re.findall(r"│ (\w+) +(\S.*?) +│", behind.all_shown))
+        assert (rows["agent"], rows["listens"]) == ("https://agents.example/", f"127.0.0.1:{behind.port}")
+    assert "listens" not in server.all_shown
+
+
 def test_the_line_to_try_works_as_it_is_printed(server: Server) -> None:
     lines = [line for line in server.shown if line.startswith("curl ")]
     assert len(lines) == 1

@@ -14,7 +14,7 @@ from accord.storage.commands.endings import LEFT_BEHIND, Limit, Timer
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed
 from accord.storage.commands.runs import Accept, AlreadyWoken, Settle, Work
 from accord.storage.commands.steps import Step
-from accord.storage.commands.tasks import Fenced
+from accord.storage.commands.tasks import Ended, Fenced
 from accord.storage.store import Tx
 from tests.storage.conftest import (
     AGENT,
@@ -47,6 +47,11 @@ def calling(parent: Claimed, child: str = "t-2", step: str = "m-1/child:1", **fi
     """A message with which a run makes a child."""
     claim = Parent(task_id=parent.key, epoch=parent.epoch, step=step)
     return accepting(child, new=new(child, parent_id=parent.key), parent=claim, **fields)
+
+
+def ends(**states: TaskState) -> list[Ended]:
+    """What a command says that ended these tasks, `t1` for t-1."""
+    return [Ended(TENANT, f"t-{name[1:]}", AGENT, state) for name, state in states.items()]
 
 
 async def family(store: AnyStore) -> dict[str, Claimed]:
@@ -144,7 +149,8 @@ async def test_children_end_with_a_task_whose_time_is_up(ready: AnyStore, kind: 
     await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=kind, delay_ms=0))
     timer = await claimed(ready, "n-4", TIMERS)
     ended = S.FAILED if kind == DEADLINE else S.UNKNOWN
-    assert await ready.do(endings.expire, timer, status(ended).status, AT)
+    told = await ready.do(endings.expire, timer, status(ended).status, AT)
+    assert told == ends(t1=ended, t2=S.CANCELED, t3=S.CANCELED)
     assert await states(ready) == {"t-1": ended.name.lower(), "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []
 
@@ -158,21 +164,24 @@ async def test_children_end_with_a_task_that_lost_its_node_too_often(ready: AnyS
     await claimed(ready, "n-2")
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
     await ready.do(jobs.heartbeat, "n-1", -1)
-    assert await ready.do(endings.reap) == ["n-1"]
+    reaped = await ready.do(endings.reap)
+    assert (reaped.nodes, sorted(reaped.ended)) == (["n-1"], ends(t1=S.FAILED, t2=S.CANCELED, t3=S.CANCELED))
     assert await states(ready) == {"t-1": "failed", "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []
 
 
 async def test_children_end_with_a_task_that_is_given_up(ready: AnyStore) -> None:
     held = await family(ready)
-    await ready.do(endings.give_up, held["t-1"])
+    told = await ready.do(endings.give_up, held["t-1"])
+    assert told == ends(t1=S.FAILED, t2=S.CANCELED, t3=S.CANCELED)
     assert await states(ready) == {"t-1": "failed", "t-2": "canceled", "t-3": "canceled"}
 
 
 @pytest.mark.parametrize("state", [S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED])
 async def test_children_end_with_a_run_however_it_ends(ready: AnyStore, state: TaskState) -> None:
     held = await family(ready)
-    assert await ready.do(runs.settle, TENANT, settling(held["t-1"], state)) == 1
+    told = await ready.do(runs.settle, TENANT, settling(held["t-1"], state))
+    assert told == ends(t1=state, t2=S.CANCELED, t3=S.CANCELED)
     assert await states(ready) == {"t-1": state.name.lower(), "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []
 
@@ -181,7 +190,7 @@ async def test_children_of_runs_that_end_together_end(ready: AnyStore) -> None:
     held = [await _with_child(ready, number) for number in range(6)]
     plain = [await _alone(ready, number) for number in range(6)]
     settled = (ready.do(runs.settle, TENANT, settling(job, S.COMPLETED)) for job in (*held, *plain))
-    assert await asyncio.gather(*settled) == [1] * 12
+    assert [len(told) for told in await asyncio.gather(*settled)] == [2] * 6 + [1] * 6
     found = await states(ready)
     assert {found[f"parent-{at}"] + found[f"child-{at}"] + found[f"alone-{at}"] for at in range(6)} == {
         "completedcanceledcompleted"
@@ -223,9 +232,10 @@ async def test_a_task_that_ended_before_its_run_did_still_ends_its_children(read
     await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED), epoch=held["t-1"].epoch))
     await ready.do(jobs.leave, "n-1")
     again = await claimed(ready, "n-4")
-    await ready.do(endings.let_go, held["t-1"])
+    assert await ready.do(endings.let_go, held["t-1"]) == []
     assert (await states(ready))["t-2"] == "submitted", "whoever lost the job lets nothing go"
-    await ready.do(endings.let_go, again)
+    told = await ready.do(endings.let_go, again)
+    assert told == ends(t1=S.COMPLETED, t2=S.CANCELED, t3=S.CANCELED)
     assert await states(ready) == {"t-1": "completed", "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []
 
@@ -255,7 +265,7 @@ async def test_a_child_that_is_made_while_its_parent_ends_ends_with_it(ready: An
         lambda tx: runs.accept(tx, TENANT, calling(run)),
         lambda tx: endings.end(tx, TENANT, ending()),
     )
-    assert (made.task_id, ended.status.state) == ("t-2", S.CANCELED)
+    assert (made.task_id, ended) == ("t-2", ends(t1=S.CANCELED, t2=S.CANCELED))
     assert await states(ready) == {"t-1": "canceled", "t-2": "canceled"}
 
 
@@ -276,7 +286,7 @@ async def test_a_child_that_is_made_while_runs_end_by_sets_ends_with_its_parent(
         pass
     commit.set()
     await making
-    assert await asyncio.gather(*settling_all) == [1, 1, 1]
+    assert [len(told) for told in await asyncio.gather(*settling_all)] == [2, 1, 1]
     assert (await states(ready))["child"] == "canceled"
 
 

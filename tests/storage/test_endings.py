@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from accord.model import Task, TaskState, TaskStatus
+from accord.model import TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.storage.commands import endings, jobs, pushes, runs, tasks
-from accord.storage.commands.endings import HasEnded, Timer
+from accord.storage.commands.endings import HasEnded, Reaped, Timer
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS
 from accord.storage.commands.runs import News, Work
-from accord.storage.commands.tasks import Fenced
+from accord.storage.commands.tasks import Ended, Fenced
 from tests.storage.conftest import (
     AGENT,
     AT,
@@ -39,6 +39,11 @@ from tests.storage.conftest import (
 S = TaskState
 
 
+def ends(state: TaskState, task_id: str = "t-1") -> list[Ended]:
+    """What a command says that ended one task."""
+    return [Ended(TENANT, task_id, AGENT, state)]
+
+
 # Ending
 
 
@@ -48,13 +53,11 @@ async def test_a_task_can_be_ended_while_another_node_runs_it(ready: AnyStore, h
     job = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=job.epoch))
     heard.clear()
-    ended = await ready.do(endings.end, TENANT, ending())
+    assert await ready.do(endings.end, TENANT, ending()) == ends(S.CANCELED)
     assert {"node:n-1", f"task:{TENANT}:t-1", "push"} <= set(heard)
     found = await stored(ready)
-    assert isinstance(ended, Task)
-    assert (found.task(), found.updated_at, found.last_seq, found.events) == (ended, AT + 5, 2, ())
-    assert ended.status.state is S.CANCELED
-    assert len(ended.artifacts) == 1
+    assert (found.task_state, found.updated_at, found.last_seq, found.events) == (S.CANCELED, AT + 5, 2, ())
+    assert (found.task().status.state, len(found.task().artifacts)) == (S.CANCELED, 1)
     assert await waiting(ready) == []
     for after in (1, 2):
         with pytest.raises(Fenced):
@@ -77,14 +80,14 @@ async def test_a_task_ends_once(queued: AnyStore) -> None:
         outcomes = await asyncio.gather(
             *(queued.do(endings.end, TENANT, ending()) for _ in range(5)), return_exceptions=True
         )
-    assert sum(isinstance(outcome, Task) for outcome in outcomes) == 1
+    assert outcomes.count(ends(S.CANCELED)) == 1
     assert [outcome.state for outcome in outcomes if isinstance(outcome, HasEnded)] == [S.CANCELED] * 4
     assert len(await bodies(queued)) == 1
 
 
 async def test_a_task_given_up_as_unknown_can_still_be_ended(queued: AnyStore) -> None:
-    await queued.do(endings.end, TENANT, ending(S.UNKNOWN))
-    assert (await queued.do(endings.end, TENANT, ending(S.FAILED))).status.state is S.FAILED
+    assert await queued.do(endings.end, TENANT, ending(S.UNKNOWN)) == ends(S.UNKNOWN)
+    assert await queued.do(endings.end, TENANT, ending(S.FAILED)) == ends(S.FAILED)
     with pytest.raises(HasEnded):
         await queued.do(endings.end, TENANT, ending(S.UNKNOWN))
 
@@ -106,7 +109,7 @@ async def test_a_timer_ends_its_task(ready: AnyStore, heard: Heard) -> None:
     assert (timer.kind, timer.key, timer.arg) == (DEADLINE, "t-1", None)
     assert (await stored(ready)).epoch == run.epoch, "a timer takes no task from its worker"
     heard.clear()
-    assert await ready.do(endings.expire, timer, failed(), AT) is True
+    assert await ready.do(endings.expire, timer, failed(), AT) == ends(S.FAILED)
     assert "node:n-1" in heard
     assert ((await stored(ready)).task_state, await waiting(ready)) == (S.FAILED, [])
     with pytest.raises(Fenced):
@@ -118,11 +121,11 @@ async def test_a_timer_whose_task_has_ended_only_goes(ready: AnyStore) -> None:
     timer = await claimed(ready, "n-2", TIMERS)
     await ready.do(runs.settle, TENANT, settling(await claimed(ready), S.COMPLETED))
     assert await waiting(ready) == [(DEADLINE, "t-1")], "whoever holds it removes it"
-    assert await ready.do(endings.expire, timer, failed(), AT) is False
+    assert await ready.do(endings.expire, timer, failed(), AT) == []
     assert await waiting(ready) == []
     assert (await stored(ready)).task_state is S.COMPLETED
     await ready.do(endings.set_timer, TENANT, Timer(task_id="nowhere", kind=SLA, delay_ms=0))
-    assert await ready.do(endings.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) is False
+    assert await ready.do(endings.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) == []
 
 
 async def test_setting_a_timer_again_moves_it(ready: AnyStore) -> None:
@@ -138,17 +141,17 @@ async def test_a_timer_that_is_moved_while_it_goes_off_does_not(ready: AnyStore)
     await ready.do(runs.accept, TENANT, accepting(deadline_ms=0))
     timer = await claimed(ready, "n-2", TIMERS)
     await ready.do(endings.set_timer, TENANT, Timer(task_id="t-1", kind=DEADLINE, delay_ms=MINUTE))
-    assert await ready.do(endings.expire, timer, failed(), AT) is False
+    assert await ready.do(endings.expire, timer, failed(), AT) == []
     assert (await stored(ready)).task_state is S.SUBMITTED
     await ready.do(pass_time, MINUTE)
-    assert await ready.do(endings.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) is True
+    assert await ready.do(endings.expire, await claimed(ready, "n-2", TIMERS), failed(), AT) == ends(S.FAILED)
 
 
 # Nodes that are gone
 
 
-async def lose(store: AnyStore, node: str = "n-1") -> list[str]:
-    """Let a node's lease run out, and return whom the reaper found."""
+async def lose(store: AnyStore, node: str = "n-1") -> Reaped:
+    """Let a node's lease run out, and return what the reaper found."""
     await store.do(jobs.heartbeat, node, -1)
     return await store.do(endings.reap)
 
@@ -161,14 +164,14 @@ async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_wr
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     first = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("one"), epoch=first.epoch))
-    assert await ready.do(endings.reap) == [], "a heartbeat keeps everything a node holds"
+    assert await ready.do(endings.reap) == Reaped(nodes=[], ended=[]), "a heartbeat keeps everything a node holds"
     await ready.do(pass_time, MINUTE // 2)
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
     await ready.do(pass_time, MINUTE // 2 + 1)
     heard.clear()
-    assert await ready.do(endings.reap) == ["n-1"]
+    assert await ready.do(endings.reap) == Reaped(nodes=["n-1"], ended=[])
     assert f"queue:{AGENT}" in heard
-    assert await ready.do(endings.reap) == []
+    assert await ready.do(endings.reap) == Reaped(nodes=[], ended=[])
     second = await claimed(ready, "n-2")
     assert (second.key, second.attempts) == ("t-1", 2)
     with pytest.raises(Fenced):
@@ -185,7 +188,7 @@ async def test_work_that_loses_its_node_every_time_fails_and_says_why(ready: Any
         found = await ready.do(jobs.claim, "n-1", AGENT, 9)
         assert [job.attempts for job in found] == [attempts, attempts]
         heard.clear()
-        assert await lose(ready) == ["n-1"]
+        assert await lose(ready) == Reaped(nodes=["n-1"], ended=ends(S.FAILED) if attempts == 2 else [])
     given_up = await stored(ready)
     assert given_up.task_state is S.FAILED
     said = given_up.task().status.message
@@ -205,10 +208,10 @@ async def test_work_that_was_begun_too_often_is_given_up_by_whoever_holds_it(rea
     lost = await claimed(ready)
     await ready.do(jobs.leave, "n-1", counts=True)
     job = await claimed(ready, "n-2")
-    await ready.do(endings.give_up, lost)
+    assert await ready.do(endings.give_up, lost) == []
     assert (await stored(ready)).task_state is S.SUBMITTED
     assert await ready.read(jobs.held, "n-2") == {job.id: job.epoch}
-    await ready.do(endings.give_up, job)
+    assert await ready.do(endings.give_up, job) == ends(S.FAILED)
     found = await stored(ready)
     said = found.task().status.message
     assert said is not None
@@ -241,7 +244,7 @@ async def test_work_on_a_task_that_has_ended_is_not_done_for_ever(ready: AnyStor
     await ready.do(runs.accept, TENANT, accepting(work=Work(queue=AGENT, max_attempts=1)))
     job = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED), epoch=job.epoch))
-    await lose(ready)
+    assert (await lose(ready)).ended == ends(S.COMPLETED), "who said so was lost before it could tell"
     assert ((await stored(ready)).task_state, await waiting(ready)) == (S.COMPLETED, [])
 
 
@@ -250,7 +253,7 @@ async def test_what_a_node_took_after_it_was_forgotten_is_free(ready: AnyStore) 
     await ready.do(jobs.leave, "n-1")
     await ready.do(runs.accept, TENANT, accepting(node="n-1", working=status(S.WORKING), push=webhook()))
     await ready.do(pushes.claim, "n-1", 1)
-    assert await ready.do(endings.reap) == ["n-1"]
+    assert await ready.do(endings.reap) == Reaped(nodes=["n-1"], ended=[])
     assert (await claimed(ready, "n-2")).attempts == 2
     assert len(await ready.do(pushes.claim, "n-2", 1)) == 1
 
@@ -261,7 +264,7 @@ async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> N
         await ready.do(runs.accept, TENANT, accepting(f"t-{at}", node=f"n-{at}"))
     async with asyncio.timeout(BOUND_SECONDS):
         found = await asyncio.gather(*(ready.do(endings.reap) for _ in range(4)))
-    assert sorted(node for some in found for node in some) == [f"n-{at}" for at in range(6)]
+    assert sorted(node for some in found for node in some.nodes) == [f"n-{at}" for at in range(6)]
     assert {job.attempts for job in await ready.do(jobs.claim, "n-9", AGENT, 9)} == {2}
 
 
@@ -270,4 +273,4 @@ async def test_whoever_reports_again_while_it_is_reaped_learns_that_it_holds_not
     await ready.do(runs.accept, TENANT, accepting(node="n-1"))
     await ready.do(jobs.heartbeat, "n-1", -1)
     outcomes = await overlapped(ready, endings.reap, lambda tx: jobs.heartbeat(tx, "n-1", MINUTE))
-    assert outcomes == [["n-1"], {}]
+    assert outcomes == [Reaped(nodes=["n-1"], ended=[]), {}]

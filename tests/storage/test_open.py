@@ -143,7 +143,7 @@ async def test_looking_changes_nothing(tmp_path: Path) -> None:
 async def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "letter.txt"
     file.write_text("Dear reader, " * 1000)
-    with pytest.raises(StoreRefused, match="no SQLite database"):
+    with pytest.raises(StoreRefused, match=r"letter\.txt is no SQLite database"):
         async with open_store(f"sqlite:///{file}"):
             pass
     assert file.read_text() == "Dear reader, " * 1000

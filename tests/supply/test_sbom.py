@@ -1,6 +1,7 @@
 """`make sbom` lists everything that is shipped, in a form that others can read."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,31 @@ def test_licences_and_digests_are_there(bom: Bom) -> None:
     assert set(bare) <= {"colorama", "tzdata"}, "they are for another system and not installed here"
     pages = [component for component in bom["components"] if component["purl"].startswith("pkg:npm/")]
     assert all(len(component["hashes"][0]["content"]) == 128 for component in pages)
+    locked = {f"pkg:pypi/{pin.name.lower()}@{pin.version}": set(pin.hashes) for pin in pins(RUNTIME)}
+    assert all(locked.values())
+    listed = {
+        component["purl"]: {
+            digest["content"]
+            for file in component["externalReferences"]
+            for digest in file["hashes"]
+            if (file["type"], digest["alg"]) == ("distribution", "SHA-256")
+        }
+        for component in bom["components"]
+        if component not in pages
+    }
+    assert listed == locked
+
+
+def test_it_says_how_it_is_used_and_makes_no_folder_of_an_option(tmp_path: Path) -> None:
+    for option, status in (("--help", 0), ("--dance", 2)):
+        done = subprocess.run(
+            [sys.executable, "-m", "requirements.sbom", option],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, "usage: python -m requirements.sbom" in done.stdout + done.stderr) == (status, True)
+    assert list(tmp_path.iterdir()) == []

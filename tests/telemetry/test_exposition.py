@@ -106,6 +106,8 @@ async def test_the_page_tells_what_happened_and_what_waits(hosting: Hosting) -> 
     assert value(found, "accord_request_seconds_count", **send) == 1
     assert value(found, "accord_request_seconds_bucket", **send, le="+Inf") == 1
     assert value(found, "accord_tasks_created_total", agent="parrot") == 1
+    assert value(found, "accord_tasks_ended_total", agent="parrot", state="completed") == 1
+    assert value(found, "accord_tasks_ended_total", agent="parrot", state="canceled") == 0
     assert value(found, "accord_store_up") == 1
     assert value(found, "accord_tasks", state="working") == 0
     assert value(found, "accord_jobs_waiting", queue="nobody's") == 1

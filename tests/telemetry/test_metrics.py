@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from accord import Context, agent
+from accord import Context, Failed, agent
 from accord.core.access import Presented
-from accord.core.hooks import Detail, Hooks, LeaseLost, NodeReaped, RunEnded, RunStarted
+from accord.core.hooks import Detail, Hooks, LeaseLost, NodeReaped, RunEnded, RunStarted, TaskEnded
 from accord.core.interface import Caller
 from accord.core.push import Delivery, NotDelivered
-from accord.errors import AuthenticationFailed
+from accord.errors import AuthenticationFailed, TaskNotCancelable
 from accord.model import CancelRequest, PushConfig, SendConfiguration
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.tally import BUCKETS, Durations, Tally
@@ -46,6 +46,7 @@ async def test_the_life_of_a_task_is_counted(hosting: Hosting, metrics: Metrics)
     await watch.until(RunEnded, 2)
     assert moved(metrics) == {
         "accord_tasks_created_total": {("asks",): 1},
+        "accord_tasks_ended_total": {("asks", "completed"): 1},
         "accord_runs_started_total": {("asks",): 2},
         "accord_runs_ended_total": {("asks", "input_required"): 1, ("asks", "completed"): 1},
         "accord_events_appended_total": {("asks",): 3},
@@ -69,6 +70,81 @@ async def test_what_is_used_is_counted_for_the_agent_that_used_it(hosting: Hosti
     assert metrics.input_tokens == {("calls",): 1, ("uses",): 7}
     assert metrics.output_tokens == {("calls",): 0, ("uses",): 5}
     assert metrics.cost == {("calls",): 0, ("uses",): 0.25}
+
+
+async def test_a_task_that_waits_for_its_caller_and_is_cancelled_is_counted(hosting: Hosting, metrics: Metrics) -> None:
+    host = await hosting(asks, hooks=Hooks((metrics.note,)))
+    task = await sent(host.default, saying("x"), ALICE)
+    assert metrics.tasks_ended == {}
+    await host.default.cancel(CancelRequest(id=task.id), ALICE)
+    assert metrics.tasks_ended == {("asks", "canceled"): 1}
+    with pytest.raises(TaskNotCancelable):
+        await host.default.cancel(CancelRequest(id=task.id), ALICE)
+    assert metrics.tasks_ended == {("asks", "canceled"): 1}
+
+
+async def test_a_task_whose_time_is_up_is_counted(hosting: Hosting, metrics: Metrics) -> None:
+    @agent(timeout=0.2)
+    async def late(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    watch = Watch()
+    host = await hosting(late, hooks=Hooks((metrics.note, watch)))
+    await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
+    await watch.until(TaskEnded)
+    await watch.until(RunEnded)
+    assert metrics.tasks_ended == {("late", "failed"): 1}
+
+
+async def test_tasks_that_end_with_the_one_that_called_them_are_counted(hosting: Hosting, metrics: Metrics) -> None:
+    @agent
+    async def leaves(ctx: Context) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.call("endless", "x"))
+            await called.wait()
+            raise Failed("enough")
+
+    @agent
+    async def waits(ctx: Context) -> None:
+        await ctx.call("endless", "x")
+
+    @agent(name="endless")
+    async def child(ctx: Context) -> None:
+        called.set()
+        await asyncio.Event().wait()
+
+    called, watch = asyncio.Event(), Watch()
+    host = await hosting(leaves, waits, child, hooks=Hooks((metrics.note, watch)))
+    await sent(host.default, saying("x"), ALICE)
+    assert metrics.tasks_ended == {("leaves", "failed"): 1, ("endless", "canceled"): 1}
+    called.clear()
+    task = await sent(host.services["waits"], saying("x", configuration=AT_ONCE), ALICE)
+    await called.wait()
+    await host.services["waits"].cancel(CancelRequest(id=task.id), ALICE)
+    assert {found: number for found, number in metrics.tasks_ended.items() if found[0] != "leaves"} == {
+        ("waits", "canceled"): 1,
+        ("endless", "canceled"): 2,
+    }
+
+
+async def test_a_task_that_is_over_its_budget_is_counted(hosting: Hosting, metrics: Metrics) -> None:
+    @agent(max_tokens=3)
+    async def uses(ctx: Context) -> None:
+        await ctx.usage(input_tokens=7)
+
+    host = await hosting(uses, hooks=Hooks((metrics.note,)))
+    await sent(host.default, saying("x"), ALICE)
+    assert metrics.tasks_ended == {("uses", "failed"): 1}
+
+
+async def test_a_task_that_lost_its_node_too_often_is_counted(hosting: Hosting, metrics: Metrics) -> None:
+    watch = Watch()
+    host = await hosting(endless, hooks=Hooks((metrics.note, watch)))
+    await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
+    await watch.until(RunStarted)
+    await change(host.engine.store, "UPDATE job SET node = 'gone', attempts = max_attempts")
+    await watch.until(TaskEnded)
+    assert metrics.tasks_ended == {("endless", "failed"): 1}
 
 
 async def test_a_run_that_is_stopped_has_no_state(hosting: Hosting, metrics: Metrics) -> None:
@@ -154,6 +230,10 @@ def test_agents_begin_with_zeros() -> None:
     metrics = Metrics(["a", "b"])
     assert metrics.runs_started == {("a",): 0, ("b",): 0}
     assert metrics.push_deliveries == {("ok",): 0, ("failed",): 0}
+    assert metrics.tasks_ended.keys() == {
+        (name, state) for name in "ab" for state in ("completed", "failed", "canceled", "rejected", "unknown")
+    }
+    assert set(metrics.tasks_ended.values()) == {0}
     assert metrics.runs_ended == {}
 
 

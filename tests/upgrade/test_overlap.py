@@ -9,7 +9,7 @@ import pytest
 from accord.storage import migrate
 from accord.storage.postgres import PostgresStore
 from accord.storage.store import StoreUnavailable, Tx
-from tests.serve.running import text_of
+from tests.serve.running import free_port, text_of
 from tests.storage.conftest import AnyStore, heard, postgres_only, store
 from tests.upgrade.conftest import CURRENT, EXPANDING, NEWEST, Release, following
 
@@ -45,7 +45,7 @@ def test_a_release_does_not_start_on_a_schema_that_broke_with_it(
 ) -> None:
     url = ["--store", store_url]
     succeeded(breaking.accord(tmp_path, "db", "upgrade", *url))
-    for command in (["serve"], ["db", "status"], ["db", "upgrade"]):
+    for command in (["serve", "--port", str(free_port())], ["db", "status"], ["db", "upgrade"]):
         refused = CURRENT.accord(tmp_path, *command, *url)
         assert refused.returncode == 1
         assert f"The database has schema {NEWEST + 1}, this version of accord knows {NEWEST}" in refused.stderr

@@ -7,7 +7,7 @@ import pytest
 
 from accord.storage import migrate
 from tests.serve.flowing import until
-from tests.serve.running import Server, text_of
+from tests.serve.running import Server, free_port, text_of
 from tests.upgrade.conftest import CURRENT, NEWEST, STORES, Kept
 
 stores = pytest.mark.parametrize("file", STORES, ids=[file.stem for file in STORES])
@@ -33,7 +33,7 @@ def test_tasks_of_an_earlier_release_go_on(file: Path, store_url: str, tmp_path:
     kept = Kept.read(file)
     kept.put(store_url)
     if store_url.startswith("postgresql"):  # nodes share it, so it is upgraded on purpose
-        refused = CURRENT.accord(tmp_path, "serve", "--store", store_url)
+        refused = CURRENT.accord(tmp_path, "serve", "--port", str(free_port()), "--store", store_url)
         assert refused.returncode == 1
         assert f"schema {kept.schema}, this version needs {NEWEST}: run `accord db upgrade`" in refused.stderr
         upgraded = CURRENT.accord(tmp_path, "db", "upgrade", "--store", store_url)

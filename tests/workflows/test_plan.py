@@ -210,7 +210,7 @@ def test_inputs_and_variables_are_settled_before_a_run() -> None:
 def test_inputs_that_do_not_fit_are_refused() -> None:
     text = steps("name: x, agent: a, task: x", more=GIVEN)
     assert refused(text) == ["MISSING_INPUT"]
-    with pytest.raises(BadDocument, match="as a key of an input that is JSON"):
+    with pytest.raises(BadDocument, match=r"^error MISSING_INPUT: .*as a key of an input that is JSON"):
         planned(text)
     assert refused(text, vars={"topic": "t", "count": "many", "level": "mid"}) == ["BAD_INPUT", "BAD_INPUT"]
 

@@ -61,7 +61,7 @@ def test_mistakes_are_lines_that_say_where(accord: Accord, tmp_path: Path) -> No
         "shape.yaml:5:65: error UNKNOWN_KEY: There is no key `comand` here (did you mean `command`?)",
         "sense.yaml:5:90: error UNKNOWN_DEPENDENCY: a depends on b, which is not there "
         "(name a step or a barrier of the same workflow)",
-        "none.yaml: error BAD_YAML: It cannot be read: No such file or directory (look at the path)",
+        "none.yaml: error BAD_YAML: There is no such file (look at the path)",
     ]
     assert told.err == "4 files: 3 errors\n"
 

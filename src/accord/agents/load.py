@@ -8,11 +8,11 @@ import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
 from accord.agents import function, kinds
 from accord.agents.kinds import Given, Kind
-from accord.agents.naming import NotThere, named
+from accord.agents.naming import NotThere, members, named
 from accord.core.agent import Agent, Profile
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -40,12 +40,19 @@ def thing(spec: str) -> Any:
             raise NotAnAgent(f"There is no file {spec}")
         return Path(spec)
     try:
-        return named(spec)
+        return named(spec) if ":" in spec or not spec.endswith(".py") else _only_path(spec)
     except NotThere as error:
         missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
         found = kinds.framework(missing or "")
         brought = "" if found is None else f": pip install 'accord[{found.extra}]'"
         raise NotAnAgent(f"{error}{brought}") from error
+
+
+def _only_path(file: str) -> NoReturn:
+    """Refuse a Python file without a name, and say which agents are in it."""
+    found = [f"{file}:{name}" for name, value in members(file).items() if is_agent(value)]
+    which = f"which of {', '.join(found)}" if len(found) > 1 else found[0] if found else f"{file}:name"
+    raise NotThere(f"{file} alone names nothing: write {which}")
 
 
 def as_agent(found: Any, name: str, env: Mapping[str, str] = NOTHING) -> Agent:

@@ -39,18 +39,17 @@ def named(spec: str) -> Any:
     where, separator, name = spec.rpartition(":")
     if not separator or not where or not name:
         raise NotThere(f"{spec!r} names nothing: write module:name or path/to/file.py:name")
-    try:
-        module = _file(Path(where)) if where.endswith(".py") else _module(where)
-    except NotThere:
-        raise
-    except (Exception, SystemExit) as error:  # a module may raise anything
-        raise Broken(where, error) from error
-    found: Any = module
+    found: Any = _found(where)
     for part in name.split("."):
         if not hasattr(found, part):
             raise NotThere(f"{where} has no {name!r}")
         found = getattr(found, part)
     return found
+
+
+def members(path: str) -> dict[str, Any]:
+    """Return what is in a Python file, by the names that others may use."""
+    return {name: value for name, value in vars(_found(path)).items() if not name.startswith("_")}
 
 
 def lines_of(error: BaseException | None) -> str | None:
@@ -70,6 +69,15 @@ def function_named(spec: str, option: str) -> Callable[..., Any]:
         raise NotThere(f"{option}: {spec} is no function but {type(found).__name__}")
     function: Callable[..., Any] = found
     return function
+
+
+def _found(where: str) -> ModuleType:
+    try:
+        return _file(Path(where)) if where.endswith(".py") else _module(where)
+    except NotThere:
+        raise
+    except (Exception, SystemExit) as error:  # a module may raise anything
+        raise Broken(where, error) from error
 
 
 def _module(name: str) -> ModuleType:

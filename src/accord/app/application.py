@@ -11,13 +11,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import Context
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from accord.app import cards
 from accord.app.composition import Composition, Running
 from accord.app.site import below, placed
 from accord.bindings.compression import Compression
-from accord.bindings.forwarded import Forwarded, networks
+from accord.bindings.forwarded import Forwarded
 from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.links import FILES
@@ -28,6 +27,8 @@ from accord.console.paths import PREFIXES
 from accord.core.agent import Agent
 from accord.core.clock import SYSTEM, Clock
 from accord.core.host import Host
+from accord.core.proxies import networks
+from accord.protocol import hosts
 from accord.storage.address import default, parse
 from accord.storage.store import StoreRefused, StoreUnavailable
 
@@ -215,7 +216,7 @@ class Application:
         """
         server = self.settings.server
         if not self.settings.auth.schemes and not server.behind_proxy:
-            names = {server.host, urlsplit(server.url or "").hostname or server.host}
+            names = {server.host, hosts.host_of(server.url or "") or server.host}
             self._app = Local(self._app, names)
 
     def _wrapped(self, app: App) -> App:

@@ -4,7 +4,6 @@ It only puts together what `console` does. Signing in comes before everything el
 has signed in there, or by anybody where a server asks nobody who they are.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -27,6 +26,7 @@ from accord.console.served import Served
 from accord.console.sight import Sight
 from accord.core.agent import Agent, Leading
 from accord.core.audit import Audited
+from accord.core.clock import SYSTEM
 from accord.core.host import Host
 from accord.core.interface import Hosted
 from accord.core.roles import Roles
@@ -59,11 +59,11 @@ class Console:
             card_of=card_of,
             served=served,
             sight=sight,
-            feed=Feed(host, sight, _now_ms),
+            feed=Feed(host, sight, SYSTEM.now_ms),
             terms=settings.console,
             url=url,
             version=__version__,
-            now_ms=_now_ms,
+            now_ms=SYSTEM.now_ms,
             settings=partial(shown, settings),
         )
 
@@ -107,7 +107,3 @@ def _slugs(agents: Mapping[str, Agent]) -> dict[str, str]:
         members = agent.members.values() if isinstance(agent, Leading) else ()
         found |= dict.fromkeys((agent.profile.name, *(one.profile.name for one in members)), slug)
     return found
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -11,16 +11,17 @@ from contextlib import asynccontextmanager
 from accord.app.outside import asking, trusting
 from accord.app.registry import Published
 from accord.config import BadSettings, registry_of, store_of
+from accord.config.settings import NO_URL, STORE
 from accord.config.settings import Registry as Settings
 from accord.console import inprocess
 from accord.core.interface import Caller
-from accord.core.registry import cards
 from accord.core.registry.names import NotAsked, Resolve, UnknownName
 from accord.core.registry.ports import Ask
 from accord.core.registry.remote import RemoteRegistry
 from accord.core.roles import Roles
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
+from accord.protocol import hosts
 from accord.storage import migrate
 from accord.storage.address import BadAddress, SqliteAddress, default, parse
 from accord.storage.open import open_store
@@ -28,9 +29,6 @@ from accord.storage.store import StoreRefused, StoreUnavailable
 
 KEY = "ACCORD_REGISTRY_KEY"
 """The variable with the key that a registry elsewhere wants."""
-
-STORE = "store"
-"""What to say instead of an address for the registry in the store, where another one is set."""
 
 HERE = "http://localhost"
 """What the registry in the store is called, where a registry has to have an address."""
@@ -80,8 +78,10 @@ async def opened(
         async with _here(env, store, settings, caller or Caller(), writes=writes) as ask:
             yield _registry(HERE, ask, settings)
         return
+    if not hosts.is_web(url):
+        raise BadSettings(f"registry: {NO_URL}")
     headers = {"Authorization": f"Bearer {env[KEY]}"} if env.get(KEY) else {}
-    if headers and not url.startswith("https://") and not cards.is_loopback(url):
+    if headers and hosts.split(url).scheme != "https" and not hosts.is_loopback(hosts.host_of(url)):
         raise BadSettings(f"The key of {KEY} would travel in the clear to {url}: use https")
     async with Outbound(Policy(allow_private=True)) as outbound:  # the user names it, and it may well be next door
         yield _registry(url, asking(outbound, headers), settings)

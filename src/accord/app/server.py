@@ -27,7 +27,7 @@ from accord.app.systemd import tell_ready
 from accord.bindings.connections import Connection, connections
 from accord.bindings.http import App
 from accord.config import Settings
-from accord.config.settings import HttpServer, Server
+from accord.config.settings import HttpServer, LogFormat, Server
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2, the oldest that Python accepts: forward secrecy and authenticated encryption, as in all of 1.3's."""
@@ -216,6 +216,8 @@ def _ending_well() -> Iterator[None]:
 
 def _uvicorn(app: App | str, settings: Settings, **more: Any) -> uvicorn.Config:
     server = settings.server
+    if settings.telemetry.log_format is LogFormat.JSON:
+        more["log_config"] = None  # its records are written as all others are
     return uvicorn.Config(
         app,
         ws="none",

@@ -7,7 +7,6 @@ programs stand above.
 import os
 from collections.abc import Mapping
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from accord.config import Settings
 from accord.config.settings import HttpServer, Server
+from accord.protocol import hosts
 
 if TYPE_CHECKING:
     from accord.app.application import Application
@@ -127,25 +127,21 @@ def _tls_mistake(server: Server) -> str | None:
 def danger(settings: Settings) -> str | None:
     """Return why nobody should start a server, and what to do instead: strangers could use it, or read its secrets."""
     server = settings.server
-    if is_loopback(server.host):
+    if hosts.is_loopback(server.host):
         return None
+    is_clear = not server.tls_cert and not server.behind_proxy
     if not settings.auth.schemes:
         return (
             f"Anybody could use this server: {server.host} is not a loopback address, and nobody has to say who they"
             " are.\nRequire API keys with --auth api-keys (make one with `accord apikeys create`), set up other ways in"
-            " accord.toml, or listen on 127.0.0.1."
+            f" accord.toml, or listen on 127.0.0.1.{f' Credentials also need TLS. {_TLS}' if is_clear else ''}"
         )
-    if not server.tls_cert and not server.behind_proxy:
+    if is_clear:
         return (
             f"Credentials would travel in the clear: {server.host} is not a loopback address, and there is no TLS.\n"
-            "Give --tls-cert and --tls-key, or --behind-proxy if something in front of this server ends TLS."
+            f"{_TLS}"
         )
     return None
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine gets to an address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+_TLS = "Give --tls-cert and --tls-key, or --behind-proxy if something in front of this server ends TLS."

@@ -40,18 +40,18 @@ class Compression:
             if stated not in FORMATS:
                 return respond(send, 415, b"", [(b"accept-encoding", b"gzip, deflate")])
             receive = _Inflating(receive, FORMATS[stated])
-        wanted = _wanted(given.get(b"accept-encoding", b"").decode("latin-1"))
-        return self._inner(scope, receive, _Deflating(send, wanted) if wanted else send)
+        best = wanted(given.get(b"accept-encoding", b"").decode("latin-1"))
+        return self._inner(scope, receive, _Deflating(send, best) if best else send)
 
 
-def _wanted(accepted: str) -> str | None:
-    """Return the format that a caller would like, of those that there are."""
-    if "gzip" not in accepted and "deflate" not in accepted:
+def wanted(accepted: str, offered: tuple[str, ...] = ("gzip", "deflate")) -> str | None:
+    """Return the format that a caller would like, of those that are offered."""
+    if not accepted:
         return None
     best, weight = None, 0.0
     for choice in accepted.lower().split(","):
         name, _, parameters = choice.partition(";")
-        if name.strip() in ("gzip", "deflate") and (given := _weight(parameters)) > weight:
+        if name.strip() in offered and (given := _weight(parameters)) > weight:
             best, weight = name.strip(), given
     return best
 

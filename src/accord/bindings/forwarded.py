@@ -5,26 +5,10 @@ the `X-Forwarded-` headers, which all of them can.
 """
 
 from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from accord.bindings.http import App, Receive, Scope, Send, header
-
-Network = IPv4Network | IPv6Network
-
-
-def networks(trusted: Sequence[str]) -> tuple[Network, ...]:
-    """Read addresses and networks; `*` is everybody."""
-    everybody = ("0.0.0.0/0", "::/0")
-    return tuple(ip_network(text, strict=False) for one in trusted for text in (everybody if one == "*" else (one,)))
-
-
-def is_trusted(peer: str, trusted: Sequence[Network]) -> bool:
-    """Whether an address is in one of the networks."""
-    try:
-        address = ip_address(peer)
-    except ValueError:
-        return False
-    return any(address.version == network.version and address in network for network in trusted)
+from accord.core.proxies import Network, is_trusted
+from accord.protocol import hosts
 
 
 class Forwarded:
@@ -64,13 +48,12 @@ class Forwarded:
 
     def _caller(self, chain: str | None) -> str | None:
         """Return the last address of the chain that is no trusted proxy itself: what came before it may be invented."""
-        for address in reversed([part.strip() for part in (chain or "").split(",")]):
-            try:
-                ip_address(address)
-            except ValueError:
+        for part in reversed((chain or "").split(",")):
+            address = hosts.address(part.strip())
+            if address is None:
                 return None
-            if not is_trusted(address, self._trusted):
-                return address
+            if not is_trusted(str(address), self._trusted):
+                return str(address)
         return None
 
 

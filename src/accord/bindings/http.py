@@ -29,8 +29,6 @@ Headers = list[tuple[bytes, bytes]]
 QUOTAS = Quotas()
 """The limits of a server that sets none."""
 
-MAX_BODY = QUOTAS.body
-
 JSON: Headers = [(b"content-type", b"application/json")]
 
 EXTENSIONS, EXTENSIONS_V03 = b"a2a-extensions", b"x-a2a-extensions"
@@ -180,7 +178,7 @@ async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
 
     def look() -> None:
         nonlocal looking
-        looking = loop.create_task(_until_gone(receive, task))
+        looking = loop.create_task(until_gone(receive, task))
 
     alarm = alarms.of(loop)
     long = alarm.set(LOOK_SECONDS, look)
@@ -196,7 +194,8 @@ async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
             looking.cancel()
 
 
-async def _until_gone(receive: Receive, task: asyncio.Task[Any] | None) -> None:
+async def until_gone(receive: Receive, task: asyncio.Task[Any] | None) -> None:
+    """Wait until the client is gone, and cancel what works for it."""
     while (await receive())["type"] != "http.disconnect":
         pass
     if task is not None:

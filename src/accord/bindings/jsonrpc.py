@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.bindings import origins
-from accord.bindings.dispatch import LONG, answering, streaming
+from accord.bindings.dispatch import LONG
 from accord.bindings.http import (
     JSON,
     QUOTAS,
@@ -40,7 +40,7 @@ from accord.bindings.links import Links
 from accord.bindings.streams import HEADERS as EVENT_STREAM
 from accord.bindings.streams import Writer, last_seen
 from accord.core.access import Access
-from accord.core.interface import A2A, Caller
+from accord.core.interface import A2A, Caller, answering, streaming
 from accord.core.quotas import Quotas
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
 from accord.model import AgentCard, Event, Request
@@ -66,6 +66,9 @@ log = logging.getLogger("accord.jsonrpc")
 BINDING = "jsonrpc"
 
 _DIALECT, _VERSION = DIALECT_HEADER.encode(), VERSION_HEADER.encode()
+
+_TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
+_ONLY_POST = b"Messages are sent here with POST, as JSON-RPC; /.well-known/agent-card.json says how\n"
 
 Linking = Callable[[Any], Any]
 """Puts addresses in the place of files, in an answer or an event."""
@@ -138,7 +141,8 @@ class JsonRpc:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
         if scope["method"] != "POST":
-            await respond(send, 405, b"", [(b"allow", b"POST")])
+            is_head = scope["method"] == "HEAD"
+            await respond(send, 405, _ONLY_POST, [(b"allow", b"POST"), *_TEXT], head=is_head)
             return
         with suppress(ClientGone):
             asked, entry = await self._read(scope, receive)

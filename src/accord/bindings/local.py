@@ -6,10 +6,9 @@ its own name resolve to this machine (DNS rebinding). What it asks then still na
 
 from collections.abc import Awaitable, Set
 from functools import lru_cache
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from accord.bindings.http import MAX_REMEMBERED, App, Receive, Scope, Send, authority, header, respond
+from accord.protocol import hosts
 
 
 class Local:
@@ -29,10 +28,5 @@ class Local:
         return self._inner(scope, receive, send)
 
     def _is_local(self, asked: str | None) -> bool:
-        name = urlsplit(f"//{asked or ''}").hostname or ""
-        if name in self._names or name == "localhost" or name.endswith(".localhost"):
-            return True
-        try:
-            return ip_address(name).is_loopback
-        except ValueError:
-            return False
+        name = hosts.host_of(asked or "")
+        return name in self._names or hosts.is_loopback(name)

@@ -4,13 +4,13 @@ Clients refuse a card that points to another origin than its own, and a server t
 it. What was set as a public address is never touched: a caller's `Host` header says nothing against it.
 """
 
-from ipaddress import ip_address
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from msgspec.structs import replace
 
 from accord.bindings.http import Scope, authority
 from accord.model import AgentCard
+from accord.protocol import hosts
 
 
 def asked(scope: Scope) -> str | None:
@@ -22,7 +22,7 @@ def asked(scope: Scope) -> str | None:
 
 def is_local(card: AgentCard) -> bool:
     """Whether a card is at an address that nobody but this machine can use."""
-    return bool(card.supported_interfaces) and _is_local(_split(card.supported_interfaces[0].url))
+    return bool(card.supported_interfaces) and hosts.is_here(hosts.host_of(card.supported_interfaces[0].url))
 
 
 def moved(card: AgentCard, origin: str | None) -> AgentCard:
@@ -32,9 +32,9 @@ def moved(card: AgentCard, origin: str | None) -> AgentCard:
     """
     if origin is None or not is_local(card):
         return card
-    own = _split(card.supported_interfaces[0].url)
+    own = hosts.split(card.supported_interfaces[0].url)
     interfaces = tuple(
-        replace(found, url=at(found.url, origin)) if _is_beside(_split(found.url), own) else found
+        replace(found, url=at(found.url, origin)) if _is_beside(hosts.split(found.url), own) else found
         for found in card.supported_interfaces
     )
     signatures = card.signatures if interfaces == card.supported_interfaces else ()
@@ -43,28 +43,15 @@ def moved(card: AgentCard, origin: str | None) -> AgentCard:
 
 def at(url: str, origin: str | None) -> str:
     """Return a URL at an origin if it is local; one of gRPC, which has no scheme, keeps its port."""
-    parts = _split(url)
-    if origin is None or not _is_local(parts):
+    parts = hosts.split(url)
+    if origin is None or not hosts.is_here(parts.hostname or ""):
         return url
     if parts.scheme:
         return origin + url.removeprefix(f"{parts.scheme}://{parts.netloc}")
-    host = urlsplit(origin).hostname or ""
+    host = hosts.host_of(origin)
     return f"{f'[{host}]' if ':' in host else host}:{parts.port}"
 
 
 def _is_beside(url: SplitResult, own: SplitResult) -> bool:
     """Whether a URL is of the same host as another: of its origin, or of its name and without a scheme."""
     return url[:2] == own[:2] or (not url.scheme and url.hostname == own.hostname)
-
-
-def _split(url: str) -> SplitResult:
-    return urlsplit(url if "://" in url else f"//{url}")
-
-
-def _is_local(url: SplitResult) -> bool:
-    host = url.hostname or ""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    return address.is_loopback or address.is_unspecified

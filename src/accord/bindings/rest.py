@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.bindings import origins
-from accord.bindings.dispatch import LONG, answering, streaming
+from accord.bindings.dispatch import LONG
 from accord.bindings.http import (
     QUOTAS,
     Admit,
@@ -39,7 +39,7 @@ from accord.bindings.http import (
 )
 from accord.bindings.streams import HEADERS, Writer, last_seen
 from accord.core.access import Access
-from accord.core.interface import A2A, Caller
+from accord.core.interface import A2A, Caller, answering, streaming
 from accord.core.quotas import Quotas
 from accord.errors import AccordError, InternalError, InvalidRequest, MethodNotFound, UnsupportedMediaType
 from accord.model import AgentCard, Event, Request

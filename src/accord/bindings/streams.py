@@ -12,6 +12,7 @@ from accord.bindings import alarms
 from accord.bindings.http import Headers, Receive, Scope, Send, header, query
 from accord.errors import AccordError, InternalError, InvalidParams, Violation
 from accord.model import Event
+from accord.protocol.sse import KEEP_ALIVE
 
 log = logging.getLogger("accord.stream")
 
@@ -27,8 +28,6 @@ KEEP_ALIVE_SECONDS = 15.0
 
 STUCK_LOOKS = 4
 """For how many of these silences one event may wait for a reader who does not read, before the stream is ended."""
-
-KEEP_ALIVE = b": keep-alive\n\n"
 
 Encode = Callable[[Event], bytes | None]
 Broke = Callable[[AccordError], bytes]

@@ -94,7 +94,6 @@ class Catalog:
         *,
         modified: datetime | None = None,
         published: Published | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """List the agents whose cards are served at these URLs, as they are since `modified`, or else since now.
 
@@ -103,7 +102,6 @@ class Catalog:
         self._own = self._cards = cards
         self._modified = (modified or datetime.now(UTC)).astimezone(UTC)
         self._published = published
-        self._clock = clock
         self._asked_at = float("-inf")
         self._variant = lru_cache(MAX_VARIANTS)(self._write)
 
@@ -112,12 +110,12 @@ class Catalog:
         if scope["method"] not in ("GET", "HEAD"):
             await respond(send, 405, b"", [(b"allow", b"GET, HEAD")])
             return
-        if self._published is not None and self._clock() - self._asked_at >= REMEMBER_SECONDS:
+        if self._published is not None and time.monotonic() - self._asked_at >= REMEMBER_SECONDS:
             await self._renew(self._published)
         await publish(scope, send, self._variant(origins.asked(scope)))
 
     async def _renew(self, published: Published) -> None:
-        self._asked_at = self._clock()
+        self._asked_at = time.monotonic()
         cards = {**self._own, **await published()}
         if cards != self._cards:
             self._cards, self._modified = cards, datetime.now(UTC)

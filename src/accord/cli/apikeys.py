@@ -1,5 +1,6 @@
 """`accord apikeys`: making, listing and revoking the keys that callers authenticate with."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,6 +9,8 @@ from accord.cli.db import StoreOption, address_of, exit_with, opened
 from accord.cli.tables import Output, cell, plain, show, time_of
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from accord.storage.commands.apikeys import NewKey, StoredKey
 
 DONE, FAILED = 0, 1
@@ -45,6 +48,7 @@ def create(
         holder = Grant(owner=owner or f"key-{made.id}", tenant=tenant, roles=tuple(role or ())).identity()
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    _check(holder.roles, store)
     new = NewKey(
         id=made.id,
         hash=made.hash,
@@ -70,6 +74,38 @@ def revoke(
 ) -> None:
     """End a key for good; running servers refuse it within seconds."""
     exit_with(NAME, _revoke(store, id))
+
+
+def _check(roles: "AbstractSet[str]", store: str | None) -> None:
+    """Refuse roles that there are not: their holder could do nothing. Where others may know more, only say so."""
+    known, is_all = _known_roles(store)
+    unknown = sorted(roles - known)
+    if not unknown:
+        return
+    listed = f"There is no role {', '.join(map(plain, unknown))}; there are {', '.join(sorted(known))}"
+    if is_all:
+        raise typer.BadParameter(f"{listed} (auth.roles of the settings makes more)", param_hint="--role")
+    typer.echo(f"{NAME}: {listed}, and those that the server's own settings make; they were not found here", err=True)
+
+
+def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
+    """Return the names of roles, and whether these are all: whether the settings here are those of a server on it."""
+    import os
+
+    from accord.config import BadSettings, load
+    from accord.config.files import find
+    from accord.config.variables import CONFIG
+    from accord.core.roles import BUILT_IN
+
+    built_in = {role.name for role in BUILT_IN}
+    named = os.environ.get(CONFIG)
+    file = Path(named) if named else None
+    try:
+        settings, is_there = load(file, os.environ).settings, find(file) is not None
+    except BadSettings:  # such as a secret that only the server has; the store alone may well be known
+        return built_in, False
+    is_its_own = store is None or settings.store in (None, store)
+    return built_in | {role.name for role in settings.auth.roles}, is_there and is_its_own
 
 
 async def _create(url: str | None, key: str, new: "NewKey", output: Output) -> int:

@@ -1,8 +1,9 @@
 """`accord card`: what an agent says about itself."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from accord.cli.asking import ask
 from accord.cli.reaching import Reach, reaching
@@ -11,7 +12,17 @@ if TYPE_CHECKING:
     from accord.cli.progress import Progress
     from accord.client import Client
 
-app = typer.Typer(no_args_is_help=True, help="Look at an agent's card.")
+
+class _Family(TyperGroup):
+    """One command so far, whose name may be left out before an address."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Take an address for an agent whose card is to be shown."""
+        is_address = any(sign in args[0] for sign in ":/.")
+        return super().resolve_command(ctx, ["get", *args] if is_address else args)
+
+
+app = typer.Typer(cls=_Family, no_args_is_help=True, help="Look at an agent's card.")
 
 
 @app.callback()
@@ -29,6 +40,7 @@ def get(
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import output
+        from accord.client.findings import told
         from accord.model import CardRequest
         from accord.protocol.operations import Operation
 
@@ -38,7 +50,7 @@ def get(
             output.document(Operation.EXTENDED_CARD, card)
         else:
             output.lines(output.of_card(card))
-        for finding in client.discovered.findings:
+        for finding in told(client.discovered.findings):
             output.tell(f"accord: {output.line(finding)}")
 
     ask(reach, work, is_anonymous=not extended)

@@ -89,12 +89,23 @@ def _loaded(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Loaded, F
     from accord.config.files import find
 
     served = told(arguments)
+    file: Found | None = None
     try:
+        file = find(Path(served.config) if served.config else None)
         loaded = served.load()
         _read_tables(loaded)
-        return loaded, find(Path(served.config) if served.config else None)
+        return loaded, file
     except BadSettings as error:
-        _fail(str(error), exit)
+        _fail("\n".join([str(error), *_others(str(error), file)]), exit)
+
+
+def _others(first: str, file: "Found | None") -> list[str]:
+    """Return what else is wrong in the file, so that nobody mends it one mistake at a time."""
+    import os
+
+    from accord.config.mistakes import mistakes
+
+    return [] if file is None else [one for one in mistakes(file, os.environ) if one != first]
 
 
 def _read_tables(loaded: "Loaded") -> None:

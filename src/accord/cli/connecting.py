@@ -70,6 +70,7 @@ def _options(reach: Reach, *, is_anonymous: bool) -> dict[str, Any]:
         "dialect": reach.dialect,
         "binding": reach.binding,
         "service": reach.service,
+        "allow_hosts": reach.trusted_hosts,
         "resolve": partial(_resolved, reach.registry),
     }
     if reach.seconds is not None:

@@ -42,13 +42,12 @@ def demo(
     open_browser: Annotated[bool, typer.Option("--open", help="Open the console in a browser.")] = False,
 ) -> None:
     """Serve agents that show everything: nothing has to be set up."""
+    from accord.config.settings import LogFormat
     from accord.demo import ELSEWHERE_NAME, targets
     from accord.demo.pace import Pace
 
     Pace.speed = speed
     chosen = port or _free(PORT)
-    if chosen != (port or PORT):
-        typer.echo(f"Port {PORT} is in use: listening on {chosen} instead.", err=True)
     folder = _folder()
     with _elsewhere(folder, _free(chosen + 1), speed) as url:
         flags = {
@@ -59,7 +58,10 @@ def demo(
         }
         application = application_of(Served(targets=targets(), flags=flags))
         refuse(application)
-        typer.echo(f"{ELSEWHERE_NAME} is on a server of its own: {url}", err=True)
+        if application.settings.telemetry.log_format is not LogFormat.JSON:  # which says it for each server
+            if chosen != (port or PORT):
+                typer.echo(f"Port {PORT} is in use: listening on {chosen} instead.", err=True)
+            typer.echo(f"{ELSEWHERE_NAME} is on a server of its own: {url}", err=True)
         if open_browser:
             application.on_start.append(lambda: _show(f"{application.url}/console/"))
         run_here(application)
@@ -132,6 +134,7 @@ def _is_there(said: "Connection[Any, Any]") -> bool:
 def _serve_elsewhere(folder: str, port: int, speed: float, ready: "Connection[Any, Any]") -> None:
     """Be the second server; webhooks may go to this machine, which no server allows unless it is told to."""
     from accord.app import server
+    from accord.cli.welcome import announced
     from accord.demo import ELSEWHERE
     from accord.demo.pace import Pace
     from accord.telemetry.logs import write_down
@@ -144,8 +147,9 @@ def _serve_elsewhere(folder: str, port: int, speed: float, ready: "Connection[An
         "push.allow_private": True,
         "console.enabled": False,
     }
-    write_down()
     application = application_of(Served(targets=(ELSEWHERE,), flags=flags))
-    application.on_start.append(lambda: ready.send(True))
+    write_down(application.settings.telemetry.log_format.value)
     server.end_with_parent()
-    server.run(application)
+    with announced(application, shows=False) as say:
+        application.on_start += [say, lambda: ready.send(True)]
+        server.run(application)

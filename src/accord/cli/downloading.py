@@ -7,7 +7,6 @@ never from a private network, unless the user trusts the host or the agent itsel
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from accord.cli import output
 from accord.cli.exits import failed
@@ -16,6 +15,7 @@ from accord.cli.reaching import Reach
 from accord.cli.saving import Found, files_of, placed, save
 from accord.model import AgentCard, Task
 from accord.outbound import Outbound, Policy, Refused, Unreachable
+from accord.protocol.hosts import host_of, is_loopback
 
 if TYPE_CHECKING:
     from accord.client import Client
@@ -25,8 +25,6 @@ LARGEST = 256 * 1024 * 1024
 
 SECONDS = 600.0
 """How long one file may take."""
-
-LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 async def download(
@@ -69,5 +67,4 @@ async def _fetched(outbound: Outbound, url: str | None) -> bytes:
 
 def _local(card: AgentCard) -> frozenset[str]:
     """Return where the agent is, if that is here: a name could mean this machine now and another one before."""
-    hosts = {urlsplit(interface.url).hostname for interface in card.supported_interfaces}
-    return frozenset(LOOPBACK & hosts)
+    return frozenset(filter(is_loopback, (host_of(one.url) for one in card.supported_interfaces)))

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from accord.errors import AccordError
 
 
+UNKNOWN_CALLER = "Bring credentials: --bearer, --api-key, or `accord creds set`"
+FORBIDDEN = "The credentials are known, but not enough: whoever runs the agent can give their holder another role"
+
+
 class Exit(IntEnum):
     """What the code of a process means; `WAITS` is for who runs a workflow that somebody has to answer first."""
 
@@ -70,18 +74,26 @@ def explained(error: Exception) -> Failure | None:
         case typer.BadParameter():
             return Failure(Exit.MISUSED, "A2ACLI_ERR_USAGE", error.message)
         case AuthenticationFailed() | PermissionDenied():
-            hint = "Bring credentials: --bearer, --api-key, or `accord creds set`"
+            hint = FORBIDDEN if isinstance(error, PermissionDenied) else UNKNOWN_CALLER
             return Failure(Exit.UNAUTHENTICATED, "A2ACLI_ERR_AUTH_FAILED", error.message, hint, _number(error))
         case AccordError():
             return Failure(Exit.FAILED, _name(error.row.reason), _with_fields(error), _hint(error), _number(error))
     cause = getattr(error, "because", error)  # of a message whose answer was lost
     for kind, exit, code in _own():
         if isinstance(cause, kind) and (exit is not Exit.TIMED_OUT or getattr(cause, "was_sent", True)):
-            return Failure(exit, code, str(error) or "It took too long", _REMEDIES.get(exit))
+            return Failure(exit, code, str(error) or "It took too long", _remedy(exit, error))
     return None
 
 
-_REMEDIES = {Exit.UNREACHABLE: "See that the agent runs, and that its address is right"}
+def _remedy(exit: Exit, error: Exception) -> str | None:
+    from accord.client.discovery import BadCard
+    from accord.client.findings import FOREIGN
+
+    if exit is Exit.UNREACHABLE:
+        return "See that the agent runs, and that its address is right"
+    if isinstance(error, BadCard) and FOREIGN in str(error):
+        return "Ask it at the address that the card names, or trust that host with --trust-host"
+    return None
 
 
 def _number(error: "AccordError") -> int:

@@ -41,6 +41,8 @@ def opened(file: str) -> Flow:
 
     try:
         if Path(file).suffix in FILES:
+            if not Path(file).exists():
+                raise typer.BadParameter(f"There is no file {file}", param_hint="FILE")
             source = open_source(file)
             report(check_source(source), file)
             return Flow(source.document, Path(file).absolute().parent, file)

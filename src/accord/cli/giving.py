@@ -5,7 +5,6 @@ What may be asked of it is `cli.runs`, and what a run waits for `workflows.handi
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable
 from typing import Any
 
@@ -15,6 +14,7 @@ import typer
 from accord.cli.exits import Exit
 from accord.cli.going import Going
 from accord.cli.tables import Output, plain
+from accord.core.clock import SYSTEM
 from accord.core.context import APPROVAL, wait_key
 from accord.core.ids import new_id
 from accord.errors import TaskNotFound
@@ -79,7 +79,7 @@ class Giving:
 
     async def cancel(self, reason: str | None) -> Exit:
         """End the run, and all that it has begun."""
-        at = _now()
+        at = SYSTEM.now_ms()
         said = Message(message_id=new_id(), role=Role.AGENT, parts=(Part(text=reason or ""),), task_id=self._id)
         status = TaskStatus(state=TaskState.CANCELED, message=said if reason else None, timestamp=timestamp_ms(at))
         try:
@@ -103,7 +103,7 @@ class Giving:
 
     async def _wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         output = msgspec.json.encode(value).decode()
-        news = runs.News(task_id=task_id, key=wait_key(key), output=output, at=_now())
+        news = runs.News(task_id=task_id, key=wait_key(key), output=output, at=SYSTEM.now_ms())
         return await self._store.do(runs.wake, tenant, news)
 
     async def _hand(self, work: Awaitable[None], what: str) -> Exit:
@@ -120,7 +120,7 @@ class Giving:
         work = runs.Work(queue=self._run.task.agent)
         try:
             await self._store.do(
-                runs.say, self._tenant, runs.Say(task_id=self._id, message=message, work=work, at=_now())
+                runs.say, self._tenant, runs.Say(task_id=self._id, message=message, work=work, at=SYSTEM.now_ms())
             )
         except endings.HasEnded as error:
             return self._refuse_ended(error.state)
@@ -158,7 +158,3 @@ def giving(command: str, store: Store, run: Standing, url: str | None) -> Giving
     going = Going(url, Output.TEXT)
     going.run_id = run.task.task_id
     return Giving(command, store, run, going)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -72,10 +72,10 @@ def mcp(  # size: one parameter for each flag
     """Offer agents as tools over MCP, the Model Context Protocol."""
     import asyncio
 
-    from accord.app.serving import is_loopback
+    from accord.protocol import hosts
     from accord.telemetry.logs import write_down
 
-    if transport is Transport.HTTP and not is_loopback(host):
+    if transport is Transport.HTTP and not hosts.is_loopback(host):
         raise typer.BadParameter("Anybody could use the agents: listen on 127.0.0.1", param_hint="--host")
     headers = tuple(map(pair_of, header or ()))
     reaches = [Reach(agent=one, bearer=bearer, api_key=api_key, headers=headers) for one in url or ()]

@@ -49,12 +49,12 @@ def _named(given: Path | None, env: Mapping[str, str]) -> Path | None:
     return given or (Path(env[KEY_FILE]).expanduser() if env.get(KEY_FILE) else None)
 
 
-def keys_of(given: Path | None = None, env: Mapping[str, str] | None = None) -> "KeyManager":
+def keys_of(given: Path | None = None) -> "KeyManager":
     """Return the credentials of whoever runs a command: of their key file, variables and keyring."""
     from accord.cli.exits import failed
     from accord.client.keys import KeyManagementError, KeyManager
 
-    env = os.environ if env is None else env
+    env = os.environ
     path = key_file(given, env)
     is_meant = _named(given, env) is not None  # then it must be there, or at least be missed
     try:

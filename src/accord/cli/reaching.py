@@ -44,6 +44,7 @@ class Reach(NamedTuple):
     dialect: str | None = None
     binding: str | None = None
     insecure: bool = False
+    trusted_hosts: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
 
     @property
@@ -154,6 +155,14 @@ def _shared(  # size: one parameter for each flag
     insecure: Annotated[
         bool, typer.Option("--insecure", rich_help_panel=PANEL, help="Verify no certificates: development only.")
     ] = False,
+    trust_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST",
+            rich_help_panel=PANEL,
+            help="A host that the card may name though another one served it; may be repeated.",
+        ),
+    ] = None,
 ) -> Reach:
     """Return what the shared flags say, but for the agent itself if an argument names it."""
     is_flag = agent_card is not None and getattr(ctx.get_parameter_source("agent_card"), "name", "") != "ENVIRONMENT"
@@ -163,6 +172,7 @@ def _shared(  # size: one parameter for each flag
         ("--service", service),
         ("--dialect", dialect),
         ("--binding", binding),
+        *(("--trust-host", host) for host in trust_host or ()),
     ]
     return Reach(
         agent=agent_card or "",
@@ -177,6 +187,7 @@ def _shared(  # size: one parameter for each flag
         dialect=None if dialect is None else dialect_of(dialect),
         binding=None if binding is None else binding_of(binding),
         insecure=insecure,
+        trusted_hosts=tuple(trust_host or ()),
         order=tuple(ctx.meta.get(ORDER, ())),
     )
 

@@ -3,13 +3,13 @@
 It reads and prints; what runs are told is `cli.runs`.
 """
 
-import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from accord.cli import output, tables
 from accord.cli.steps import News, news_of, spelled
 from accord.cli.tables import Output, time_of
+from accord.core.clock import SYSTEM
 from accord.model import TaskState
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
@@ -43,7 +43,7 @@ async def row(store: "Store", run: "Begun") -> dict[str, Any]:
         "workflow": origin.name if origin.name == origin.workflow else f"{origin.name}/{origin.workflow}",
         "state": LOWER[run.state],
         "started": time_of(run.begun_at),
-        "duration": spelled(((run.updated_at if is_over else _now()) - run.begun_at) / 1000),
+        "duration": spelled(((run.updated_at if is_over else SYSTEM.now_ms()) - run.begun_at) / 1000),
         "waits_for": [] if is_over else await waits(store, run),
         "tenant": run.tenant,
         "agent": run.agent,
@@ -99,7 +99,7 @@ def _whole(line: Line) -> dict[str, Any]:
 def _row(line: Line) -> dict[str, Any]:
     took = line.seconds
     if took is None and line.status == "running" and line.begun_at is not None:
-        took = (_now() - line.begun_at) / 1000
+        took = (SYSTEM.now_ms() - line.begun_at) / 1000
     return {
         "step": "  " * line.depth + line.name,
         "type": line.type,
@@ -153,7 +153,3 @@ async def _events(store: "Store", found: "Standing", *, follow: bool) -> "AsyncI
         if head is None or not follow or head.task_state in ENDED:
             return
         await asyncio.sleep(FOLLOW_SECONDS)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

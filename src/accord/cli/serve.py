@@ -4,6 +4,7 @@ It reads settings, refuses what would leave a server open to strangers, and has 
 `app`, showing where everything is `cli.welcome`.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from accord.app import Application
     from accord.app.granian import Watched
     from accord.config.settings import Settings
+
+log = logging.getLogger("accord.serve")
 
 ALL_CAPABILITIES = ("streaming", "push", "extended-card")
 
@@ -162,15 +165,16 @@ def run_here(application: "Application") -> None:
     """Serve in this process until a signal comes, and show where everything is."""
     from accord.app import server
     from accord.app.application import NOT_STARTED
-    from accord.cli.welcome import welcome
+    from accord.cli.welcome import announced
     from accord.telemetry.logs import write_down
 
     write_down(application.settings.telemetry.log_format.value)
-    application.on_start.append(lambda: welcome(application))
     try:
-        server.run(application)
+        with announced(application) as say:
+            application.on_start.append(say)
+            server.run(application)
     except (server.CannotListen, *NOT_STARTED) as error:
-        fail(str(error))
+        _cannot(application, error)
 
 
 def _run(application: "Application", served: Served, *, reload: bool) -> None:
@@ -178,20 +182,33 @@ def _run(application: "Application", served: Served, *, reload: bool) -> None:
 
     from accord.app import server
     from accord.app.application import NOT_STARTED
-    from accord.cli.welcome import welcome
+    from accord.cli.welcome import announced
     from accord.config.settings import HttpServer
+    from accord.telemetry.logs import write_down
 
     settings = application.settings
     if settings.server.workers == 1 and not reload and settings.server.server is HttpServer.UVICORN:
         run_here(application)
         return
+    write_down(settings.telemetry.log_format.value)
     try:
         asyncio.run(application.check())  # here it is said once, and not by each process again and again
         served.leave()
         watched = _watched(served, settings) if reload else None
-        server.run_workers(settings, WORKER, lambda: welcome(application), watched=watched)
+        with announced(application) as say:
+            server.run_workers(settings, WORKER, say, watched=watched)
     except (server.CannotListen, *NOT_STARTED) as error:
-        fail(str(error))
+        _cannot(application, error)
+
+
+def _cannot(application: "Application", error: Exception) -> NoReturn:
+    """Say why there is no server, as everything else is said, and end."""
+    from accord.config.settings import LogFormat
+
+    if application.settings.telemetry.log_format is LogFormat.JSON:
+        log.error("cannot start", extra={"reason": str(error)})
+        raise typer.Exit(Exit.FAILED)
+    fail(str(error))
 
 
 def _watched(served: Served, settings: "Settings") -> "Watched":

@@ -16,6 +16,9 @@ from accord.protocol.states import LOWER
 
 Answer = Task | Message
 
+ANEW = "What was said so far does not count: the agent began anew"
+"""As it does by default after a crash of its server; nothing that was printed can be taken back."""
+
 
 class Shown(Protocol):
     """What prints an answer while it comes."""
@@ -133,6 +136,9 @@ class LiveText:
     def _artifact(self, artifact: Artifact, text: str) -> None:
         if text:
             self._progress.stop()
+            if self._texts.begins_anew(artifact):
+                self.pause()
+                output.tell(ANEW)
             if self._open != artifact.artifact_id:
                 self._lines([output.field("Artifact", artifact.name or artifact.artifact_id), "Text:"])
                 self._open = artifact.artifact_id
@@ -185,6 +191,7 @@ class _Texts:
 
     def __init__(self) -> None:
         self._shown: dict[str, list[str]] = {}
+        self._replaced: set[str] = set()
 
     def after(self, artifact: Artifact, *, append: bool = False) -> str:
         """Return the text that is new: all of it, if it is not what was there with something added."""
@@ -194,4 +201,13 @@ class _Texts:
             return text
         shown = "".join(self._shown.get(artifact.artifact_id, ()))
         self._shown[artifact.artifact_id] = [text]
+        if not text.startswith(shown):
+            self._replaced.add(artifact.artifact_id)
         return text.removeprefix(shown)
+
+    def begins_anew(self, artifact: Artifact) -> bool:
+        """Whether something else was shown in the place of what comes now; it is said once."""
+        if artifact.artifact_id not in self._replaced:
+            return False
+        self._replaced.remove(artifact.artifact_id)
+        return True

@@ -1,20 +1,25 @@
 """What `accord serve` shows when it is there: where everything is, and a first message to send by hand.
 
-It writes to standard error and reads nothing but the settings. The box is drawn here because rich, which could draw it,
-takes a third of the time that the whole server needs to start.
+It writes to standard error and reads nothing but the settings; where records are written for machines, it is one of
+them. The box is drawn here because rich, which could draw it, takes a third of the time that the whole server needs to
+start.
 """
 
+import logging
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from accord import __version__
-from accord.config.settings import Settings
+from accord.config.settings import LogFormat, Settings
 from accord.console.paths import PAGES
 from accord.core.agent import Agent, Leading
 from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
 from accord.protocol.operations import DialectName
+from accord.storage.address import SqliteAddress
+from accord.telemetry.logs import LIFE
 
 if TYPE_CHECKING:
     from accord.app import Application
@@ -50,6 +55,47 @@ NOW = "'$(date +%s)'"
 """An id that is another one each time: who sends the same message twice is shown the same task twice."""
 
 
+log = logging.getLogger(LIFE)
+
+
+@contextmanager
+def announced(application: "Application", *, shows: bool = True) -> Iterator[Callable[[], None]]:
+    """Give what says that a server is there; if that was said, so is that it has stopped.
+
+    It shows that to people as well, unless records are for machines.
+    """
+    said = False
+
+    def say() -> None:
+        nonlocal said
+        said = True
+        log.info("server started", extra=_about(application))
+        if shows and application.settings.telemetry.log_format is not LogFormat.JSON:
+            welcome(application)
+
+    try:
+        yield say
+    finally:
+        if said:
+            log.info("server stopped", extra={"url": application.url})
+
+
+def _about(application: "Application") -> dict[str, Any]:
+    """Return what a record says of a server: where it is, and what it serves."""
+    settings = application.settings
+    return {
+        "version": __version__,
+        "url": application.url,
+        "host": settings.server.host,
+        "port": settings.server.port,
+        "grpc_port": settings.server.grpc_port,
+        "console": f"{application.url}{PAGES}" if settings.console.enabled else None,
+        "store": "sqlite" if isinstance(application.address, SqliteAddress) else "postgresql",
+        "agents": list(application.agents),
+        "workers": settings.server.workers,
+    }
+
+
 def welcome(application: "Application") -> None:
     """Show it."""
     url, settings = application.url, application.settings
@@ -57,6 +103,7 @@ def welcome(application: "Application") -> None:
         ("", ", ".join(agent.profile.name for agent in application.agents.values())),
         *((("console", f"{url}{PAGES}"),) if settings.console.enabled else ()),
         ("agent", f"{url}/"),
+        *((("listens", _listens(settings)),) if settings.server.url else ()),
         ("card", f"{url}/.well-known/agent-card.json"),
         *((("agents", f"{url}/agents/{name}/") for name in application.agents) if len(application.agents) > 1 else ()),
         *(row for name, agent in application.agents.items() for row in _workflow(f"{url}/hooks/{name}/", agent)),
@@ -67,6 +114,12 @@ def welcome(application: "Application") -> None:
     ]
     lines = [f"{label:<9}{value}" if label else value for label, value in rows]
     print(_boxed(lines, f"accord {__version__}"), "Try it:", curl(url, settings), sep="\n", file=sys.stderr, flush=True)
+
+
+def _listens(settings: Settings) -> str:
+    """Return the address on this machine, where the one that callers use is another."""
+    host = settings.server.host
+    return f"{f'[{host}]' if ':' in host else host}:{settings.server.port}"
 
 
 def _workflow(hooks: str, agent: Agent) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,9 @@ It discovers, negotiates, authenticates, sends and follows; it hosts nothing and
 the console and the command line stand above it, `protocol` and `outbound` below.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from accord.lazy import lazily
 
 if TYPE_CHECKING:
     from accord.client.blocking import BlockingClient, BlockingTask
@@ -37,27 +39,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BadCard": "discovery",
-    "BlockingClient": "blocking",
-    "BlockingTask": "blocking",
-    "CardNotFound": "discovery",
-    "Client": "client",
-    "NoWay": "selection",
-    "RemoteTask": "handle",
-    "Retries": "retries",
-    "Said": "text",
-    "Speech": "speech",
-    "TimedOut": "wire",
-    "Unconfirmed": "sending",
-    "Unreachable": "wire",
-    "in_process": "local",
+    ".blocking": ("BlockingClient", "BlockingTask"),
+    ".client": ("Client",),
+    ".discovery": ("BadCard", "CardNotFound"),
+    ".handle": ("RemoteTask",),
+    ".local": ("in_process",),
+    ".retries": ("Retries",),
+    ".selection": ("NoWay",),
+    ".sending": ("Unconfirmed",),
+    ".speech": ("Speech",),
+    ".text": ("Said",),
+    ".wire": ("TimedOut", "Unreachable"),
 }
+"""Module -> the public names that are at home there."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import the public names when they are used: who needs one module does not pay for all."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(__name__, _HOMES)
+"""Who needs one module does not pay for all."""

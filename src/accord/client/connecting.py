@@ -27,6 +27,7 @@ from accord.client.wire import SECONDS, Transport
 from accord.core.registry.names import NotAsked, UnknownName, is_name
 from accord.model import AgentCard
 from accord.outbound import Policy
+from accord.protocol import hosts
 from accord.protocol.operations import DialectName
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ CARDS = CardCache()
 """The cards that anybody may read, for all clients of this process; those read with credentials are not shared."""
 
 _HOST = re.compile(r"(localhost|\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d+)?(/.*)?", re.IGNORECASE)
-_LOCAL = re.compile(r"(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/.*)?", re.IGNORECASE)
 
 
 class Wishes(Struct, frozen=True, kw_only=True):
@@ -106,9 +106,9 @@ async def _addressed(target: str, resolve: Resolve | None) -> str | AgentCard:
     """Return the address that a text means: a URL as it is, a host with a scheme, `org/agent` as it is resolved."""
     if "://" in target:
         return target
-    if _LOCAL.fullmatch(target):
-        return f"http://{target}"
     host = _HOST.fullmatch(target)
+    if host is not None and hosts.is_loopback(host[1]):
+        return f"http://{target}"
     if host is not None and (host[2] or "." in host[1]):
         return f"https://{target}"
     if resolve is None or not is_name(target):

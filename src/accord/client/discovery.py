@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from accord.client.card_cache import CardCache
 from accord.client.exchange import Exchange
-from accord.client.findings import Finding, Trust, at_home, usable
+from accord.client.findings import Finding, Trust, at_home, told, usable
 from accord.client.retries import Retries
 from accord.client.wire import SECONDS, Outgoing, Reply, Unreachable
 from accord.errors import AccordError, AgentUnavailable, AuthenticationFailed, PermissionDenied, RateLimited
@@ -62,7 +62,7 @@ class BadCard(Exception):
         """Say all of it, for a person."""
         self.url = url
         self.findings = tuple(findings)
-        super().__init__(f"The agent card at {url} cannot be used: {'; '.join(map(str, self.findings))}")
+        super().__init__(f"The agent card at {url} cannot be used: {'; '.join(told(self.findings))}")
 
 
 class Discovered(Struct, frozen=True, kw_only=True):

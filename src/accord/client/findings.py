@@ -6,24 +6,25 @@ host that served the card may speak for it:
 - the same host on any port, and hosts below its name, but never http in a card that came over https;
 - any host that the caller allows, and, with a card signed by a key that the caller has pinned, any host: over https.
 
-`localhost`, `127.0.0.1` and `::1` are one host. Nothing is fetched here; `discovery` is above.
+All names and addresses of the loopback are one host. Nothing is fetched here; `discovery` is above.
 """
 
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
-from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, urljoin, urlunsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.client.selection import dialect_of
 from accord.model import AgentCard, AgentInterface
+from accord.protocol import hosts
 from accord.protocol.operations import DialectName
-
-LOOPBACK = "localhost"
 
 PROFILES = ("0.2", "1.0")
 """Versions of AgentVault's profile that are known here: that of its document, and what its library writes."""
+
+FOREIGN = "does not speak for"
+"""What is said of a host whose card names an address that a caller could allow."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -34,6 +35,18 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}" if self.where else self.what
+
+
+def told(findings: Iterable[Finding]) -> list[str]:
+    """Return findings for a person, each thing once: a card may have it in several places."""
+    places: dict[str, list[str]] = {}
+    for finding in findings:
+        places.setdefault(finding.what, []).append(finding.where)
+    return [str(Finding(where=_listed(where), what=what)) for what, where in places.items()]
+
+
+def _listed(places: list[str]) -> str:
+    return places[0] if len(places) == 1 else f"{places[0]} and {len(places) - 1} more"
 
 
 class Trust(Struct, frozen=True, kw_only=True):
@@ -90,8 +103,8 @@ def _placed(interface: AgentInterface, served: str, where: str, findings: list[F
     if url.startswith("/"):
         findings.append(Finding(where=where, what=f"{url!r} has no host; it is read as relative to the card"))
         return replace(interface, url=urljoin(served, url))
-    parts, own = _split(url), _split(served)
-    if parts.hostname in ("0.0.0.0", "::"):
+    parts, own = hosts.split(url), hosts.split(served)
+    if hosts.is_unspecified(parts.hostname or ""):
         host = f"[{own.hostname}]" if ":" in (own.hostname or "") else own.hostname
         netloc = f"{host}:{parts.port}" if parts.port else str(host)
         findings.append(Finding(where=where, what=f"{parts.hostname} is no address to call; {netloc} is used instead"))
@@ -102,42 +115,29 @@ def _placed(interface: AgentInterface, served: str, where: str, findings: list[F
 
 def _objection(url: str, served: str, trust: Trust) -> str | None:
     """Return why an address may not be used, or None."""
-    parts, own = _split(url), _split(served)
+    parts, own = hosts.split(url), hosts.split(served)
     host, home = _host(parts), _host(own)
     if parts.scheme not in ("http", "https", "") or not host:
         return f"{url!r} is no http or https address"
     if parts.username is not None:
         return "The address has a user in it; credentials do not belong on a card"
     if host == home or host.endswith(f".{home}"):
-        if parts.scheme == "http" and own.scheme == "https" and host != LOOPBACK:
+        if parts.scheme == "http" and own.scheme == "https" and host != hosts.LOCALHOST:
             return f"{url!r} is not encrypted, but the card was"
         return None
     if not (trust.is_signed or _is_allowed(host, trust.allow_hosts)):
-        return f"The card was served by {home}, which does not speak for {host} (allow that host, or pin a signing key)"
-    if parts.scheme == "http" and host != LOOPBACK:
+        return f"The card was served by {home}, which {FOREIGN} {host} (allow that host, or pin a signing key)"
+    if parts.scheme == "http" and host != hosts.LOCALHOST:
         return f"{url!r} is on another host than the card and not encrypted"
     return None
 
 
 def _is_allowed(host: str, allowed: Iterable[str]) -> bool:
     return any(
-        _host(_split(name)) == host or (name[:2] == "*." and host.endswith(name[1:].lower())) for name in allowed
+        _host(hosts.split(name)) == host or (name[:2] == "*." and host.endswith(name[1:].lower())) for name in allowed
     )
-
-
-def _split(url: str) -> SplitResult:
-    """Return the parts of an address; one whose host or port is none has neither."""
-    try:
-        parts = urlsplit(url if "://" in url else f"//{url}")
-        _ = parts.port
-    except ValueError:
-        return SplitResult("", "", url, "", "")
-    return parts
 
 
 def _host(parts: SplitResult) -> str:
     host = (parts.hostname or "").removesuffix(".")
-    try:
-        return LOOPBACK if ip_address(host).is_loopback else host
-    except ValueError:
-        return host
+    return hosts.LOCALHOST if hosts.is_loopback(host) else host

@@ -4,8 +4,8 @@ Anything that implements `core.interface.A2A` will do, the service of a hosted a
 remote agent is tried out on a local one. Nothing is encoded, sent or authenticated.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, cast
+from collections.abc import AsyncIterator
+from typing import cast
 
 from accord.client.client import Client
 from accord.client.discovery import Discovered
@@ -13,7 +13,7 @@ from accord.client.links import Link
 from accord.client.peer import Peer
 from accord.client.selection import JSONRPC, Way
 from accord.client.wire import SECONDS
-from accord.core.interface import A2A, Caller
+from accord.core.interface import A2A, Caller, answering, streaming
 from accord.model import AgentCapabilities, AgentCard, AgentExtension, Event, Request, Result
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName, Operation
@@ -32,21 +32,7 @@ class LocalLink:
     def __init__(self, agent: A2A, caller: Caller) -> None:
         """Call `agent`."""
         self._caller = caller
-        self._answering: Mapping[Operation, Callable[..., Awaitable[Any]]] = {
-            Operation.SEND: agent.send,
-            Operation.GET: agent.get,
-            Operation.LIST: agent.list,
-            Operation.CANCEL: agent.cancel,
-            Operation.PUSH_SET: agent.push_set,
-            Operation.PUSH_GET: agent.push_get,
-            Operation.PUSH_LIST: agent.push_list,
-            Operation.PUSH_DELETE: agent.push_delete,
-            Operation.EXTENDED_CARD: agent.extended_card,
-        }
-        self._streaming: Mapping[Operation, Callable[..., AsyncIterator[Event]]] = {
-            Operation.STREAM: agent.stream,
-            Operation.SUBSCRIBE: agent.subscribe,
-        }
+        self._answering, self._streaming = answering(agent), streaming(agent)
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
         """Call the agent; what it takes its time for is not cut short."""

@@ -1,11 +1,9 @@
 """Putting settings together: what a command line says, else the environment, else a file, else the default.
 
-It is the only reader of `ACCORD_*` variables; which file there is says `config.files`, and which settings
-`config.settings`. Every value remembers where it came from, and what no setting is called is an error with the nearest
-name.
+Which file there is says `config.files`, which settings `config.settings`, and which variables `config.variables`. Every
+value remembers where it came from, and what no setting is called is an error with the nearest name.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,13 +13,10 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 
 from accord.config.files import BadSettings, find
-from accord.config.names import Unknown, check, is_struct, kind_of, names
+from accord.config.names import Unknown, check, is_struct, kind_of
 from accord.config.settings import Credentials, Registry, Settings
+from accord.config.variables import ALIASES, CONFIG, path_of, unread, variable_of
 from accord.config.wrong import explained
-
-PREFIX = "ACCORD_"
-CONFIG = "ACCORD_CONFIG"
-"""The variable that names the file of settings."""
 
 ENV = "env:"
 """How a text setting refers to a variable of the environment, so that files hold no secrets."""
@@ -38,20 +33,7 @@ FOREIGN = {
 }
 """Variables of other systems that mean a setting; one of ours counts more."""
 
-ALIASES = {"ACCORD_REGISTRY_URL": "registry.url"}
-"""Shorter variables of ours that mean a setting; the one of its own name counts more."""
-
-CREDENTIALS = tuple(f"{PREFIX}{kind}_" for kind in ("KEY", "TOKEN", "OAUTH", "BASIC", "HMAC", "HOSTS"))
-"""How variables begin that are credentials for agents elsewhere (`client.keys.variables`): any id follows."""
-
-NEAR = 0.85
-"""How alike a variable must be to a setting's to be a misspelling of it; others may have `ACCORD_*` variables too."""
-
 NOTHING: Mapping[str, str] = MappingProxyType({})
-
-_VARIABLE = re.compile(r"ACCORD_[A-Z0-9_]+")
-_LINK = re.compile(r"(tcp|udp|sctp)://")
-"""What Kubernetes puts into `ACCORD_SERVER_PORT` where a service is called accord-server."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -96,7 +78,10 @@ def load(
     Flags that are None were not given. The names in `flags` are dotted.
     """
     env = env or NOTHING
-    return _put_together((*_from_file(file), *_from_env(env), *_from_flags(flags or {})), env)
+    given = [*_from_file(file), *_from_env(env), *_from_flags(flags or {})]
+    for mistake in unread(env, _named(given)):
+        raise BadSettings(str(mistake))
+    return _put_together(given, env)
 
 
 def settings_of(table: Mapping[str, Any], source: str, env: Mapping[str, str] = NOTHING) -> Settings:
@@ -126,6 +111,10 @@ def credentials_of(env: Mapping[str, str]) -> Credentials:
 
 def _only(section: str, env: Mapping[str, str]) -> Settings:
     given = [*_from_file(Path(env[CONFIG]) if env.get(CONFIG) else None), *_from_env(env)]
+    begins = f"{variable_of(section)}_"
+    for mistake in unread(env, _named(given)):
+        if any(variable.startswith(begins) for variable in (mistake.name, *mistake.meant)):
+            raise BadSettings(str(mistake))
     only = [(source, {section: table[section]}) for source, table in given if section in table]
     return _put_together(only, env).settings
 
@@ -173,18 +162,9 @@ def _from_env(env: Mapping[str, str]) -> Iterator[Sourced]:
     yield from _aliased(FOREIGN, env)
     yield from _aliased(ALIASES, env)
     for variable, text in sorted(env.items()):
-        if not _VARIABLE.fullmatch(variable) or variable in ALIASES or variable.startswith(CREDENTIALS):
-            continue
-        spelled = variable.removeprefix(PREFIX).lower()
-        path = spelled.split("__")
-        kind = kind_of(Settings, path)
-        if kind is not None:
-            yield variable, _nested(path, _parsed(kind, variable, text))
-            continue
-        near = difflib.get_close_matches(spelled, ["__".join(name) for name in names(Settings)], 1, NEAR)
-        if len(path) > 1 or (near and not _LINK.match(text)):
-            meant = f"; did you mean {PREFIX}{near[0].upper()}?" if near else ""
-            raise BadSettings(f"{variable}: there is no such setting{meant}")
+        path = path_of(variable)
+        if path is not None:
+            yield variable, _nested(path, _parsed(kind_of(Settings, path), variable, text))
 
 
 def _from_flags(flags: Mapping[str, Any]) -> Iterator[Sourced]:
@@ -196,11 +176,6 @@ def _from_flags(flags: Mapping[str, Any]) -> Iterator[Sourced]:
 def flag_of(name: str) -> str:
     """Return what the flag of a setting is called, if it has one."""
     return FLAGS.get(name) or f"--{name.rpartition('.')[2].replace('_', '-')}"
-
-
-def variable_of(name: str) -> str:
-    """Return what the variable of a setting is called."""
-    return PREFIX + name.replace(".", "__").upper()
 
 
 def _nested(path: list[str], value: Any) -> dict[str, Any]:
@@ -262,8 +237,19 @@ def _resolved(value: Any, env: Mapping[str, str], sources: Mapping[str, str], na
 
 def refers(value: Any) -> bool:
     """Whether a value, or something in it, is taken from the environment."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (isinstance(value, str) and value.startswith(ENV)) or any(map(refers, inside))
+    return next(_references(value), None) is not None
+
+
+def _references(value: Any) -> Iterator[str]:
+    """Yield the variables that a value, or something in it, is taken from."""
+    if isinstance(value, str) and value.startswith(ENV):
+        yield value.removeprefix(ENV)
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _references(part)
+
+
+def _named(given: Iterable[Sourced]) -> set[str]:
+    return {variable for _, table in given for variable in _references(table)}
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from accord.agents.remote.terms import Mode, Terms
+from accord.config.wrong import BadField
 from accord.console.terms import Terms as Console
 from accord.core.audit import Audited
 from accord.core.engine import Limits
@@ -19,6 +20,7 @@ from accord.core.roles import Role
 from accord.core.schemes import settings as schemes
 from accord.core.schemes.settings import AnyScheme
 from accord.core.upkeep import Retention
+from accord.protocol import hosts
 from accord.protocol.operations import DialectName
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -28,6 +30,15 @@ Span = Annotated[float, Meta(ge=0)]
 
 class Section(schemes.Settings, frozen=True, kw_only=True):
     """A group of settings, whose `repr` has no secrets."""
+
+
+NO_URL = "It must be a URL that begins with https:// or http:// and has a host"
+
+
+def _check_url(field: str, url: str | None) -> None:
+    """Refuse what is no address: whoever uses it would only find out later, and not where it was said."""
+    if url is not None and not hosts.is_web(url):
+        raise BadField(field, NO_URL)
 
 
 class HttpServer(Enum):
@@ -96,6 +107,10 @@ class Server(Section, frozen=True, kw_only=True):
 
     grace_seconds: Span = 3.0
     """How long agents may go on after a server was told to stop; what is left then is handed over."""
+
+    def __post_init__(self) -> None:
+        """Refuse an address that nobody could call; an empty one is none."""
+        _check_url("url", self.url or None)
 
 
 class Auth(Section, frozen=True, kw_only=True):
@@ -177,6 +192,10 @@ class Card(Section, frozen=True, kw_only=True):
     """Where callers find the public key."""
 
 
+STORE = "store"
+"""What to say instead of an address for the registry in the store, where another one is set."""
+
+
 class Registry(Section, frozen=True, kw_only=True):
     """Where agents are found by their names, and how this server keeps those that are published here."""
 
@@ -200,6 +219,10 @@ class Registry(Section, frozen=True, kw_only=True):
 
     allow_hosts: tuple[str, ...] = ()
     """Hosts in private networks that published agents may be on."""
+
+    def __post_init__(self) -> None:
+        """Refuse an address at which nobody could be asked."""
+        _check_url("url", None if self.url == STORE else self.url)
 
 
 class Credentials(Section, frozen=True, kw_only=True):
@@ -270,6 +293,11 @@ class Remote(Section, frozen=True, kw_only=True):
     p2p_address: str | None = None
     """The peer to which the ISEK bridge at `url` passes everything on."""
 
+    def __post_init__(self) -> None:
+        """Refuse what is neither an address nor could be a host or a name in a registry, which have no scheme."""
+        if "://" in self.url or not hosts.host_of(self.url):
+            _check_url("url", self.url)
+
 
 class Receiver(Section, frozen=True, kw_only=True):
     """Where agents elsewhere report."""
@@ -282,6 +310,10 @@ class Receiver(Section, frozen=True, kw_only=True):
 
     rate: Annotated[float, Meta(gt=0)] | None = None
     """How often a second one address may report; left out, as often as it likes."""
+
+    def __post_init__(self) -> None:
+        """Refuse an address to which nobody could report."""
+        _check_url("url", self.url)
 
 
 class LogFormat(Enum):

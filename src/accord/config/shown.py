@@ -28,7 +28,9 @@ def shown(value: Any) -> Any:
         case Struct():
             secret: frozenset[str] = getattr(value, "SECRET", frozenset())
             fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            return {name: _hidden(one) if name in secret else shown(one) for name, one in fields.items()}
+            tag = value.__struct_config__
+            kind = {tag.tag_field: tag.tag} if tag.tag_field else {}
+            return kind | {name: _hidden(one) if name in secret else shown(one) for name, one in fields.items()}
         case Mapping():
             return {name: _hidden(one) if _is_secret(name, one) else shown(one) for name, one in value.items()}
         case list() | tuple() | set() | frozenset():

@@ -13,6 +13,16 @@ import msgspec
 
 from accord.config.names import by_tag, fields, is_struct
 
+
+class BadField(ValueError):
+    """Raised where a group of settings is made: the value of one of its fields cannot be used."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        """Say which, and why."""
+        super().__init__(reason)
+        self.field = field
+
+
 _STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<place>\d+)\]|(?P<some>\[\.\.\.\])")
 
 
@@ -23,6 +33,8 @@ def explained(error: msgspec.ValidationError, kind: Any, value: Any) -> tuple[st
     for step in _STEP.finditer(path.rstrip("`")):
         name, kind, value = _into(step, kind, value)
         at += name
+    if isinstance(error.__cause__, BadField):
+        return f"{at}.{error.__cause__.field}", text
     found = choices(kind)
     return at, text if not found else _none_of(found, text, value)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
@@ -34,6 +34,7 @@ from accord.bindings.http import (
     publish,
     read_body,
     respond,
+    until_gone,
 )
 from accord.core.access import Presented
 from accord.core.audit import OK, Audit, entry
@@ -51,7 +52,7 @@ from accord.errors import (
     UnsupportedMediaType,
 )
 from accord.model.base import timestamp_ms
-from accord.protocol import codec
+from accord.protocol import codec, hosts
 from accord.protocol.operations import DialectName
 from accord.storage.store import BadValue, StoreUnavailable
 
@@ -310,11 +311,10 @@ def address_of(scope: Scope) -> str:
     """Return whose requests are counted together: an address, or the network of 64 bits that one host has in IPv6."""
     peer = scope.get("client")
     text: str = peer[0] if peer else ""
-    try:
-        address = ip_address(text)
-    except ValueError:
+    address = hosts.address(text)
+    if address is None:
         return text
-    return address.exploded[:19] if isinstance(address, IPv6Address) else text
+    return address.exploded[:19] if isinstance(address, IPv6Address) else str(address)
 
 
 def _about(reply: Reply) -> str:
@@ -345,7 +345,7 @@ async def streamed(reply: Reply, receive: Receive, send: Send, headers: Headers)
     await send({"type": "http.response.start", "status": reply.status, "headers": said})
     task = asyncio.current_task()
     assert task is not None  # ASGI is called by nothing else
-    gone = asyncio.create_task(_until_gone(receive, task))
+    gone = asyncio.create_task(until_gone(receive, task))
     try:
         async with aclosing(reply.stream) as pieces:  # type: ignore[type-var]  # every stream is an async generator
             async for piece in pieces:
@@ -356,9 +356,3 @@ async def streamed(reply: Reply, receive: Receive, send: Send, headers: Headers)
             raise
     finally:
         gone.cancel()
-
-
-async def _until_gone(receive: Receive, task: "asyncio.Task[Any]") -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    task.cancel()

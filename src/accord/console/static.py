@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from accord.bindings.compression import SMALLEST, wanted
 from accord.bindings.http import App, Headers, Receive, Scope, Send, header, respond
 from accord.console.paths import PAGES
 
@@ -27,9 +28,6 @@ ASK = b"no-cache"
 
 MAX_FILES = 500
 """Files that are kept in memory: a build has some dozens."""
-
-SMALLEST = 1_400
-"""Below about one network packet nothing is gained by compressing."""
 
 POLICY: Mapping[str, str] = {
     "default-src": "'self'",
@@ -113,13 +111,13 @@ class Pages:
         await _give(scope, send, found, FOREVER if name.startswith(ASSETS) else ASK)
 
     def _find(self, name: str, mount: str) -> File | None:
-        """Return a file, or the page itself for whatever has no extension: the front end knows what that is."""
+        """Return a file, or the page for what is no asset and has no extension: the front end knows what that is."""
         root = self._built if (self._built / INDEX).is_file() else self._fallback
         if name and all(map(_NAME.fullmatch, name.split("/"))):
             path = root.joinpath(*name.split("/"))
             if name != INDEX and path.is_file() and path.resolve().is_relative_to(root.resolve()):
                 return self._read(path)
-        if name != INDEX and "." in name.rpartition("/")[2]:
+        if name != INDEX and (name.startswith(ASSETS) or "." in name.rpartition("/")[2]):
             return None
         page = self._read(root / INDEX)
         return File.of(_placed(page.body, mount), page.kind)
@@ -168,7 +166,7 @@ def _placed(page: bytes, mount: str) -> bytes:
 
 
 async def _give(scope: Scope, send: Send, file: File, caching: bytes) -> None:
-    etag, packed = file.etag, file.packed if "gzip" in (header(scope, b"accept-encoding") or "") else None
+    etag, packed = file.etag, file.packed if wanted(header(scope, b"accept-encoding") or "", ("gzip",)) else None
     said = [*GUARDED, (b"cache-control", caching), (b"etag", etag.encode()), (b"vary", b"Accept-Encoding")]
     if etag in (header(scope, b"if-none-match") or ""):
         await respond(send, 304, b"", said)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import islice
 
 from accord.core.access import Presented
+from accord.core.clock import SYSTEM
 from accord.core.interface import Caller
 from accord.core.quotas import Bucket
 from accord.errors import AuthenticationFailed, RateLimited
@@ -81,7 +82,7 @@ class Audit:
         store: Store,
         audited: Audited = Audited.WRITES,
         *,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = SYSTEM.now_ms,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Write to `store` what is `audited`."""

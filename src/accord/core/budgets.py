@@ -95,6 +95,7 @@ class Spending:
         self._account = spent.account
         for counted, of in spent.counted:
             self._hooks.tell(Used(tenant=run.tenant, task_id=run.job.key, agent=run.job.queue, use=counted, model=of))
+        self._hooks.tell_ended(spent.ended)
         if spent.over is not None:
             run.is_cancelled = True
             run.on_lost()  # an agent that catches every exception must not go on

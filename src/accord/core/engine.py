@@ -54,8 +54,6 @@ LATE = "The task did not finish in time"
 
 log = logging.getLogger("accord.engine")
 
-"""Says something to an agent for a run, which notes the task under a step, and returns that task."""
-
 
 class Limits(Struct, frozen=True, kw_only=True):
     """How a node works."""
@@ -206,7 +204,9 @@ class Engine:
         self._stop_lost(before, held)
         await self._release_orphans(held)
         if self._may_reap():
-            for node in await self.store.do(endings.reap):
+            reaped = await self.store.do(endings.reap)
+            self.hooks.tell_ended(reaped.ended)
+            for node in reaped.nodes:
                 log.warning("took over from a node that is gone", extra={"node": node})
                 self.hooks.tell(NodeReaped(tenant="", task_id="", agent="", node=node))
 
@@ -298,7 +298,7 @@ class Engine:
         state = TaskState.FAILED if job.kind == DEADLINE else TaskState.UNKNOWN
         at = self.now_ms()
         status = endings.said(state, job.arg or LATE, stored, at)
-        await self.store.do(endings.expire, job, status, at)
+        self.hooks.tell_ended(await self.store.do(endings.expire, job, status, at))
 
     async def _take_up(self, job: Claimed) -> None:
         """Begin a run of work that was claimed; work that cannot be begun is put off and delays nobody else."""
@@ -314,10 +314,10 @@ class Engine:
         """Begin a run of work that was claimed from the store."""
         stored = await self.store.read(tasks.read_task, job.tenant, job.key)
         if stored is None or stored.task_state in lifecycle.TERMINAL:
-            await self.store.do(endings.let_go, job)
+            self.hooks.tell_ended(await self.store.do(endings.let_go, job))
             return
         if job.attempts > job.max_attempts:
-            await self.store.do(endings.give_up, job)
+            self.hooks.tell_ended(await self.store.do(endings.give_up, job))
             return
         task = await self.archive.unpack(job.tenant, stored)
         self.begin(job, stored, task, await self.store.read(steps.load, job.tenant, job.key))

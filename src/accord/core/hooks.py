@@ -4,12 +4,13 @@ It imports no telemetry; `telemetry` subscribes here. A hook that fails is logge
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
 from accord.model import TaskState
 from accord.protocol.budgets import Use
+from accord.storage.commands.tasks import Ended
 
 log = logging.getLogger("accord.hooks")
 
@@ -40,6 +41,12 @@ class RunEnded(Detail, frozen=True, kw_only=True):
 
     state: TaskState | None
     seconds: float
+
+
+class TaskEnded(Detail, frozen=True, kw_only=True):
+    """This node committed how a task ended, whoever ended it; one that was given up as unknown may end once more."""
+
+    state: TaskState
 
 
 class EventsAppended(Detail, frozen=True, kw_only=True):
@@ -85,6 +92,11 @@ class Hooks:
     def __init__(self, hooks: tuple[Hook, ...] = ()) -> None:
         """Tell `hooks`, in this order."""
         self._hooks = hooks
+
+    def tell_ended(self, ended: Iterable[Ended]) -> None:
+        """Say which tasks a command has ended."""
+        for tenant, task_id, agent, state in ended:
+            self.tell(TaskEnded(tenant=tenant, task_id=task_id, agent=agent, state=state))
 
     def tell(self, detail: Detail) -> None:
         """Hand a detail to everyone."""

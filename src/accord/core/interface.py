@@ -1,11 +1,11 @@
 """The one interface in the middle: what can be asked of an agent, on either side of the wire.
 
-The service implements it, and so will the network client and the in-process transport: whatever takes an `A2A` works
+The service implements it, and so do the network client and its twin without a wire: whatever takes an `A2A` works
 locally and remotely. It says nothing about dialects, bindings or stores.
 """
 
-from collections.abc import AsyncIterator
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from accord.model import (
     TaskFilter,
     TaskPage,
 )
+from accord.protocol.operations import Operation
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -110,3 +111,29 @@ class Holds(Protocol):
 
 class Hosted(A2A, Holds, Protocol):
     """An agent that is served here: it can be asked what A2A knows, and whatever is held here begun."""
+
+
+# --- the operations by name: each is one row away from the method that does it --------------------------------------
+
+Answering = Callable[[Any, Caller], Awaitable[Any]]
+Streaming = Callable[[Any, Caller, int | None], AsyncIterator[Event]]
+
+
+def answering(agent: A2A) -> dict[Operation, Answering]:
+    """Return the operations that answer once."""
+    return {
+        Operation.SEND: agent.send,
+        Operation.GET: agent.get,
+        Operation.LIST: agent.list,
+        Operation.CANCEL: agent.cancel,
+        Operation.PUSH_SET: agent.push_set,
+        Operation.PUSH_GET: agent.push_get,
+        Operation.PUSH_LIST: agent.push_list,
+        Operation.PUSH_DELETE: agent.push_delete,
+        Operation.EXTENDED_CARD: agent.extended_card,
+    }
+
+
+def streaming(agent: A2A) -> dict[Operation, Streaming]:
+    """Return the operations that answer with a stream; the last argument is the event after which it goes on."""
+    return {Operation.STREAM: agent.stream, Operation.SUBSCRIBE: agent.subscribe}

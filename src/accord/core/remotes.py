@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import logging
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar, runtime_checkable
@@ -23,11 +22,12 @@ from msgspec.structs import replace
 from accord.core import patience
 from accord.core.agent import Profile
 from accord.core.archive import Archive
+from accord.core.clock import SYSTEM
 from accord.core.context import wait_key
 from accord.core.hooks import Hooks, Used
 from accord.core.reports import Here, News, NotItsTask, Report, needs_task, news
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, TaskNotFound
-from accord.model import Event, EventBody, StatusUpdate, Task, TaskState
+from accord.model import Event, EventBody, Message, Role, StatusUpdate, Task, TaskState
 from accord.model.base import Metadata
 from accord.protocol import lifecycle, push_headers
 from accord.protocol.budgets import shown
@@ -148,8 +148,7 @@ class Remotes:
         trust: Mapping[str, Trust] | None = None,
         ttl_seconds: float | None = None,
         hooks: Hooks = NOBODY,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        make_token: Callable[[], str] = lambda: secrets.token_urlsafe(TOKEN_BYTES),
+        now_ms: Callable[[], int] = SYSTEM.now_ms,
     ) -> None:
         """Keep links in the archive's store; tokens are good for `ttl_seconds`, or as long as their task is kept.
 
@@ -160,7 +159,6 @@ class Remotes:
         self._trust = dict(trust or {})
         self._ttl_ms = None if ttl_seconds is None else round(ttl_seconds * 1000)
         self.now_ms = now_ms
-        self._make_token = make_token
         self._hooks = hooks
         self._lanes = [asyncio.Lock() for _ in range(LANES)]
 
@@ -180,7 +178,7 @@ class Remotes:
 
         The token is nowhere else: the store has its hash.
         """
-        token = self._make_token() if with_token else None
+        token = secrets.token_urlsafe(TOKEN_BYTES) if with_token else None
         new = Expected(
             task_id=link.task_id,
             agent=link.agent,
@@ -303,7 +301,7 @@ class Remotes:
         if found == News(link=replace(link, heard_at=found.link.heard_at)):
             return head.task_state  # nothing new; saying the same again is no sign of life either
         relay = await self._relay(tenant, head, found, report, blobs)
-        await self._store.do(reports.relay, tenant, relay)
+        self._hooks.tell_ended(await self._store.do(reports.relay, tenant, relay))
         self._tell(head, link, found)
         return relay.last.state or head.task_state
 
@@ -319,6 +317,7 @@ class Remotes:
         spent = await self._store.do(endings.hear, tenant, told)
         for use, model in spent.counted:
             self._hooks.tell(Used(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
+        self._hooks.tell_ended(spent.ended)
         if spent.over is not None:
             log.info("remote task is over its budget", extra={"task_id": link.task_id, "reason": spent.over})
             raise Behind(link.task_id)
@@ -391,10 +390,11 @@ class Remotes:
         """
         again_ms = round(again_seconds * 1000)
         request = reports.GiveUp(link=link, reason=reason, at=self.now_ms(), again_ms=again_ms)
-        is_done = await self._store.do(reports.give_up, tenant, request)
-        if is_done:
+        ended = await self._store.do(reports.give_up, tenant, request)
+        self._hooks.tell_ended(ended)
+        if ended:
             log.warning("remote task given up", extra={"task_id": link.task_id, "agent": link.agent, "reason": reason})
-        return is_done
+        return bool(ended)
 
     # --- by hand --------------------------------------------------------------------------------------------------
 
@@ -435,6 +435,12 @@ def token_hash(token: str) -> str:
 def _here(head: Head) -> Here:
     task = head.task() if isinstance(head, Stored) else None
     return Here(task_id=head.id, context_id=head.context_id, state=head.task_state, task=task)
+
+
+def unsaid(link: Link, history: Sequence[Message]) -> Message | None:
+    """Return the caller's first message that an agent elsewhere has not accepted."""
+    said = [message for message in history if message.role is Role.USER]
+    return said[link.sent] if link.sent < len(said) else None
 
 
 def _task_id(body: EventBody) -> str | None:

@@ -223,7 +223,7 @@ class Run:
         await self._put(self._entered(state, message, metadata))
         if state in lifecycle.INTERRUPTED:  # the agent waits for somebody else: who waits for it is told
             await self.flush()
-            self.rest.set_result(self.task)
+            self._rests()
 
     def _entered(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
         """Be in a state, and return what says so."""
@@ -294,8 +294,13 @@ class Run:
         told, self._told = self._told, []
         given = await self._writer.commit(command, around, told + [self._said(saying) for saying in sayings])
         if sayings and self._state in lifecycle.INTERRUPTED:
-            self.rest.set_result(self.task)
+            self._rests()
         return given
+
+    def _rests(self) -> None:
+        """Tell who waits; what an agent does at the same time may have told them."""
+        if not self.rest.done():
+            self.rest.set_result(self.task)
 
     def _said(self, saying: Saying) -> StatusUpdate:
         content = saying.content
@@ -406,7 +411,7 @@ class Run:
             settle = runs.Settle(last=request, job=self.job, entries=entries, parks=parks, parent_id=parent_id, **waits)
             self.is_settling = True
             try:
-                await self.persist(runs.settle, settle, request.bodies)
+                ended = await self.persist(runs.settle, settle, request.bodies)
             except Behind:
                 if parks:
                     raise  # somebody said something: what the run wanted to wait for may be there
@@ -415,6 +420,7 @@ class Run:
             finally:
                 self.is_settling = False
             self._writer.committed(request, bodies)
+            self._tools.hooks.tell_ended(settle.ended if ended is None else ended)
             return
 
     # --- small things ---------------------------------------------------------------------------------------------

@@ -212,11 +212,12 @@ class Service:
         status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(at))
         ending = endings.Ending(task_id=task_id, status=status, at=at, owner=owner, agent=self._agent)
         try:
-            await self._engine.store.do(endings.end, tenant, ending)
+            ended = await self._engine.store.do(endings.end, tenant, ending)
         except endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
         except endings.HasEnded:
             raise TaskNotCancelable(metadata={"taskId": task_id}) from None
+        self._engine.hooks.tell_ended(ended)
         self._engine.stop_run(tenant, task_id)
 
     async def execute(self, task_id: str, caller: Caller) -> Task:

@@ -4,6 +4,8 @@ Every section is a step of its own, so a server that dies in the middle goes on 
 `figures`, and nothing of it is true.
 """
 
+import re
+
 from accord.agents.content import answer_id, said_all, say
 from accord.agents.function import agent
 from accord.core.context import Context
@@ -12,8 +14,15 @@ from accord.demo.figures import Week, chart, weeks_of
 from accord.demo.pace import moment, typed
 from accord.model import AgentSkill, Part
 
-TOPIC = "The checkout service"
-OPENERS = ("write a report about", "write a report on", "report on", "report about", "summarise", "summarize")
+TOPIC = "the checkout service"
+ARTICLES = ("the ", "our ", "a ", "an ", "my ", "your ")
+OPENER = re.compile(
+    r"\A(please\s+)?((can|could|would) you\s+)?(please\s+)?"
+    r"((write|report|tell|give)\b(\s+(me|us))?(\s+(a|an|the))?(\s+(short|weekly|brief))*"
+    r"(\s+(report|summary|article|text|something))?(\s+(about|on|of))?|summari[sz]e)(\s+|$)",
+    re.IGNORECASE,
+)
+"""How people begin when they want a report; what comes after it is the topic."""
 
 SKILL = AgentSkill(
     id="report",
@@ -47,43 +56,47 @@ async def reporter(ctx: Context) -> None:
 
 
 def topic_of(text: str) -> str:
-    """Return what a report is wanted about."""
-    said = text.strip().rstrip(".!?")
-    opener = next((one for one in OPENERS if said.lower().startswith(one)), "")
-    found = said[len(opener) :].strip()
-    return found[:1].upper() + found[1:] if found else TOPIC
+    """Return what a report is wanted about, as it would be said in a sentence."""
+    said = " ".join(text.split()).rstrip(" .!?")
+    found = OPENER.sub("", said, count=1)
+    return found[:1].lower() + found[1:] if found.lower().startswith(ARTICLES) else found or TOPIC
 
 
 def sections(topic: str, weeks: list[Week]) -> list[tuple[str, str]]:
     """Return the report, section by section."""
     first, last = weeks[0], weeks[-1]
-    growth = round(100 * (last.requests / first.requests - 1))
-    worst = max(weeks, key=lambda week: week.errors)
-    rows = "".join(f"| {week.week} | {week.requests:,} | {week.errors} | {week.p95_ms} ms |\n" for week in weeks)
+    growth = round(100 * (last.questions / first.questions - 1))
+    worst = max(weeks, key=lambda week: week.open)
+    rows = "".join(f"| {week.week} | {week.questions:,} | {week.open} | {week.minutes} min |\n" for week in weeks)
     return [
         (
             "summary",
-            f"# {topic}\n\n**In short:** traffic is up {growth} % over eight weeks, answers come"
-            f" {first.p95_ms - last.p95_ms} ms sooner, and errors are down from {first.errors} to {last.errors} a week."
-            " Nothing needs anybody tonight; one thing is worth an hour this week.\n\n",
+            f"# {titled(topic)}\n\n**In short:** people ask {growth} % more about {topic} than eight weeks ago, hear"
+            f" back {first.minutes - last.minutes} minutes sooner, and {last.open} questions a week stay open instead"
+            f" of {first.open}. Nothing needs anybody tonight; one thing is worth an hour this week.\n\n",
         ),
-        ("table", f"## Week by week\n\n| week | requests | errors | p95 |\n| --- | ---: | ---: | ---: |\n{rows}\n"),
+        ("table", f"## Week by week\n\n| week | questions | open | answer |\n| --- | ---: | ---: | ---: |\n{rows}\n"),
         (
             "findings",
             "## What stands out\n\n"
-            f"1. **Week {worst.week} was the bad one**, with {worst.errors} errors. Most were timeouts of one upstream,"
-            " and they ended when its pool was doubled.\n"
-            "2. **Latency follows the cache.** It fell with every week in which more was answered from it.\n"
-            "3. **Growth is steady**, not a burst: there is time to act before capacity is a question.\n\n",
+            f"1. **Week {worst.week} was the bad one**: {worst.open} questions about {topic} found nobody. Most were"
+            " the same question, and they ended when its answer was written down.\n"
+            "2. **Answers follow what is written down.** They came sooner with every week in which more of it was.\n"
+            "3. **Growth is steady**, not a burst: there is time to act before it is too much for anybody.\n\n",
         ),
         (
             "advice",
-            "## What to do\n\n- Put an alarm on pool saturation, at 80 %:\n\n"
-            "```yaml\nalert: PoolNearlyFull\nexpr: pool_in_use / pool_size > 0.8\nfor: 10m\n```\n\n"
-            "- Keep the cache as it is.\n- Look again in four weeks.\n\n"
-            "> The figures and the chart are attached as artifacts.\n",
+            "## What to do\n\n- Be told before too many are open:\n\n"
+            f"```yaml\nalert: open questions\nabout: {topic}\nwhen: open > {first.open}\nfor: 1 week\n```\n\n"
+            "- Go on writing answers down.\n- Look again in four weeks.\n\n"
+            "> The figures, which are made up, and the chart are attached as artifacts.\n",
         ),
     ]
+
+
+def titled(topic: str) -> str:
+    """Return a topic as a title has it."""
+    return topic[:1].upper() + topic[1:]
 
 
 async def _read(ctx: Context, topic: str) -> None:
@@ -108,5 +121,5 @@ async def _figures(ctx: Context, weeks: list[Week]) -> None:
 async def _draw(ctx: Context, topic: str, weeks: list[Week]) -> None:
     await ctx.status("Drawing the chart")
     await moment(1.0)
-    picture = Part(raw=chart(topic, weeks).encode(), media_type="image/svg+xml", filename="requests.svg")
-    await ctx.artifact(picture, id=f"{answer_id(ctx)}-chart", name="requests.svg", description="Requests a week")
+    picture = Part(raw=chart(titled(topic), weeks).encode(), media_type="image/svg+xml", filename="questions.svg")
+    await ctx.artifact(picture, id=f"{answer_id(ctx)}-chart", name="questions.svg", description="Questions a week")

@@ -229,7 +229,8 @@ def _settle(tenant: str, request: Settle) -> Item:
         awaited=request.awaited,
     )
     is_due = request.parks and request.delay_ms is not None
-    return _item(tenant, last, row, request.entries, (queue_topic(job.queue),) if is_due else ())
+    item = _item(tenant, last, row, request.entries, (queue_topic(job.queue),) if is_due else ())
+    return item._replace(result=request.ended)
 
 
 def _is_chunks(item: Item) -> bool:

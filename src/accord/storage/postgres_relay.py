@@ -12,7 +12,7 @@ from accord.protocol import lifecycle
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, node_topic
 from accord.storage.commands.remotes import Link
 from accord.storage.commands.reports import Relay
-from accord.storage.commands.tasks import topic
+from accord.storage.commands.tasks import Ended, topic
 from accord.storage.postgres_batch import Item, Written
 from accord.storage.postgres_rows import ADDED, KEPT, Entry, arrays, entries_of, fetched, in_order
 from accord.storage.records import encode_body, encode_task, state_name
@@ -85,21 +85,24 @@ def relay_item(tenant: str, request: Relay) -> Item:
     link, last = request.link, request.last
     if request.step is not None or request.keeps_context or last.blobs:
         raise ValueError("What has to be noted beside the log is rare and left to the portable command")
+    state, ended = last.state, []
+    if state is not None and state in lifecycle.ENDED:
+        ended.append(Ended(tenant, link.task_id, link.agent, state))
     row = _RelayRow(
         tenant=tenant,
         task_id=link.task_id,
         after=last.after,
         last=last.after + len(last.bodies),
         at=last.at,
-        state=None if last.state is None else state_name(last.state),
+        state=None if state is None else state_name(state),
         doc=None if last.snapshot is None else encode_task(last.snapshot),
-        ends=int(last.state in lifecycle.ENDED),
+        ends=len(ended),
         there=None if link.state is None else state_name(link.state),
         **{name: getattr(link, name) for name in _OF_LINK},
     )
     entries = [encode_body(body) for body in last.bodies]
     topics = (topic(tenant, link.task_id),) if entries else ()
-    return Item(keys=((tenant, link.task_id),), row=row, entries=entries, topics=topics)
+    return Item(keys=((tenant, link.task_id),), row=row, entries=entries, result=ended, topics=topics)
 
 
 _OF_LINK = tuple(
@@ -111,6 +114,8 @@ async def write_relays(connection: Any, items: Sequence[Item]) -> dict[int, Writ
     """Write reports; those that the statement leaves out run alone."""
     columns = arrays(_RelayRow, [item.row for item in items]) | arrays(Entry, entries_of(items))
     return {
-        number - 1: Written(None, (*items[number - 1].topics, *((node_topic(node),) if node else ())))
+        number - 1: Written(
+            items[number - 1].result, (*items[number - 1].topics, *((node_topic(node),) if node else ()))
+        )
         for number, node in await fetched(connection, _RELAYED, columns)
     }

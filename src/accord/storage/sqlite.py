@@ -427,7 +427,7 @@ class SqliteStore:
             remedy = "see that its directory is there, and that this user may write to both"
             raise StoreUnavailable(f"SQLite cannot open {self._path}: {error}; {remedy}") from error
         except apsw.Error as error:
-            raise translated(error) from error
+            raise translated(error, self._path) from error
         return connection
 
 
@@ -481,12 +481,12 @@ def _use_log(connection: apsw.Connection) -> None:
     connection.pragma("synchronous", "full")
 
 
-def translated(error: BaseException) -> BaseException:
+def translated(error: BaseException, path: Path | None = None) -> BaseException:
     """Return our error for one of SQLite's that says the store cannot be used, now or ever."""
     if isinstance(error, apsw.FullError):
         return StoreFull("The disk is full")
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):
-        return StoreRefused(f"The file is no SQLite database, or damaged: {error}")
+        return StoreRefused(f"{path or 'The file'} is no SQLite database, or damaged: {error}")
     if isinstance(error, apsw.BusyError | apsw.LockedError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError):
         return StoreUnavailable(f"SQLite: {error}")
     return error

@@ -31,6 +31,8 @@ EVENTS: Mapping[str, str] = {
     "task cancelled": "mcp.task_cancelled",
     "task was not cancelled": "mcp.task_not_cancelled",
     # The node, its runs and its store.
+    "server started": "server.started",
+    "server stopped": "server.stopped",
     "cannot start": "server.not_started",
     "systemd was not told": "server.systemd_not_told",
     "node loop failed": "node.loop_failed",

@@ -32,6 +32,9 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 _about: ContextVar[Mapping[str, str]] = ContextVar("accord_about", default=NOTHING)
 """What everything is about that is done here: the task of a run, for the records of its agent as well."""
 
+LIFE = "accord.server"
+"""The logger of a server's start and stop: no fault, but what a stream of records begins and ends with."""
+
 PLAIN = re.compile(r"[\w.:/@+-]+", re.ASCII)
 
 
@@ -78,13 +81,18 @@ FORMS: Mapping[str, type[Lines]] = {"text": Lines, "json": Objects}
 
 
 def write_down(form: str = "text") -> None:
-    """Write what goes wrong to standard error, unless whoever is served has said what becomes of records."""
+    """Write what goes wrong to standard error, unless whoever is served has said what becomes of records.
+
+    For machines it is written as well that the server has started and stopped; people are shown that otherwise.
+    """
     root = logging.getLogger()
     if root.handlers:
         return
     handler = logging.StreamHandler()
     handler.setFormatter(FORMS[form]())
     root.addHandler(handler)
+    if FORMS[form] is Objects:
+        logging.getLogger(LIFE).setLevel(logging.INFO)
 
 
 def hear(detail: Detail) -> None:

@@ -18,10 +18,12 @@ from accord.core.hooks import (
     RunEnded,
     RunStarted,
     TaskAccepted,
+    TaskEnded,
     Used,
 )
 from accord.core.interface import Caller
 from accord.errors import AuthenticationFailed
+from accord.protocol import lifecycle
 from accord.storage.records import state_name
 from accord.telemetry.tally import Durations, Kind, Metric, Tally
 
@@ -51,6 +53,12 @@ STREAM_FAILURES = Metric(
     "accord_stream_failures_total", COUNTER, ("agent", "outcome"), "Streams that an error ended after they had begun"
 )
 TASKS_CREATED = Metric("accord_tasks_created_total", COUNTER, ("agent",), "Tasks that messages made")
+TASKS_ENDED = Metric(
+    "accord_tasks_ended_total",
+    COUNTER,
+    ("agent", "state"),
+    "Tasks whose end this process committed, by state, whoever ended them; one given up as unknown may end again",
+)
 RUNS_STARTED = Metric("accord_runs_started_total", COUNTER, ("agent",), "Runs of agents that began")
 RUNS_REPEATED = Metric(
     "accord_runs_repeated_total", COUNTER, ("agent",), "Those of them that began because the run before was lost"
@@ -97,6 +105,7 @@ class Metrics:
         self.stream_events = Tally(STREAM_EVENTS)
         self.stream_failures = Tally(STREAM_FAILURES)
         self.tasks_created = Tally(TASKS_CREATED)
+        self.tasks_ended = Tally(TASKS_ENDED)
         self.runs_started = Tally(RUNS_STARTED)
         self.runs_repeated = Tally(RUNS_REPEATED)
         self.runs_ended = Tally(RUNS_ENDED)
@@ -113,11 +122,13 @@ class Metrics:
             found for found in vars(self).values() if isinstance(found, Tally | Durations)
         )
         self.push_deliveries.update({(OK,): 0, (FAILED,): 0})
+        self.tasks_ended.update({(agent, state_name(state)): 0 for agent in agents for state in lifecycle.ENDED})
         for tally in self.all:
             if isinstance(tally, Tally) and tally.metric.labels == ("agent",):
                 tally.update({(agent,): 0 for agent in agents})
         self._notes: dict[type[Detail], Callable[[Any], None]] = {
             TaskAccepted: self._accepted,
+            TaskEnded: self._task_ended,
             RunStarted: self._started,
             RunEnded: self._ended,
             EventsAppended: self._appended,
@@ -148,6 +159,9 @@ class Metrics:
     def _accepted(self, detail: TaskAccepted) -> None:
         if detail.is_new:
             self.tasks_created[(detail.agent,)] += 1
+
+    def _task_ended(self, detail: TaskEnded) -> None:
+        self.tasks_ended[(detail.agent, state_name(detail.state))] += 1
 
     def _started(self, detail: RunStarted) -> None:
         agent = (detail.agent,)

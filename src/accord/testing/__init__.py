@@ -4,7 +4,9 @@
 conformance kits talk to. Each name is imported when it is used.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from accord.lazy import lazily
 
 if TYPE_CHECKING:
     from accord.testing.asgi import Response, call, lifespan, stream
@@ -40,24 +42,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "asgi": ("Response", "call", "lifespan", "stream"),
-    "asserting": ("assert_task",),
-    "cassettes": ("UnknownRequest", "cassette"),
-    "clock": ("MovableClock",),
-    "inprocess": ("Running", "running", "text_in"),
-    "scripts": ("Move", "ScriptedAgent", "scripted"),
-    "sockets": ("serving",),
-    "transport": ("AsgiTransport",),
-    "webhooks": ("Delivery", "Webhooks", "catching"),
+    ".asgi": ("Response", "call", "lifespan", "stream"),
+    ".asserting": ("assert_task",),
+    ".cassettes": ("UnknownRequest", "cassette"),
+    ".clock": ("MovableClock",),
+    ".inprocess": ("Running", "running", "text_in"),
+    ".scripts": ("Move", "ScriptedAgent", "scripted"),
+    ".sockets": ("serving",),
+    ".transport": ("AsgiTransport",),
+    ".webhooks": ("Delivery", "Webhooks", "catching"),
 }
 """Module -> the public names that are at home there."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is used: who serves the conformance agent needs nothing else of this."""
-    from importlib import import_module
-
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)
+"""Who serves the conformance agent needs nothing else of this."""

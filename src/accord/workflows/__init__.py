@@ -1,6 +1,8 @@
 """Workflows: documents that say what agents, shells and people do together, and the runs that follow them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from accord.lazy import lazily
 
 if TYPE_CHECKING:
     from accord.workflows.builder import Builder, workflow
@@ -29,23 +31,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Builder": "builder",
-    "isA2AStep": "predicates",
-    "isAgentStep": "predicates",
-    "isDeterministicStep": "predicates",
-    "isWorktreeStep": "predicates",
-    "is_a2a_step": "predicates",
-    "is_agent_step": "predicates",
-    "is_deterministic_step": "predicates",
-    "is_worktree_step": "predicates",
-    "workflow": "builder",
+    ".builder": ("Builder", "workflow"),
+    ".predicates": (
+        "isA2AStep",
+        "isAgentStep",
+        "isDeterministicStep",
+        "isWorktreeStep",
+        "is_a2a_step",
+        "is_agent_step",
+        "is_deterministic_step",
+        "is_worktree_step",
+    ),
 }
+"""Module -> the public names that are at home there."""
 
-
-def __getattr__(name: str) -> Any:
-    """Import the public names when they are used: who needs one module does not pay for all."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazily(__name__, _HOMES)
+"""Who needs one module does not pay for all."""

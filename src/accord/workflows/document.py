@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from accord.workflows.durations import MAX_SECONDS
+
 STEP_TYPES = ("agent", "deterministic", "worktree", "a2a", "approval", "wait", "workflow", "map")
 
 StepType = Annotated[str, Meta(extra={"written": "step type"})]
@@ -18,8 +20,8 @@ Cli = Literal[
     "claude", "codex", "gemini", "aider", "goose", "opencode", "droid", "cursor", "cursor-agent", "agent", "api"
 ]
 
-Seconds = Annotated[float, Meta(ge=0, le=10 * 366 * 86_400, extra={"written": "duration"})]
-"""At most ten years: more is a mistake. Files write `10m`, or `timeoutMs` for `timeout`."""
+Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS, extra={"written": "duration"})]
+"""At most ten years. Files write `10m`, or `timeoutMs` for `timeout`."""
 
 Text = Annotated[str, Meta(extra={"written": "scalar"})]
 """What is a text though people write it without quotes, as a number or true: it is what they wrote."""

@@ -7,7 +7,6 @@ nothing: the run parks, and is driven again when something happens. How a step b
 """
 
 import asyncio
-import logging
 from collections import Counter, deque
 
 import msgspec
@@ -43,8 +42,6 @@ SHOW_SECONDS = 1.0
 
 LOOK_SECONDS = 1.0
 """How often a run that waits for others as well looks whether it was answered, if no hint says so."""
-
-log = logging.getLogger("accord.workflows")
 
 _decoder = msgspec.json.Decoder(Record)
 

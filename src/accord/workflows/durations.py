@@ -12,7 +12,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
 PATTERN = r"^\s*(\d+(\.\d+)?(ms|[dhms])\s*)+$"
 """What may be written, as a regular expression for everybody."""
 
-MAX_SECONDS = 10 * 366 * 86_400.0
+MAX_SECONDS = 10 * 366 * 86_400
 """Ten years: a longer time is a mistake, and would not fit everywhere."""
 
 

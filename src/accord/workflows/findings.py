@@ -123,7 +123,8 @@ class Finding(Struct, frozen=True, kw_only=True):
         return Place(self.file, self.line, self.column)
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.severity} {self.code}: {self.message} ({self.fix})"
+        where = "" if self.place == Place() else f"{self.place}: "  # a caller knows of no document
+        return f"{where}{self.severity} {self.code}: {self.message} ({self.fix})"
 
 
 def found(code: str, message: str, fix: str, place: Place = Place()) -> Finding:  # noqa: B008  # it is frozen

@@ -140,13 +140,11 @@ def _member(plan: Plan, agent: AgentDef) -> Member:
 # --- as what they are hosted ------------------------------------------------------------------------------------------
 
 
-def members(plan: Plan, env: Mapping[str, str], keys: Keys | None = None) -> dict[str, Agent]:
-    """Return the agents of a plan by their names; `env` is what their commands get, and has the variables they name."""
-    return {name: made(name, member, env, keys) for name, member in definitions(plan).items()}
-
-
 def made(name: str, member: Member, env: Mapping[str, str], keys: Keys | None = None) -> Agent:
-    """Return a member as an agent; raises ValueError for one that cannot be, and KeyManagementError."""
+    """Return a member as an agent; `env` is what its commands get, and has the variables it names.
+
+    Raises ValueError for one that cannot be, and KeyManagementError.
+    """
     keys = keys or KeyManager(env=env)
     if member.agent.is_a2a:
         return _remote(name, member.agent, env, keys)

@@ -117,7 +117,8 @@ def text_of(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        why = f"It cannot be read: {error.strerror}"
+        is_there = not isinstance(error, FileNotFoundError)
+        why = f"It cannot be read: {error.strerror}" if is_there else "There is no such file"
         raise BadDocument([found("BAD_YAML", why, "look at the path", Place(str(path)))]) from None
     except UnicodeDecodeError as error:
         before = error.object[: error.start]

@@ -1,9 +1,7 @@
 """Graphs as agents, hosted over each kind of store."""
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,18 +17,11 @@ from accord.core.service import Service
 from accord.model import Event, GetRequest, Message, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.protocol import lifecycle
 from accord.storage.store import Store
-from tests.core.conftest import ALICE, Hosting, bounded, hosting, postgres
+from tests.core.conftest import ALICE, Hosting, hosting, postgres
 
 __all__ = ["hosting", "postgres"]
 
 _numbers = iter(range(10**9))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 def graph_agent(graph: Any, name: str = "graph", **options: Any) -> GraphAgent:

@@ -1,7 +1,6 @@
 """The examples of the documentation, over A2A as callers speak it, and a plain node that is cancelled."""
 
 import asyncio
-import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,6 @@ import msgspec
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 
-from accord.agents.langchain import RunnableOptions
-from accord.agents.langgraph import GraphOptions
 from accord.agents.load import load
 from accord.model import TaskState
 from accord.testing import call, lifespan, running, stream
@@ -59,14 +56,6 @@ async def test_the_runnable_of_the_documentation_streams() -> None:
     async with running(agent) as a2a:
         assert await a2a.ask_text("good morning") == "buon giorno a tutti"
 
-
-@pytest.mark.parametrize(("page", "options"), [("langgraph", GraphOptions), ("langchain", RunnableOptions)])
-def test_the_documentation_names_every_option(page: str, options: Any) -> None:
-    written = (ROOT / "docs" / "agents" / f"{page}.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in written.splitlines() if line.startswith("| `")]
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    own = set(options.__struct_fields__) - set(options.__base__.__struct_fields__)
-    assert own <= named
 
 
 async def test_a_plain_node_does_not_hold_up_its_end() -> None:

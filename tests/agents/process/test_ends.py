@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from accord.model import GetRequest, Task, TaskState
 from accord.testing import running
 from accord.testing.inprocess import Running
 from tests.agents.process.conftest import BOUND_SECONDS, Left, Making, another, lives, status, text, until, words
+from tests.bounds import LONG_SECONDS, bounded
 
 ROOT = Path(__file__).parent.parent.parent.parent
 GONE_SECONDS = 5.0
@@ -49,6 +51,7 @@ async def test_grandchildren_that_left_and_ignore_sigterm_are_gone(making: Makin
 
 
 @linux
+@partial(bounded, seconds=LONG_SECONDS)
 async def test_fifty_at_a_time_leave_no_orphan(making: Making, tmp_path: Path, left: Left) -> None:
     async with running(making(command=words("wild", str(tmp_path)), grace=0.2), bound=120) as a2a:
         tasks = [await a2a.send_text("go", at_once=True) for _ in range(50)]

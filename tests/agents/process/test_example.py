@@ -1,12 +1,9 @@
-"""The example is read from its file and run; so is what the documentation says of options."""
+"""The example is read from its file and run."""
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
-from accord.agents.kinds import Options
-from accord.agents.process import ProcessOptions
 from accord.app.agents import agents_of
 from accord.config import load
 from accord.model import TaskState
@@ -26,11 +23,3 @@ async def test_the_example_runs(binary: Callable[[str], str], tmp_path: Path) ->
         assert "ran make test" in completed(await sent(a2a, "yes", task=asked))
     async with running(words) as a2a:
         assert completed(await sent(a2a, "one two three")) == "3"
-
-
-def test_the_documentation_names_every_option() -> None:
-    written = (ROOT / "docs" / "agents" / "process.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in written.splitlines() if line.startswith("| `")]
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    own = set(ProcessOptions.__struct_fields__) - set(Options.__struct_fields__)
-    assert own <= named

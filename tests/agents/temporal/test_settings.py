@@ -1,6 +1,5 @@
 """Temporal's workflows in settings, and what is left alone when Temporal is not there."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -69,10 +68,3 @@ async def test_a_temporal_that_is_not_there_is_waited_for(monkeypatch: pytest.Mo
         monkeypatch.setattr("accord.agents.temporal.agent.PATIENCE_SECONDS", 0.0)
         failed = await a2a.reaches(task, TaskState.FAILED)
     assert text_in(failed) == "Temporal cannot be reached"
-
-
-def test_the_documentation_names_every_option() -> None:
-    written = (Path(__file__).parents[3] / "docs" / "agents" / "temporal.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in written.partition("## Options")[2].splitlines() if line.startswith("| `")]
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == set(TemporalOptions.__struct_fields__) - set(kinds.Options.__struct_fields__)

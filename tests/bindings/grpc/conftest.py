@@ -1,9 +1,7 @@
 """gRPC servers on loopback: what tests serve, how they reach it, and a service that says what it is told to."""
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,18 +14,11 @@ from accord.bindings.grpc import Grpc, Tls
 from accord.core.interface import A2A, Caller
 from accord.model import Event
 from accord.protocol.operations import Operation
-from tests.core.conftest import bounded, hosting, postgres
+from tests.core.conftest import hosting, postgres
 
 __all__ = ["hosting", "postgres"]
 
 Serving = Callable[..., Coroutine[Any, Any, str]]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 class Asked:

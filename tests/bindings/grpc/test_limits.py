@@ -13,7 +13,7 @@ import pytest
 from a2a.types import a2a_pb2 as new
 
 from accord.bindings.grpc import Grpc
-from accord.bindings.http import MAX_BODY
+from accord.bindings.http import QUOTAS
 from accord.core.quotas import Quotas
 from accord.model import Event, Task, TaskState, TaskStatus
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing
@@ -72,9 +72,9 @@ async def test_a_large_file_goes_both_ways(serving: Serving, dial: Any) -> None:
 async def test_what_is_larger_than_the_limit_is_refused(serving: Serving, dial: Any) -> None:
     service = Told(TASK)
     stub = STUBS["v1"](dial(await serving(service)))
-    assert (await failing(stub.SendMessage(sending(raw=b"x" * MAX_BODY)))).code == "RESOURCE_EXHAUSTED"
+    assert (await failing(stub.SendMessage(sending(raw=b"x" * QUOTAS.body)))).code == "RESOURCE_EXHAUSTED"
     assert not service.asked
-    assert (await stub.SendMessage(sending(raw=b"x" * (MAX_BODY - 100)))).task.id == "t-1"
+    assert (await stub.SendMessage(sending(raw=b"x" * (QUOTAS.body - 100)))).task.id == "t-1"
 
 
 async def test_the_limit_can_be_set(serving: Serving, dial: Any) -> None:
@@ -85,8 +85,8 @@ async def test_the_limit_can_be_set(serving: Serving, dial: Any) -> None:
 
 async def test_what_is_small_only_while_compressed_is_refused_too(serving: Serving, dial: Any) -> None:
     service = Told(TASK)
-    bomb = sending(raw=bytes(4 * MAX_BODY))
-    assert len(gzip.compress(bomb.SerializeToString())) < MAX_BODY / 100
+    bomb = sending(raw=bytes(4 * QUOTAS.body))
+    assert len(gzip.compress(bomb.SerializeToString())) < QUOTAS.body / 100
     stub = STUBS["v1"](dial(await serving(service), compression=grpc.Compression.Gzip))
     assert (await failing(stub.SendMessage(bomb))).code == "RESOURCE_EXHAUSTED"
     assert not service.asked

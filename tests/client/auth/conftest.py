@@ -2,11 +2,9 @@
 
 import asyncio
 import base64
-import inspect
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote_plus
 
@@ -22,18 +20,10 @@ from accord.client.wire import Outgoing, Reply
 from accord.model import AgentCard
 from accord.protocol.cards import decode_card
 from tests.app.conftest import echo, rpc, said
-from tests.core.conftest import bounded
 from tests.core.schemes.issuer import Issuer, key
 
 AUDIENCE = "accord"
 IN_A_CENTURY = 4_000_000_000
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from accord.client.keys import Credential, KeyManager
 from accord.client.keys.credential import kinds_of
 from accord.client.keys.variables import OWN_NAMES, OWN_OAUTH
 from accord.config import load
-from accord.config.load import CREDENTIALS
+from accord.config.variables import CREDENTIALS
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "credentials.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.client.auth import ApiKey, choose, ids_of
+from accord.client.auth import ApiKey, choose
 from accord.client.keys import Credential, KeyManagementError, OAuthClient
 from accord.client.keys.sealed import SealedKeys
 from accord.client.keys.sealing import Seals
@@ -45,9 +45,7 @@ async def test_what_is_kept_comes_back_to_its_tenant_and_is_chosen_from(store: S
     assert await keys.get(TENANT, "a.EXAMPLE") == CREDENTIAL
     assert await keys.get(OTHER, "a.example") is None
     asking = card("key")
-    assert isinstance(choose(asking, await keys.only(TENANT, ids_of(asking))), ApiKey)
     assert isinstance(choose(asking, await keys.every(TENANT)), ApiKey)
-    assert (await keys.only(OTHER, ids_of(asking))).find("a.example") is None
     assert (await keys.every(OTHER)).find("a.example") is None
     assert await keys.remove(TENANT, "a.Example")
     assert await keys.get(TENANT, "a.example") is None
@@ -64,7 +62,7 @@ async def test_nothing_of_it_is_in_the_database_a_list_or_a_repr(store: SqliteSt
         await keys.put(TENANT, "svc", CREDENTIAL)
     listed = await keys.listed(TENANT)
     assert [(one.id, one.kinds) for one in listed] == [("svc", ("api_key", "oauth", "hosts"))]
-    known = await keys.only(TENANT, ["svc"])
+    known = await keys.every(TENANT)
     shown = f"{listed} {known!r} {known.find('svc')!r} {keys!r} {Seals([key])!r}"
     assert SECRET not in shown
     assert key not in shown

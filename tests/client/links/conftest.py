@@ -1,6 +1,5 @@
 """Ways to talk to one served agent: every binding in every dialect that it has, over real sockets."""
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,18 +15,10 @@ from accord.client.wire import Transport
 from accord.core.ids import new_id
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest
 from accord.protocol.operations import DialectName
-from tests.core.conftest import bounded
 from tests.serve.running import Server, free_port, running
 
 V1, V03, VAULT, GEN, RELAY = DialectName
 AGENTS = Path(__file__).parent / "agents.py"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 class Way(NamedTuple):

@@ -174,6 +174,8 @@ def test_headers_say_what_is_spoken_and_what_the_caller_adds(dialect: DialectNam
         ("localhost:5000", "localhost:5000", False),
         ("127.0.0.1:5000", "127.0.0.1:5000", False),
         ("[::1]:5000", "[::1]:5000", False),
+        ("[::ffff:127.0.0.1]:5000", "[::ffff:127.0.0.1]:5000", False),
+        ("a.localhost:5000", "a.localhost:5000", False),
         ("agent.example:5000", "agent.example:5000", True),
         ("localhost.example:5000", "localhost.example:5000", True),
         ("127.example:5000", "127.example:5000", True),

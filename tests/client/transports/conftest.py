@@ -1,28 +1,18 @@
 """Transports by name, and ports that answer them with the bytes that a test wants."""
 
-import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accord.client.transports import TRANSPORTS, choose
 from accord.client.wire import Transport
-from tests.core.conftest import bounded
 from tests.outbound.conftest import certified, listening
 
 __all__ = ["certified", "listening"]
 
 Making = Callable[..., Transport]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 @pytest.fixture(params=TRANSPORTS)

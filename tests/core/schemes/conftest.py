@@ -1,20 +1,10 @@
 """What requests bring in these tests, and a clock that only tests move."""
 
-import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accord.core.access import Presented
-from tests.core.conftest import bounded
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bound every test of this folder."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path.parent == Path(__file__).parent:
-            item.obj = bounded(item.obj) if inspect.iscoroutinefunction(item.obj) else item.obj
 
 
 class Clock:

@@ -7,7 +7,7 @@ import { Table } from "./Table";
 interface Row {
   id: string;
 }
-const COLUMNS = [{ id: "id", header: "Id", width: "1fr", cell: (row: Row) => row.id }];
+const COLUMNS = [{ id: "id", header: "Id", width: "1fr", isName: true as const, cell: (row: Row) => row.id }];
 const many = (...ids: string[]): Row[] => ids.map((id) => ({ id }));
 
 function Listening({ rows, onOpen }: { rows: Row[]; onOpen?: (row: Row) => void }) {
@@ -45,4 +45,18 @@ test("while one has scrolled down, new rows wait behind a pill", () => {
   table.scrollTo = () => undefined;
   fireEvent.click(screen.getByRole("button", { name: "1 new" }));
   expect(rowTexts()).toEqual(["new", "a", "b"]);
+});
+
+test("the name of a row is a link: a plain click opens it in place, others are the browser's", () => {
+  const open = vi.fn();
+  render(<Table label="Things" rows={many("a", "b")} columns={COLUMNS} rowKey={(row) => row.id} onOpen={open} href={(row) => `#${row.id}`} />);
+  const link = screen.getByRole("link", { name: "b" });
+  expect(link.getAttribute("href")).toBe("#b");
+  // `false` says that the browser is kept from following the link itself.
+  expect(fireEvent.click(link)).toBe(false);
+  expect(open).toHaveBeenCalledExactlyOnceWith({ id: "b" });
+  const newTab = vi.spyOn(window, "open");
+  expect(fireEvent.click(link, { ctrlKey: true })).toBe(true);
+  expect(open).toHaveBeenCalledOnce();
+  expect(newTab).not.toHaveBeenCalled();
 });

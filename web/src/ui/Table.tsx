@@ -13,6 +13,8 @@ export interface Column<Row> {
   /** A CSS grid track: "120px", "minmax(160px, 1fr)". */
   width: string;
   align?: "right";
+  /** The name of the row: where rows lead somewhere, it is a link. */
+  isName?: true;
   /** Left out while the table is narrower than this. */
   from?: number;
   /** Left out once the table is this wide. */
@@ -26,7 +28,7 @@ export interface TableProps<Row> {
   rowKey: (row: Row) => string;
   selected?: string | null;
   onOpen?: (row: Row) => void;
-  /** Where the row leads: a click with Ctrl or the middle button opens it in a new tab. */
+  /** Where the row leads: its name is a link to it, and a click with Ctrl or the middle button opens a new tab anywhere. */
   href?: (row: Row) => string;
   /** Hold new rows back while the reader has scrolled down, behind a pill that says how many. */
   still?: boolean;
@@ -139,7 +141,7 @@ export function Table<Row extends object>({ label, rows, columns, rowKey, select
       >
         {columnsShown.map((column) => (
           <div key={column.id} role="cell" className={cx("min-w-0 truncate", column.align === "right" && "text-right")}>
-            {column.cell(row)}
+            {column.isName && href ? <RowLink href={href(row)}>{column.cell(row)}</RowLink> : column.cell(row)}
           </div>
         ))}
       </div>
@@ -187,5 +189,23 @@ export function Table<Row extends object>({ label, rows, columns, rowKey, select
         {footer}
       </div>
     </div>
+  );
+}
+
+/** A plain click is the row's, which opens it in place; any other is the browser's. The row has the focus, so Tab skips it. */
+function RowLink({ href, children }: { href: string; children: ReactNode }) {
+  return (
+    <a
+      href={href}
+      tabIndex={-1}
+      className="block truncate"
+      onClick={(event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) event.stopPropagation();
+        else event.preventDefault();
+      }}
+      onAuxClick={(event) => event.stopPropagation()}
+    >
+      {children}
+    </a>
   );
 }

@@ -1,10 +1,22 @@
 import { useTicking } from "./clock";
-import { formatDuration, formatExact, formatRelative, toMs, type Moment } from "./timing";
+import { formatClock, formatDuration, formatExact, formatRelative, toMs, type Moment } from "./timing";
 
 /** How long ago (or until), the exact time on hover. In a sentence say `ago`; in a column the number is enough. */
 export function Time({ at, ago, className }: { at: Moment; ago?: boolean; className?: string }) {
   const ms = toMs(at);
   const text = useTicking((now) => formatRelative(ms, now, ago));
+  if (Number.isNaN(ms)) return null;
+  return (
+    <time dateTime={new Date(ms).toISOString()} title={formatExact(ms)} className={className}>
+      {text}
+    </time>
+  );
+}
+
+/** When it was, by the clock: beside a duration, where "how long ago" would say the same number twice. */
+export function Clock({ at, className }: { at: Moment; className?: string }) {
+  const ms = toMs(at);
+  const text = useTicking((now) => formatClock(ms, now));
   if (Number.isNaN(ms)) return null;
   return (
     <time dateTime={new Date(ms).toISOString()} title={formatExact(ms)} className={className}>

@@ -3,6 +3,7 @@ export { serverNow, useNow, useTicking } from "./clock";
 export { CodeBlock } from "./CodeBlock";
 export { CopyButton, copyText } from "./CopyButton";
 export { cx } from "./cx";
+export { Decision } from "./Decision";
 export { ConfirmDialog, Dialog } from "./Dialog";
 export { Command, EmptyState } from "./EmptyState";
 export { ErrorState, Notice } from "./ErrorState";
@@ -20,7 +21,7 @@ export { Skeleton, SkeletonPage, SkeletonPanel, SkeletonRows, SkeletonText } fro
 export { isEnded, isWaiting, StateBadge, StateDot, stateLook, Tag, TASK_STATES, TONE_TEXT, TONE_TINT, type TaskState, type Tone } from "./state";
 export { Table, type Column, type TableProps } from "./Table";
 export { Tabs, type Tab } from "./Tabs";
-export { Duration, Time } from "./Time";
-export { formatDuration, formatExact, formatRelative, toMs, type Moment } from "./timing";
+export { Clock, Duration, Time } from "./Time";
+export { formatClock, formatDuration, formatExact, formatRelative, formatTime, toMs, type Moment } from "./timing";
 export { toast } from "./Toast";
 export { Waterfall, type Bar, type WaterfallRow } from "./Waterfall";

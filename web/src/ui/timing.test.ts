@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { formatDuration, formatRelative } from "./timing";
+import { formatClock, formatDuration, formatExact, formatRelative } from "./timing";
 
 test.each([
   [0, "0 ms"],
@@ -20,4 +20,12 @@ test("relative times", () => {
   const at = (seconds: number) => formatRelative(now - seconds * 1000, now);
   expect([at(2), at(12), at(200), at(7200), at(3 * 86_400), at(-90)]).toEqual(["now", "12 s", "3 m", "2 h", "3 d", "in 1 m"]);
   expect(formatRelative(now - 60_000, now, true)).toBe("1 m ago");
+});
+
+test("the clock says the date only of another day", () => {
+  const noon = new Date(2026, 0, 10, 12, 0, 7).getTime();
+  const yesterday = new Date(2026, 0, 9, 12, 0, 7).getTime();
+  expect(formatClock(noon, noon + 60_000)).toBe("12:00:07");
+  expect(formatClock(yesterday, noon)).toBe(formatExact(yesterday));
+  expect(formatExact(yesterday)).toContain("2026");
 });

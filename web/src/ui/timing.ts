@@ -37,3 +37,14 @@ export function formatRelative(at: number, now: number, inSentence = false): str
 export function formatExact(at: number): string {
   return new Date(at).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
+
+/** "08:42:45", where the reader is. */
+export function formatTime(at: number): string {
+  return new Date(at).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+}
+
+/** The time of today; of another day the date as well. */
+export function formatClock(at: number, now: number): string {
+  const isToday = new Date(at).toDateString() === new Date(now).toDateString();
+  return isToday ? formatTime(at) : formatExact(at);
+}

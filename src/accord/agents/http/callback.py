@@ -7,7 +7,6 @@ log through `core.remotes`, like what agents elsewhere report, by way of `core.c
 
 import logging
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -17,9 +16,9 @@ from accord.agents.kinds import Given
 from accord.core.agent import Crash
 from accord.core.callbacks import PATH, address
 from accord.core.context import Context, Failed
-from accord.core.remotes import Remotes, Trust, look, patiently
-from accord.model import Message, Role, TaskState
-from accord.protocol import lifecycle
+from accord.core.remotes import Remotes, Trust, look, patiently, unsaid
+from accord.model import Message, TaskState
+from accord.protocol import hosts, lifecycle
 from accord.storage.commands.remotes import Link
 
 ATTEMPTS = 20
@@ -29,8 +28,6 @@ NO_ADDRESS = "This server has no address that a flow may call back: set receiver
 
 RETRY = "retry"
 """What a task is told whose user wants it tried again."""
-
-HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 log = logging.getLogger("accord.http")
 
@@ -43,6 +40,8 @@ class CallbackAgent(HttpAgent):
     def __init__(self, given: Given, *, flow: Flow | None = None) -> None:
         """Serve the flow of the options."""
         super().__init__(given, flow=flow)
+        if self.options.callback_url is not None and not hosts.is_web(self.options.callback_url):
+            raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")
         self.profile = replace(self.profile, attempts=max(self.profile.attempts, ATTEMPTS))
         self.trust = Trust()
         self._remotes: Remotes | None = None
@@ -60,8 +59,8 @@ class CallbackAgent(HttpAgent):
         if self._address is None:
             log.error("flow cannot call back: %s", NO_ADDRESS, extra={"agent": self.profile.name})
             return
-        here, there = urlsplit(self._address).hostname or "", urlsplit(self.options.address).hostname or ""
-        if here in HERE and there not in HERE:
+        here, there = hosts.host_of(self._address), hosts.host_of(self.options.address)
+        if hosts.is_loopback(here) and not hosts.is_loopback(there):
             log.warning("flow is told to call back to %s, which is this machine", self._address.partition(PATH)[0])
 
     async def leave(self) -> None:
@@ -109,7 +108,7 @@ class Waiting:
             link, state = await self._look()
             if state in lifecycle.TERMINAL:
                 await self._ctx.pause()
-            elif (said := self._unsaid(link)) is not None:
+            elif (said := unsaid(link, self._ctx.history)) is not None:
                 await self._say(link, said)
             elif link.asks > link.looked:
                 await self._asked(link)
@@ -127,10 +126,6 @@ class Waiting:
             return found
         blank = Link(task_id=ctx.task_id, agent=self._agent.profile.name, context_id=ctx.context_id)
         return blank, ctx.task.status.state
-
-    def _unsaid(self, link: Link) -> Message | None:
-        said = [message for message in self._ctx.history if message.role is Role.USER]
-        return said[link.sent] if link.sent < len(said) else None
 
     async def _say(self, link: Link, said: Message) -> None:
         """Post a message, unless an earlier run may have done so; then only what the flow reports can tell."""

@@ -7,7 +7,7 @@ It knows webhooks, and of tasks only what the log is to say. What is sent is `pa
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 import msgspec
@@ -67,11 +67,10 @@ class Posting(Struct, frozen=True):
 class Flow:
     """A webhook."""
 
-    def __init__(self, options: HttpOptions, *, make: Callable[[], Transport] | None = None) -> None:
+    def __init__(self, options: HttpOptions) -> None:
         """Post to the address of the options; nothing is opened before the first message."""
         self._options = options
         self._target = Address(options.address)
-        self._make = make or self._connections
         self._transport: Transport | None = None
 
     def _connections(self) -> Transport:
@@ -153,7 +152,7 @@ class Flow:
 
     async def _open(self, request: Outgoing) -> Opened:
         if self._transport is None:
-            self._transport = self._make()
+            self._transport = self._connections()
         return await self._transport.open(request)
 
     def _about(self, posting: Posting, **more: object) -> dict[str, object]:

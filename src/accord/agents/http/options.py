@@ -10,6 +10,7 @@ from msgspec import Meta, field
 
 from accord.agents.kinds import Options, Seconds
 from accord.client.wire import MAX_BYTES
+from accord.protocol import hosts
 
 
 class HttpOptions(Options, frozen=True, kw_only=True):
@@ -58,8 +59,8 @@ class HttpOptions(Options, frozen=True, kw_only=True):
         if bool(self.url) == bool(self.webhook_url):
             raise ValueError("url: An HTTP agent needs the address of its webhook, as url or as webhook_url")
         address = self.url or self.webhook_url or ""
-        if not address.lower().startswith(("http://", "https://")):
-            raise ValueError("url: The address of a webhook begins with http:// or https://")
+        if not hosts.is_web(address):
+            raise ValueError("url: The address of a webhook begins with http:// or https://, and has a host")
         return address
 
     def __repr__(self) -> str:

@@ -43,12 +43,12 @@ class NoRelay(Exception):
 class Channel:
     """One channel, for whoever has a key."""
 
-    def __init__(self, base_url: str, api_key: str, name: str, *, transport: Transport | None = None) -> None:
+    def __init__(self, base_url: str, api_key: str, name: str) -> None:
         """Use the relay at `base_url`; nothing is opened before the first request."""
         self._url = base_url.rstrip("/") + PATH
         self._key = api_key
         self._name = name
-        self._transport = transport
+        self._transport: Transport | None = None
 
     async def post(self, text: str) -> str | None:
         """Post a message and return its id, if the relay says that."""

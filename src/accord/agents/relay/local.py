@@ -29,7 +29,7 @@ from accord.core.context import Context, Failed
 POLL_SECONDS = 0.2
 """How often the channel is read: it is on this machine."""
 
-HERE = "a2a"
+SENDER = "a2a"
 """What the channel calls who asks."""
 
 AGAIN_SECONDS, MOST_SECONDS = 1.0, 30.0
@@ -67,7 +67,7 @@ class LocalRelay(RelayA2AAdapter):
 
     async def start(self, node: Node) -> None:
         """Start the broker, and the agent."""
-        self._broker = Broker({self.api_key: HERE, self.agent_key: self.target_agent or "agent"})
+        self._broker = Broker({self.api_key: SENDER, self.agent_key: self.target_agent or "agent"})
         self.base_url = await self._broker.start(port=self._port)
         if self.command:
             process = await self._spawn()

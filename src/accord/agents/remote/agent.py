@@ -18,11 +18,12 @@ from accord.agents.remote.cancels import Cancels
 from accord.agents.remote.means import NO_ANSWER, Means, Peer
 from accord.agents.remote.reach import Connect, Reach
 from accord.agents.remote.talk import Talk
-from accord.agents.remote.terms import Terms, is_loopback
+from accord.agents.remote.terms import Terms
 from accord.core.agent import Crash, Profile
 from accord.core.context import Context
 from accord.core.remotes import Contact, Remotes, Trust
 from accord.model import AgentCard
+from accord.protocol.hosts import host_of, is_loopback
 
 PREPARE_SECONDS = 5.0
 """How long a server that starts waits for an agent's card; without it the agent is served with a plain one."""
@@ -109,7 +110,7 @@ class RemoteAgent:
     async def join(self, remotes: Remotes, webhook: str | None = None) -> None:
         """Begin to work, with the links of a node's store; the agent reports to `webhook`, if it can get there."""
         terms = self.terms
-        if terms.webhook is None and webhook is not None and (is_loopback(self.url) or not is_loopback(webhook)):
+        if terms.webhook is None and webhook is not None and _may_reach(self.url, webhook):
             terms = replace(terms, webhook=webhook)
         self._means = Means(
             name=self.profile.name,
@@ -168,6 +169,11 @@ class RemoteAgent:
         from accord.client.client import Client
 
         return Client.connect(self.url, timeout=self.terms.answer_seconds, **self._client)
+
+
+def _may_reach(url: str, webhook: str) -> bool:
+    """Whether the agent at a URL gets to a webhook: to one that is for this machine alone only from here."""
+    return is_loopback(host_of(url)) or not is_loopback(host_of(webhook))
 
 
 def _as_it_is(profile: Profile) -> Profile:

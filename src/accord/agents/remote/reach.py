@@ -19,6 +19,7 @@ from accord.client.discovery import NoSuchAgent
 from accord.client.keys import KeyManagementError
 from accord.client.selection import NoWay
 from accord.client.wire import Unreachable
+from accord.core.clock import SYSTEM
 from accord.core.remotes import Contact
 from accord.errors import MethodNotFound
 from accord.storage.store import StoreRefused, StoreUnavailable
@@ -60,7 +61,7 @@ class Reach:
         found: Callable[[Peer], None],
         linger_seconds: float,
         now: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = SYSTEM.now_ms,
     ) -> None:
         """Open it with `connect` when it is needed; `found` is told each time, and old ways linger for answers."""
         self._name = name

@@ -22,10 +22,10 @@ from accord.client.retries import was_turned_away
 from accord.client.sending import Unconfirmed
 from accord.client.wire import TimedOut
 from accord.core.context import Context, Failed
-from accord.core.remotes import look, patiently
+from accord.core.remotes import look, patiently, unsaid
 from accord.core.reports import Report
 from accord.errors import AccordError
-from accord.model import Event, GetRequest, Message, PushConfig, Role, SendConfiguration, SendRequest, Task, TaskState
+from accord.model import Event, GetRequest, Message, PushConfig, SendConfiguration, SendRequest, Task, TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands.remotes import Link
 
@@ -47,7 +47,7 @@ class Talk(Waiting):
             link, state = await self._look()
             if state in lifecycle.TERMINAL:
                 await self._rest(None)
-            elif (said := self._unsaid(link)) is not None:
+            elif (said := unsaid(link, self._ctx.history)) is not None:
                 await self._say(link, said)
             elif link.asks > link.looked:
                 await self._answer_ask(link)
@@ -59,11 +59,6 @@ class Talk(Waiting):
                 await self._wait(link)
 
     # --- saying something -----------------------------------------------------------------------------------------
-
-    def _unsaid(self, link: Link) -> Message | None:
-        """Return the caller's first message that the agent has not accepted."""
-        said = [message for message in self._ctx.history if message.role is Role.USER]
-        return said[link.sent] if link.sent < len(said) else None
 
     async def _say(self, link: Link, message: Message) -> None:
         """Send a message, unless an earlier run may have done so, or this one before."""

@@ -4,12 +4,11 @@ Plain values with the reason for each default; `agents.remote.talk` acts on them
 """
 
 from enum import Enum
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from accord.model import AgentCard
+from accord.protocol import hosts
 from accord.protocol.extensions import NUMBERED_EVENTS
 
 OUTPUT_MODES = ("text/plain", "application/json")
@@ -101,14 +100,5 @@ class Offer(Struct, frozen=True):
 
 def is_safe(url: str) -> bool:
     """Whether tokens may be sent to a URL: over TLS, or within this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(url))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether a URL is on this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    parts = hosts.split(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and hosts.is_loopback(parts.hostname or ""))

@@ -31,6 +31,7 @@ from accord.agents.temporal.cancels import Cancels
 from accord.agents.temporal.content import ANSWER, MODES, finish, given_of, input_of
 from accord.agents.temporal.service import NO_ANSWER, Service, heartbeat, may_pass
 from accord.core.agent import Crash, Node
+from accord.core.clock import SYSTEM
 from accord.core.context import Context, Failed
 from accord.core.output import parts_of
 from accord.core.patience import patiently
@@ -136,7 +137,7 @@ class TemporalAgent:
     async def _begun(self, ctx: Context, client: Client, node: Node) -> Handle:
         """Return the workflow, started now unless it was before, by this run or by one that was lost."""
         if ctx.kept("workflow") is None:
-            at = time.time_ns() // 1_000_000
+            at = SYSTEM.now_ms()
             new = Expected(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
             # Before it begins: from now on cancels get there.
             await patiently(lambda: node.store.do(remotes.expect, ctx.tenant, new), log, task_id=ctx.task_id)

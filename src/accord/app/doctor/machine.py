@@ -17,6 +17,9 @@ from accord.storage.address import PostgresAddress
 FILES = 4096
 """Open files of a process: a stream is one, and the limits let a caller hold a thousand."""
 
+TAKEN = "nothing, if it is this very server; a second one cannot listen there: stop the first, or choose another port"
+"""What to do where a server of accord has the port."""
+
 
 def checks(patient: Patient) -> Iterator[Check]:
     """Yield what to look at."""
@@ -36,7 +39,7 @@ async def _port(port: int, patient: Patient) -> list[Finding]:
         listen(replace(server, port=port)).close()
     except CannotListen as error:
         if await is_up(patient):
-            return [ok(check, f"a server of accord listens on {server.host}:{port} already")]
+            return [warning(check, f"a server of accord listens on {server.host}:{port} already", TAKEN)]
         detail, _, remedy = str(error).partition(". ")
         return [failed(check, detail, remedy)]
     return [ok(check, f"{server.host}:{port} is free")]

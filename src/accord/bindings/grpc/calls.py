@@ -16,12 +16,11 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.bindings.dispatch import answering, streaming
 from accord.bindings.grpc.messages import from_json
 from accord.bindings.grpc.status import Metadata, as_metadata, status_of
 from accord.bindings.http import Admit, Scope, activated, extensions, header, presented
 from accord.bindings.streams import last_seen
-from accord.core.interface import A2A, Caller
+from accord.core.interface import A2A, Caller, answering, streaming
 from accord.errors import AccordError, AgentUnavailable, InternalError
 from accord.model import Event, Request
 from accord.protocol.negotiate import VERSION_HEADER, check_version

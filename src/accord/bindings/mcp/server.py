@@ -56,6 +56,6 @@ async def serve_stdio(server: Server[Any]) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def http_app(server: Server[Any], *, host: str, path: str = "/mcp") -> Any:
+def http_app(server: Server[Any], *, host: str) -> Any:
     """Return the ASGI application that serves it; pages of other origins are kept out where `host` is this machine."""
-    return server.streamable_http_app(streamable_http_path=path, host=host)
+    return server.streamable_http_app(streamable_http_path="/mcp", host=host)

@@ -4,7 +4,7 @@ They are opened only to be used: nothing here shows one to whoever asks for a li
 the rows are `storage.commands.credentials`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -68,13 +68,8 @@ class SealedKeys:
         stored = await self._store.read(credentials.find, tenant, normalized(id))
         return None if stored is None else _credential.decode(self._opened(stored))
 
-    async def only(self, tenant: str, ids: Iterable[str]) -> Known:
-        """Return those of a tenant that have these ids, to choose from."""
-        found = {normalized(id): await self.get(tenant, id) for id in ids}
-        return Known({id: credential for id, credential in found.items() if credential is not None})
-
     async def every(self, tenant: str) -> Known:
-        """Return all of a tenant's."""
+        """Return all of a tenant's, to choose from."""
         stored = await self._store.read(credentials.listed, tenant)
         return Known({one.id: _credential.decode(self._opened(one)) for one in stored})
 

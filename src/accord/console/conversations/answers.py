@@ -13,7 +13,7 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
-from accord.bindings.streams import HEADERS, KEEP_ALIVE, KEEP_ALIVE_SECONDS
+from accord.bindings.streams import HEADERS, KEEP_ALIVE_SECONDS
 from accord.console.conversations import uimessages, uistream
 from accord.console.conversations.uistream import About, Chunk, Encoder
 from accord.console.house import House
@@ -22,6 +22,7 @@ from accord.errors import TaskNotFound
 from accord.model import Event
 from accord.model.base import timestamp_ms
 from accord.protocol import lifecycle
+from accord.protocol.sse import KEEP_ALIVE
 from accord.storage.commands import chats, tasks
 from accord.storage.commands.chats import ASSISTANT, Chat, Said
 from accord.storage.store import StoreUnavailable

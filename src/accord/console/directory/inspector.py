@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from accord.bindings.streams import HEADERS, KEEP_ALIVE, KEEP_ALIVE_SECONDS
+from accord.bindings.streams import HEADERS, KEEP_ALIVE_SECONDS
 from accord.console.directory import templates
 from accord.console.directory.exchanges import End, Exchange, Head, Said, happening, inside, outside, scope_of
 from accord.console.house import House
@@ -23,7 +23,7 @@ from accord.core.interface import Caller
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound
 from accord.protocol import codec, sse
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.sse import Decoder, Frame, FrameTooLarge
+from accord.protocol.sse import KEEP_ALIVE, Decoder, Frame, FrameTooLarge
 
 MAX_BYTES = 1024 * 1024
 """How much of an answer is shown: more is nothing that a person reads."""

@@ -5,9 +5,7 @@ It reads and judges; it keeps nothing and asks nobody. Members that only some di
 """
 
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -15,7 +13,7 @@ from msgspec.json import Decoder
 from accord.core.registry import names
 from accord.errors import AccordError
 from accord.model import AgentCard
-from accord.protocol import codec
+from accord.protocol import codec, hosts
 from accord.protocol.cards import decode_card
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
@@ -29,6 +27,11 @@ MAX_TITLE, MAX_DESCRIPTION, MAX_WORDS = 256, 8192, 8192
 
 MAX_TAGS, MAX_TAG = 50, 64
 MAX_URL = 2048
+
+ONLY_TLS = "Only https is safe, except on this machine itself (http://localhost)"
+
+_GRPC_TLS, _GRPC_CLEAR = ("https", "grpcs"), ("http", "grpc")
+"""How addresses for gRPC that have a scheme begin, as `client.links.grpc.addresses` reads them."""
 
 _LINKS = ("documentationUrl", "iconUrl", "privacyPolicyUrl", "termsOfServiceUrl")
 _document = Decoder(dict[str, Any])
@@ -81,15 +84,6 @@ def read(document: bytes, name: str | None = None) -> Published:
 def merged(document: str, changes: dict[str, Any]) -> bytes:
     """Return a card with some of its members replaced."""
     return codec.encode(codec.decode(document.encode(), _document) | changes)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an address is this machine's own."""
-    host = urlsplit(url if "://" in url else f"//{url}").hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -167,34 +161,29 @@ def _text(field: str, text: str, limit: int) -> Iterator[Finding]:
 
 def _web_place(url: str) -> str | None:
     """Return what is wrong with an address of an agent: only this machine may be reached without TLS (2-01)."""
-    parts = _split(url)
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
+    parts = hosts.split(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
         return "The address begins neither with https:// nor with http://, or cannot be read"
     if parts.username is not None or parts.password is not None:
         return "The address has a user in it; credentials do not belong on a card"
-    if parts.scheme == "http" and not is_loopback(url):
-        return "Only https is safe, except on this machine itself (http://localhost)"
+    if parts.scheme == "http" and not hosts.is_loopback(parts.hostname):
+        return ONLY_TLS
     return None
 
 
 def _grpc_place(url: str) -> str | None:
-    """Return what is wrong with an address for gRPC, which usually has no scheme."""
-    parts = _split(url if "://" in url else f"//{url}")
-    if parts is None or not parts.hostname or parts.username is not None or len(url) > MAX_URL:
+    """Return what is wrong with an address for gRPC, which usually has no scheme and then means TLS elsewhere."""
+    parts = hosts.split(url)
+    if not parts.hostname or parts.username is not None or len(url) > MAX_URL:
         return "The address is not host:port"
+    if parts.scheme not in ("", *_GRPC_TLS, *_GRPC_CLEAR):
+        return "The address is neither host:port nor begins with https:// or http://"
+    if parts.scheme in _GRPC_CLEAR and not hosts.is_loopback(parts.hostname):
+        return ONLY_TLS
     return None
 
 
 _PLACES: dict[str, Callable[[str], str | None]] = {"GRPC": _grpc_place}
-
-
-def _split(url: str) -> Any:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return None
-    return parts
 
 
 def _is_link(link: Any) -> bool:

@@ -17,7 +17,7 @@ from accord.core.registry.names import NotAsked, UnknownName
 from accord.core.registry.ports import Answer, Ask, NotReached
 from accord.core.registry.trust import Signed, Trust
 from accord.model import AgentCard
-from accord.protocol import codec
+from accord.protocol import codec, hosts
 
 API = "/api/v1"
 
@@ -64,7 +64,8 @@ class RemoteRegistry:
             card = cards.read(document, name).card
         except BadCard as error:
             raise UnknownName(f"{name}: the card that {self.url} has cannot be used: {error}") from None
-        if not cards.is_loopback(self.url) and any(cards.is_loopback(one.url) for one in card.supported_interfaces):
+        places = [hosts.host_of(one.url) for one in card.supported_interfaces]
+        if not hosts.is_loopback(hosts.host_of(self.url)) and any(map(hosts.is_here, places)):
             raise UnknownName(f"{name}: the card that {self.url} has leads to this machine itself")
         verdict = self._trust.judge(document)
         if self._signed_only and verdict.state is not Signed.TRUSTED:

@@ -11,12 +11,12 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from ipaddress import ip_address, ip_network
 from urllib.parse import unquote
 
 from cryptography import x509
 
 from accord.core.access import Identity, Presented, challenge
+from accord.core.proxies import is_trusted, networks
 from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.settings import Grant, Mtls, NameOf
 from accord.errors import AuthenticationFailed
@@ -42,7 +42,7 @@ class MtlsAccess:
         """Take owners from certificates as the settings say."""
         self._settings = settings
         self._now = now
-        self._proxies = [ip_network(network, strict=False) for network in settings.trusted_proxies]
+        self._proxies = networks(settings.trusted_proxies)
         self._everybody = Grant(tenant=settings.tenant, roles=settings.roles)
 
     @property
@@ -62,7 +62,7 @@ class MtlsAccess:
     def _certificate(self, presented: Presented) -> x509.Certificate | None:
         """Return the caller's certificate; a trusted proxy's own connection says nothing about the caller."""
         settings = self._settings
-        if settings.header is None or not self._is_proxy(presented.proxy or presented.peer):
+        if settings.header is None or not is_trusted(presented.proxy or presented.peer, self._proxies):
             der = presented.certificate
             return None if der is None else x509.load_der_x509_certificate(der)
         stated = presented.header(settings.header)
@@ -71,13 +71,6 @@ class MtlsAccess:
         if settings.verified_header and presented.header(settings.verified_header) != "SUCCESS":
             raise ValueError("the proxy could not verify the certificate")
         return _read(stated)
-
-    def _is_proxy(self, address: str) -> bool:
-        try:
-            found = ip_address(address)
-        except ValueError:
-            return False
-        return any(found.version == network.version and found in network for network in self._proxies)
 
     def _identity(self, certificate: x509.Certificate) -> Identity:
         now = datetime.fromtimestamp(self._now(), UTC)

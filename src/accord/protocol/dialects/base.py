@@ -216,5 +216,15 @@ def task_page(tasks: tuple[Task, ...], token: str | None, size: int | None, tota
     )
 
 
+def stated(**members: Any) -> dict[str, Any]:
+    """Return an object without the members that are None."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def encoded(**members: Any) -> bytes:
+    """Write an object without the members that are None."""
+    return codec.encode(stated(**members))
+
+
 def _invalid_answer(error: AccordError) -> InvalidAgentResponse:
     return InvalidAgentResponse(f"The agent's answer is invalid: {error.message}")

@@ -10,14 +10,14 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState, TaskStatus
+from accord.model import Message, Part, Role, StatusUpdate, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.model.keys import USAGE
 from accord.protocol import lifecycle
 from accord.protocol.budgets import Account
 from accord.storage.commands import children, jobs, remotes, steps, usage
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, NewJob
-from accord.storage.commands.tasks import Append, Head, Stored, append, lock_task
+from accord.storage.commands.tasks import Append, Ended, Head, Stored, append, lock_task
 from accord.storage.commands.usage import Charged, Spend, Spent, Told
 from accord.storage.store import Tx
 
@@ -53,6 +53,13 @@ class Limit(Struct, frozen=True, kw_only=True):
     step: steps.Step
 
 
+class Reaped(Struct, frozen=True, kw_only=True):
+    """Nodes whose work was given back, and what ended because it was lost too often."""
+
+    nodes: list[str]
+    ended: list[Ended]
+
+
 class NoSuchTask(Exception):
     """There is no such task, or it is somebody else's."""
 
@@ -66,24 +73,23 @@ class HasEnded(Exception):
         self.state = state
 
 
-async def end(tx: Tx, tenant: str, ending: Ending) -> Task:
+async def end(tx: Tx, tenant: str, ending: Ending) -> list[Ended]:
     """End a task from outside, whoever runs it: the fence is raised, its job and timers go, its node is told.
 
-    Its children end with it, and theirs.
+    Its children end with it, and theirs. Like all that end tasks, it returns which have ended.
     """
     stored = owned(await lock_task(tx, tenant, ending.task_id), ending.task_id, ending.owner, ending.agent)
-    task = stored.task()
-    before, after = task.status.state, ending.status.state
+    before, after = stored.task_state, ending.status.state
     if before in lifecycle.TERMINAL or after not in lifecycle.TRANSITIONS[before]:
         raise HasEnded(before)
-    return await _end(tx, tenant, stored, task, ending.status, ending.at)
+    return await _end(tx, tenant, stored, ending.status, ending.at)
 
 
-async def _end(tx: Tx, tenant: str, stored: Stored, task: Task, status: TaskStatus, at: int) -> Task:
+async def _end(tx: Tx, tenant: str, stored: Stored, status: TaskStatus, at: int) -> list[Ended]:
+    task = stored.task()
     account = await usage.read(tx, tenant, task.id)
     shown = None if account == Account() else {USAGE: account.shown}
     update = StatusUpdate(task_id=task.id, context_id=stored.context_id, status=status, metadata=shown)
-    ended = lifecycle.apply(task, update)
     last = Append(
         task_id=task.id,
         epoch=stored.epoch,
@@ -91,25 +97,26 @@ async def _end(tx: Tx, tenant: str, stored: Stored, task: Task, status: TaskStat
         bodies=[update],
         at=at,
         state=status.state,
-        snapshot=ended,
+        snapshot=lifecycle.apply(task, update),
     )
-    await end_with(tx, tenant, stored, last)
+    ended = await end_with(tx, tenant, stored, last)
     if status.state in lifecycle.TERMINAL:
         await remotes.pass_on_cancel(tx, tenant, task.id)
     return ended
 
 
-async def end_with(tx: Tx, tenant: str, head: Head, last: Append) -> None:
+async def end_with(tx: Tx, tenant: str, head: Head, last: Append) -> list[Ended]:
     """End a task with its last events, whoever runs it and whoever has them."""
     await append(tx, tenant, last)
     await raise_fence(tx, tenant, head.id)
-    await end_rest(tx, tenant, head.id, last.at)
+    others = await end_rest(tx, tenant, head.id, last.at)
     await _drop_run(tx, tenant, head.id)
     if head.parent_id is not None:
         await children.rouse_parent(tx, tenant, head.parent_id, head.id)
+    return [Ended(tenant, head.id, head.agent, last.state or head.task_state), *others]
 
 
-async def end_rest(tx: Tx, tenant: str, task_id: str, at: int) -> None:
+async def end_rest(tx: Tx, tenant: str, task_id: str, at: int) -> list[Ended]:
     """End what a task that has ended leaves behind: its timers go, its children are cancelled.
 
     Its job goes after that: a child locks itself, then its parent's job.
@@ -121,16 +128,25 @@ async def end_rest(tx: Tx, tenant: str, task_id: str, at: int) -> None:
         deadline=DEADLINE,
         sla=SLA,
     )
+    ended: list[Ended] = []
     for child_id in await children.living(tx, tenant, task_id):
         child = await lock_task(tx, tenant, child_id)
         if child is not None and child.task_state not in lifecycle.ENDED:
-            await _end(tx, tenant, child, child.task(), said(TaskState.CANCELED, LEFT_BEHIND, child, at), at)
+            ended += await _end(tx, tenant, child, said(TaskState.CANCELED, LEFT_BEHIND, child, at), at)
+    return ended
 
 
-async def let_go(tx: Tx, job: Claimed) -> None:
+async def let_go(tx: Tx, job: Claimed) -> list[Ended]:
     """Remove work on a task that has ended, with what whoever said so had no time to end."""
     if await jobs.finish(tx, job) and (stored := await lock_task(tx, job.tenant, job.key)):
-        await end_rest(tx, job.tenant, job.key, stored.updated_at)
+        return await _end_late(tx, job.tenant, stored)
+    return []
+
+
+async def _end_late(tx: Tx, tenant: str, stored: Stored) -> list[Ended]:
+    """End what goes with a task whose run was lost after it had said how that ended: nobody else has counted it."""
+    others = await end_rest(tx, tenant, stored.id, stored.updated_at)
+    return [Ended(tenant, stored.id, stored.agent, stored.task_state), *others]
 
 
 # --- timers -----------------------------------------------------------------------------------------------------------
@@ -154,15 +170,14 @@ async def limit(tx: Tx, tenant: str, request: Limit) -> None:
     await set_timer(tx, tenant, request.timer)
 
 
-async def expire(tx: Tx, job: Claimed, status: TaskStatus, at: int) -> bool:
-    """Do what a timer is for; false if the task ended before or the timer was moved meanwhile."""
+async def expire(tx: Tx, job: Claimed, status: TaskStatus, at: int) -> list[Ended]:
+    """Do what a timer is for: nothing if the task ended before or the timer was moved meanwhile."""
     if not await jobs.finish(tx, job):
-        return False
+        return []
     stored = await lock_task(tx, job.tenant, job.key)
     if stored is None or stored.task_state in lifecycle.ENDED:
-        return False
-    await _end(tx, job.tenant, stored, stored.task(), status, at)
-    return True
+        return []
+    return await _end(tx, job.tenant, stored, status, at)
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
@@ -193,16 +208,17 @@ async def _spent(tx: Tx, tenant: str, request: Spend | Told, line: list[Head], c
             stored = await lock_task(tx, tenant, head.id)
             assert stored is not None  # it is locked
             status = said(TaskState.FAILED, over, stored, request.at)
-            await _end(tx, tenant, stored, stored.task(), status, request.at)
-            return Spent(account=accounts[-1], counted=uses, over=over)
+            ended = await _end(tx, tenant, stored, status, request.at)
+            return Spent(account=accounts[-1], counted=uses, over=over, ended=ended)
     return Spent(account=accounts[-1], counted=uses)
 
 
 # --- nodes that are gone ----------------------------------------------------------------------------------------------
 
 
-async def reap(tx: Tx) -> list[str]:
+async def reap(tx: Tx) -> Reaped:
     """Give back the work of nodes whose lease ran out and return their names; work that was lost too often ends."""
+    ended: list[Ended] = []
     dead = [row[0] for row in await tx.all("SELECT id FROM node WHERE expires_at < {now} ORDER BY id {skip_locked}")]
     dead += await _without_lease(tx)
     for node in dead:
@@ -213,9 +229,10 @@ async def reap(tx: Tx) -> list[str]:
             kind=RUN,
         )
         for tenant, task_id, attempts in exhausted:
-            await _give_up(tx, tenant, task_id, attempts)
+            if (tenant, task_id) not in {one[:2] for one in ended}:  # it may have ended with its parent just now
+                ended += await _give_up(tx, tenant, task_id, attempts)
         await jobs.leave(tx, node, counts=True)
-    return dead
+    return Reaped(nodes=dead, ended=ended)
 
 
 async def _without_lease(tx: Tx) -> list[str]:
@@ -228,24 +245,22 @@ async def _without_lease(tx: Tx) -> list[str]:
     return [row[0] for row in rows]
 
 
-async def give_up(tx: Tx, job: Claimed) -> None:
+async def give_up(tx: Tx, job: Claimed) -> list[Ended]:
     """End a task whose work was begun too often, unless somebody else holds it now."""
-    if await jobs.finish(tx, job):
-        await _give_up(tx, job.tenant, job.key, job.attempts - 1)
+    return await _give_up(tx, job.tenant, job.key, job.attempts - 1) if await jobs.finish(tx, job) else []
 
 
-async def _give_up(tx: Tx, tenant: str, task_id: str, attempts: int) -> None:
+async def _give_up(tx: Tx, tenant: str, task_id: str, attempts: int) -> list[Ended]:
     stored = await lock_task(tx, tenant, task_id)
     if stored is None or stored.task_state in lifecycle.TERMINAL:
-        if stored is not None:
-            await end_rest(tx, tenant, task_id, stored.updated_at)
+        ended = [] if stored is None else await _end_late(tx, tenant, stored)
         await _drop_run(tx, tenant, task_id)
-        return
+        return ended
     row = await tx.one("SELECT {now}")
     at = int(row[0]) if row else stored.updated_at
     times = "once" if attempts == 1 else f"{attempts} times"
     text = f"The agent's process was lost {times}; the task was given up"
-    await _end(tx, tenant, stored, stored.task(), said(TaskState.FAILED, text, stored, at), at)
+    return await _end(tx, tenant, stored, said(TaskState.FAILED, text, stored, at), at)
 
 
 # --- small things -----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from accord.storage.commands.remotes import Link
 from accord.storage.commands.tasks import (
     Append,
     Behind,
+    Ended,
     Head,
     Stored,
     append,
@@ -60,8 +61,9 @@ async def look(tx: Tx, tenant: str, task_id: str, *, whole: bool) -> tuple[Link,
     return None if link is None or found is None else (link, found)
 
 
-async def relay(tx: Tx, tenant: str, request: Relay) -> None:
-    """Write what a report changes; raises Behind if the task or its link has changed since they were read."""
+async def relay(tx: Tx, tenant: str, request: Relay) -> list[Ended]:
+    """Write what a report changes and return what has ended with it; raises Behind if the task or its link has changed
+    since they were read."""
     link, last = request.link, request.last
     head = await lock_head(tx, tenant, link.task_id)
     if head is None:
@@ -70,16 +72,18 @@ async def relay(tx: Tx, tenant: str, request: Relay) -> None:
         raise Behind(f"Something else was reported on {link.task_id}")
     if request.keeps_context:
         await remotes.keep_context(tx, tenant, link, head.owner, head.context_id)
+    ended: list[Ended] = []
     if last.bodies:
         last = replace(last, epoch=head.epoch)  # whoever runs it learns of this when it next writes
         if last.state in lifecycle.ENDED:
-            await end_with(tx, tenant, head, last)
+            ended = await end_with(tx, tenant, head, last)
         else:
             await append(tx, tenant, last)
             if head.parent_id is not None and lifecycle.INTERRUPTED & {head.task_state, last.state}:
                 await children.rouse_parent(tx, tenant, head.parent_id, head.id)
     if request.step is not None and await steps.put(tx, tenant, link.task_id, request.step, request.output, last.at):
         await runs.rouse(tx, tenant, head)
+    return ended
 
 
 async def retry(tx: Tx, tenant: str, link: Link, step: str, at: int) -> bool:
@@ -94,16 +98,16 @@ async def retry(tx: Tx, tenant: str, link: Link, step: str, at: int) -> bool:
     return True
 
 
-async def give_up(tx: Tx, tenant: str, request: GiveUp) -> bool:
-    """Let a task be unknown; false if it has ended, or if anything was reported since its link was read."""
+async def give_up(tx: Tx, tenant: str, request: GiveUp) -> list[Ended]:
+    """Let a task be unknown: nothing if it has ended, or if anything was reported since its link was read."""
     link = request.link
     stored = await lock_task(tx, tenant, link.task_id)
     if stored is None or stored.task_state in lifecycle.ENDED or not await remotes.move(tx, tenant, link):
-        return False
+        return []
     status = said(TaskState.UNKNOWN, request.reason, stored, request.at)
-    await end(tx, tenant, Ending(task_id=stored.id, status=status, at=request.at))
+    ended = await end(tx, tenant, Ending(task_id=stored.id, status=status, at=request.at))
     again = jobs.NewJob(
         kind=jobs.RUN, key=stored.id, queue=stored.agent, arg="", delay_ms=request.again_ms, epoch=stored.epoch + 1
     )
     await jobs.enqueue(tx, tenant, again)
-    return True
+    return ended

@@ -25,6 +25,7 @@ from accord.storage.commands.endings import HasEnded, NoSuchTask, Timer, end_res
 from accord.storage.commands.jobs import DEADLINE, RUN, Claimed, NewJob
 from accord.storage.commands.tasks import (
     Append,
+    Ended,
     Head,
     NewTask,
     Stored,
@@ -134,6 +135,14 @@ class Settle(Struct, frozen=True, kw_only=True):
     child: str | None = None
     watch: Watch | None = None
     parent_id: str | None = None
+
+    @property
+    def ended(self) -> list[Ended]:
+        """The task, if this ends it."""
+        job, state = self.job, self.last.state
+        if self.parks or state is None or state not in lifecycle.ENDED:
+            return []
+        return [Ended(job.tenant, job.key, job.queue, state)]
 
 
 class News(Struct, frozen=True, kw_only=True):
@@ -266,8 +275,8 @@ async def _reread(tx: Tx, tenant: str, head: Head) -> Stored:
     return stored
 
 
-async def settle(tx: Tx, tenant: str, request: Settle) -> int:
-    """Append a run's last events and finish or park its job; return the last sequence number."""
+async def settle(tx: Tx, tenant: str, request: Settle) -> list[Ended]:
+    """Append a run's last events and finish or park its job; return what has ended with it."""
     watch = request.watch
     awaited = (request.awaited,) if request.awaited is not None else watch.keys if watch is not None else ()
     if awaited:
@@ -278,6 +287,7 @@ async def settle(tx: Tx, tenant: str, request: Settle) -> int:
         for key in awaited:
             if await steps.find(tx, tenant, request.job.key, key) is not None:
                 raise AlreadyWoken(key)
+    others: list[Ended] = []
     children_started = await extend(tx, tenant, request.last)
     if request.entries:
         await steps.note(tx, tenant, request.job.key, request.entries, request.last.at)
@@ -290,13 +300,13 @@ async def settle(tx: Tx, tenant: str, request: Settle) -> int:
     elif request.last.state not in lifecycle.ENDED:
         await jobs.finish(tx, request.job)
     elif children_started:
-        await end_rest(tx, tenant, request.job.key, request.last.at)
+        others = await end_rest(tx, tenant, request.job.key, request.last.at)
         await jobs.finish(tx, request.job)
     else:
         await jobs.finish_last(tx, request.job)
     if request.parent_id is not None:
         await children.rouse_parent(tx, tenant, request.parent_id, request.job.key)
-    return request.last.after + len(request.last.bodies)
+    return [*request.ended, *others]
 
 
 async def wake(tx: Tx, tenant: str, news: News) -> bool:

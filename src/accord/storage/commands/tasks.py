@@ -6,6 +6,7 @@ believes to be the last event: one that missed something cannot write a snapshot
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -49,6 +50,15 @@ class Append(Struct, frozen=True, kw_only=True):
     state: TaskState | None = None
     snapshot: Task | None = None
     blobs: tuple[str, ...] = ()
+
+
+class Ended(NamedTuple):
+    """A task that a command has ended, in a state of `lifecycle.ENDED`: whoever ran the command may tell."""
+
+    tenant: str
+    task_id: str
+    agent: str
+    state: TaskState
 
 
 class Head(Struct, frozen=True, kw_only=True):

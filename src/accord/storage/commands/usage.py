@@ -4,6 +4,7 @@ A use is counted once by the step that it is, and for every task above the one t
 task ends which has used too much is `endings`; what a budget is, `protocol.budgets`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from accord.protocol.budgets import Account, Budget, Total, Use
 from accord.storage.commands import steps
-from accord.storage.commands.tasks import Fenced, Head, lock_head
+from accord.storage.commands.tasks import Ended, Fenced, Head, lock_head
 from accord.storage.store import Tx
 
 ACCOUNT = "usage"
@@ -52,11 +53,12 @@ Uses = tuple[tuple[Use, str | None], ...]
 
 class Spent(Struct, frozen=True, kw_only=True):
     """The account after that, what was counted, which is nothing if it was known before, and why the run has to stop
-    if it has."""
+    if it has, with what has ended for it."""
 
     account: Account
     counted: Uses = ()
     over: str | None = None
+    ended: Sequence[Ended] = ()
 
 
 def account_of(output: str | None) -> Account:

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
+from accord.protocol import hosts
 from accord.workflows.checks.names import meant
 from accord.workflows.checks.subject import Problem, Subject, Where
 from accord.workflows.document import AgentDef
@@ -114,7 +114,7 @@ def addresses(subject: Subject) -> Iterator[Problem]:
     placed: list[tuple[Where, str | None]] = [((*where, "url"), step.url) for step, where, *_ in subject.steps]
     placed += [(("agents", at, "url"), agent.url) for at, agent in enumerate(subject.document.agents)]
     for place, url in placed:
-        if url is not None and not _NO_URL.search(url) and not _is_url(url):
+        if url is not None and not _NO_URL.search(url) and not hosts.is_web(url):
             yield Problem("BAD_URL", place, f"{url} is no URL of http or https", "write http://host:port/path")
 
 
@@ -153,14 +153,6 @@ def installed(subject: Subject) -> Iterator[Problem]:
         for message in missing_commands([agent], subject.env, subject.base):
             what, _, fix = message.partition(": ")
             yield Problem("CLI_NOT_FOUND", ("agents", at, "cli"), what, fix or "install it")
-
-
-def _is_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        return False
 
 
 def _instead(name: str, agent: AgentDef) -> str:

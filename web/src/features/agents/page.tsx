@@ -8,7 +8,7 @@ import { dialectName, dialectsShort, HealthBadge } from "./look";
 
 const COLUMNS: readonly Column<AgentRow>[] = [
   { id: "health", header: "Health", width: "76px", cell: (row) => <HealthBadge health={row.health} /> },
-  { id: "name", header: "Agent", width: "minmax(140px, 1.2fr)", cell: (row) => <Name row={row} /> },
+  { id: "name", header: "Agent", isName: true, width: "minmax(140px, 1.2fr)", cell: (row) => <Name row={row} /> },
   { id: "description", header: "What it does", width: "minmax(120px, 2fr)", cell: (row) => <span className="text-soft">{row.description}</span>, from: 720 },
   { id: "kind", header: "Kind", width: "92px", cell: (row) => row.kind, from: 560 },
   { id: "bindings", header: "Bindings", width: "150px", cell: (row) => <span className="text-soft">{row.bindings.join(", ")}</span>, from: 940 },

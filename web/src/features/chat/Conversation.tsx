@@ -1,4 +1,4 @@
-import { ArrowDown, CircleX, Unplug } from "lucide-react";
+import { ArrowDown, CircleAlert, CircleX, Unplug } from "lucide-react";
 import { useMemo, useState } from "react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -71,6 +71,7 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
   );
 
   const isMissing = stored.error instanceof ApiError && stored.error.status === 404 && messages.length === 0;
+  const isUnknown = wanted !== undefined && picked === null && known.length > 0 && !known.some((model) => model.id === wanted);
   const isLoading = !isNew && messages.length === 0 && stored.isPending && stored.fetchStatus === "fetching";
 
   return (
@@ -83,6 +84,7 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
             {stored.isError && !isMissing && messages.length === 0 && (
               <ErrorState title="The chat could not be loaded" error={stored.error} safe="Nothing is lost: it is kept on the server." onRetry={() => void stored.refetch()} />
             )}
+            {isUnknown && messages.length === 0 && <Unknown wanted={wanted} name={nameOf(agent)} />}
             {messages.length === 0 && !isLoading && !isMissing && !stored.isError && (
               <Welcome
                 models={models.data}
@@ -133,6 +135,17 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
 function pick(models: readonly Model[], ...wishes: (string | null | undefined)[]): string {
   const found = wishes.find((wish) => wish && models.some((model) => model.id === wish));
   return found ?? models.find((model) => model.isDefault)?.id ?? models[0]?.id ?? "";
+}
+
+/** The address names an agent that is not there: who is asked instead is said, not found out. */
+function Unknown({ wanted, name }: { wanted: string; name: string }) {
+  return (
+    <Notice tone="amber" icon={<CircleAlert className="mt-0.5 size-4 shrink-0 text-amber" aria-hidden />}>
+      <p className="break-words">
+        There is no agent <code>{wanted}</code> here; it may not be served any more, or it is not for you. Below is {name}: choose another if you like.
+      </p>
+    </Notice>
+  );
 }
 
 function Pending({ name }: { name: string }) {

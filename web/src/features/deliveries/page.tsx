@@ -12,7 +12,7 @@ import { DELIVERY_STATES, type DeliveriesSearch } from "./search";
 const COLUMNS: readonly Column<DeliveryRow>[] = [
   { id: "mark", header: "", width: "16px", until: 520, cell: (row) => <DeliveryMark state={row.state} /> },
   { id: "state", header: "State", width: "96px", from: 520, cell: (row) => <DeliveryBadge state={row.state} /> },
-  { id: "url", header: "Webhook", width: "minmax(140px, 2fr)", cell: (row) => <code title={row.url}>{row.url}</code> },
+  { id: "url", header: "Webhook", isName: true, width: "minmax(140px, 2fr)", cell: (row) => <code title={row.url}>{row.url}</code> },
   { id: "agent", header: "Agent", width: "minmax(80px, 1fr)", cell: (row) => row.agent, from: 720 },
   { id: "code", header: "Answer", width: "80px", cell: (row) => (row.lastAt === null ? <span className="text-faint">not yet</span> : <StatusCode status={row.lastStatus} />), from: 480 },
   { id: "attempt", header: "Attempt", width: "80px", cell: (row) => (row.attempts > 0 ? `${row.attempts} of ${row.maxAttempts}` : ""), from: 620 },

@@ -11,7 +11,7 @@ import { PublishDialog } from "./PublishDialog";
 import type { RegistrySearch } from "./search";
 
 const COLUMNS: readonly Column<Listed>[] = [
-  { id: "name", header: "Name", width: "minmax(140px, 1fr)", cell: (row) => <code>{row.human_readable_id}</code> },
+  { id: "name", header: "Name", isName: true, width: "minmax(140px, 1fr)", cell: (row) => <code>{row.human_readable_id}</code> },
   { id: "about", header: "About", width: "minmax(120px, 2fr)", cell: (row) => <span className="text-soft">{row.description || row.name}</span>, from: 640 },
   { id: "visibility", header: "Seen by", width: "90px", cell: (row) => <Tag>{row.visibility}</Tag>, from: 760 },
   { id: "health", header: "Health", width: "110px", cell: (row) => (row.is_active ? <HealthTag state={row.health} /> : <Tag>Removed</Tag>) },

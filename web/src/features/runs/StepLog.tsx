@@ -2,7 +2,7 @@ import { useEffect, useRef } from "react";
 import type { StepView } from "@/api/types";
 import { useTaskEvents } from "@/features/tasks/queries";
 import { useTopic } from "@/live/live";
-import { cx, formatExact, Section, toMs } from "@/ui";
+import { cx, formatExact, formatTime, Section, toMs } from "@/ui";
 import { linesAbout, linesOf, type LogLine } from "./log";
 
 const MOST_LINES = 500;
@@ -50,7 +50,7 @@ function Lines({ lines }: { lines: readonly LogLine[] }) {
           // Several lines may come from one event; they are only ever added at the end.
           <div key={`${line.seq}-${index}`} className="flex gap-3">
             <time dateTime={line.at} title={formatExact(toMs(line.at))} className="shrink-0 text-faint select-none">
-              {line.at.slice(11, 19)}
+              {formatTime(toMs(line.at))}
             </time>
             <span className={cx("min-w-0 break-words whitespace-pre-wrap", line.tone === "red" && "text-red", line.tone === "faint" && "text-soft")}>{line.text}</span>
           </div>

@@ -1,9 +1,9 @@
 import { Link } from "@tanstack/react-router";
-import { Check, CircleX, RotateCw, ShieldQuestionMark, X } from "lucide-react";
+import { CircleX, RotateCw, ShieldQuestionMark } from "lucide-react";
 import { useState, type ReactNode } from "react";
 import type { RunView, StepDetail, StepView, TryView } from "@/api/types";
 import { useTaskAction } from "@/features/tasks/queries";
-import { Button, CodeBlock, cx, Duration, ErrorState, Field, JsonView, Markdown, Notice, Section, SkeletonPanel, Textarea, Time } from "@/ui";
+import { Button, Clock, CodeBlock, cx, Decision, Duration, ErrorState, Field, JsonView, Markdown, Notice, Section, SkeletonPanel, Textarea } from "@/ui";
 import { itemsOf } from "./selection";
 import { StepBadge, StepMark, typeWord } from "./look";
 import { useDecision, useRerun, useStep } from "./queries";
@@ -89,36 +89,22 @@ function pick(step: StepView, detail: StepDetail): Partial<StepDetail> {
 
 function Asked({ run, step, question }: { run: RunView; step: StepView; question: string | undefined }) {
   const isDecision = step.type === "approval" && step.status === "running";
-  if (isDecision && run.actions.includes("approve")) return <Decide runId={run.id} step={step.name} question={question ?? (run.asks === step.name ? (run.question ?? "") : "")} />;
+  if (isDecision && run.actions.includes("approve")) {
+    // In a loop it is asked again: that is another question.
+    return <Decide key={step.begin} runId={run.id} step={step.name} question={question ?? (run.asks === step.name ? (run.question ?? "") : "")} />;
+  }
   if (!isDecision && run.asks === step.name && run.question !== null) return <Answer runId={run.id} question={run.question} />;
   return null;
 }
 
 function Decide({ runId, step, question }: { runId: string; step: string; question: string }) {
-  const [comment, setComment] = useState("");
   const decide = useDecision(runId, step);
   return (
     <Notice tone="amber" icon={<ShieldQuestionMark className="mt-0.5 size-4 shrink-0 text-amber" aria-hidden />}>
-      <form
-        className="flex flex-col gap-3"
-        onSubmit={(event) => {
-          event.preventDefault();
-          decide.mutate({ approved: true, comment });
-        }}
-      >
+      <div className="flex flex-col gap-3">
         <p className="font-medium break-words whitespace-pre-wrap">{question || `Approve ${step}?`}</p>
-        <Field label="Note">
-          <Textarea rows={2} value={comment} placeholder="Optional; the steps after it can read it" onChange={(event) => setComment(event.target.value)} />
-        </Field>
-        <div className="flex gap-2">
-          <Button kind="primary" type="submit" busy={decide.isPending} icon={<Check className="size-3.5" aria-hidden />}>
-            Approve
-          </Button>
-          <Button kind="danger" disabled={decide.isPending} icon={<X className="size-3.5" aria-hidden />} onClick={() => decide.mutate({ approved: false, comment })}>
-            Reject
-          </Button>
-        </div>
-      </form>
+        <Decision busy={decide.isPending} onDecide={(approved, comment) => decide.mutateAsync({ approved, comment })} />
+      </div>
     </Notice>
   );
 }
@@ -153,7 +139,7 @@ function Facts({ step, detail }: { step: StepView; detail: StepDetail | null }) 
   if (detail?.description) rows.push(["About", detail.description]);
   if (step.needs.length > 0) rows.push(["After", step.needs.join(", ")]);
   if (detail?.condition) rows.push(["If", <code key="if">{detail.condition}</code>]);
-  if (step.begin !== null && !step.isReused) rows.push(["Began", <Time key="began" at={step.begin} />], [step.end === null ? "For" : "Took", <Duration key="took" start={step.begin} end={step.end} />]);
+  if (step.begin !== null && !step.isReused) rows.push(["Began", <Clock key="began" at={step.begin} />], [step.end === null ? "For" : "Took", <Duration key="took" start={step.begin} end={step.end} />]);
   if (step.attempts > 1) rows.push(["Attempts", String(step.attempts)]);
   if (step.exitCode !== null) rows.push(["Exit code", <code key="code">{step.exitCode}</code>]);
   if (step.child) {

@@ -1,12 +1,12 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { ChevronRight, CircleX, Ellipsis, FileCode, Network, RotateCw, Rows3, SquareSplitVertical, X } from "lucide-react";
 import { lazy, Suspense, useState, type ReactNode } from "react";
-import { apiUrl, pageUrl } from "@/api/client";
+import { ApiError, apiUrl, pageUrl } from "@/api/client";
 import { useSession } from "@/api/session";
 import { usePaletteAction } from "@/app/actions";
 import type { RunView, StepView } from "@/api/types";
 import { useTopic } from "@/live/live";
-import { Button, ConfirmDialog, CopyMenu, cx, Duration, EmptyState, ErrorState, IconButton, isEnded, JsonView, Markdown, Menu, Notice, Page, Section, SkeletonPage, SkeletonPanel, StateBadge, Tabs, Time, useShortcut, Waterfall } from "@/ui";
+import { Button, Clock, ConfirmDialog, CopyMenu, cx, Duration, EmptyState, ErrorState, IconButton, isEnded, JsonView, Markdown, Menu, Notice, Page, Section, SkeletonPage, SkeletonPanel, StateBadge, Tabs, useShortcut, Waterfall } from "@/ui";
 import { curlFor } from "../tasks/calls";
 import { Progress, StepMark } from "./look";
 import { useCancelRun, useRerun, useRun, useRunTimeline } from "./queries";
@@ -23,10 +23,19 @@ export default function RunDetail() {
   const run = useRun(runId);
   useTopic(`task:${runId}`);
   if (run.isPending) return <SkeletonPage />;
+  if (run.error instanceof ApiError && run.error.status === 404) return <Missing />;
   if (run.isError && !run.data) {
-    return <ErrorState title="The run could not be loaded" error={run.error} safe="If it is there, it goes on all the same." onRetry={() => void run.refetch()} />;
+    return <ErrorState title="The run could not be loaded" error={run.error} safe="It goes on all the same." onRetry={() => void run.refetch()} />;
   }
   return <Shown key={runId} run={run.data} />;
+}
+
+function Missing() {
+  return (
+    <EmptyState title="There is no such run" action={<Link to="/runs" className="link text-sm">All runs</Link>}>
+      It may have been removed, or it belongs to somebody else.
+    </EmptyState>
+  );
 }
 
 function Shown({ run }: { run: RunView }) {
@@ -223,7 +232,7 @@ function RunPanel({ run }: { run: RunView }) {
         <dd>{run.slug ? <Link to="/agents/$slug" params={{ slug: run.slug }} className="link">{run.agent}</Link> : run.agent}</dd>
         <dt className="text-faint">Began</dt>
         <dd>
-          <Time at={run.begin} />
+          <Clock at={run.begin} />
         </dd>
         {run.previous && (
           <>

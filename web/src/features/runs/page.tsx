@@ -21,7 +21,7 @@ function waitsFor(run: RunRow): string {
 
 const COLUMNS: readonly Column<RunRow>[] = [
   { id: "state", header: "State", width: "132px", cell: (run) => <StateBadge state={run.status} plain /> },
-  { id: "workflow", header: "Workflow", width: "minmax(110px, 2fr)", cell: (run) => <span className="font-medium">{run.workflow}</span> },
+  { id: "workflow", header: "Workflow", isName: true, width: "minmax(110px, 2fr)", cell: (run) => <span className="font-medium">{run.workflow}</span> },
   { id: "steps", header: "Steps", width: "minmax(96px, 160px)", cell: (run) => <Progress run={run} className="w-full" />, from: 560 },
   { id: "waits", header: "Waits for", width: "minmax(100px, 1.5fr)", cell: (run) => <span className="text-amber">{waitsFor(run)}</span>, from: 860 },
   { id: "id", header: "Run", width: "88px", cell: (run) => <code className="text-faint">{run.id.slice(-8)}</code>, from: 980 },

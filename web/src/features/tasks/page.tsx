@@ -32,7 +32,7 @@ function useFilters(search: TasksSearch): Query {
 const COLUMNS: readonly Column<TaskRow>[] = [
   { id: "dot", header: "", width: "16px", until: 520, cell: (row) => <StateDot state={row.status} className="align-middle" /> },
   { id: "state", header: "State", width: "124px", from: 520, cell: (row) => <StateBadge state={row.status} plain /> },
-  { id: "title", header: "Task", width: "minmax(0, 1fr)", cell: (row) => <TaskTitle row={row} /> },
+  { id: "title", header: "Task", isName: true, width: "minmax(0, 1fr)", cell: (row) => <TaskTitle row={row} /> },
   { id: "agent", header: "Agent", width: "132px", from: 760, cell: (row) => <span className="text-soft">{row.agent}</span> },
   {
     id: "elapsed",

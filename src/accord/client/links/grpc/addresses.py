@@ -3,12 +3,12 @@
 It connects to nothing; `link` does. What may be connected to is `outbound`.
 """
 
-from ipaddress import ip_address
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from accord.outbound import Policy
 from accord.outbound.checked import CheckedNames
 from accord.outbound.names import SystemNames
+from accord.protocol import hosts
 
 Options = tuple[tuple[str, int | str], ...]
 """Settings of a channel."""
@@ -21,17 +21,9 @@ def address(url: str) -> tuple[str, bool]:
     """
     scheme, separator, rest = url.partition("://")
     parts = urlsplit(f"//{rest if separator else url}")
-    is_secure = scheme.lower() in ("https", "grpcs") if separator else not _is_local(parts)
+    is_secure = scheme.lower() in ("https", "grpcs") if separator else not hosts.is_loopback(parts.hostname or "")
     port = "" if parts.port else ":443" if is_secure else ":80"
     return parts.netloc.rpartition("@")[2] + port, is_secure
-
-
-def _is_local(parts: SplitResult) -> bool:
-    host = parts.hostname or ""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def checked(policy: Policy, target: str, *, is_secure: bool) -> tuple[str, Options]:

@@ -47,7 +47,7 @@ from accord.model.base import Count, Metadata
 from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field, read_time
-from accord.protocol.dialects.base import Dialect, task_page
+from accord.protocol.dialects.base import Dialect, encoded, stated, task_page
 from accord.protocol.dialects.gen.card import read_card, write_card
 from accord.protocol.dialects.gen.events import read_event, write_event
 from accord.protocol.dialects.gen.objects import (
@@ -56,7 +56,6 @@ from accord.protocol.dialects.gen.objects import (
     finer_state,
     read_message,
     read_task,
-    stated,
     write_message,
     write_task,
 )
@@ -187,11 +186,11 @@ class Gen(Dialect):
             case PushConfig():
                 return codec.encode(_write_push(request))
             case PushGetRequest():
-                return _json(task_id=request.task_id, config_id=request.id)
+                return encoded(task_id=request.task_id, config_id=request.id)
             case PushDeleteRequest():
-                return _json(task_id=request.task_id, config_id=request.id, url=request.url)
+                return encoded(task_id=request.task_id, config_id=request.id, url=request.url)
             case PushListRequest():
-                return _json(task_id=request.task_id, page_size=request.page_size, page_token=request.page_token)
+                return encoded(task_id=request.task_id, page_size=request.page_size, page_token=request.page_token)
             case CardRequest():
                 return b"{}"
             case _:
@@ -208,7 +207,7 @@ class Gen(Dialect):
             case Message():
                 return codec.encode(write_message(result))
             case TaskPage():
-                return _json(
+                return encoded(
                     tasks=[write_task(task) for task in result.tasks],
                     next_page_token=result.next_page_token,
                     page_size=result.page_size,
@@ -216,15 +215,17 @@ class Gen(Dialect):
                 )
             case PushConfig():
                 return (
-                    _json(config_id=result.id) if operation is Operation.PUSH_SET else codec.encode(_write_push(result))
+                    encoded(config_id=result.id)
+                    if operation is Operation.PUSH_SET
+                    else codec.encode(_write_push(result))
                 )
             case PushPage():
                 configs = [_write_push(config) for config in result.configs]
-                return _json(configs=configs, next_page_token=result.next_page_token)
+                return encoded(configs=configs, next_page_token=result.next_page_token)
             case AgentCard():
                 return codec.encode(write_card(result))
             case _:
-                return _json(removed=result)
+                return encoded(removed=result)
 
     def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
         """Read the answer of an operation; what subscribing does not repeat is taken from the request."""
@@ -272,10 +273,6 @@ class Gen(Dialect):
     def decode_card(self, card: bytes) -> AgentCard:
         """Read a card."""
         return read_card(card)
-
-
-def _json(**members: Any) -> bytes:
-    return codec.encode(stated(**members))
 
 
 # --- requests -----------------------------------------------------------------------------------------------------

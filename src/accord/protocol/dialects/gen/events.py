@@ -28,6 +28,7 @@ from accord.model import (
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field, read_time
+from accord.protocol.dialects.base import stated
 from accord.protocol.dialects.gen.objects import (
     ArtifactIn,
     MessageIn,
@@ -37,7 +38,6 @@ from accord.protocol.dialects.gen.objects import (
     read_message,
     read_state,
     read_task,
-    stated,
     write_artifact,
     write_message,
     write_task,

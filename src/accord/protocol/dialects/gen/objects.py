@@ -26,6 +26,7 @@ from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskSta
 from accord.model.base import Metadata, NonEmpty, timestamp
 from accord.protocol import codec
 from accord.protocol.codec import read_time
+from accord.protocol.dialects.base import stated
 from accord.protocol.extras import (
     FINER_ROLES,
     Extras,
@@ -90,11 +91,6 @@ class TaskIn(Struct):
     created_at: str | None = None
     updated_at: str | None = None
     metadata: Metadata | None = None
-
-
-def stated(**members: Any) -> dict[str, Any]:
-    """Return an object without the members that are None."""
-    return {name: value for name, value in members.items() if value is not None}
 
 
 # --- states -------------------------------------------------------------------------------------------------------

@@ -33,7 +33,8 @@ from accord.model import (
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.vault.objects import is_http, stated
+from accord.protocol.dialects.base import stated
+from accord.protocol.dialects.vault.objects import is_http
 
 SCHEMA_VERSION = "1.0"
 PROFILE_VERSION = "0.2"

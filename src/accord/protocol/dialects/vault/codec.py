@@ -47,7 +47,7 @@ from accord.model import (
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import Dialect, task_page
+from accord.protocol.dialects.base import Dialect, encoded, stated, task_page
 from accord.protocol.dialects.vault.card import read_card, write_card
 from accord.protocol.dialects.vault.events import (
     read_event,
@@ -62,7 +62,6 @@ from accord.protocol.dialects.vault.objects import (
     read_message,
     read_task,
     sentence,
-    stated,
     write_message,
     write_task,
 )
@@ -158,22 +157,22 @@ class Vault(Dialect):
             case SendRequest():
                 push = request.configuration and request.configuration.task_push_notification_config
                 message = write_message(request.message)
-                return _json(id=request.message.task_id, message=message, webhookUrl=push.url if push else None)
+                return encoded(id=request.message.task_id, message=message, webhookUrl=push.url if push else None)
             case TaskFilter():
                 written = msgspec.to_builtins(replace(request, tenant=None))
                 return codec.encode(written | ({"status": request.status.name} if request.status else {}))
             case PushConfig():
                 return codec.encode(_write_push(request))
             case PushGetRequest():
-                return _json(taskId=request.task_id, id=request.id)
+                return encoded(taskId=request.task_id, id=request.id)
             case PushDeleteRequest():
-                return _json(taskId=request.task_id, id=request.id, url=request.url)
+                return encoded(taskId=request.task_id, id=request.id, url=request.url)
             case PushListRequest():
-                return _json(taskId=request.task_id, pageSize=request.page_size, pageToken=request.page_token)
+                return encoded(taskId=request.task_id, pageSize=request.page_size, pageToken=request.page_token)
             case CardRequest():
                 return b"{}"
             case _:
-                return _json(id=request.id)
+                return encoded(id=request.id)
 
     # --- answers ---
 
@@ -183,7 +182,7 @@ class Vault(Dialect):
             case Task():
                 return codec.encode(_write_answer(operation, result))
             case Message():
-                return _json(id=result.task_id or result.message_id)
+                return encoded(id=result.task_id or result.message_id)
             case TaskPage():
                 tasks = [write_task(task) for task in result.tasks]
                 return codec.encode(msgspec.to_builtins(replace(result, tasks=())) | {"tasks": tasks})
@@ -191,11 +190,11 @@ class Vault(Dialect):
                 return codec.encode(_write_push(result))
             case PushPage():
                 configs = [_write_push(config) for config in result.configs]
-                return _json(configs=configs, nextPageToken=result.next_page_token or None)
+                return encoded(configs=configs, nextPageToken=result.next_page_token or None)
             case AgentCard():
                 return codec.encode(write_card(result))
             case _:
-                return _json(removed=result)
+                return encoded(removed=result)
 
     def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
         """Read the answer of an operation; a send or cancel gives a task of which little is known."""
@@ -204,7 +203,7 @@ class Vault(Dialect):
     def error_as_result(self, operation: Operation, error: AccordError) -> bytes | None:
         """Write the refusal to cancel, which the profile answers as a result (B-12)."""
         if operation is Operation.CANCEL and isinstance(error, TaskNotCancelable):
-            return _json(success=False, message=error.message)
+            return encoded(success=False, message=error.message)
         return None
 
     # --- stream events ---
@@ -254,10 +253,6 @@ class Vault(Dialect):
     def decode_card(self, card: bytes) -> AgentCard:
         """Read a card."""
         return read_card(card)
-
-
-def _json(**members: Any) -> bytes:
-    return codec.encode(stated(**members))
 
 
 # --- requests and results -----------------------------------------------------------------------------------------

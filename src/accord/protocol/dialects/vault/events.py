@@ -29,6 +29,7 @@ from accord.model import (
 from accord.model.base import NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import read_time
+from accord.protocol.dialects.base import stated
 from accord.protocol.dialects.vault.objects import (
     AUTH_REQUIRED,
     ArtifactIn,
@@ -36,7 +37,6 @@ from accord.protocol.dialects.vault.objects import (
     read_artifact,
     read_message,
     sentence,
-    stated,
     write_artifact,
     write_message,
 )

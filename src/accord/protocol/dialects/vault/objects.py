@@ -27,6 +27,7 @@ from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskSta
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field, read_time
+from accord.protocol.dialects.base import stated
 from accord.protocol.extras import (
     UNKNOWN_TIME,
     Extras,
@@ -90,11 +91,6 @@ class TaskIn(Struct, rename="camel"):
     messages: list[MessageIn] = []
     artifacts: list[ArtifactIn] = []
     metadata: Metadata | None = None
-
-
-def stated(**members: Any) -> dict[str, Any]:
-    """Return an object without the members that are None."""
-    return {name: value for name, value in members.items() if value is not None}
 
 
 def is_http(url: str | None) -> bool:

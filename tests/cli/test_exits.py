@@ -1,0 +1,14 @@
+"""How commands end: the exit code, the error and what to do about it."""
+
+from accord.cli.exits import Exit, explained
+from accord.errors import AuthenticationFailed, PermissionDenied
+
+
+def test_who_may_not_is_not_told_to_bring_what_they_brought() -> None:
+    unknown, known = explained(AuthenticationFailed()), explained(PermissionDenied("Your roles do not include this"))
+    assert unknown is not None
+    assert known is not None
+    assert unknown.exit == known.exit == Exit.UNAUTHENTICATED
+    assert "--api-key" in (unknown.hint or "")
+    assert "--api-key" not in (known.hint or "")
+    assert "role" in (known.hint or "")

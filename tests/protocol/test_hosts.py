@@ -1,0 +1,118 @@
+"""Which hosts are this machine, and what is the host of an address: in every form, and without a traceback."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.protocol import hosts
+
+LOOPBACK = [
+    "127.0.0.1",
+    "127.9.9.9",
+    "::1",
+    "[::1]",
+    "0:0:0:0:0:0:0:1",
+    "::ffff:127.0.0.1",
+    "[::FFFF:127.0.0.1]",
+    "::ffff:7f00:1",
+    "localhost",
+    "LocalHost",
+    "localhost.",
+    "a.localhost",
+    "A.B.localhost.",
+]
+
+ELSEWHERE = [
+    "",
+    ".",
+    "10.0.0.1",
+    "::ffff:10.0.0.1",
+    "2001:db8::1",
+    "localhost.example",
+    "notlocalhost",
+    "127.0.0.1.example",
+    "127.example",
+    "box.example",
+    "[",
+]
+
+UNSPECIFIED = ["0.0.0.0", "::", "[::]", "::ffff:0.0.0.0", "0:0:0:0:0:0:0:0"]
+
+
+@pytest.mark.proves("C-18", "2-01")
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_loopback_is_where_only_this_machine_can_call(host: str) -> None:
+    assert hosts.is_loopback(host)
+    assert hosts.is_here(host)
+    assert not hosts.is_unspecified(host)
+
+
+@pytest.mark.proves("C-18", "2-01")
+@pytest.mark.parametrize("host", ELSEWHERE)
+def test_what_others_can_be_is_not_this_machine(host: str) -> None:
+    assert not hosts.is_loopback(host)
+    assert not hosts.is_here(host)
+    assert not hosts.is_unspecified(host)
+
+
+@pytest.mark.parametrize("host", UNSPECIFIED)
+def test_no_address_leads_here_but_is_open_to_all_who_listen_there(host: str) -> None:
+    assert hosts.is_unspecified(host)
+    assert hosts.is_here(host)
+    assert not hosts.is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://Agents.Example:8443/a?b#c", "agents.example"),
+        ("https://me:secret@agents.example/", "agents.example"),
+        ("http://[::1]:8000/", "::1"),
+        ("agents.example:50051", "agents.example"),
+        ("[::1]:50051", "::1"),
+        ("localhost", "localhost"),
+        ("org/agent", "org"),
+        ("http://[::1", ""),
+        ("http://[nonsense]/", ""),
+        ("http://agents.example:99999/", ""),
+        ("http://agents.example:x/", ""),
+        ("https:///nowhere", ""),
+        ("/nowhere", ""),
+        ("", ""),
+    ],
+)
+def test_the_host_of_an_address(url: str, host: str) -> None:
+    assert hosts.host_of(url) == host
+
+
+@pytest.mark.parametrize("url", ["http://x", "HTTPS://x:1/y z", "https://[::1]:8000", "https://bücher.example/?q=1"])
+def test_these_are_addresses(url: str) -> None:
+    assert hosts.is_web(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "nonsense",
+        "localhost:8000",
+        "ftp://x",
+        "http://",
+        "http:///x",
+        "http://[::1",
+        "http://x:0x1",
+        "http://a b/",
+        " http://x",
+        "http://x\n",
+    ],
+)
+def test_these_are_none(url: str) -> None:
+    assert not hosts.is_web(url)
+
+
+@given(st.text(alphabet=st.sampled_from("[]:/@%.#?ah1\N{FULLWIDTH NUMBER SIGN}\n")) | st.text())
+def test_nothing_is_raised_whatever_the_text(text: str) -> None:
+    for url in (text, f"http://{text}", f"http://[{text}"):
+        assert isinstance(hosts.is_here(hosts.host_of(url)), bool)
+        assert isinstance(hosts.is_web(url), bool)
+    assert isinstance(hosts.is_here(text), bool)
