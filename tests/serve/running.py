@@ -153,6 +153,16 @@ class Server:
         return task
 
 
+class Machine(Server):
+    """A server whose records are for machines."""
+
+    sign = "server.started"
+
+    def records(self) -> list[dict[str, Any]]:
+        """Everything that it wrote: each line is an object."""
+        return [json.loads(line) for line in self.shown]
+
+
 @contextmanager
 def running(folder: Path, *arguments: str, **more: Any) -> Iterator[Server]:
     """Serve while the block runs."""

@@ -6,12 +6,11 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from accord import __version__
-from tests.serve.running import BOUND_SECONDS, Server, accord, environment, running
+from tests.serve.running import BOUND_SECONDS, Machine, accord, environment, running
 
 BROKEN = """
 async def broken(text: str) -> str:
@@ -35,16 +34,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-class Machine(Server):
-    """A server whose records are for machines."""
-
-    sign = "server.started"
-
-    def records(self) -> list[dict[str, Any]]:
-        """Everything that it wrote: each line is an object."""
-        return [json.loads(line) for line in self.shown]
 
 
 class MachineDemo(Machine):

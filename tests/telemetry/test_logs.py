@@ -14,7 +14,7 @@ from accord.core.hooks import Hooks
 from accord.model import Task
 from accord.telemetry.logs import Lines, Objects, hear, write_down
 from tests.core.conftest import ALICE, Hosting, saying
-from tests.serve.running import running
+from tests.serve.running import Machine
 
 
 def line(message: str, *values: object, **about: object) -> str:
@@ -148,9 +148,12 @@ async def test_records_of_an_agent_say_whose_they_are(hosting: Hosting) -> None:
 def test_a_server_writes_objects_where_it_is_told_to(tmp_path: Path, told: str) -> None:
     (tmp_path / "mine.py").write_text("async def broken(text: str) -> str:\n    raise RuntimeError(text)\n")
     flags = ("--log-format", "json") if told == "flag" else ()
-    env = {"ACCORD_TELEMETRY__LOG_FORMAT": "json"} if told == "setting" else {}
-    with running(tmp_path, "mine.py:broken", *flags, **env) as server:
+    env: dict[str, Any] = {"ACCORD_TELEMETRY__LOG_FORMAT": "json"} if told == "setting" else {}
+    server = Machine(tmp_path, "mine.py:broken", *flags, **env)
+    try:
         task = server.send("x")
         found = json.loads(server.says('"run.agent_failed"'))
+    finally:
+        server.stop()
     assert (found["task_id"], found["context_id"], found["agent"]) == (task["id"], task["contextId"], "broken")
     assert found["exception"].endswith("RuntimeError: x")

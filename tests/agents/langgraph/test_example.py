@@ -57,7 +57,6 @@ async def test_the_runnable_of_the_documentation_streams() -> None:
         assert await a2a.ask_text("good morning") == "buon giorno a tutti"
 
 
-
 async def test_a_plain_node_does_not_hold_up_its_end() -> None:
     begun, go = threading.Event(), threading.Event()
 
