@@ -401,7 +401,7 @@ async def returns_at_once(ctx: Context) -> str:
 
 
 async def test_a_generator_in_a_thread_can_be_cancelled(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
-    gate, inside = threading.Event(), threading.Event()
+    gate, inside, left = threading.Event(), threading.Event(), threading.Event()
     seen: list[bool] = []
 
     @agent
@@ -410,6 +410,7 @@ async def test_a_generator_in_a_thread_can_be_cancelled(hosting: Hosting, caplog
         inside.set()
         gate.wait(10)
         seen.append(ctx.cancelled)
+        left.set()
 
     host = await hosting(generating)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
@@ -418,6 +419,7 @@ async def test_a_generator_in_a_thread_can_be_cancelled(hosting: Hosting, caplog
     gate.set()
     assert state(cancelled) is S.CANCELED
     await host.stop()
+    assert await asyncio.to_thread(left.wait, 10)
     assert seen == [True]
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
