@@ -6,6 +6,7 @@ test, and every example of one that Hypothesis makes, into what is here.
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
@@ -21,12 +22,19 @@ LONG = {"contract", "crash", "e2e", "guides", "peers", "remote", "serve", "upgra
 
 
 def bounded(test: Test, seconds: float = BOUND_SECONDS) -> Test:
-    """The test, with an end."""
+    """The test, with an end: after so long in the world, as a test may move the clock of its loop."""
 
     @wraps(test)
     async def within_bounds(*args: Any, **kwargs: Any) -> None:
-        async with asyncio.timeout(seconds):
-            await test(*args, **kwargs)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as bound:
+            timer = threading.Timer(seconds, loop.call_soon_threadsafe, [lambda: bound.reschedule(loop.time())])
+            timer.daemon = True
+            timer.start()
+            try:
+                await test(*args, **kwargs)
+            finally:
+                timer.cancel()
 
     within_bounds.__dict__["bound_seconds"] = seconds
     return within_bounds

@@ -341,7 +341,7 @@ async def test_a_heartbeat_says_what_a_node_holds(ready: AnyStore) -> None:
     assert await ready.do(jobs.heartbeat, "n-1", MINUTE) == {job.id: job.epoch for job in mine}
     assert await ready.read(jobs.held, "n-1") == {job.id: job.epoch for job in mine}
     assert await ready.read(jobs.held, "n-3") == {}
-    assert await ready.read(table, "node", "id") == [("n-1",)]
+    assert await ready.read(table, "node", "id, draining") == [("n-1", 0)]
 
 
 async def test_what_a_node_holds_is_free_when_it_leaves(ready: AnyStore, heard: Heard) -> None:

@@ -12,6 +12,7 @@ from accord.storage.postgres import PostgresStore
 from accord.storage.sql import Engine, compile
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import NotACommand, StoreFull, StoreUnavailable, Tx
+from tests.databases import dropped
 from tests.storage.conftest import AnyStore, Heard
 
 BOUND_SECONDS = 20
@@ -268,6 +269,7 @@ async def test_nodes_that_start_together_migrate_once(store: AnyStore) -> None:
 
 @pytest.mark.proves("0-06")
 async def test_both_engines_have_the_same_tables(postgres: str, tmp_path: Path) -> None:
+    await dropped(postgres)
     file = SqliteStore(tmp_path / "accord.db")
     await migrate.upgrade(file)
     server = PostgresStore(postgres, listen=False)
