@@ -18,7 +18,8 @@ from typing import NamedTuple
 from interop.clients.telling import SAYING
 from interop.outcome import NOTHING_FOR_IT, Operation, Outcome, Verdict
 from tests.environments import ROOT, interpreter
-from tests.serve.running import accord, free_port
+from tests.ports import free_port
+from tests.serve.running import accord
 from tests.serve.running import running as served
 
 AGENT = "accord.testing.conformance:agent"

@@ -15,7 +15,8 @@ from accord.model import TaskState
 from accord.protocol.signing import HEADER
 from accord.testing import running as in_process
 from accord.testing import text_in
-from tests.serve.running import BOUND_SECONDS, ROOT, accord, environment, free_port, running
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, ROOT, accord, environment, running
 from tests.transcripts import steps
 
 EXAMPLES = ROOT / "examples"

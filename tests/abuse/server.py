@@ -7,12 +7,11 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey
 from accord.storage.open import open_store
 from tests.abuse.wire import Answer, Wire
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 BOUND_SECONDS = 30.0
@@ -43,7 +43,7 @@ class Server:
         self, folder: Path, settings: Mapping[str, Any], agents: Sequence[str], env: Mapping[str, str], start: str
     ) -> None:
         self.folder = folder
-        self.port, self.grpc_port = free_ports(2)
+        self.port, self.grpc_port = free_port(), free_port()
         self.store = str(settings.get("store") or f"sqlite:///{folder}/accord.db")
         self.keys: dict[str, str] = {}
         server = {"port": self.port, "grpc_port": self.grpc_port, "grace_seconds": 0} | settings.get("server", {})
@@ -160,16 +160,6 @@ async def _made(store: str, holders: Mapping[str, Holder]) -> list[tuple[str, st
             )
             await opened.do(apikeys.create, new)
             found.append((name, made.key))
-    return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    with closing(probes[0]):
-        found = [probe.getsockname()[1] for probe in probes]
-        for probe in probes[1:]:
-            probe.close()
     return found
 
 

@@ -27,11 +27,12 @@ from accord.model import Authentication, GetRequest, PushConfig, SendRequest
 from accord.protocol import jose, signing
 from accord.protocol.operations import Operation
 from tests.abuse.launch import LOG
-from tests.abuse.server import BOUND_SECONDS, ROOT, Holder, Server, free_ports, serving
+from tests.abuse.server import BOUND_SECONDS, ROOT, Holder, Server, serving
 from tests.abuse.test_webhooks import Listener, hooked
 from tests.abuse.ways import V1, WAYS, Caller, Way
 from tests.abuse.wire import Answer
 from tests.databases import emptied
+from tests.ports import free_port
 from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
@@ -333,7 +334,8 @@ def test_no_mistake_in_the_settings_shows_a_secret(name: str, tmp_path: Path, mo
 
 def test_no_mistake_that_shows_only_later_shows_a_secret(tmp_path: Path) -> None:
     running = {}
-    for (name, (text, env)), port in zip(LATER.items(), free_ports(len(LATER)), strict=True):
+    for name, (text, env) in LATER.items():
+        port = free_port()
         file = tmp_path / f"{port}.toml"
         file.write_text(text, encoding="utf-8")
         running[name] = _accord("serve", "--config", str(file), "--port", str(port), HOME=str(tmp_path), **env)

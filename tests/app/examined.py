@@ -6,7 +6,7 @@ from typing import Any
 from accord.app.doctor import examination
 from accord.app.doctor.findings import Finding, Status
 from accord.config import Loaded, settings_of
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 ECHO = "accord.agents.echo:echo"
 OK, WARNING, FAILED = Status.OK, Status.WARNING, Status.FAILED

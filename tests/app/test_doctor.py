@@ -31,7 +31,7 @@ from tests.app.elsewhere import CARD, card, elsewhere
 from tests.app.examined import ECHO, FAILED, OK, WARNING, Examined, examined
 from tests.certificates import Authority
 from tests.core.conftest import BOUND_SECONDS
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from a2a.types import a2a_pb2, a2a_pb2_grpc
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.testing import call
 from tests.app.conftest import V1, card_at, get, rpc, said, send, serving, text_of
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 NEEDED, OPTIONAL = "https://acme.example/ext/needed", "https://acme.example/ext/optional"
 CARD: dict[str, Any] = {

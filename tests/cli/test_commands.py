@@ -303,7 +303,7 @@ def test_an_error_of_the_agent_has_its_name(ask: Asking) -> None:
     "arguments", [("send", "hello"), ("send", "--stream", "hello"), ("task", "get", "t-1"), ("card", "get")]
 )
 def test_nobody_there_is_unreachable(ask: Asking, arguments: tuple[str, ...]) -> None:
-    from tests.serve.running import free_port
+    from tests.ports import free_port
 
     code, error, _ = failing(ask, *arguments, "-a", f"http://localhost:{free_port()}")
     assert (code, error["code"]) == (Exit.UNREACHABLE, "A2ACLI_ERR_UNREACHABLE")

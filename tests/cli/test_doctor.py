@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.app.elsewhere import elsewhere
-from tests.serve.running import accord, free_port, running
+from tests.ports import free_port
+from tests.serve.running import accord, running
 
 ECHO = "accord.agents.echo:echo"
 

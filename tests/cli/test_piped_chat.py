@@ -10,7 +10,8 @@ import pytest
 
 from accord.cli.exits import Exit
 from tests.cli.test_commands import AGENT
-from tests.serve.running import BOUND_SECONDS, Server, environment, free_port, running
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, Server, environment, running
 
 
 @pytest.fixture(scope="module")

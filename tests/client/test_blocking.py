@@ -30,7 +30,8 @@ from accord.model import (
     TaskFilter,
     TaskState,
 )
-from tests.serve.running import Server, free_port
+from tests.ports import free_port
+from tests.serve.running import Server
 
 AGENTS = Path(__file__).parent / "agents.py"
 

@@ -29,7 +29,7 @@ from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName, Operation
 from tests.client.conftest import no_time
 from tests.client.faulty import TEXT, Faulty, answer, refusal, served
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 
 @pytest.mark.proves("1-14", "1-07", "B-01")

@@ -20,7 +20,7 @@ from accord.protocol.operations import DialectName, Operation
 from tests.certificates import Authority
 from tests.client.conftest import no_time
 from tests.client.faulty import DROPPED, LOST, TEXT, Fault, Faulty, answer, refusal, served
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 SEND, GET = Operation.SEND, Operation.GET
 

@@ -13,7 +13,8 @@ from accord.client.handle import message_of
 from accord.client.text import text_of
 from accord.model import Event, SendRequest, Task, TaskFilter, TaskState
 from accord.protocol import lifecycle
-from tests.serve.running import AGENTS, Server, free_port
+from tests.ports import free_port
+from tests.serve.running import AGENTS, Server
 
 LEASE = {"ACCORD_ENGINE__LEASE_SECONDS": "1.5", "ACCORD_ENGINE__POLL_SECONDS": "0.2"}
 LAST, PAUSE, SEEN = 40, 25, 10

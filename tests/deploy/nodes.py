@@ -10,8 +10,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.ports import free_port
 from tests.serve.flowing import until
-from tests.serve.running import BOUND_SECONDS, environment, free_port
+from tests.serve.running import BOUND_SECONDS, environment
 
 ACCORD = str(Path(sys.executable).parent / "accord")
 """The program, in this environment."""

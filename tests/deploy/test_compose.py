@@ -24,7 +24,8 @@ from tests import databases
 from tests.certificates import Authority
 from tests.deploy.nodes import ACCORD, Process, served
 from tests.doc_blocks import accord as parsed_by_accord
-from tests.serve.running import BOUND_SECONDS, ROOT, V1, environment, events, free_port, rpc, said, text_of
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, ROOT, V1, environment, events, rpc, said, text_of
 
 DEPLOY = ROOT / "deploy"
 EXAMPLE = {

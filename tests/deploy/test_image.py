@@ -20,8 +20,9 @@ from accord.app.granian import KILL_SECONDS
 from accord.app.serving import danger
 from accord.config import load
 from tests.deploy.dockerfile import Stage, is_sent, stages
+from tests.ports import free_port
 from tests.serve.flowing import until
-from tests.serve.running import BOUND_SECONDS, ROOT, V1, free_port, rpc, said
+from tests.serve.running import BOUND_SECONDS, ROOT, V1, rpc, said
 
 FILE = ROOT / "deploy" / "Dockerfile"
 IGNORE = ROOT / ".dockerignore"

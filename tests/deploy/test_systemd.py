@@ -13,7 +13,8 @@ from accord.app.granian import KILL_SECONDS
 from accord.app.serving import danger
 from accord.config import load
 from tests.deploy.nodes import ACCORD, served
-from tests.serve.running import BOUND_SECONDS, ROOT, V1, free_port, rpc, said
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, ROOT, V1, rpc, said
 
 UNITS = ROOT / "deploy" / "systemd"
 ONE, MANY = UNITS / "accord.service", UNITS / "accord@.service"

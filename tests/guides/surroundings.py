@@ -20,7 +20,8 @@ from tests.agents.process.conftest import words
 from tests.agents.temporal.server import running_server
 from tests.environments import interpreter
 from tests.guides.showing import Surroundings
-from tests.serve.running import BOUND_SECONDS, environment, free_port
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, environment
 
 Making = Callable[[Path], AbstractAsyncContextManager[Surroundings]]
 

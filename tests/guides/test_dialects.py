@@ -17,7 +17,8 @@ from accord.protocol.operations import TABLE, DialectName, RestRoute
 from tests.environments import ROOT
 from tests.guides.showing import URL, Step, serve_words, steps
 from tests.guides.tables import Row, code, table
-from tests.serve.running import BOUND_SECONDS, Server, accord, free_port, rpc, running
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, Server, accord, rpc, running
 from tests.serve.test_welcome import run
 
 PAGE = ROOT / "docs" / "reference" / "dialects.md"

@@ -15,7 +15,8 @@ from mcp_types import ElicitResult
 
 from tests.mcp.conftest import AGENTS, command
 from tests.mcp.test_tools import BOUND_SECONDS, text, until
-from tests.serve.running import Server, accord, environment, free_port
+from tests.ports import free_port
+from tests.serve.running import Server, accord, environment
 
 MODES: list[Any] = ["auto", "legacy"]
 

@@ -19,7 +19,8 @@ import httpx
 import pytest
 
 from tests.plugins.conftest import EXAMPLE
-from tests.serve.running import BOUND_SECONDS, V1, Server, accord, free_port, running, said, text_of
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, V1, Server, accord, running, said, text_of
 
 SECRET = "a secret of the box office"
 LARGE = b"a page of a long report. " * 8_000

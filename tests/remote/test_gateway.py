@@ -12,7 +12,8 @@ import apsw
 import httpx
 import pytest
 
-from tests.serve.running import ROOT, Server, environment, free_port, running, text_of
+from tests.ports import free_port
+from tests.serve.running import ROOT, Server, environment, running, text_of
 
 SHOP = f"{ROOT}/tests/remote/agents.py:shop"
 OPEN = {"ACCORD_PUSH__ALLOW_PRIVATE": "true"}

@@ -3,17 +3,18 @@
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 AGENTS = Path(__file__).parent / "agents.py"
@@ -24,14 +25,6 @@ BOUND_SECONDS = 60
 """For machines that are busy with other things; a test that works needs a second or two."""
 
 V1 = {"A2A-Version": "1.0"}
-
-
-def free_port() -> int:
-    """A port that is free on every address: one of 127.0.0.1 may still be in use on others."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:

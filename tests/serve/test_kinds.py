@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents.test_kinds import PARROT, install
-from tests.serve.running import accord, free_port, running, said, text_of
+from tests.ports import free_port
+from tests.serve.running import accord, running, said, text_of
 from tests.serve.test_reload import said_at_last
 
 TABLES = """

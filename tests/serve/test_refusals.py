@@ -17,7 +17,8 @@ from accord.app.server import listen
 from accord.cli import app, serve
 from accord.config.settings import Server
 from tests.certificates import Authority, Issued
-from tests.serve.running import BOUND_SECONDS, accord, free_port, running
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, accord, running
 
 
 @pytest.fixture(scope="module")

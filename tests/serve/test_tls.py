@@ -12,7 +12,8 @@ import pytest
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 
 from tests.certificates import Authority, Issued
-from tests.serve.running import BOUND_SECONDS, V1, Server, free_port, rpc, running, said
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, V1, Server, rpc, running, said
 
 MTLS = """
 [[auth.schemes]]

@@ -14,7 +14,8 @@ import httpx
 import pytest
 from a2a.types import a2a_pb2, a2a_pb2_grpc
 
-from tests.serve.running import AGENTS, BOUND_SECONDS, V1, Server, events, free_port, rpc, running, said, text_of
+from tests.ports import free_port
+from tests.serve.running import AGENTS, BOUND_SECONDS, V1, Server, events, rpc, running, said, text_of
 
 LEASE = {"ACCORD_ENGINE__LEASE_SECONDS": "1.5", "ACCORD_ENGINE__POLL_SECONDS": "0.2"}
 TARGETS = [f"{AGENTS}:who", f"{AGENTS}:halting"]

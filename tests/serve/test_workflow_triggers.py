@@ -15,8 +15,9 @@ import httpx
 from accord.storage import migrate
 from accord.storage.commands import schedules
 from accord.storage.open import open_store
+from tests.ports import free_port
 from tests.serve.flowing import PLAIN, asks, began, call, ended, hand_in, result, until, written
-from tests.serve.running import ROOT, accord, free_port, running, said, text_of
+from tests.serve.running import ROOT, accord, running, said, text_of
 
 # --- webhooks ---------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.serve.flowing import PLAIN, ask, reason, result, written
-from tests.serve.running import accord, free_port, running, said, text_of
+from tests.serve.running import accord, running, said, text_of
 from tests.serve.test_reload import said_at_last
 
 TRIAGE = """

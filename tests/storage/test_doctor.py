@@ -10,7 +10,7 @@ from accord.storage import migrate
 from accord.storage.open import open_store
 from tests.app.examined import FAILED, OK, WARNING, examined
 from tests.databases import dropped
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,8 @@ from opentelemetry.trace import SpanKind
 
 from accord.client import Client
 from tests.core.conftest import bounded
-from tests.serve.running import BOUND_SECONDS, ROOT, Server, environment, free_port, running, said, text_of
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, ROOT, Server, environment, running, said, text_of
 from tests.telemetry.catcher import Catcher, catching
 from tests.telemetry.spans import CALLER, TRACE, Spans, id_of, parent_of, spans, traced
 

@@ -9,7 +9,8 @@ import pytest
 from accord.storage import migrate
 from accord.storage.postgres import PostgresStore
 from accord.storage.store import StoreUnavailable, Tx
-from tests.serve.running import free_port, text_of
+from tests.ports import free_port
+from tests.serve.running import text_of
 from tests.storage.conftest import AnyStore, heard, postgres_only, store
 from tests.upgrade.conftest import CURRENT, EXPANDING, NEWEST, Release, following
 

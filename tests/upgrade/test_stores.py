@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from accord.storage import migrate
+from tests.ports import free_port
 from tests.serve.flowing import until
-from tests.serve.running import Server, free_port, text_of
+from tests.serve.running import Server, text_of
 from tests.upgrade.conftest import CURRENT, NEWEST, STORES, Kept
 
 stores = pytest.mark.parametrize("file", STORES, ids=[file.stem for file in STORES])

@@ -8,7 +8,8 @@ import httpx
 
 from tests.agents.relay.relays import BOUND_SECONDS, broker, hears, joined
 from tests.agents.relay.test_local import _card, said
-from tests.serve.running import ROOT, environment, free_port
+from tests.ports import free_port
+from tests.serve.running import ROOT, environment
 
 EXAMPLE = ROOT / "examples" / "agents" / "relay_agent.py"
 

@@ -21,7 +21,8 @@ from accord.agents.relay.runner import AT_ONCE
 from accord.agents.relay.runner import __name__ as RUNNER
 from accord.model import Message, Part, Role, TaskState
 from accord.testing import running, text_in
-from tests.serve.running import BOUND_SECONDS, Server, accord, environment, free_port
+from tests.ports import free_port
+from tests.serve.running import BOUND_SECONDS, Server, accord, environment
 
 HERE = Path(__file__).parent
 CLI, NATIVE = HERE / "cli.py", HERE / "native.py"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 BOUND_SECONDS = 60
 

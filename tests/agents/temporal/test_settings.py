@@ -15,7 +15,7 @@ from accord.model import TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in
 from tests.agents.temporal.conftest import agent_of
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 SETTINGS = """
 [agents.orders]

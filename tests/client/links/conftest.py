@@ -15,7 +15,8 @@ from accord.client.wire import Transport
 from accord.core.ids import new_id
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest
 from accord.protocol.operations import DialectName
-from tests.serve.running import Server, free_port, running
+from tests.ports import free_port
+from tests.serve.running import Server, running
 
 V1, V03, VAULT, GEN, RELAY = DialectName
 AGENTS = Path(__file__).parent / "agents.py"

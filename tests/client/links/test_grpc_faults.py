@@ -43,7 +43,7 @@ from accord.outbound import Policy
 from accord.protocol.operations import DialectName, Operation
 from tests.certificates import Authority
 from tests.client.links.conftest import all_of
-from tests.serve.running import free_port
+from tests.ports import free_port
 
 V1, V03 = DialectName.V1, DialectName.V03
 Code: TypeAlias = grpc.StatusCode
