@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.storage import migrate, open, postgres
+from accord.storage import migrate, open, postgres_pool
 from accord.storage.address import SqliteAddress, default
 from accord.storage.open import file_system, open_store
 from accord.storage.store import StoreRefused, StoreUnavailable, Tx
@@ -166,7 +166,7 @@ async def test_options_that_the_server_refuses_are_a_clear_error(postgres: str) 
 
 
 async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(postgres_pool, "CONNECT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/x?sslmode=disable"
         with pytest.raises(StoreUnavailable, match="no answer in time"):

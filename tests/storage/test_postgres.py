@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from accord.storage import notify, postgres, signals
+from accord.storage import notify, postgres_pool, signals
 from accord.storage.postgres import PostgresStore
 from accord.storage.signals import payloads
 from accord.storage.store import StoreRefused, StoreUnavailable, Tx
@@ -99,8 +99,8 @@ async def test_a_server_that_was_stopped_is_an_error_and_then_used_again(
 async def test_a_server_that_fell_silent_is_given_up(
     server: Any, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(postgres, "STATEMENT_SECONDS", 0.5)
+    monkeypatch.setattr(postgres_pool, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(postgres_pool, "STATEMENT_SECONDS", 0.5)
     monkeypatch.setattr(notify, "PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr(signals, "ALIVE_SECONDS", 0.5)
     impatient = PostgresStore(server.get_uri())
@@ -153,8 +153,8 @@ async def test_a_closed_store_says_so_at_once(server: Any) -> None:
 
 
 async def test_whoever_waits_too_long_for_a_connection_is_told(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "POOL_SIZE", 1)
-    monkeypatch.setattr(postgres, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(postgres_pool, "POOL_SIZE", 1)
+    monkeypatch.setattr(postgres_pool, "CONNECT_SECONDS", 0.2)
     store = PostgresStore(server.get_uri(), listen=False)
     await store.open()
     held, go_on = asyncio.Event(), asyncio.Event()
@@ -175,7 +175,7 @@ async def test_whoever_waits_too_long_for_a_connection_is_told(server: Any, monk
 
 
 async def test_a_caller_who_gives_up_leaves_a_working_connection(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "POOL_SIZE", 1)
+    monkeypatch.setattr(postgres_pool, "POOL_SIZE", 1)
     store = PostgresStore(server.get_uri(), listen=False)
     await store.open()
 
@@ -189,7 +189,7 @@ async def test_a_caller_who_gives_up_leaves_a_working_connection(server: Any, mo
 
 
 async def test_a_migration_may_take_longer_than_a_command(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "STATEMENT_SECONDS", 0.2)
+    monkeypatch.setattr(postgres_pool, "STATEMENT_SECONDS", 0.2)
     store = PostgresStore(server.get_uri(), listen=False)
     await store.open()
 

@@ -78,6 +78,7 @@ class Context:
         self._doing: dict[str, asyncio.Lock] = {}
         self._said = Said(run.message)
         self._turn = f"{run.message.message_id}/"
+        self._place: int | None = None
 
     # --- what is asked --------------------------------------------------------------------------------------------
 
@@ -118,10 +119,13 @@ class Context:
         """
         return await self._run.conversation.earlier(limit)
 
-    @cached_property
+    @property
     def place(self) -> int:
         """The place of this turn's message among them, from 1: the same in every run of the turn."""
-        return next((at for at, said in enumerate(self.history, 1) if said.message_id == self.message.message_id), 1)
+        if self._place is None:  # by hand: `cached_property` takes a lock, and every run looks here
+            wanted = self.message.message_id
+            self._place = next((at for at, said in enumerate(self.history, 1) if said.message_id == wanted), 1)
+        return self._place
 
     @cached_property
     def task_id(self) -> str:

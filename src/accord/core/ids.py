@@ -40,9 +40,10 @@ def new_id() -> str:
     return uuid7(time.time_ns() // 1_000_000, _random.take())
 
 
+_VARIANT = "89ab"
+
+
 def uuid7(milliseconds: int, random: bytes) -> str:
     """Return the UUIDv7 of a Unix time and ten random bytes."""
-    rest = int.from_bytes(random, "big")
-    value = (milliseconds & (1 << 48) - 1) << 80 | 0x7 << 76 | (rest >> 62 & 0xFFF) << 64 | 0b10 << 62
-    text = f"{value | rest & (1 << 62) - 1:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    when, rest = f"{milliseconds & (1 << 48) - 1:012x}", random.hex()
+    return f"{when[:8]}-{when[8:]}-7{rest[1:4]}-{_VARIANT[random[2] >> 4 & 3]}{rest[5:8]}-{rest[8:]}"

@@ -7,6 +7,7 @@ last A2A 0.3. Nothing is read but the arguments; only a binding turns a rejectio
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Raw, Struct, field
@@ -130,6 +131,7 @@ def answer_dialect(path: str, dialect: str | None, version: str | None) -> Diale
         return V03
 
 
+@lru_cache(maxsize=64)
 def parse_version(text: str | None) -> Version | None:
     """Read an `A2A-Version`; missing or empty says nothing, an unknown one is refused."""
     if text is None or not text.strip():

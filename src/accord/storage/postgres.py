@@ -1,10 +1,9 @@
-"""The PostgreSQL driver: commands awaited on the loop, on a small pool of connections.
+"""The PostgreSQL driver: commands awaited on the loop, on a small pool of connections (`postgres_pool`).
 
-Every wait has an end, so that a server that is gone, or silent, is an error and never a hang; a lost connection is
-replaced with the next command. Hints travel on a connection of their own (`notify`), or as the caller carries them.
+A server that is gone, or silent, is an error and never a hang; a lost connection is replaced with the next command.
+Hints travel on a connection of their own (`notify`), or as the caller carries them.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -15,9 +14,10 @@ import asyncpg
 from accord.storage.commands import tasks
 from accord.storage.notify import PostgresSignals
 from accord.storage.postgres_overrides import Overrides
+from accord.storage.postgres_pool import Connections, Lent
 from accord.storage.postgres_reads import Reads
 from accord.storage.sql import Engine, compile
-from accord.storage.store import BadValue, Command, Row, StoreFull, StoreRefused, StoreUnavailable, Value
+from accord.storage.store import Command, Row, StoreRefused, Value
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,19 +25,9 @@ T = TypeVar("T")
 OLDEST = 15
 """The oldest major version that the tests cover."""
 
-POOL_SIZE = 8
-"""Connections for commands; the hot ones are batched onto fewer, so more would only queue in the server."""
-
-CONNECT_SECONDS = 5.0
-"""How long a command waits for a connection, new or free."""
-
-STATEMENT_SECONDS = 10.0
-"""How long a statement may take: far longer than ours need, so it ends only the wait for a server that went silent."""
-
 LOCKED_SECONDS = 3_600.0
-"""The same for whoever took an advisory lock: migrations wait for each other and may rewrite large tables."""
-
-CLOSE_SECONDS = 15.0
+"""How long a statement may take once an advisory lock was taken: migrations wait for each other and may rewrite large
+tables."""
 
 RETRIES = 5
 """How often a command is tried again that lost a deadlock or a serialization race."""
@@ -97,35 +87,26 @@ class PostgresStore:
 
     def __init__(self, dsn: str, publish: Callable[[list[str]], None] = lambda _: None, *, listen: bool = True) -> None:
         """Use a database; `publish` gets the hints of every node. Without `listen` followers only poll."""
-        self._dsn = dsn
         self._signals = PostgresSignals(dsn, publish) if listen else None
         self._publish = self._signals.publish if self._signals else publish
-        self._pool: asyncpg.Pool[Any] | None = None
+        self._connections = Connections(dsn)
         self._overrides = Overrides(self._statement, self._transaction, self._publish)
-        self._reads = Reads(self._connection, Tx)
+        self._reads = Reads(self._connections.lend, Tx)
         self._looking: dict[Callable[..., Any], Callable[..., Awaitable[Any]]] = {tasks.read_task: self._reads.task}
         self.commits = 0
 
     async def open(self) -> None:
         """Connect, refuse a server that is too old, and start listening."""
-        with _translating():
-            self._pool = await asyncpg.create_pool(
-                self._dsn,
-                min_size=0,
-                max_size=POOL_SIZE,
-                timeout=CONNECT_SECONDS,
-                command_timeout=STATEMENT_SECONDS,
-                reset=_reset,
-            )
+        await self._connections.open()
         try:
-            async with self._connection() as connection:
+            async with self._connections.lend() as connection:
                 found = connection.get_server_version()
             if found.major < OLDEST:
                 raise StoreRefused(
                     f"The server is PostgreSQL {found.major}, accord needs {OLDEST} or newer: upgrade it"
                 )
         except BaseException:
-            self._pool.terminate()
+            self._connections.terminate()
             raise
         if self._signals is not None:
             await self._signals.open()
@@ -166,8 +147,7 @@ class PostgresStore:
             with suppress(tasks.Torn):
                 found: T = await looking(*args, **kwargs)
                 return found
-        snapshot = {"isolation": "repeatable_read", "readonly": True}
-        async with self._connection() as connection, connection.transaction(**snapshot):
+        async with self._connections.transaction(isolation="repeatable_read", readonly=True) as connection:
             return await command(Tx(connection), *args, **kwargs)
 
     async def close(self) -> None:
@@ -176,87 +156,18 @@ class PostgresStore:
         await self._reads.close()
         if self._signals is not None:
             await self._signals.close()
-        if self._pool is not None:
-            try:
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._pool.close()
-            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                log.warning("connections were cut", extra={"reason": str(error)})  # by the pool itself
+        await self._connections.close()
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
-        async with self._connection() as connection, connection.transaction():
+        async with self._connections.transaction() as connection:
             yield connection
         self.commits += 1
 
-    @asynccontextmanager
-    async def _statement(self) -> AsyncIterator[Any]:
-        """Give a connection for one statement, which is a transaction by itself."""
-        async with self._connection() as connection:
-            yield connection
-            self.commits += 1
+    def _statement(self) -> Lent:
+        """Lend a connection for one statement, which is a transaction by itself."""
+        self.commits += 1
+        return self._connections.lend()
 
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
-        if self._pool is None:
-            raise StoreUnavailable("The store is not open")
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):  # the pool's own would be a task for every command
-                connection = await self._pool.acquire()
-        except asyncpg.ClientConfigurationError as error:
-            raise StoreRefused(f"PostgreSQL cannot be reached as the address says: {error}") from error
-        except _NO_CONNECTION as error:
-            raise StoreUnavailable(_reason(error)) from error
-        with _translating():
-            try:
-                yield connection
-            finally:
-                await self._pool.release(connection)
-
-
-async def _reset(connection: Any) -> None:
-    """Prepare a connection for the next command: no command leaves more behind than a transaction that it broke off."""
-    if connection.is_in_transaction():
-        await connection.reset()
-
-
-class _translating:
-    """Turns what says that the database cannot be used at the moment into our errors."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
-        if isinstance(error, asyncpg.DiskFullError):
-            raise StoreFull("The database's disk is full") from error
-        if isinstance(error, asyncpg.InsufficientPrivilegeError):
-            raise StoreRefused(f"PostgreSQL: {error}: grant the user what accord needs") from error
-        unsent = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
-        if unsent or isinstance(error, asyncpg.DataError):
-            raise BadValue(f"PostgreSQL: {error}") from error
-        if isinstance(error, asyncpg.LockNotAvailableError):  # only migrations wait no longer than they say
-            raise StoreUnavailable("PostgreSQL: a table is in use, by a backup perhaps: try again later") from error
-        if isinstance(error, _UNAVAILABLE):
-            raise StoreUnavailable(_reason(error)) from error
-
-
-def _reason(error: BaseException) -> str:
-    return f"PostgreSQL: {str(error) or 'no answer in time'}"
-
-
-_UNAVAILABLE = (
-    OSError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # how a connection that was cut just now may show
-)
-_NO_CONNECTION = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""Whatever goes wrong before a command runs: a wrong password, too, may be right again in a minute."""
 
 _RACES = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.InvalidCachedStatementError)
-"""What a second attempt cures; the last is a migration that happened meanwhile."""

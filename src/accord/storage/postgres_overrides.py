@@ -190,6 +190,7 @@ def _item(
     row: "_PlainRow | _LogRow",
     notes: Sequence[tuple[str, str]] = (),
     topics: tuple[str, ...] = (),
+    result: object = None,
 ) -> Item:
     if new.blobs:
         raise ValueError("References to large parts are rare and left to the portable command")
@@ -197,7 +198,7 @@ def _item(
         keys=((tenant, new.task_id),),
         row=row,
         entries=[encode_body(body) for body in new.bodies],
-        result=row.last,
+        result=row.last if result is None else result,
         topics=(topic(tenant, new.task_id), *topics),
         notes=notes,
     )
@@ -229,8 +230,8 @@ def _settle(tenant: str, request: Settle) -> Item:
         awaited=request.awaited,
     )
     is_due = request.parks and request.delay_ms is not None
-    item = _item(tenant, last, row, request.entries, (queue_topic(job.queue),) if is_due else ())
-    return item._replace(result=request.ended)
+    topics = (queue_topic(job.queue),) if is_due else ()
+    return _item(tenant, last, row, request.entries, topics, request.ended)
 
 
 def _is_chunks(item: Item) -> bool:

@@ -1,0 +1,203 @@
+"""The connections to one PostgreSQL database: lent for a statement or a transaction, and kept a moment for the next.
+
+Every wait has an end, and what says that the database cannot be used becomes an error of ours. A connection that was
+used without trouble is at hand for whoever comes next: giving it back to asyncpg's pool and asking for it again costs
+more than sending a statement.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any
+
+import asyncpg
+
+from accord.storage.store import BadValue, StoreFull, StoreRefused, StoreUnavailable
+
+POOL_SIZE = 8
+"""Connections for commands; the hot ones are batched onto fewer, so more would only queue in the server."""
+
+CONNECT_SECONDS = 5.0
+"""How long a command waits for a connection, new or free."""
+
+STATEMENT_SECONDS = 10.0
+"""How long a statement may take: far longer than ours need, so it ends only the wait for a server that went silent."""
+
+CLOSE_SECONDS = 15.0
+
+AT_HAND_SECONDS = 0.1
+"""How long a connection is kept that nobody uses; whoever is busy comes back in a hundredth of that."""
+
+log = logging.getLogger("accord.postgres")
+
+
+class Connections:
+    """Up to `POOL_SIZE` connections."""
+
+    def __init__(self, dsn: str) -> None:
+        """Connect to a database, once it is opened."""
+        self._dsn = dsn
+        self._pool: asyncpg.Pool[Any] | None = None
+        self._at_hand: list[Any] = []
+        self._asking = 0
+        self._clearing: asyncio.TimerHandle | None = None
+        self._returning: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Connect."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                self._dsn,
+                min_size=0,
+                max_size=POOL_SIZE,
+                timeout=CONNECT_SECONDS,
+                command_timeout=STATEMENT_SECONDS,
+                reset=_reset,
+            )
+        except Exception as error:
+            raise translated(error) from error
+
+    def lend(self) -> "Lent":
+        """Return a connection to be used in a block; each statement is a transaction by itself."""
+        return Lent(self)
+
+    @asynccontextmanager
+    async def transaction(self, **options: Any) -> AsyncIterator[Any]:
+        """Lend a connection in a transaction."""
+        async with Lent(self) as connection, connection.transaction(**options):
+            yield connection
+
+    async def take(self) -> Any:
+        """Return a connection that nobody else has; it must be given back."""
+        if self._pool is None:
+            raise StoreUnavailable("The store is not open")
+        while self._at_hand:
+            connection = self._at_hand.pop()
+            if is_ready(connection):
+                return connection
+            await self._pool.release(connection)
+        self._asking += 1
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):  # the pool's own would be a task for every command
+                return await self._pool.acquire()
+        except asyncpg.ClientConfigurationError as error:
+            raise StoreRefused(f"PostgreSQL cannot be reached as the address says: {error}") from error
+        except _NO_CONNECTION as error:
+            raise StoreUnavailable(_reason(error)) from error
+        finally:
+            self._asking -= 1
+
+    async def give_back(self, connection: Any) -> None:
+        """Let others have a connection, in whatever state it is."""
+        if self._pool is not None:
+            await self._pool.release(connection)
+
+    def keep(self, connection: Any) -> bool:
+        """Keep a connection at hand, unless somebody waits for one to be given back."""
+        if self._asking or not is_ready(connection):
+            return False
+        self._at_hand.append(connection)
+        if self._clearing is None:
+            self._clearing = asyncio.get_running_loop().call_later(AT_HAND_SECONDS, self._clear)
+        return True
+
+    def _clear(self) -> None:
+        self._clearing = None
+        while self._at_hand:
+            returning = asyncio.create_task(self.give_back(self._at_hand.pop()), name="accord-connection")
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+
+    def terminate(self) -> None:
+        """Cut all connections."""
+        if self._pool is not None:
+            self._pool.terminate()
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        if self._pool is None:
+            return
+        if self._clearing is not None:
+            self._clearing.cancel()
+        self._clear()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._pool.close()
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            log.warning("connections were cut", extra={"reason": str(error)})  # by the pool itself
+
+
+class Lent:
+    """A connection while a block uses it. Generators as context managers would cost a third of a small statement."""
+
+    __slots__ = ("_connection", "_connections")
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    async def __aenter__(self) -> Any:
+        self._connection = await self._connections.take()
+        return self._connection
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if error is None and self._connections.keep(self._connection):
+            return
+        try:
+            await self._connections.give_back(self._connection)
+        except Exception as late:
+            raise translated(late) from late
+        if error is not None and (found := translated(error)) is not error:
+            raise found from error
+
+
+def is_ready(connection: Any) -> bool:
+    """Whether a connection is alive, with no transaction begun; what asyncpg has taken back by itself is not."""
+    try:
+        return not connection.is_closed() and not connection.is_in_transaction()
+    except asyncpg.InterfaceError:
+        return False
+
+
+async def _reset(connection: Any) -> None:
+    """Prepare a connection for the next command: no command leaves more behind than a transaction that it broke off."""
+    if connection.is_in_transaction():
+        await connection.reset()
+
+
+def translated(error: BaseException) -> BaseException:
+    """Return our error for one that says that the database cannot be used at the moment, or the error itself."""
+    if isinstance(error, asyncpg.DiskFullError):
+        return StoreFull("The database's disk is full")
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return StoreRefused(f"PostgreSQL: {error}: grant the user what accord needs")
+    unsent = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
+    if unsent or isinstance(error, asyncpg.DataError):
+        return BadValue(f"PostgreSQL: {error}")
+    if isinstance(error, asyncpg.LockNotAvailableError):  # only migrations wait no longer than they say
+        return StoreUnavailable("PostgreSQL: a table is in use, by a backup perhaps: try again later")
+    if isinstance(error, _UNAVAILABLE):
+        return StoreUnavailable(_reason(error))
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    return f"PostgreSQL: {str(error) or 'no answer in time'}"
+
+
+_UNAVAILABLE = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # how a connection that was cut just now may show
+)
+_NO_CONNECTION = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""Whatever goes wrong before a command runs: a wrong password, too, may be right again in a minute."""

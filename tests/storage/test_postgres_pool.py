@@ -1,0 +1,97 @@
+"""Connections to PostgreSQL: kept at hand for whoever comes next, given back if nobody does, never handed out dead."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from accord.storage import postgres_pool
+from accord.storage.postgres_pool import Connections, is_ready
+from accord.storage.store import BadValue, StoreUnavailable
+
+BOUND_SECONDS = 20.0
+
+
+@pytest.fixture
+async def connections(postgres: str) -> AsyncIterator[Connections]:
+    found = Connections(postgres)
+    await found.open()
+    yield found
+    await found.close()
+
+
+async def process(connections: Connections) -> int:
+    async with connections.lend() as connection:
+        found: int = await connection.fetchval("SELECT pg_backend_pid()")
+        return found
+
+
+async def test_one_after_the_other_uses_the_same(connections: Connections) -> None:
+    assert len({await process(connections) for _ in range(5)}) == 1
+
+
+async def test_whoever_waits_for_one_gets_it_at_once(
+    postgres: str, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pool, "POOL_SIZE", 1)
+    monkeypatch.setattr(postgres_pool, "AT_HAND_SECONDS", 3600.0)
+    alone = Connections(postgres)
+    await alone.open()
+    async with alone.lend():
+        waiting = asyncio.create_task(process(alone))
+        await asyncio.sleep(0.01)  # until it has asked
+    await asyncio.wait_for(waiting, BOUND_SECONDS)
+    await asyncio.wait_for(process(alone), BOUND_SECONDS)
+    await alone.close()
+
+
+async def test_one_that_nobody_uses_is_given_back(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_pool, "AT_HAND_SECONDS", 0.0)
+    given_back = asyncio.Event()
+    give_back = connections.give_back
+
+    async def noting(connection: Any) -> None:
+        await give_back(connection)
+        given_back.set()
+
+    monkeypatch.setattr(connections, "give_back", noting)
+    await process(connections)
+    await asyncio.wait_for(given_back.wait(), BOUND_SECONDS)
+
+
+async def test_one_that_died_at_hand_is_not_handed_out(postgres: str, connections: Connections) -> None:
+    async with connections.lend() as connection:
+        pid = await connection.fetchval("SELECT pg_backend_pid()")
+    assassin = await asyncpg.connect(postgres)
+    await assassin.execute("SELECT pg_terminate_backend($1)", pid)
+    await assassin.close()
+    async with asyncio.timeout(BOUND_SECONDS):
+        while is_ready(connection):  # noqa: ASYNC110 - the driver tells nobody
+            await asyncio.sleep(0.01)
+    assert await process(connections) != pid
+
+
+async def test_after_a_failure_it_is_made_ready_again(connections: Connections) -> None:
+    async def fail() -> None:
+        async with connections.lend() as connection:
+            await connection.execute("BEGIN")
+            await connection.execute("SELECT 1/0")
+
+    with pytest.raises(BadValue, match="division by zero"):
+        await fail()
+    async with connections.lend() as connection:
+        assert not connection.is_in_transaction()
+
+
+async def test_a_transaction_that_was_left_open_is_not_the_next_ones(connections: Connections) -> None:
+    async with connections.lend() as connection:
+        await connection.execute("BEGIN")
+    async with connections.lend() as connection:
+        assert not connection.is_in_transaction()
+
+
+async def test_what_was_never_opened_says_so() -> None:
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await process(Connections("postgresql://nobody@localhost/nothing"))
