@@ -20,6 +20,16 @@ LOOPBACK = [
     "localhost.",
     "a.localhost",
     "A.B.localhost.",
+    "127.1",
+    "127.0.1.",
+    "0x7f.1",
+    "0X7F000001",
+    "0177.0.0.1",
+    "017700000001",
+    "2130706433",
+    "\N{FULLWIDTH DIGIT ONE}27.0.0.1",
+    "127\N{IDEOGRAPHIC FULL STOP}1",
+    "\N{FULLWIDTH LATIN SMALL LETTER L}ocalhost",
 ]
 
 ELSEWHERE = [
@@ -34,9 +44,17 @@ ELSEWHERE = [
     "127.example",
     "box.example",
     "[",
+    "127.0.0.0.1",
+    "127..1",
+    "127.256.1",
+    "127.0x1000000",
+    "167772161",
+    "08",
+    "4294967296",
+    "9" * 5000,
 ]
 
-UNSPECIFIED = ["0.0.0.0", "::", "[::]", "::ffff:0.0.0.0", "0:0:0:0:0:0:0:0"]
+UNSPECIFIED = ["0.0.0.0", "::", "[::]", "::ffff:0.0.0.0", "0:0:0:0:0:0:0:0", "0", "0.0", "0x", "000"]
 
 
 @pytest.mark.proves("C-18", "2-01")

@@ -1,14 +1,15 @@
 """Field names of the protobuf definition, which A2A 1.0 reads besides its JSON names; protobuf itself is the judge."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accord.errors import InvalidParams, ParseError
+from accord.errors import AccordError, InvalidParams, ParseError
 from accord.model import GetRequest, PushGetRequest, Request, TaskFilter, TaskState
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.operations import DialectName, Operation
@@ -89,6 +90,34 @@ def test_what_callers_keep_for_themselves_is_left_alone() -> None:
 )
 def test_where_there_is_no_such_name_not_a_byte_changes(params: bytes) -> None:
     assert json_names(params) is params
+
+
+A_NAME = re.compile(rb'"[a-z]+(_[a-z0-9]+)+"\s*:')
+PIECES = [bytes([byte]) for byte in b'"_aB7: \n{},\\\xc3']
+PIECES += [
+    b"task",
+    b"ROLE_USER",
+    b'"role":"ROLE_AGENT"',
+    b'"task_id":"t"',
+    b'"a_1"\t:7',
+    b'"A_b":0',
+    b'"a_B":0',
+    b'"_id":0',
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join) | st.binary(max_size=40))
+@example(b"")
+@example(b"_")
+@example(b"_A")
+@example(b'{"a_1":0}')
+@example(b'{"role":"ROLE_USER","task_id":"t"}')
+def test_every_short_cut_sees_what_a_look_at_every_name_would(params: bytes) -> None:
+    try:
+        is_as_it_was = json_names(params) is params
+    except AccordError:  # there is such a name, and it is in no object
+        is_as_it_was = False
+    assert is_as_it_was == (A_NAME.search(params) is None)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,13 @@ class Part(Model, gc=False):
 
     def __post_init__(self) -> None:
         """Refuse a part with no content or with two."""
-        if (self.text is None) + (self.raw is None) + (self.url is None) + (self.data is UNSET) != 3:
+        if self.text is not None:  # asked of every part that is read, so in as few steps as can be; counting takes more
+            is_one = self.raw is None and self.url is None and self.data is UNSET
+        elif self.raw is not None:
+            is_one = self.url is None and self.data is UNSET
+        else:
+            is_one = (self.url is None) is not (self.data is UNSET)
+        if not is_one:
             raise ValueError("A part needs exactly one of `text`, `raw`, `url`, `data`")
 
     @property

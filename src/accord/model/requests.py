@@ -28,7 +28,7 @@ class SendConfiguration(Model):
     return_immediately: bool = False
 
 
-class SendRequest(Model):
+class SendRequest(Model, gc=False):  # like the message that it carries
     """Send a message, to a new task or to the one it names."""
 
     message: Message

@@ -13,13 +13,19 @@ from accord.errors import InvalidParams
 from accord.protocol import codec
 
 _SNAKE = re.compile(rb'"[a-z]+(?:_[a-z0-9]+)+"\s*:')
+_SNAKE_END = re.compile(rb'_[a-z0-9]+"\s*:')
+"""How every `_SNAKE` ends, which is several times as fast to look for: JSON is full of quotes, not of underscores."""
+
 _FREE = frozenset({"metadata", "data", "params", "header"})
 _ANY = Decoder(dict[str, Any])
 
 
 def json_names(params: bytes) -> bytes:
     """Return the parameters with JSON names in place of proto names; where both are there, the JSON name wins."""
-    if not _SNAKE.search(params):
+    only = params.find(b"_")
+    if only == params.rfind(b"_") and params[only + 1 : only + 2].isupper():
+        return params  # most messages: the one underscore is in `ROLE_USER`, and in no name a capital follows it
+    if not _SNAKE_END.search(params) or not _SNAKE.search(params):
         return params
     if codec.is_too_deep(params):
         raise InvalidParams("The JSON is nested too deeply")
