@@ -7,7 +7,7 @@ more than sending a statement.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
@@ -30,6 +30,15 @@ CLOSE_SECONDS = 15.0
 AT_HAND_SECONDS = 0.1
 """How long a connection is kept that nobody uses; whoever is busy comes back in a hundredth of that."""
 
+FIRST_LOOK, LATER_LOOKS = 16, 4
+"""After how often lending it is looked for tables that have grown, and after how many times as much each time."""
+
+_GROWN = """
+    SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
+    AND pg_relation_size(oid) > 2 * greatest(relpages, 1) * current_setting('block_size')::bigint
+"""
+"""Tables that are twice as large as the planner knows."""
+
 log = logging.getLogger("accord.postgres")
 
 
@@ -42,8 +51,9 @@ class Connections:
         self._pool: asyncpg.Pool[Any] | None = None
         self._at_hand: list[Any] = []
         self._asking = 0
+        self._lent, self._until_look = 0, FIRST_LOOK
         self._clearing: asyncio.TimerHandle | None = None
-        self._returning: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Connect."""
@@ -71,6 +81,26 @@ class Connections:
 
     async def take(self) -> Any:
         """Return a connection that nobody else has; it must be given back."""
+        self._lent += 1
+        if self._lent >= self._until_look:
+            self._until_look *= LATER_LOOKS
+            self._in_background(self._analyse())
+        return await self._any()
+
+    async def _analyse(self) -> None:
+        """Let the planner know tables that have grown: it keeps a plan that it made for an empty one.
+
+        Where several indexes have a key in them that plan may read all of one, and the server itself looks once a
+        minute.
+        """
+        try:
+            async with Lent(self) as connection:
+                for (name,) in await connection.fetch(_GROWN):
+                    await connection.execute(f"ANALYZE {name}")
+        except (StoreUnavailable, StoreRefused, asyncpg.PostgresError) as error:
+            log.info("tables were not analysed", extra={"reason": str(error)})
+
+    async def _any(self) -> Any:
         if self._pool is None:
             raise StoreUnavailable("The store is not open")
         while self._at_hand:
@@ -106,9 +136,12 @@ class Connections:
     def _clear(self) -> None:
         self._clearing = None
         while self._at_hand:
-            returning = asyncio.create_task(self.give_back(self._at_hand.pop()), name="accord-connection")
-            self._returning.add(returning)
-            returning.add_done_callback(self._returning.discard)
+            self._in_background(self.give_back(self._at_hand.pop()))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="accord-connection")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def terminate(self) -> None:
         """Cut all connections."""
@@ -124,6 +157,7 @@ class Connections:
         self._clear()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.gather(*self._background, return_exceptions=True)
                 await self._pool.close()
         except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             log.warning("connections were cut", extra={"reason": str(error)})  # by the pool itself

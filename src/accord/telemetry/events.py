@@ -50,6 +50,7 @@ EVENTS: Mapping[str, str] = {
     "store unavailable": "store.unavailable",
     "command lost a race": "store.race_lost",
     "connections were cut": "store.connections_cut",
+    "tables were not analysed": "store.not_analysed",
     "a batch was refused, its commands run alone": "store.batch_refused",
     "checkpoint failed": "store.checkpoint_failed",
     "hints are not carried, followers poll": "signals.down",
