@@ -87,6 +87,36 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == len(set(done.stderr.splitlines())) == 5
 
 
+def test_all_that_is_wrong_in_variables_is_said_as_well(tmp_path: Path) -> None:
+    written(tmp_path, '[server]\nprot = 1\n[remotes.far]\nurl = "https://far.example"\n')
+    wrong = {
+        "ACCORD_SERVER__PORT": "x",
+        "ACCORD_KEEP_DAYS": "-1",
+        "ACCORD_SERVER__HSOT": "1",
+        "ACCORD_REMOTES__FAR__MODE": "psh",
+        "ACCORD_LIMITS": "{",
+        "ACCORD_HOOKS": "x",
+    }
+    done = accord(tmp_path, "config", "check", **wrong, ACCORD_REMOTES__FAR__TOKEN="what it needs is in the file")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    for name in (*wrong, "server.prot"):
+        assert len([line for line in lines if name in line]) == 1, done.stderr
+    assert len(lines) == len(wrong) + 1
+    (tmp_path / "accord.toml").unlink()
+    bare = accord(tmp_path, "config", "check", ACCORD_SERVER__PORT="x", ACCORD_KEEP_DAYS="-1")
+    assert (bare.returncode, len(bare.stderr.splitlines())) == (1, 2), "without a file there are variables all the same"
+
+
+def test_what_is_missing_because_it_was_wrong_is_not_said(tmp_path: Path) -> None:
+    variables = {"ACCORD_REMOTES__FAR__URL": "env:FAR", "ACCORD_REMOTES__FAR__TOKEN": "x", "ACCORD_KEEP_DAYS": "-1"}
+    done = accord(tmp_path, "config", "check", **variables)
+    assert done.returncode == 1
+    assert "ACCORD_REMOTES__FAR__URL: remotes.far.url refers to FAR, which is not set" in done.stderr
+    assert "ACCORD_KEEP_DAYS: keep_days" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_two_files_are_refused(tmp_path: Path) -> None:
     written(tmp_path, "keep_days = 3\n")
     (tmp_path / "pyproject.toml").write_text("[tool.accord]\nkeep_days = 4\n", encoding="utf-8")

@@ -15,8 +15,8 @@ from accord.storage import migrate
 from accord.storage.commands import pushes, runs, tasks
 from accord.storage.open import open_store
 from accord.storage.store import Store
-from tests.databases import emptied
-from tests.storage.conftest import accepting, appending, postgres, status
+from tests.databases import emptied, postgres
+from tests.storage.conftest import accepting, appending, status
 
 __all__ = ["postgres"]
 

@@ -1,5 +1,6 @@
 """`accord runs` as a process: runs are listed, shown, answered, cancelled and gone on with, without a server."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,8 +24,8 @@ from tests.cli.flows import (
     run_id,
     said,
 )
+from tests.databases import emptied, postgres
 from tests.serve.running import running
-from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
 
@@ -157,6 +158,7 @@ def test_a_run_that_waits_is_approved_and_gone_on_with(flows: Flows) -> None:
 
 
 def test_runs_are_kept_in_a_database_server_as_well(flows: Flows, postgres: str) -> None:
+    asyncio.run(emptied(postgres))
     done = flows("run", flows.write(ASKING), ACCORD_STORE=postgres)
     assert done.returncode == Exit.WAITS, done.stderr
     run = run_id(done.stderr)

@@ -136,6 +136,11 @@ def test_a_webhook_is_shown_without_its_secrets() -> None:
     ]
 
 
+@pytest.mark.parametrize("url", ["http://[", "https://x.example:none/", "", "https://x.example/hook"])
+def test_a_webhook_is_shown_whatever_its_address_is(url: str) -> None:
+    assert f"URL: {url}" in list(output.of_push(PushConfig(url=url)))
+
+
 def test_a_card_is_shown_with_what_it_offers_and_asks_for() -> None:
     card = AgentCard(
         name="Booker",

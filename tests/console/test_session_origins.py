@@ -18,6 +18,7 @@ FOREIGN = (
     "http://localhost:9999",
     "http://localhost.evil.example:8000",
     "http://127.0.0.1:8000",
+    "http://[",
 )
 
 
@@ -145,6 +146,8 @@ async def test_what_is_published_may_be_read_by_any_page(app: Application) -> No
         ("", "accord.example", True, False),
         ("file://", "", False, False),
         ("https://", "", False, False),
+        ("http://[", "accord.example", False, False),
+        ("http://accord.example:x", "accord.example:x", False, False),
     ],
 )
 def test_which_origin_is_our_own(origin: str, host: str, secure: bool, own: bool) -> None:

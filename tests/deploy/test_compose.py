@@ -20,6 +20,7 @@ import yaml  # type: ignore[import-untyped]  # it ships no types
 
 from accord.app.granian import KILL_SECONDS
 from accord.config import load
+from accord.config.variables import unread
 from tests import databases
 from tests.certificates import Authority
 from tests.deploy.nodes import ACCORD, Process, served
@@ -84,10 +85,10 @@ def seconds(text: str) -> int:
 
 
 def test_what_must_be_set_is_named_in_the_example() -> None:
-    asked = {
-        match["name"] for match in _VARIABLE.finditer((DEPLOY / "compose.yaml").read_text()) if match["kind"] == "?"
-    }
+    named = {match["name"]: match["kind"] for match in _VARIABLE.finditer((DEPLOY / "compose.yaml").read_text())}
+    asked = {name for name, kind in named.items() if kind == "?"}
     assert set(EXAMPLE) == asked
+    assert not list(unread(dict.fromkeys(named, "x"), ())), "whoever has them in a shell can still run accord there"
     for name in asked:
         with pytest.raises(Missing, match=name):
             read({other: value for other, value in ENV.items() if other != name})
@@ -204,7 +205,7 @@ def test_its_nodes_share_the_database_and_leave_in_good_order(env: dict[str, str
         for node in nodes[1:]:
             assert ask(node, "GetTask", key, id=task["id"]) == task
         card = httpx.get(f"{nodes[2].url}/.well-known/agent-card.json", timeout=BOUND_SECONDS).json()
-        assert card["url"].startswith(f"https://{ENV['ACCORD_HOST']}")
+        assert card["url"].startswith(f"https://{ENV['HOST_NAME']}")
 
 
 def healthy(node: Process) -> None:

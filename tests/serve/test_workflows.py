@@ -1,5 +1,6 @@
 """`accord serve flow.yaml`: a workflow as an agent in real processes."""
 
+import re
 from pathlib import Path
 
 import httpx
@@ -124,6 +125,7 @@ third = "flows/flow.yaml"
 """
     (tmp_path / "accord.toml").write_text(settings)
     with running(tmp_path, "--workers", "2") as server:
+        assert re.search(r"workflow third: main +│", server.all_shown), "nobody is counted where there are no members"
         assert text_of(server.send("x", "1", path="/agents/first/")) == "one in a"
         assert text_of(server.send("x", "2", path="/agents/second/")) == "two in b"
         assert text_of(server.send("x", "3", path="/agents/third/")) == "nothing beside it"

@@ -6,7 +6,7 @@ from pathlib import Path
 from accord.bindings import health
 from accord.bindings.metrics import METRICS, READERS
 from accord.core.roles import BUILT_IN
-from accord.core.tracing import Calling, Delivering, Running, Stepping
+from accord.core.tracing import Calling, Delivering, Receiving, Running, Stepping
 from accord.storage.commands.metrics import MAX_ROWS
 from accord.telemetry import metrics, waiting
 from accord.telemetry.conventions import FACTS, Kind, Serving, describe
@@ -63,12 +63,14 @@ def test_every_span_is_described_with_what_it_says() -> None:
         describe(Stepping(key="k", task_id="t")),
         describe(Calling(agent="a", operation="SendMessage", binding="GRPC", dialect="v1", url="https://x")),
         describe(Delivering(task_id="t", url="https://x", seq=1, attempt=1, trace=None)),
+        describe(Receiving(path="/x", agent="a", task_id="t", trace=None)),
     ]
     later = [
         {*FACTS["task_id"], *FACTS["context_id"]},
         {*FACTS["state"], *FACTS["model"], *FACTS["input_tokens"], *FACTS["output_tokens"]},
         set(),
         set(),
+        set(FACTS["status"]),
         set(FACTS["status"]),
     ]
     assert described == [

@@ -116,6 +116,7 @@ def test_caller_server_worker_child_remote_command_and_webhook_are_one_trace(tmp
         served, done = catcher.one("SendMessage", "there"), catcher.one("invoke_agent worker", "there")
         command = catcher.one("invoke_agent command")
         catcher.until(lambda found: bool(found.named("POST webhook", "here")) and bool(found.hooks))
+        catcher.until(lambda found: bool(found.named("POST report", "here")))
     assert text == f"near hello far hello 00-{TRACE}-{command.id}-01"
     assert {span.trace for span in catcher.spans} == {TRACE}
     assert request.parent == "00f067aa0ba902b7"
@@ -129,6 +130,16 @@ def test_caller_server_worker_child_remote_command_and_webhook_are_one_trace(tmp
     delivered = {f"00-{TRACE}-{span.id}-01" for span in catcher.named("POST webhook", "here")}
     assert {hook["traceparent"] for hook in catcher.hooks} <= delivered
     assert {hook["tracestate"] for hook in catcher.hooks} == {"vendor=1"}
+    reporting = {span.id: span for span in catcher.named("POST webhook", "there")}
+    for report in catcher.named("POST report", "here"):
+        assert reporting[report.parent].attributes["a2a.task.id"] == done.attributes["a2a.task.id"]
+        assert report.attributes == {
+            "http.request.method": "POST",
+            "http.response.status_code": 204,
+            "url.path": "/api/webhook/tasks",
+            "gen_ai.agent.name": "far",
+            "a2a.task.id": far.attributes["a2a.task.id"],
+        }
 
 
 def test_a_killed_server_goes_on_with_the_trace(tmp_path: Path, catcher: Catcher) -> None:

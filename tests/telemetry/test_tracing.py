@@ -20,6 +20,7 @@ from accord.core.push import Delivery, NotDelivered, Sent
 from accord.errors import AgentUnavailable, TaskNotFound
 from accord.model import GetRequest, PushConfig, SendConfiguration, Task, TaskState
 from accord.storage.commands import tasks
+from accord.telemetry.conventions import describe
 from accord.telemetry.logs import Lines, Objects
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.traced import TracedRequests
@@ -281,6 +282,12 @@ async def test_webhooks_get_the_trace_of_their_task(hosting: Hosting, spans: Spa
         "server.port": 443,
         "a2a.push.attempt": 1,
     }
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://[::1", "agents.example:x", "https://agents.example:99999/"])
+def test_a_call_to_what_is_no_address_has_a_span_that_names_no_server(url: str) -> None:
+    called = process.Calling(agent="x", operation="GetTask", binding="JSONRPC", dialect="v1", url=url)
+    assert "server.address" not in describe(called).attributes
 
 
 async def test_a_webhook_that_fails_is_a_failed_span(hosting: Hosting, spans: Spans) -> None:

@@ -25,11 +25,13 @@ from accord.bindings.http import (
     read_body,
     respond,
 )
+from accord.core import tracing
 from accord.core.callbacks import WEBHOOK
 from accord.core.quotas import Bucket, Quotas
 from accord.core.remotes import Evidence, Sender
-from accord.errors import AccordError, RateLimited
-from accord.protocol import push_headers, signing
+from accord.core.tracing import UNTRACED, Receiving, Span
+from accord.errors import AccordError, AuthenticationFailed, RateLimited
+from accord.protocol import push_headers, signing, trace_context
 
 __all__ = ["WEBHOOK", "Receiver", "evidence", "in_query"]
 
@@ -111,7 +113,7 @@ class Receiver:
             raise _too_many(wait)
         with self._place(_LOOKED_UP):
             sender = await self._reports.admit(self._reads(scope))
-        with self._place(_KNOWN if sender.is_known else _UNPROVEN):
+        with self._place(_KNOWN if sender.is_known else _UNPROVEN), _traced(scope, sender):
             await self._reports.take(sender, await read_body(receive, self._quotas))
 
     @contextmanager
@@ -124,6 +126,46 @@ class Receiver:
             yield
         finally:
             self._waiting[kind] -= 1
+
+
+@contextmanager
+def _traced(scope: Scope, sender: Sender) -> Iterator[None]:
+    """Trace that a report is taken in, as a part of what its sender does.
+
+    Who turns out to have no right to report leaves no span: one that does not end is not recorded.
+    """
+    span: Span = UNTRACED if tracing.tracer is None else tracing.tracer.begin(_receiving(scope, sender))
+    try:
+        with span.current():
+            yield
+        span.note(status=204)
+    except AuthenticationFailed:
+        raise
+    except Exception as error:
+        _note_failure(span, error)
+        span.end()
+        raise
+    span.end()
+
+
+def _note_failure(span: Span, error: Exception) -> None:
+    status = error.row.http if isinstance(error, AccordError) else None
+    span.note(status=status)
+    if isinstance(error, ClientGone) or (status is not None and status < 500):
+        span.refused(tracing.failure(error))
+    else:
+        span.note(error=tracing.failure(error))
+
+
+def _receiving(scope: Scope, sender: Sender) -> Receiving:
+    parent, state = (header(scope, name.encode()) for name in (trace_context.PARENT, trace_context.STATE))
+    link = sender.link
+    return Receiving(
+        path=scope["path"],
+        agent=None if link is None else link.agent,
+        task_id=None if link is None else link.task_id,
+        trace=trace_context.joined(parent, state),
+    )
 
 
 def _too_many(wait: float = 0) -> RateLimited:

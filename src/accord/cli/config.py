@@ -89,9 +89,11 @@ def _loaded(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Loaded, F
     from accord.config.files import find
 
     served = told(arguments)
-    file: Found | None = None
     try:
         file = find(Path(served.config) if served.config else None)
+    except BadSettings as error:
+        _fail(str(error), exit)
+    try:
         loaded = served.load()
         _read_tables(loaded)
         return loaded, file
@@ -100,12 +102,12 @@ def _loaded(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Loaded, F
 
 
 def _others(first: str, file: "Found | None") -> list[str]:
-    """Return what else is wrong in the file, so that nobody mends it one mistake at a time."""
+    """Return what else is wrong in the file and in variables, so that nobody mends them one mistake at a time."""
     import os
 
     from accord.config.mistakes import mistakes
 
-    return [] if file is None else [one for one in mistakes(file, os.environ) if one != first]
+    return [one for one in mistakes(file, os.environ) if one != first]
 
 
 def _read_tables(loaded: "Loaded") -> None:

@@ -92,7 +92,7 @@ def _remedy(exit: Exit, error: Exception) -> str | None:
     if exit is Exit.UNREACHABLE:
         return "See that the agent runs, and that its address is right"
     if isinstance(error, BadCard) and FOREIGN in str(error):
-        return "Ask it at the address that the card names, or trust that host with --trust-host"
+        return "Ask it at the address that the card names, or go there all the same with --trust-host"
     return None
 
 

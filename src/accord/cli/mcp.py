@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -191,8 +190,9 @@ async def _addresses(target: str) -> tuple[str, ...]:
     from accord.client.card_cache import CardCache
     from accord.client.discovery import Discovery
     from accord.client.exchange import Exchange
+    from accord.protocol import hosts
 
-    parts = urlsplit(target)
+    parts = hosts.split(target)
     if parts.scheme not in ("http", "https") or parts.path.strip("/"):
         return (target,)
     transport = transports.choose("aiohttp")

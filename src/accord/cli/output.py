@@ -8,11 +8,11 @@ which is `protocol.dialects.v1`; events as they come are `cli.streaming`.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import UNSET
 from msgspec import json as msgspec_json
 
+from accord.cli.tables import address_of
 from accord.model import AgentCard, Artifact, Message, Part, PushConfig, Result, Role, Task, TaskPage
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName, Operation
@@ -210,12 +210,11 @@ def _security(card: AgentCard) -> Iterator[str]:
 
 
 def of_push(config: PushConfig) -> Iterator[str]:
-    """Return a webhook; what it authenticates with is not shown, and the query of an address may be a secret."""
-    url = urlsplit(config.url)
+    """Return a webhook; what it authenticates with is not shown."""
     yield field("Webhook", config.id or "-")
     if config.task_id:
         yield field("Task", config.task_id)
-    yield field("URL", url._replace(query="..." if url.query else "").geturl())
+    yield field("URL", address_of(config.url))
     yield field("Token", _yes(config.token is not None))
     if config.authentication is not None:
         yield field("Authentication", config.authentication.scheme)

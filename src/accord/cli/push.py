@@ -3,12 +3,11 @@
 import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
 from accord.cli.db import StoreOption, exit_with, opened
-from accord.cli.tables import Output, plain, show, time_of
+from accord.cli.tables import Output, address_of, plain, show, time_of
 
 if TYPE_CHECKING:
     from accord.storage.commands.pushes import Standing
@@ -94,8 +93,7 @@ async def _redeliver_dead(url: str | None) -> int:
 
 
 def _shown(webhook: "Standing") -> dict[str, Any]:
-    """Return what an operator sees of a webhook; the query of an address may be a secret."""
-    url = urlsplit(webhook.url)
+    """Return what an operator sees of a webhook."""
     return {
         "state": "dead" if webhook.dead_at else "due" if webhook.due_at else "idle",
         "tenant": webhook.tenant,
@@ -105,6 +103,6 @@ def _shown(webhook: "Standing") -> dict[str, Any]:
         "attempts": webhook.attempts,
         "next": time_of(webhook.due_at),
         "dead_since": time_of(webhook.dead_at),
-        "url": url._replace(query="..." if url.query else "").geturl(),
+        "url": address_of(webhook.url),
         "error": webhook.last_error,
     }

@@ -160,7 +160,7 @@ def _shared(  # size: one parameter for each flag
         typer.Option(
             metavar="HOST",
             rich_help_panel=PANEL,
-            help="A host that the card may name though another one served it; may be repeated.",
+            help="A host that the card may lead to though another one served it: it is then called; may be repeated.",
         ),
     ] = None,
 ) -> Reach:

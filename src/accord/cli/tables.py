@@ -56,3 +56,9 @@ def time_of(at: int | None) -> str | None:
 def plain(text: str) -> str:
     """Return what strangers wrote without what a terminal would obey."""
     return "".join(character if character.isprintable() else "?" for character in text) or "-"
+
+
+def address_of(url: str) -> str:
+    """Return what is shown of a webhook's address, whatever somebody wrote there: its query may be a secret."""
+    address, asks, _ = url.partition("?")
+    return f"{address}?..." if asks else address

@@ -133,7 +133,8 @@ def _workflow(hooks: str, agent: Agent) -> Iterator[tuple[str, str]]:
         return
     names = ", ".join(one.name for one in flow.document.workflows)
     members = len(flow.members)
-    yield "workflow", f"{agent.profile.name}: {names or 'its agents'} ({members} member{'s' * (members != 1)})"
+    crew = f" ({members} member{'s' * (members != 1)})" if members else ""  # its steps may all be commands
+    yield "workflow", f"{agent.profile.name}: {names or 'its agents'}{crew}"
     on = flow.document.on
     for schedule in on.schedule if on is not None else ():
         yield "schedule", f"{schedule.cron} {schedule.timezone}"

@@ -78,15 +78,15 @@ def load(
     Flags that are None were not given. The names in `flags` are dotted.
     """
     env = env or NOTHING
-    given = [*_from_file(file), *_from_env(env), *_from_flags(flags or {})]
-    for mistake in unread(env, _named(given)):
+    given = [*_from_file(file), *from_env(env), *_from_flags(flags or {})]
+    for mistake in unread(env, referred(given)):
         raise BadSettings(str(mistake))
-    return _put_together(given, env)
+    return put_together(given, env)
 
 
 def settings_of(table: Mapping[str, Any], source: str, env: Mapping[str, str] = NOTHING) -> Settings:
     """Return the settings that a program states; of the environment, only the variables that it refers to."""
-    return _put_together([(source, table)], env).settings
+    return put_together([(source, table)], env).settings
 
 
 def store_of(env: Mapping[str, str]) -> str | None:
@@ -110,16 +110,17 @@ def credentials_of(env: Mapping[str, str]) -> Credentials:
 
 
 def _only(section: str, env: Mapping[str, str]) -> Settings:
-    given = [*_from_file(Path(env[CONFIG]) if env.get(CONFIG) else None), *_from_env(env)]
+    given = [*_from_file(Path(env[CONFIG]) if env.get(CONFIG) else None), *from_env(env)]
     begins = f"{variable_of(section)}_"
-    for mistake in unread(env, _named(given)):
+    for mistake in unread(env, referred(given)):
         if any(variable.startswith(begins) for variable in (mistake.name, *mistake.meant)):
             raise BadSettings(str(mistake))
     only = [(source, {section: table[section]}) for source, table in given if section in table]
-    return _put_together(only, env).settings
+    return put_together(only, env).settings
 
 
-def _put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
+def put_together(given: Iterable[Sourced], env: Mapping[str, str]) -> Loaded:
+    """Return the settings of several sources, of which each counts more than those before it."""
     merged: dict[str, Any] = {}
     stated: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -158,7 +159,8 @@ def _aliased(aliases: Mapping[str, str], env: Mapping[str, str]) -> Iterator[Sou
             yield variable, _nested(path, _parsed(kind_of(Settings, path), variable, env[variable]))
 
 
-def _from_env(env: Mapping[str, str]) -> Iterator[Sourced]:
+def from_env(env: Mapping[str, str]) -> Iterator[Sourced]:
+    """Yield the settings that variables are, each as a table of its own."""
     yield from _aliased(FOREIGN, env)
     yield from _aliased(ALIASES, env)
     for variable, text in sorted(env.items()):
@@ -248,7 +250,8 @@ def _references(value: Any) -> Iterator[str]:
         yield from _references(part)
 
 
-def _named(given: Iterable[Sourced]) -> set[str]:
+def referred(given: Iterable[Sourced]) -> set[str]:
+    """Return the variables that settings refer to."""
     return {variable for _, table in given for variable in _references(table)}
 
 

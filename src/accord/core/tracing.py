@@ -60,11 +60,26 @@ class Delivering(Doing, frozen=True, kw_only=True):
     trace: str | None
 
 
+class Receiving(Doing, frozen=True, kw_only=True):
+    """A report of an agent or a flow elsewhere that comes in; `trace` is what it brought.
+
+    `agent` and `task_id` are of the task that its token belongs to, where it is not by a signature that it is known.
+    """
+
+    path: str
+    agent: str | None
+    task_id: str | None
+    trace: str | None
+
+
 class Span(Protocol):
     """Something being done, as it is traced."""
 
     def note(self, **facts: Fact | None) -> None:
         """Add what has become known of it; `error` says what kind of failure it ended in."""
+
+    def refused(self, reason: str) -> None:
+        """Say why whoever asked got nothing, where that is no failure of ours."""
 
     def current(self) -> AbstractContextManager[object]:
         """Let what is done inside belong to it."""
@@ -98,6 +113,9 @@ class Untraced:
         pass
 
     def note(self, **_facts: Fact | None) -> None:
+        """Do nothing."""
+
+    def refused(self, _reason: str) -> None:
         """Do nothing."""
 
     def current(self) -> "Untraced":

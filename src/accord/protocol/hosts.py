@@ -4,12 +4,19 @@ Nothing is resolved, so that a name that only happens to have an address of this
 may be connected to is `outbound`'s business; whoever takes an address from a card, a setting or a header is above.
 """
 
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from unicodedata import normalize
 from urllib.parse import SplitResult, urlsplit
 
 Address = IPv4Address | IPv6Address
 
 LOCALHOST = "localhost"
+
+_NUMBER = re.compile(r"0x0*(?P<hex>[0-9a-f]{0,8})|0+(?P<octal>[0-7]{0,11})|(?P<decimal>[1-9][0-9]{0,9})")
+_BASES = {"hex": 16, "octal": 8, "decimal": 10}
+_BYTES = 4
+"""Of an address of IPv4, whose numbers have no more digits than these."""
 
 
 def split(url: str) -> SplitResult:
@@ -35,7 +42,7 @@ def is_web(url: str) -> bool:
 
 
 def address(host: str) -> Address | None:
-    """Return the address that a host is, or None for a name.
+    """Return the address that a host is, in its usual form, or None for a name.
 
     An IPv4 address in IPv6's form (`::ffff:127.0.0.1`), as servers report peers that listen for both, is that of IPv4.
     """
@@ -48,22 +55,51 @@ def address(host: str) -> Address | None:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine gets to a host: a loopback address, `localhost`, or a name below that (RFC 6761)."""
-    found = address(host)
+    found = _meant(host)
     if found is not None:
         return found.is_loopback
-    name = _plain(host)
+    name = _sought(host)
     return name == LOCALHOST or name.endswith(f".{LOCALHOST}")
 
 
 def is_unspecified(host: str) -> bool:
     """Whether a host is the address of none in particular (`0.0.0.0`, `::`): for those who listen, all of their own."""
-    found = address(host)
+    found = _meant(host)
     return found is not None and found.is_unspecified
 
 
 def is_here(host: str) -> bool:
     """Whether whoever connects to a host gets to this machine itself: to the unspecified address one does as well."""
     return is_loopback(host) or is_unspecified(host)
+
+
+def _meant(host: str) -> Address | None:
+    """Return the address that whoever connects to a host gets to: 127.1, 0x7f.1 and 2130706433 are 127.0.0.1 as well.
+
+    So browsers and the C library read them: up to four numbers, of which the last one fills the bytes that are left.
+    """
+    name = _sought(host)
+    if (found := address(name)) is not None:
+        return found
+    *first, last = map(_number, name.split("."))
+    if last is None or len(first) >= _BYTES or last >= 256 ** (_BYTES - len(first)):
+        return None
+    for at, part in enumerate(first, 1):
+        if part is None or part > 255:
+            return None
+        last += part << 8 * (_BYTES - at)
+    return IPv4Address(last)
+
+
+def _number(part: str) -> int | None:
+    found = _NUMBER.fullmatch(part)
+    base = None if found is None else found.lastgroup
+    return None if found is None or base is None else int(found[base] or "0", _BASES[base])
+
+
+def _sought(host: str) -> str:
+    """Return a host as it is looked up (RFC 3490): wide digits and letters are plain ones, and there are other dots."""
+    return _plain(host if host.isascii() else normalize("NFKC", host).replace("\N{IDEOGRAPHIC FULL STOP}", "."))
 
 
 def _plain(host: str) -> str:

@@ -7,9 +7,9 @@ message is ever among them. `telemetry.tracing` stands above.
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
-from accord.core.tracing import Calling, Delivering, Doing, Fact, Running, Stepping
+from accord.core.tracing import Calling, Delivering, Doing, Fact, Receiving, Running, Stepping
+from accord.protocol import hosts
 from accord.protocol.operations import Operation
 
 INVOKE = "invoke_agent"
@@ -120,12 +120,23 @@ def _delivering(doing: Delivering) -> Described:
     return Described("POST webhook", Kind.CLIENT, Parent.STATED, said)
 
 
+def _receiving(doing: Receiving) -> Described:
+    said: dict[str, Fact | None] = {
+        "http.request.method": "POST",
+        "url.path": doing.path,
+        "gen_ai.agent.name": doing.agent,
+        "a2a.task.id": doing.task_id,
+    }
+    return Described("POST report", Kind.SERVER, Parent.HERE_OR_STATED, _known(said))
+
+
 _DESCRIBED: Mapping[type[Doing], Callable[[Any], Described]] = {
     Serving: _serving,
     Running: _running,
     Stepping: _stepping,
     Calling: _calling,
     Delivering: _delivering,
+    Receiving: _receiving,
 }
 
 
@@ -141,15 +152,16 @@ def _called(operation: str, binding: str | None, dialect: str | None) -> dict[st
         "a2a.binding": binding,
         "a2a.dialect": dialect,
     }
+    return _known(said)
+
+
+def _known(said: Mapping[str, Fact | None]) -> dict[str, Fact]:
     return {name: value for name, value in said.items() if value is not None}
 
 
 def _at(url: str) -> dict[str, Fact]:
-    """Return which server it is; the rest of an address may hold secrets."""
-    parts = urlsplit(url if "://" in url else f"//{url}")
-    try:
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:  # an address that is none is found out by whoever uses it
-        port = None
+    """Return which server it is; the rest of an address may hold secrets, and one that is none names no server."""
+    parts = hosts.split(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     said: dict[str, Fact] = {"server.address": parts.hostname} if parts.hostname else {}
     return said if port is None else said | {"server.port": port}

@@ -42,13 +42,13 @@ class HttpAgent:
     """Nobody knows whether a flow that was posted to may be posted to again; `on_crash` says so for one that tells by
     its Idempotency-Key that it has a message already."""
 
-    def __init__(self, given: Given, *, flow: Flow | None = None) -> None:
+    def __init__(self, given: Given) -> None:
         """Serve the flow of the options."""
         self.options: HttpOptions = given.options
         payload.check(self.options.payload_template)
         spec = self.options.input_mapper
         self._mapper: Mapper | None = None if spec is None else function_named(spec, "input_mapper")
-        self._flow = flow or Flow(self.options)
+        self._flow = Flow(self.options)
         takes = (*SPOKEN, ANY) if self.options.multimodal_mode else SPOKEN
         own = kinds.profile(given, crash=self.crash, name="flow", input_modes=takes, output_modes=(*SPOKEN, ANY))
         self.profile = replace(own, timeout=self.options.task_timeout)

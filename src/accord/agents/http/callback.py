@@ -11,7 +11,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from accord.agents.http.answering import HttpAgent
-from accord.agents.http.flow import Flow, InDoubt, Posting
+from accord.agents.http.flow import InDoubt, Posting
 from accord.agents.kinds import Given
 from accord.core.agent import Crash
 from accord.core.callbacks import PATH, address
@@ -37,9 +37,9 @@ class CallbackAgent(HttpAgent):
 
     crash = Crash.RESUME
 
-    def __init__(self, given: Given, *, flow: Flow | None = None) -> None:
+    def __init__(self, given: Given) -> None:
         """Serve the flow of the options."""
-        super().__init__(given, flow=flow)
+        super().__init__(given)
         if self.options.callback_url is not None and not hosts.is_web(self.options.callback_url):
             raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")
         self.profile = replace(self.profile, attempts=max(self.profile.attempts, ATTEMPTS))

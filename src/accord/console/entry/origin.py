@@ -5,11 +5,10 @@ them come along with what any page makes a browser send. Programs say nothing ab
 are is `console.entry.gate`.
 """
 
-from urllib.parse import urlsplit
-
 from accord.console.entry.cookies import SESSION
 from accord.core.access import Presented
 from accord.errors import PermissionDenied
+from accord.protocol import hosts
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"same-origin", "none"})
@@ -51,7 +50,7 @@ def is_own(origin: str, presented: Presented) -> bool:
     The scheme is compared only where this server knows that TLS was used: behind a proxy that it was not told of, it
     does not see it.
     """
-    parts = urlsplit(origin)
+    parts = hosts.split(origin)
     if parts.scheme not in _PORTS or (presented.secure and parts.scheme != "https"):
         return False
     port = _PORTS[parts.scheme]

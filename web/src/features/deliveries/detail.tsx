@@ -2,10 +2,10 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { RotateCw } from "lucide-react";
 import { useState } from "react";
-import { api } from "@/api/client";
+import { api, ApiError } from "@/api/client";
 import { keys } from "@/api/keys";
 import type { AttemptView, DeliveryView, Exchange } from "@/api/types";
-import { Button, CodeBlock, CopyButton, cx, ErrorState, formatDuration, Notice, Panel, Section, SkeletonPanel, Tabs, Time, toast } from "@/ui";
+import { Button, CodeBlock, CopyButton, cx, EmptyState, ErrorState, formatDuration, Notice, Panel, Section, SkeletonPanel, Tabs, Time, toast } from "@/ui";
 import { DeliveryBadge, StatusCode } from "./look";
 
 export default function DeliveryDetail() {
@@ -31,6 +31,8 @@ export default function DeliveryDetail() {
     <Panel label="Webhook" title={found.data ? <DeliveryBadge state={found.data.state} /> : "Webhook"} actions={found.data && redeliver} onClose={() => void navigate({ to: "/deliveries", search })}>
       {found.isPending ? (
         <SkeletonPanel />
+      ) : found.error instanceof ApiError && found.error.status === 404 ? (
+        <EmptyState title="There is no such webhook">It may have been removed, or it belongs to somebody else.</EmptyState>
       ) : found.isError ? (
         <ErrorState title="The webhook could not be loaded" error={found.error} safe="Deliveries go on." onRetry={() => void found.refetch()} />
       ) : (
