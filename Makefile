@@ -14,6 +14,9 @@ AI_SDK := $(patsubst %/package-lock.json,%/node_modules/.installed,$(wildcard we
 # Tests wait about as often as they work: for servers that start, processes that die, leases that end.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 
+# Where a machine says so, no program keeps what it has compiled of Python, and each compiles everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup peers run test kill9 check fmt bench web docs lock clean interop sbom audit
 

@@ -92,7 +92,7 @@ class Chats:
         found = await self.ask(url, chat, said("good morning"), agent="streams")
         kinds = [chunk["type"] for chunk in found["chunks"]]
         same([found["error"], kinds[0], kinds[-1], kinds.count("text-delta") > 1], [None, "start", "finish", True])
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
             stored = (await http.get(f"{url}/api/chats/{chat}")).json()["messages"]
         same([stored[1]["id"], text_of(stored[1])], [found["message"]["id"], text_of(found["message"])])
         same(text_of(found["message"]).strip(), "You said: good morning")

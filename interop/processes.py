@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -31,6 +32,14 @@ TALK_SECONDS = 180
 """For everything that a client does; it bounds each operation itself."""
 
 
+@cache
+def _version(python: str, distribution: str) -> str:
+    """Ask an environment; once, as every row of a peer and every operation of it shows the release."""
+    ask = f"from importlib.metadata import version; print(version({distribution!r}))"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True, timeout=START_SECONDS, check=True)
+    return done.stdout.strip()
+
+
 class Peer(NamedTuple):
     """A client or a server: its script, and the environment that has what it needs, where that is not ours."""
 
@@ -44,11 +53,7 @@ class Peer(NamedTuple):
 
     def version(self, distribution: str) -> str:
         """Return which release of a distribution its environment has."""
-        ask = f"from importlib.metadata import version; print(version({distribution!r}))"
-        done = subprocess.run(
-            [self.python, "-c", ask], capture_output=True, text=True, timeout=START_SECONDS, check=True
-        )
-        return done.stdout.strip()
+        return _version(self.python, distribution)
 
 
 class Served(NamedTuple):

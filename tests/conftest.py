@@ -1,11 +1,19 @@
 """What every test shares: how hard Hypothesis tries, and other implementations to judge what we write."""
 
+import gc
 import os
+import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import bounds
+
+# Tests start a thousand programs of ours. Where a machine says that none keeps what it compiled, all would compile
+# every line that they import, which is most of what they would do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # What gRPC does in a process that was just forked may kill it before it becomes the program that a test starts.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
@@ -16,6 +24,18 @@ pytest.register_assert_rewrite("tests.conformance")  # its scenarios are not in 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Read all tests without looking for garbage in between: hardly anything is, and what is read stays to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,16 +1,18 @@
 """Databases of PostgreSQL for tests: a server, and how one finds it: `emptied` of rows, or `dropped` with its tables.
 
 Making the tables takes a hundred times as long as emptying them, so they are kept for as long as they are what the
-migrations have made. Most tests get their server from the fixture `postgres` of `tests.storage.conftest`.
+migrations have made. Most tests get the address of the server from the fixture `postgres`. A file that imports it has
+a fixture of its own for pytest, with which all of them would start a server; but here they share one.
 """
 
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 from accord.storage import migrate
 from accord.storage.postgres import PostgresStore
@@ -58,6 +60,36 @@ def served() -> Iterator[PostgresServer]:
             yield server
         finally:
             server.cleanup()
+
+
+class _Shared:
+    """One server for all in this process who need one: the first starts it, and the last stops it."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._running = ExitStack()
+
+    @contextmanager
+    def address(self) -> Iterator[str]:
+        if not self._users:
+            self._server = self._running.enter_context(served())
+        self._users += 1
+        try:
+            yield self._server.get_uri()
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._running.close()
+
+
+_shared = _Shared()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL server of this test process."""
+    with _shared.address() as address:
+        yield address
 
 
 async def emptied(address: str) -> str:

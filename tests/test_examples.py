@@ -123,7 +123,8 @@ def test_a_receiver_of_webhooks_believes_only_what_is_signed(tmp_path: Path) -> 
             task = server.send("a table")
             hook = f"http://localhost:{port}/hook"
             assert accord(tmp_path, "task", "push", "set", server.url, task["id"], hook).returncode == 0
-            with httpx.Client(transport=httpx.HTTPTransport(retries=6)) as stranger:  # it may still be starting
+            again = httpx.HTTPTransport(retries=7)  # it may still be starting
+            with httpx.Client(transport=again, timeout=BOUND_SECONDS) as stranger:
                 forged = stranger.post(f"http://127.0.0.1:{port}/", content=b"{}", headers={HEADER: "t=1,v1=0"})
             assert forged.status_code == 403
             answered = accord(tmp_path, "send", server.url, "--task-id", task["id"], "Friday")

@@ -109,17 +109,17 @@ def _names(option: Any) -> str:
 def _value(option: Any) -> str:
     if option.is_flag:
         return ""
-    kind = option.type_descriptor.annotation
-    inner = next(iter(getattr(kind, "__args__", ())), kind)
-    if isinstance(inner, type) and issubclass(inner, Enum):
-        text = ", ".join(f"`{one.value}`" for one in inner)
+    kind = option.type
+    if choices := getattr(kind, "choices", ()):
+        text = ", ".join(f"`{one.value if isinstance(one, Enum) else one}`" for one in choices)
     else:
-        text = f"`{option.metavar}`" if option.metavar else _WORDS.get(inner, "text")
-    bounds = [f"{word} {bound}" for word, bound in (("from", option.min), ("to", option.max)) if bound is not None]
+        text = f"`{option.metavar}`" if option.metavar else _WORDS.get(kind.name.removesuffix(" range"), "text")
+    limits = (("from", getattr(kind, "min", None)), ("to", getattr(kind, "max", None)))
+    bounds = [f"{word} {bound}" for word, bound in limits if bound is not None]
     return " ".join([text, *bounds]) + (", repeatable" if option.multiple else "")
 
 
-_WORDS = {int: "whole number", float: "number"}
+_WORDS = {"int": "whole number", "integer": "whole number", "float": "number"}
 
 
 def _default(option: Any) -> str:

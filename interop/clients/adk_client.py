@@ -90,7 +90,7 @@ class Talk:
 @asynccontextmanager
 async def talking(url: str, key: str) -> AsyncIterator[telling.Steps]:
     """Give what the kit does, with a key and without."""
-    async with httpx.AsyncClient(headers={"X-API-Key": key}, timeout=20) as http, httpx.AsyncClient() as bare:
+    async with httpx.AsyncClient(headers={"X-API-Key": key}, timeout=20) as http, httpx.AsyncClient(timeout=20) as bare:
         here, nobody = Talk(url, http), Talk(url, bare)
         yield {
             Operation.CARD: here.card_is_read,

@@ -9,19 +9,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import jsonschema_rs
 import pytest
-import schemathesis
-from schemathesis.engine import from_schema
-from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
-from schemathesis.engine.recorder import ScenarioRecorder
-from schemathesis.python.asgi import shutdown_lifespans
 
 from accord.app import to_a2a
 from accord.testing.conformance import agent
+
+if TYPE_CHECKING:
+    from schemathesis.engine.recorder import ScenarioRecorder
 
 SEED = 20_260_101
 EXAMPLES = 12
@@ -65,6 +63,12 @@ class Run(NamedTuple):
 @contextmanager
 def attack() -> Iterator[Run]:
     """Serve the agent of the conformance kits and try everything."""
+    # Late, as every process of a test run imports this file and one of them attacks.
+    import schemathesis
+    from schemathesis.engine import from_schema
+    from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
+    from schemathesis.python.asgi import shutdown_lifespans
+
     settings: dict[str, Any] = {
         "limits": {"rate": None},
         "server": {"capabilities": ["streaming", "push", "extended-card"]},
@@ -83,7 +87,7 @@ def attack() -> Iterator[Run]:
         shutdown_lifespans()
 
 
-def _tried(recorder: ScenarioRecorder, counts: Counter[str]) -> Iterator[Tried]:
+def _tried(recorder: "ScenarioRecorder", counts: Counter[str]) -> Iterator[Tried]:
     for id, interaction in recorder.interactions.items():
         answer = interaction.response
         assert answer is not None, f"{interaction.request.uri} was not answered"

@@ -17,7 +17,7 @@ from accord.testing.asgi import call, lifespan
 from tests.abuse.agents import victim
 from tests.core.doubles import rows, until
 
-BOUND_SECONDS = 20.0
+BOUND_SECONDS = 60.0
 
 
 @pytest.fixture

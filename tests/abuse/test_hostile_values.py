@@ -47,8 +47,7 @@ from tests.abuse.agents import victim
 from tests.abuse.server import Server
 from tests.abuse.ways import BOUND_SECONDS, METHODS, V1
 from tests.abuse.wire import Wire
-from tests.databases import emptied
-from tests.storage.conftest import postgres
+from tests.databases import emptied, postgres
 
 __all__ = ["postgres"]
 

@@ -56,7 +56,7 @@ HOLDERS = {name: Holder(name, "acme") for name in ("alice", "bob", "carol", "dav
 MINE = Way("jsonrpc", V1)
 each_way = pytest.mark.parametrize("way", WAYS, ids=str)
 of_1_0 = pytest.mark.parametrize("way", [way for way in WAYS if way.dialect is V1], ids=str)
-BOUND_SECONDS = 20.0
+BOUND_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

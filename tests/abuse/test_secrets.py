@@ -31,9 +31,8 @@ from tests.abuse.server import BOUND_SECONDS, ROOT, Holder, Server, serving
 from tests.abuse.test_webhooks import Listener, hooked
 from tests.abuse.ways import V1, WAYS, Caller, Way
 from tests.abuse.wire import Answer
-from tests.databases import emptied
+from tests.databases import emptied, postgres
 from tests.ports import free_port
-from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
 

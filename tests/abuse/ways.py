@@ -24,7 +24,7 @@ from accord.protocol.sse import Decoder, Frame
 from tests.abuse.server import Server
 from tests.abuse.wire import Answer
 
-BOUND_SECONDS = 20.0
+BOUND_SECONDS = 60.0
 DETAILS = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
 """What a status may hold: protobuf finds them by their names, once they have been imported."""
 

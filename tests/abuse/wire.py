@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-BOUND_SECONDS = 20.0
+BOUND_SECONDS = 60.0
 NO_BODY = (204, 304)
 
 

@@ -13,7 +13,6 @@ from joserfc.jwk import OctKey
 from accord.app import Application
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.core.schemes.apikeys import new_key
-from accord.core.schemes.passwords import hash_password
 from accord.core.schemes.settings import AnyScheme
 from accord.protocol import jose, signing
 from accord.storage.commands import apikeys, audit
@@ -22,6 +21,7 @@ from accord.storage.open import open_store
 from accord.testing import call
 from tests.app.conftest import CARD, HEADER, KNOWN, SECRET, V1, card_at, echo, get, planner, rpc, said, serving
 from tests.certificates import Authority
+from tests.passwords import cheap_hash
 
 PASSWORD = "correct horse battery"
 BODY = json.dumps(rpc("SendMessage", message=said("x"))).encode()
@@ -90,7 +90,7 @@ ENFORCED = {
         JWT | {"token_url": "https://id.example/token"}, {"oauth2": OAUTH}, 'Bearer realm="accord"', token
     ),
     "basic": Enforced(
-        {"type": "basic", "users": {"alice": {"password": hash_password(PASSWORD)}}},
+        {"type": "basic", "users": {"alice": {"password": cheap_hash(PASSWORD)}}},
         {"basic": {"httpAuthSecurityScheme": {"scheme": "Basic"}}},
         'Basic realm="accord"',
         password,

@@ -18,9 +18,8 @@ from accord.model import Part
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import HEADER, KNOWN, V1, get, rpc, said, serving
 from tests.app.test_public_addresses import FORWARDED
-from tests.databases import emptied
+from tests.databases import emptied, postgres
 from tests.environments import judge
-from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
 

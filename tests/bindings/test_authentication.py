@@ -13,7 +13,6 @@ from accord.core.access import Access, Presented
 from accord.core.interface import Caller
 from accord.core.schemes.build import build
 from accord.core.schemes.card import card_security
-from accord.core.schemes.passwords import hash_password
 from accord.core.schemes.ports import Ports
 from accord.core.schemes.settings import AnyScheme, Basic, Header, Hmac, Secret, User
 from accord.errors import AuthenticationFailed
@@ -22,11 +21,12 @@ from accord.protocol import signing
 from accord.protocol.cards import encode_card
 from accord.protocol.operations import DialectName
 from accord.testing.asgi import Response, call
+from tests.passwords import cheap_hash
 from tests.protocol.test_cards import CARD
 
 SECRET = "a secret of sixteen or more"
 AT = 1_700_000_000
-HASH = hash_password("password")
+HASH = cheap_hash("password")
 
 
 class Lists:

@@ -21,7 +21,7 @@ from accord.model import Event
 from accord.protocol.sse import KEEP_ALIVE
 from tests.bindings.scripted import EVENTS
 
-BOUND_SECONDS = 20
+BOUND_SECONDS = 60
 LONG = Quotas(head_seconds=60, unread_seconds=60)
 SHORT = Quotas(head_seconds=0.05, unread_seconds=60)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from accord.cli.exits import Exit
+from tests.cli.flows import QUICKLY
 from tests.serve.running import BOUND_SECONDS, Server, accord, environment, running
 
 AGENT = f"{Path(__file__).parent / 'agents.py'}:obeying"
@@ -383,14 +384,15 @@ def test_a_reader_that_goes_away_is_no_bug(ask: Asking) -> None:
 def test_a_wait_outlives_the_server(tmp_path: Path) -> None:
     file = tmp_path / "go"
     store = ("--store", f"sqlite:///{tmp_path}/accord.db")
-    first = Server(tmp_path, AGENT, *store)
+    quickly: dict[str, Any] = {**QUICKLY}
+    first = Server(tmp_path, AGENT, *store, **quickly)
     command = Asking(first, tmp_path).started("send", f"hold {file}", "--stream", "-o", "json")
     assert command.stdout is not None
     before = [command.stdout.readline()]
     while "artifactUpdate" not in before[-1]:
         before.append(command.stdout.readline())
     first.kill()
-    with running(tmp_path, AGENT, *store, port=first.port):
+    with running(tmp_path, AGENT, *store, port=first.port, **quickly):
         file.touch()
         after = command.communicate(timeout=BOUND_SECONDS)[0].splitlines()
     assert command.returncode == Exit.DONE

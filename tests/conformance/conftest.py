@@ -15,8 +15,7 @@ from tests.conformance.grpc_wire import GrpcWire
 from tests.conformance.matrix import Row, Store
 from tests.conformance.scene import CONFORMANCE, Gate, Scene
 from tests.conformance.wire import Binding, JsonRpcWire, RestWire, Speech, Wire
-from tests.databases import emptied
-from tests.storage.conftest import postgres
+from tests.databases import emptied, postgres
 
 __all__ = ["postgres"]
 

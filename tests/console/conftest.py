@@ -15,9 +15,8 @@ from accord.model import Part
 from accord.protocol.sse import Frame
 from accord.testing import Response, call, lifespan, stream
 from tests.core.doubles import until
-from tests.databases import emptied
+from tests.databases import emptied, postgres
 from tests.registry.conftest import SCHEMES, SECRETS
-from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
 

@@ -24,9 +24,8 @@ from accord.testing import Response, call, lifespan
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.reading import read
 from tests.app.conftest import echo, planner
-from tests.databases import emptied
+from tests.databases import emptied, postgres
 from tests.registry.conftest import SCHEMES, SECRETS
-from tests.storage.conftest import postgres
 from tests.workflows.proving import flow
 
 __all__ = ["postgres"]

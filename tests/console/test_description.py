@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import hatch_build
 from accord.console import description
 from accord.testing import call
 from tests.app.conftest import HEADER, echo, serving
+from tests.judges.openapi import mistakes
 
 WEB = Path(__file__).parent.parent.parent / "web"
 TOOL = WEB / "node_modules" / ".bin" / "openapi-typescript"
@@ -17,7 +17,7 @@ TOOL = WEB / "node_modules" / ".bin" / "openapi-typescript"
 
 def test_the_document_is_valid_openapi() -> None:
     document = json.loads(description.document())
-    assert list(OpenAPIV31SpecValidator(document).iter_errors()) == []
+    assert mistakes(document) == []
     names = [stated["operationId"] for item in document["paths"].values() for stated in item.values()]
     assert len(names) == len(set(names)) > 30
     assert {"/session", "/tasks/{task}", "/openapi.json"} <= document["paths"].keys()

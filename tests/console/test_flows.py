@@ -10,9 +10,8 @@ import pytest
 from accord.app import Application, to_a2a
 from accord.testing import Response, call, lifespan
 from tests.core.doubles import until
-from tests.databases import emptied
+from tests.databases import emptied, postgres
 from tests.registry.conftest import SCHEMES, SECRETS
-from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
 

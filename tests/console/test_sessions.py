@@ -10,7 +10,6 @@ import pytest
 from accord.app import Application
 from accord.console.entry import sessions as made
 from accord.core.schemes.apikeys import new_key
-from accord.core.schemes.passwords import hash_password
 from accord.storage.commands import apikeys, audit
 from accord.storage.commands.apikeys import NewKey
 from accord.storage.open import open_store
@@ -18,13 +17,13 @@ from accord.storage.store import Tx
 from accord.testing import call
 from tests.app.conftest import SECRET, V1, echo, rpc, said, serving
 from tests.console.browsers import AGENT, HOST, Browser
-from tests.databases import emptied
-from tests.storage.conftest import postgres
+from tests.databases import emptied, postgres
+from tests.passwords import cheap_hash
 
 __all__ = ["postgres"]
 
 PASSWORD = "correct horse battery"
-HASH = hash_password(PASSWORD)
+HASH = cheap_hash(PASSWORD)
 
 
 def schemes(**user: Any) -> list[dict[str, Any]]:
@@ -189,7 +188,7 @@ async def test_a_revoked_key_ends_its_sessions(app: Application, monkeypatch: py
         assert await browser.who() is None
 
 
-@pytest.mark.parametrize("change", [{"password": hash_password("another")}, {"roles": []}, {"tenant": "globex"}])
+@pytest.mark.parametrize("change", [{"password": cheap_hash("another")}, {"roles": []}, {"tenant": "globex"}])
 async def test_a_user_who_has_changed_signs_in_again(tmp_path: Any, change: dict[str, Any]) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
     async with guarded(store=store) as app:

@@ -18,8 +18,7 @@ from accord.storage.blobs import LargeParts, open_blobs
 from accord.storage.open import open_store
 from accord.storage.store import Store
 from tests.bounds import BOUND_SECONDS, bounded
-from tests.databases import emptied
-from tests.storage.conftest import postgres
+from tests.databases import emptied, postgres
 
 __all__ = ["BOUND_SECONDS", "bounded", "postgres"]
 

@@ -106,22 +106,31 @@ def heard(seen: Iterator[Seen], piece: int) -> tuple[str, int | None]:
 # --- probes -----------------------------------------------------------------------------------------------------------
 
 
-def killed(serve: Serve) -> str:
-    """`kill -9` while a task works and its caller has seen twenty pieces, and a new start on the same store."""
+@contextmanager
+def killed(serve: Serve) -> Iterator[tuple[str, str]]:
+    """`kill -9` while a task works and its caller has seen twenty pieces, and a new start on the same store.
+
+    The second server is there while the block runs, so it gives its address beside what it finds.
+    """
     with serve() as url, streaming(url, "SendStreamingMessage", message=said(LONG, "m-killed")) as seen:
         task_id, _ = heard(seen, 20)
     with serve() as url:
-        if "error" in ask(url, "GetTask", id=task_id):
-            return "is gone"
-        last, at = None, time.monotonic()
-        while time.monotonic() - at < STILL_SECONDS:
-            now = (state(url, task_id), text(url, task_id))
-            if now[0] == "completed":
-                return "goes on and completes"
-            if now != last:
-                last, at = now, time.monotonic()
-            time.sleep(0.1)
-        return f"stays {state(url, task_id)}"
+        yield _left(url, task_id), url
+
+
+def _left(url: str, task_id: str) -> str:
+    """Return what has become of a task whose server was killed."""
+    if "error" in ask(url, "GetTask", id=task_id):
+        return "is gone"
+    last, at = None, time.monotonic()
+    while time.monotonic() - at < STILL_SECONDS:
+        now = (state(url, task_id), text(url, task_id))
+        if now[0] == "completed":
+            return "goes on and completes"
+        if now != last:
+            last, at = now, time.monotonic()
+        time.sleep(0.25)
+    return f"stays {state(url, task_id)}"
 
 
 def broken_stream(url: str) -> str:

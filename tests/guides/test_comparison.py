@@ -43,9 +43,8 @@ SERVERS: dict[str, Callable[[Path], probes.Serve]] = {
 def test_what_the_page_says_of_a_server_is_so(column: int, name: str, tmp_path: Path) -> None:
     said = {row[0]: row[column] for row in table(PAGE, "Probes")}
     serve = SERVERS[name](tmp_path)
-    found = {probes.KILLED: probes.killed(serve)}
-    with serve() as url:
-        found |= {probe: ask(url) for probe, ask in probes.ALIVE.items()}
+    with probes.killed(serve) as (left, url):
+        found = {probes.KILLED: left} | {probe: ask(url) for probe, ask in probes.ALIVE.items()}
     assert found == said, json.dumps(found, indent=1)
 
 

@@ -48,5 +48,10 @@ _OLD_PYTHON = pytest.mark.skip(reason="It has no release for this Python")
 
 
 def available(offers: Iterable[Offer]) -> list[object]:
-    """Rows as a test's parameters."""
-    return [pytest.param(offer, id=str(offer), marks=[] if offer.is_available else [_OLD_PYTHON]) for offer in offers]
+    """Rows as a test's parameters; those of one server are on one worker, which starts it once."""
+    return [pytest.param(offer, id=str(offer), marks=_marks(offer)) for offer in offers]
+
+
+def _marks(offer: Offer) -> list[pytest.MarkDecorator]:
+    together = pytest.mark.xdist_group(f"peers-{offer.peer.script}")
+    return [together] if offer.is_available else [together, _OLD_PYTHON]

@@ -26,10 +26,14 @@ MARKS: dict[tuple[str, str], list[pytest.MarkDecorator]] = {
 
 
 def parameters() -> list[Any]:
-    callers: list[Caller | Chatter] = [*CALLERS, *CHATTERS]
-    return [
-        pytest.param(caller, id=str(caller), marks=MARKS.get((caller.name, caller.version), [])) for caller in callers
-    ]
+    """Those who call the same server of ours are on one worker, which starts it once."""
+    callers: list[tuple[Caller | Chatter, str]] = [(caller, caller.kind) for caller in CALLERS]
+    callers += [(chatter, "chats") for chatter in CHATTERS]
+    return [pytest.param(caller, id=str(caller), marks=_marks(caller, kind)) for caller, kind in callers]
+
+
+def _marks(caller: Caller | Chatter, kind: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.xdist_group(f"peers-{kind}"), *MARKS.get((caller.name, caller.version), [])]
 
 
 @pytest.mark.parametrize("caller", parameters())

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from accord.entries import registered
+from tests.databases import postgres
 from tests.serve.running import ROOT
-from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
 

@@ -10,8 +10,8 @@ import pytest
 from accord.app import Application, to_a2a
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import echo
-from tests.databases import emptied
-from tests.storage.conftest import heard, postgres, ready, store
+from tests.databases import emptied, postgres
+from tests.storage.conftest import heard, ready, store
 
 __all__ = ["heard", "postgres", "ready", "store"]
 

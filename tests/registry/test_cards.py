@@ -57,7 +57,9 @@ def test_a_card_of_0_3_may_have_a_name() -> None:
 
 
 @pytest.mark.proves("2-01", "C-18")
-@pytest.mark.parametrize("host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "[::1]", "[::ffff:127.0.0.1]"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "127.1", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]"]
+)
 def test_only_this_machine_may_be_reached_without_tls(host: str) -> None:
     url = f"http://{host}:8000/"
     for card in (document(V1, **place(url)), document(VAULT, url=url)):
@@ -71,6 +73,7 @@ def test_only_this_machine_may_be_reached_without_tls(host: str) -> None:
         "http://agents.example/",
         "http://localhost.example/",
         "http://10.0.0.1/",
+        "http://167772161/",
         "ftp://agents.example/",
         "//agents.example/",
         "agents.example",

@@ -81,7 +81,11 @@ async def test_what_cannot_be_used(ask: Elsewhere, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["0.0.0.0", "[::]", "localhost.", "LOCALHOST", "a.localhost", "[::ffff:127.0.0.1]", "127.0.0.2"]
+    "host",
+    [
+        *("0.0.0.0", "[::]", "localhost.", "LOCALHOST", "a.localhost", "[::ffff:127.0.0.1]", "127.0.0.2"),
+        *("127.1", "0x7f.1", "2130706433", "017700000001", "0"),
+    ],
 )
 @pytest.mark.parametrize(("before", "binding"), [("https://", "JSONRPC"), ("", "GRPC")])
 async def test_no_form_of_this_machine_s_address_is_taken_from_elsewhere(host: str, before: str, binding: str) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from tests.judges.openapi import mistakes
 from tests.registry.conftest import V03, VAULT, Asking
 
 pytestmark = pytest.mark.proves("2-34")
@@ -33,7 +33,7 @@ def check(document: dict[str, Any], path: str, method: str, answer: Any) -> None
 
 
 async def test_the_document_is_valid_openapi(described: dict[str, Any]) -> None:
-    assert list(OpenAPIV31SpecValidator(described).iter_errors()) == []
+    assert mistakes(described) == []
     assert described["servers"] == [{"url": "/api/v1"}]
     names = [stated["operationId"] for item in described["paths"].values() for stated in item.values()]
     assert len(names) == len(set(names)) == 15

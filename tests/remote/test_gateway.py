@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.ports import free_port
-from tests.serve.running import ROOT, Server, environment, running, text_of
+from tests.serve.running import BOUND_SECONDS, ROOT, Server, environment, running, text_of
 
 SHOP = f"{ROOT}/tests/remote/agents.py:shop"
 OPEN = {"ACCORD_PUSH__ALLOW_PRIVATE": "true"}
@@ -27,7 +27,6 @@ ELSEWHERE = {
     "only AgentVault's profile": ["--dialects", "vault", "--capabilities", "streaming"],
     "only gen": ["--dialects", "gen", "--capabilities", "none"],
 }
-BOUND_SECONDS = 30
 
 
 @contextmanager

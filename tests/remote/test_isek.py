@@ -3,10 +3,11 @@
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -19,7 +20,7 @@ from accord.agents.remote.node import KIND, IsekOptions
 from accord.client.wire import Outgoing, Unreachable
 from accord.errors import UnsupportedOperation
 from tests.remote.test_gateway import SHOP
-from tests.serve.running import ROOT, running, text_of
+from tests.serve.running import BOUND_SECONDS, ROOT, Server, running, text_of
 
 PEER = "/ip4/10.0.0.1/tcp/9090/ws/p2p/12D3KooWRelay/p2p-circuit/p2p/12D3KooWPeer"
 
@@ -34,7 +35,8 @@ def bridge(agent: str) -> Iterator[str]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             answer: Any = {"error": "no such peer"}
             if asked.path == "/call_peer" and parse_qs(asked.query)["p2p_address"] == [PEER]:
-                answer = httpx.post(f"{agent}/", content=body, headers={"Content-Type": "application/json"}).json()
+                headers = {"Content-Type": "application/json"}
+                answer = httpx.post(f"{agent}/", content=body, headers=headers, timeout=BOUND_SECONDS).json()
             written = json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -56,55 +58,58 @@ def bridge(agent: str) -> Iterator[str]:
         thread.join(timeout=10)
 
 
-@pytest.mark.proves("0-86")
-def test_a_peer_behind_a_bridge_is_served_like_any_other(tmp_path: Path) -> None:
+class Far(NamedTuple):
+    """A node, and a bridge to it."""
+
+    url: str
+    bridge: str
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+    """What all nodes here are in front of."""
     plain = ["--dialects", "v03", "--capabilities", "none"]
-    with running(tmp_path, SHOP, *plain) as far, bridge(far.url) as url:
-        folder = tmp_path / "here"
-        folder.mkdir()
-        settings = f'[remotes.peer]\nurl = "{url}"\np2p_address = "{PEER}"\n'
-        (folder / "accord.toml").write_text(settings, encoding="utf-8")
-        with running(folder) as near:
-            assert text_of(near.send("hello", "m-1")) == "you said hello"
-            asked = near.send("ask", "m-2")
-            reply = {"messageId": "m-3", "role": "ROLE_USER", "parts": [{"text": "L"}], "taskId": asked["id"]}
-            answered = near.post("SendMessage", message=reply).json()["result"]["task"]
-            assert text_of(answered) == "size L"
+    with running(tmp_path_factory.mktemp("far"), SHOP, *plain) as node, bridge(node.url) as url:
+        yield Far(node.url, url)
 
 
-def _served(folder: Path, table: str) -> Path:
-    folder.mkdir()
-    (folder / "accord.toml").write_text(f'[agents.peer]\ntype = "isek"\n{table}', encoding="utf-8")
-    return folder
+def talks(near: Server, path: str = "/") -> None:
+    """Say something, be asked, and answer."""
+    assert text_of(near.send("hello", f"m-1{path}", path=path)) == "you said hello"
+    asked = near.send("ask", f"m-2{path}", path=path)
+    reply = {"messageId": f"m-3{path}", "role": "ROLE_USER", "parts": [{"text": "L"}], "taskId": asked["id"]}
+    answered = near.post("SendMessage", path=path, message=reply).json()["result"]["task"]
+    assert text_of(answered) == "size L"
 
 
 @pytest.mark.proves("0-86")
-def test_settings_name_a_node_by_its_address_or_by_its_ids(tmp_path: Path) -> None:
-    plain = ["--dialects", "v03", "--capabilities", "none"]
-    with running(tmp_path, SHOP, *plain) as far, bridge(far.url) as url:
-        ids = 'peer_id = "12D3KooWPeer"\nrelay_ip = "10.0.0.1"\nrelay_peer_id = "12D3KooWRelay"\n'
-        ways = {"http": f'url = "{far.url}"\n', "p2p": f'url = "{url}"\n{ids}description = "A shop far away"\n'}
-        for way, table in ways.items():
-            with running(_served(tmp_path / way, table)) as near:
-                assert text_of(near.send("hello", "m-1")) == "you said hello"
-                asked = near.send("ask", "m-2")
-                reply = {"messageId": "m-3", "role": "ROLE_USER", "parts": [{"text": "L"}], "taskId": asked["id"]}
-                answered = near.post("SendMessage", message=reply).json()["result"]["task"]
-                assert text_of(answered) == "size L"
-                card = httpx.get(f"{near.url}/.well-known/agent-card.json").json()
-                assert card["name"] == "peer"
-                assert (card["description"] == "A shop far away") is (way == "p2p")
+def test_a_peer_behind_a_bridge_is_served_like_any_other(far: Far, tmp_path: Path) -> None:
+    settings = f'[remotes.peer]\nurl = "{far.bridge}"\np2p_address = "{PEER}"\n'
+    (tmp_path / "accord.toml").write_text(settings, encoding="utf-8")
+    with running(tmp_path) as near:
+        talks(near)
 
 
-def test_nodes_are_served_as_the_example_says(tmp_path: Path) -> None:
+@pytest.mark.proves("0-86")
+def test_settings_name_a_node_by_its_address_or_by_its_ids(far: Far, tmp_path: Path) -> None:
+    ids = 'peer_id = "12D3KooWPeer"\nrelay_ip = "10.0.0.1"\nrelay_peer_id = "12D3KooWRelay"\n'
+    ways = {"http": f'url = "{far.url}"\n', "p2p": f'url = "{far.bridge}"\n{ids}description = "A shop far away"\n'}
+    tables = [f'[agents.{way}]\ntype = "isek"\n{table}' for way, table in ways.items()]
+    (tmp_path / "accord.toml").write_text("\n".join(tables), encoding="utf-8")
+    with running(tmp_path) as near:
+        with ThreadPoolExecutor() as pool:  # most of it is waiting until the node is asked again
+            list(pool.map(lambda way: talks(near, f"/agents/{way}/"), ways))
+        for way in ways:
+            card = httpx.get(f"{near.url}/agents/{way}/.well-known/agent-card.json", timeout=BOUND_SECONDS).json()
+            assert card["name"] == way
+            assert (card["description"] == "A shop far away") is (way == "p2p")
+
+
+def test_nodes_are_served_as_the_example_says(far: Far, tmp_path: Path) -> None:
     example = ROOT / "examples" / "agents" / "isek_agent.toml"
-    plain = ["--dialects", "v03", "--capabilities", "none"]
-    with running(tmp_path, SHOP, *plain) as far, bridge(far.url) as url:
-        folder = tmp_path / "here"
-        folder.mkdir()
-        with running(folder, "--config", str(example), ISEK_NODE=far.url, ISEK_BRIDGE=url) as near:
-            for at, name in enumerate(("analyst", "peer")):
-                assert text_of(near.send("hello", f"m-{at}", path=f"/agents/{name}/")) == "you said hello"
+    with running(tmp_path, "--config", str(example), ISEK_NODE=far.url, ISEK_BRIDGE=far.bridge) as near:
+        for at, name in enumerate(("analyst", "peer")):
+            assert text_of(near.send("hello", f"m-{at}", path=f"/agents/{name}/")) == "you said hello"
 
 
 def test_a_peer_is_named_whole_or_not_at_all() -> None:

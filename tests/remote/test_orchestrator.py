@@ -9,6 +9,7 @@ import pytest
 
 from accord.testing import catching
 from tests.remote.test_gateway import orchestrator
+from tests.serve.running import BOUND_SECONDS
 
 
 async def called(http: httpx.AsyncClient, url: str, method: str, **params: Any) -> dict[str, Any]:
@@ -28,7 +29,7 @@ async def test_it_acknowledges_works_and_posts_the_whole_task_with_its_token(tmp
     starting = orchestrator(tmp_path, 0.05)
     url = await asyncio.to_thread(starting.__enter__)
     try:
-        async with catching() as webhook, httpx.AsyncClient() as http:
+        async with catching() as webhook, httpx.AsyncClient(timeout=BOUND_SECONDS) as http:
             push = {"url": webhook.url, "token": "its own"}
             configuration = {"blocking": False, "pushNotificationConfig": push}
             sent = await called(

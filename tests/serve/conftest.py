@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import dropped
-from tests.storage.conftest import postgres
+from tests.databases import dropped, postgres
 
 __all__ = ["postgres"]
 

@@ -137,8 +137,8 @@ def test_processes_cannot_share_memory(refuse: Any) -> None:
         (["--store", "mysql://x"], "--store: A store cannot be at mysql://"),
         (["--store", "my.db"], "--store: The store's address has no scheme; write sqlite:/// before the path"),
         (["--prot", "1"], "No such option: --prot"),
-        (["--port", "0"], "'--port': Input should be greater than or equal to 1"),
-        (["--workers", "0"], "'--workers': Input should be greater than or equal to 1"),
+        (["--port", "0"], "'--port': 0 is not in the range 1<=x<=65535"),
+        (["--workers", "0"], "'--workers': 0 is not in the range x>=1"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_sentence(refuse: Any, arguments: list[str], reason: str) -> None:

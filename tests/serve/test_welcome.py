@@ -19,8 +19,8 @@ from accord import __version__
 from accord.cli import app
 from accord.cli.welcome import MESSAGES, auth, curl
 from accord.config import Settings, settings_of
-from accord.core.schemes.passwords import hash_password
 from accord.protocol.operations import DialectName
+from tests.passwords import cheap_hash
 from tests.serve.running import AGENTS, BOUND_SECONDS, Server, accord, running, text_of
 
 
@@ -99,7 +99,7 @@ def test_the_line_for_those_who_have_to_say_who_they_are(tmp_path: Path) -> None
         ({"type": "api-keys", "header": "X-Key"}, ' -H "X-Key: $KEY"'),
         ({"type": "header", "name": "X-S", "secrets": [{"secret": "s" * 16}]}, ' -H "X-S: $SECRET"'),
         ({"type": "jwt", "issuer": "me", "audience": ["us"], "secret": "s" * 32}, ' -H "Authorization: Bearer $TOKEN"'),
-        ({"type": "basic", "users": {"bob": {"password": hash_password("x")}}}, " -u bob"),
+        ({"type": "basic", "users": {"bob": {"password": cheap_hash("x")}}}, " -u bob"),
         ({"type": "hmac", "keys": {"k": {"secret": "s" * 16}}}, ' -H "X-A2A-Signature: $SIGNATURE"'),
         ({"type": "mtls"}, " --cert $CERTIFICATE --key $KEY"),
     ],

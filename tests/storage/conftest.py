@@ -1,7 +1,7 @@
 """Stores to test with (a file, memory and a real PostgreSQL that the tests start and stop), and what to put in them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,9 @@ from accord.storage.postgres import PostgresStore
 from accord.storage.records import decode_event
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import Row, Tx
-from tests.databases import dropped, emptied, served
+from tests.databases import dropped, emptied, postgres
+
+__all__ = ["postgres"]
 
 AnyStore = SqliteStore | PostgresStore
 
@@ -43,13 +45,6 @@ AT = 1_700_000_000_000
 """When things happen in tests, unless it matters."""
 
 MINUTE = 60_000
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The address of a PostgreSQL server of this test process."""
-    with served() as server:
-        yield server.get_uri()
 
 
 class Heard(list[str]):

@@ -22,7 +22,7 @@ from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
 from tests.storage.conftest import AnyStore
 
 TENANT = "acme"
-BOUND_SECONDS = 20
+BOUND_SECONDS = 60
 DATA = bytes(range(256)) * 300
 HASH = hashlib.sha256(DATA).hexdigest()
 TENANTS = ["acme", "ACME", "", "..", "../acme", "a/b", "/", "ä\n", "x" * 300]

@@ -26,7 +26,7 @@ from tests.app.examined import FAILED, OK, examined
 from tests.storage.conftest import AnyStore
 
 TENANT = "acme"
-BOUND_SECONDS = 20
+BOUND_SECONDS = 60
 BUCKET = "parts"
 DATA = bytes(range(256)) * 300
 HASH = hashlib.sha256(DATA).hexdigest()

@@ -14,7 +14,7 @@ from accord.storage.open import file_system, open_store
 from accord.storage.store import StoreRefused, StoreUnavailable, Tx
 from tests.storage.conftest import Heard
 
-BOUND_SECONDS = 20
+BOUND_SECONDS = 60
 
 
 def files(folder: Path) -> list[str]:

@@ -17,7 +17,7 @@ from accord.storage.store import BadValue, StoreUnavailable, Tx
 from tests.databases import emptied
 from tests.storage.conftest import TENANT, accepting, new, settling
 
-BOUND_SECONDS = 20.0
+BOUND_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from accord.storage.sqlite import SqliteStore
 from accord.storage.store import StoreUnavailable, Tx
 from tests.storage.conftest import Heard
 
-BOUND_SECONDS = 20
+BOUND_SECONDS = 60
 
 
 async def make(tx: Tx) -> None:

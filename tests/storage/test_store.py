@@ -15,7 +15,7 @@ from accord.storage.store import NotACommand, StoreFull, StoreUnavailable, Tx
 from tests.databases import dropped
 from tests.storage.conftest import AnyStore, Heard
 
-BOUND_SECONDS = 20
+BOUND_SECONDS = 60
 
 
 async def make(tx: Tx) -> None:

@@ -15,9 +15,8 @@ from accord.storage import migrate
 from accord.storage.migrate import Migration
 from accord.storage.open import open_store
 from accord.storage.store import Tx
-from tests.databases import dropped
+from tests.databases import dropped, postgres
 from tests.serve.running import BOUND_SECONDS, ROOT, Server, environment
-from tests.storage.conftest import postgres
 
 __all__ = ["postgres"]
 

@@ -17,7 +17,7 @@ from accord.workflows.steps.shell import shell
 from accord.workflows.values import StepValue, UnsafeCommand, Values
 from tests.workflows.scenes import BOUND_SECONDS, appears, environment, gone, scene
 
-GONE_SECONDS = 5
+GONE_SECONDS = 30
 """How soon nothing may be left of a command that is ended from outside."""
 
 STUBBORN = """

@@ -1,10 +1,7 @@
 """Agents of Google's ADK: their sessions, what they wait for, what they say."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,32 +10,28 @@ from accord.agents.adk import KIND
 from accord.agents.kinds import Given
 from accord.model import StatusUpdate, Task, TaskState
 from tests.agents.contract.scratch import BEAT_SECONDS
-from tests.agents.contract.talking import BOUND_SECONDS, Talk, chunk, made, status, text
-from tests.agents.elsewhere import serve, talking
+from tests.agents.contract.talking import BOUND_SECONDS, chunk, made, status, text
+from tests.agents.elsewhere import Served, Talking
 
 S = TaskState
-AGENTS = "tests.agents.adk.agents"
 NAMES = ("confirmed", "twice", "private", "saved", "typed", "broken", "remembers", "meets", "blocks", "app", "runner")
 
-Talking = Callable[[str], AbstractAsyncContextManager[Talk]]
-
-
-def settings() -> dict[str, str]:
-    own = {name: f'target = "{AGENTS}:{name}"' for name in NAMES}
-    return own | {"example": 'target = "examples.agents.adk_agent:agent"'}
+AGENTS = {name: f'target = "tests.agents.adk.agents:{name}"' for name in NAMES}
+AGENTS["example"] = 'target = "examples.agents.adk_agent:agent"'
 
 
 @pytest.fixture(scope="module")
-def talk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The agents, and the example's."""
+    found = Served(tmp_path_factory.mktemp("adk"), "google-adk", AGENTS)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def talk(served: Served) -> Talking:
     """A function that lets a test talk to an agent."""
-    folder = tmp_path_factory.mktemp("adk")
-    server = serve(folder, "google-adk", settings())
-    yield partial(_talk, server, folder)
-    server.stop()
-
-
-def _talk(server: Any, folder: Path, name: str) -> AbstractAsyncContextManager[Talk]:
-    return talking(server, name, folder)
+    return served.talking
 
 
 def ended(task: Task) -> tuple[TaskState, str]:
@@ -58,26 +51,21 @@ def test_without_the_framework_one_line_says_what_to_install() -> None:
 # --- its session ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_survives_the_server(tmp_path: Path) -> None:
-    server = serve(tmp_path, "google-adk", settings())
-    async with talking(server, "remembers", tmp_path) as agent:
+async def test_a_session_survives_the_server(served: Served, talk: Talking) -> None:
+    async with talk("remembers") as agent:
         first = await agent.send("my name is Ada")
         assert ended(first) == (S.COMPLETED, "my name is Ada")
-    async with talking(server, "twice", tmp_path) as agent:
+    async with talk("twice") as agent:
         asked = await agent.send("book")
         assert asked.status.state is S.INPUT_REQUIRED
-    server.kill()
-    server = serve(tmp_path, "google-adk", settings())
-    try:
-        async with talking(server, "remembers", tmp_path) as agent:
-            again = await agent.send("and now?", context_id=first.context_id)
-            assert text(again) == "my name is Ada my name is Ada and now?"
-        async with talking(server, "twice", tmp_path) as agent:
-            asked = await agent.send("Rome", task_id=asked.id)
-            done = await agent.send("Oslo", task_id=asked.id)
-            assert ended(done) == (S.COMPLETED, "Two things. Rome and Oslo")
-    finally:
-        server.stop()
+    await asyncio.to_thread(served.kill)
+    async with talk("remembers") as agent:
+        again = await agent.send("and now?", context_id=first.context_id)
+        assert text(again) == "my name is Ada my name is Ada and now?"
+    async with talk("twice") as agent:
+        asked = await agent.send("Rome", task_id=asked.id)
+        done = await agent.send("Oslo", task_id=asked.id)
+        assert ended(done) == (S.COMPLETED, "Two things. Rome and Oslo")
 
 
 @pytest.mark.parametrize("name", ["app", "runner"])

@@ -9,4 +9,5 @@ SUBJECT = Subject(
     has=frozenset({"echo", "remember", "slow", "fail", "ask", "usage", "steps"}),
     crash=Crash.RESUME,
     serve="crewai",
+    within="flows",
 )

@@ -1,10 +1,24 @@
-"""The agent of a subject, for a process of its own: `SUBJECT`, `BEHAVIOUR` and `SCRATCH` say which one."""
+"""The agents that subjects make, for a process of their own: `hosted:function.slow` is one, in its scratch folder."""
 
 import os
 from pathlib import Path
 
+from accord.core.agent import Agent
 from tests.agents.contract.subjects import subject
 
-_make = subject(os.environ["SUBJECT"]).make
-assert _make is not None
-agent = _make(os.environ["BEHAVIOUR"], Path(os.environ["SCRATCH"]))
+
+class Made:
+    """A subject's agents by their behaviours, each made when it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, behaviour: str) -> Agent:
+        found = subject(self._name)
+        if found.make is None or behaviour not in found.has:
+            raise AttributeError(behaviour)
+        return found.make(behaviour, Path(os.environ["SCRATCH"]) / self._name)
+
+
+def __getattr__(name: str) -> Made:
+    return Made(name)

@@ -127,7 +127,9 @@ def beside(scratch: Path) -> Iterator[None]:
 
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
-    options = HttpOptions(url=f"{(scratch / URL).read_text()}/{behaviour}", multimodal_mode=True, timeout=60.0)
+    options = HttpOptions(
+        url=f"{(scratch / URL).read_text()}/{behaviour}", multimodal_mode=True, timeout=marks.LONG_SECONDS
+    )
     return KIND.make(Given(options=options, name="subject"))
 
 

@@ -8,7 +8,7 @@ from accord.agents.kinds import Given
 from accord.agents.remote.node import KIND, IsekOptions
 from accord.core.agent import Agent, Crash
 from tests.agents.contract import function
-from tests.agents.contract.subjects import PACKAGE, Subject
+from tests.agents.contract.subjects import PACKAGE, Subject, called
 from tests.serve.running import Server
 
 BEHAVIOURS = function.SUBJECT.has
@@ -34,7 +34,7 @@ def beside(scratch: Path) -> Iterator[None]:
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent whose tasks a function of the other server does."""
     url = (scratch / NODE / "url").read_text()
-    return KIND.make(Given(options=IsekOptions(url=f"{url}/agents/{behaviour}"), name="subject"))
+    return KIND.make(Given(options=IsekOptions(url=f"{url}/agents/{behaviour}"), name=called("isek", behaviour)))
 
 
 HAS = BEHAVIOURS - {"stream"}

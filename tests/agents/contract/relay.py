@@ -32,7 +32,7 @@ else:
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
     command = (sys.executable, "-c", COMMAND, str(scratch), behaviour, str(marks.BEAT_SECONDS))
-    options = RelayOptions(command=command, poll_interval=0.05, timeout=60.0)
+    options = RelayOptions(command=command, poll_interval=0.05, timeout=marks.LONG_SECONDS)
     return KIND.make(Given(options=options, name="subject"))
 
 

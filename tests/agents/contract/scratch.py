@@ -18,6 +18,9 @@ BEAT_SECONDS = 0.05
 BOUND_SECONDS = 60
 """For whoever waits to be told to go on."""
 
+LONG_SECONDS = 600.0
+"""For agents whose time is limited: all subjects work at the same time, and are stopped one after the other."""
+
 
 def beat(scratch: Path) -> None:
     """Show that the work goes on."""

@@ -16,7 +16,8 @@ A file has a `SUBJECT`, whose agents behave in ways that have names:
 Which of them a kind has is its own to say; `echo`, `slow` and `fail` every kind has, and one that resumes has `steps`.
 A framework that cannot share our environment is in one of `.peers`: there the subject has `serve`, the name of that
 environment, in place of `make`, and `peers/<kind>.py` has the thing of each behaviour under its name, with the scratch
-folder in the variable `SCRATCH`.
+folder in the variable `SCRATCH`. Those of one environment are served by one process; where there are two that would
+write in the same folder, one of them says in which it is `within` that.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from accord.core.agent import Agent, Crash
 
 HERE = Path(__file__).parent
 PACKAGE = "tests.agents.contract"
-OTHERS = frozenset({"conftest", "hosted", "scratch", "subjects", "talking"})
+OTHERS = frozenset({"conftest", "homes", "hosted", "scratch", "subjects", "talking"})
 """Files here that are no subjects."""
 
 ALWAYS = frozenset({"echo", "slow", "fail"})
@@ -47,8 +48,14 @@ class Subject(NamedTuple):
     has: frozenset[str]
     crash: Crash
     serve: str | None = None
+    within: str = ""
     lives_on: bool = False
     beside: Callable[[Path], AbstractContextManager[None]] | None = None
+
+
+def called(name: str, behaviour: str) -> str:
+    """Return what the agent of a subject with a behaviour is called where it is served with others."""
+    return f"{name}-{behaviour}".replace("_", "-")
 
 
 def names() -> list[str]:

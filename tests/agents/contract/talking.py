@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from accord.model import (
 )
 from accord.protocol import lifecycle
 from accord.testing import running
-from tests.agents.contract.subjects import PACKAGE, Subject
+from tests.agents.contract.subjects import PACKAGE, Subject, called
 from tests.environments import interpreter
 from tests.serve.running import Server
 
@@ -113,29 +113,28 @@ async def in_process(subject: Subject, behaviour: str, scratch: Path) -> AsyncIt
         yield Talk(a2a.service, a2a.caller, scratch)
 
 
-def serve(name: str, subject: Subject, folder: Path, behaviours: frozenset[str]) -> Server:
-    """Serve agents of a subject in a process of their own; twice in a folder it is two nodes of one store.
+def serve(environment: str | None, folder: Path, behaviours: Mapping[str, Iterable[str]]) -> Server:
+    """Serve agents of subjects in a process of their own, with the Python of their environment or with ours.
 
-    An agent that is made here has one behaviour, things from elsewhere are agents by the names of theirs.
+    Twice in a folder it is two nodes of one store.
     """
-    env: dict[str, Any] = LEASES | {"SCRATCH": str(folder), "SUBJECT": name, "BEHAVIOUR": min(behaviours)}
-    store = ("--store", f"sqlite:///{folder}/accord.db")
-    if subject.serve is None:
-        return Server(folder, f"{PACKAGE}.hosted:agent", *store, **env)
-    (folder / "accord.toml").write_text("\n".join(_table(subject, behaviour) for behaviour in sorted(behaviours)))
-    return Server(folder, *store, python=str(interpreter(subject.serve)), **env)
+    tables = [_table(environment, name, does) for name, has in behaviours.items() for does in sorted(has)]
+    (folder / "accord.toml").write_text("\n".join(tables))
+    python = None if environment is None else str(interpreter(environment))
+    env: dict[str, Any] = LEASES | {"SCRATCH": str(folder)}
+    return Server(folder, "--store", f"sqlite:///{folder}/accord.db", python=python, **env)
 
 
-def _table(subject: Subject, behaviour: str) -> str:
+def _table(environment: str | None, name: str, behaviour: str) -> str:
     does, limit = ("slow", f"timeout = {TIMEOUT_SECONDS}") if behaviour == HURRIED else (behaviour, "")
-    return f'[agents.{behaviour}]\ntarget = "{PACKAGE}.peers.{subject.kind}:{does}"\n{limit}\n'
+    target = f"hosted:{name}.{does}" if environment is None else f"peers.{name}:{does}"
+    return f'[agents.{called(name, behaviour)}]\ntarget = "{PACKAGE}.{target}"\n{limit}\n'
 
 
 @asynccontextmanager
-async def over_http(server: Server, subject: Subject, behaviour: str, scratch: Path) -> AsyncIterator[Talk]:
+async def over_http(server: Server, name: str, behaviour: str, scratch: Path) -> AsyncIterator[Talk]:
     """Talk to one of the agents of a server."""
-    url = server.url if subject.serve is None else f"{server.url}/agents/{behaviour}"
-    async with Client.connect(url, timeout=BOUND_SECONDS) as client:
+    async with Client.connect(f"{server.url}/agents/{called(name, behaviour)}", timeout=BOUND_SECONDS) as client:
         yield Talk(client, Caller(), scratch)
 
 
@@ -188,3 +187,16 @@ async def silence(scratch: Path, quiet_seconds: float = 0.5) -> int:
             await asyncio.sleep(quiet_seconds)
             if beats(scratch) == before:
                 return before
+
+
+async def did(scratch: Path, *done: str) -> None:
+    """Wait until these steps are done."""
+    async with asyncio.timeout(BOUND_SECONDS):
+        while steps(scratch) != list(done):  # noqa: ASYNC110  # it is done in another process
+            await asyncio.sleep(0.02)
+
+
+def steps(scratch: Path) -> list[str]:
+    """Return which steps were begun."""
+    file = scratch / "steps"
+    return file.read_text().split() if file.exists() else []

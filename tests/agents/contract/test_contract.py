@@ -1,9 +1,7 @@
 """What every kind of agent keeps, whatever is behind it: one suite, one subject for each kind."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -13,24 +11,21 @@ from accord.core.agent import Crash
 from accord.core.engine import LATE
 from accord.model import Part, StatusUpdate, TaskState
 from tests.agents.contract import subjects
+from tests.agents.contract.homes import Homes
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.subjects import ALWAYS, SOMETIMES, Subject
 from tests.agents.contract.talking import (
-    BOUND_SECONDS,
     HURRIED,
     Talk,
     beats,
     chunk,
     goes_on,
-    in_process,
     made,
-    over_http,
-    serve,
     silence,
     status,
+    steps,
     text,
 )
-from tests.serve.running import Server
 
 BEATS_A_SECOND = round(1 / BEAT_SECONDS)
 
@@ -43,59 +38,29 @@ for _name in NAMES:
         continue
 
 
-def having(behaviour: str) -> pytest.MarkDecorator:
-    """For each subject that has a behaviour; what is served once for all its tests is on one worker."""
-    names = [name for name, found in FOUND.items() if behaviour in found.has]
-    return pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names])
+def having(behaviour: str, *, is_served: bool = False) -> pytest.MarkDecorator:
+    """For each subject that has a behaviour; those who share what is started once for all tests are on one worker."""
+    found = {name: subject for name, subject in FOUND.items() if behaviour in subject.has}
+    homes = {name: subject.serve or ("here" if is_served else name) for name, subject in found.items()}
+    marks = {name: pytest.mark.xdist_group(f"contract-{home}") for name, home in homes.items()}
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=mark) for name, mark in marks.items()])
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
+    """Where the subjects' agents are."""
+    found = Homes(FOUND, tmp_path_factory.mktemp)
+    yield found
+    found.close()
 
 
 Talking = Callable[[str, str], AbstractAsyncContextManager[Talk]]
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[Server, Path]]]:
-    """A function that serves all behaviours of a subject which is elsewhere, once for all tests."""
-    known: dict[str, tuple[Server, Path]] = {}
-    with ExitStack() as stack:
-
-        def start(name: str) -> tuple[Server, Path]:
-            if name not in known:
-                folder = tmp_path_factory.mktemp(name)
-                server = serve(name, FOUND[name], folder, FOUND[name].has | {HURRIED})
-                stack.callback(server.stop)
-                known[name] = server, folder
-            return known[name]
-
-        yield start
-
-
 @pytest.fixture
-def beside(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """A function that starts what a subject needs beside it, once."""
-    known: set[str] = set()
-    with ExitStack() as stack:
-
-        def start(name: str) -> None:
-            run = FOUND[name].beside
-            if run is not None and name not in known:
-                known.add(name)
-                stack.enter_context(run(tmp_path))
-
-        yield start
-
-
-@pytest.fixture
-def talking(served: Callable[[str], tuple[Server, Path]], beside: Callable[[str], None], tmp_path: Path) -> Talking:
+def talking(homes: Homes) -> Talking:
     """A function that lets a test talk to a subject's agent."""
-
-    def talk(name: str, behaviour: str) -> AbstractAsyncContextManager[Talk]:
-        beside(name)
-        if FOUND[name].make is not None:
-            return in_process(FOUND[name], behaviour, tmp_path)
-        server, folder = served(name)
-        return over_http(server, FOUND[name], behaviour, folder)
-
-    return talk
+    return homes.talking
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -223,73 +188,28 @@ async def test_it_is_stopped_when_its_time_is_up(name: str, talking: Talking) ->
 # --- when its process is killed ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def nodes(tmp_path: Path, beside: Callable[[str], None]) -> AsyncIterator[Callable[[str, str], Any]]:
-    """A function that starts a node of a subject; what still runs in the end is killed."""
-    started: list[Server] = []
-
-    async def start(name: str, behaviour: str) -> Server:
-        await asyncio.to_thread(beside, name)
-        server = await asyncio.to_thread(serve, name, FOUND[name], tmp_path, frozenset({behaviour}))
-        started.append(server)
-        return server
-
-    yield start
-    for server in started:
-        await asyncio.to_thread(server.kill)
-
-
-Nodes = Callable[[str, str], Any]
-
-
-@having("slow")
-async def test_killed_it_is_run_again_or_fails_as_it_says(name: str, nodes: Nodes, tmp_path: Path) -> None:
-    subject = FOUND[name]
-    first: Server = await nodes(name, "slow")
-    async with over_http(first, subject, "slow", tmp_path) as talk:
-        task = await talk.send("work", at_once=True)
-        await goes_on(tmp_path)
-    await asyncio.to_thread(first.kill)
-    if not subject.lives_on:
-        await silence(tmp_path)
-    before = beats(tmp_path)
-    second: Server = await nodes(name, "slow")
-    async with over_http(second, subject, "slow", tmp_path) as talk:
+@having("slow", is_served=True)
+async def test_killed_it_is_run_again_or_fails_as_it_says(name: str, homes: Homes) -> None:
+    subject, scratch = FOUND[name], homes.scratch(name)
+    killed = await homes.killed(name)
+    task = killed.tasks["slow"]
+    async with homes.over_http(name, "slow") as talk:
         if subject.crash is Crash.FAIL:
             failed = await talk.reaches(task, TaskState.FAILED)
             assert "once" in status(failed)
-            assert beats(tmp_path) == before, "it is not done twice"
+            assert beats(scratch) == killed.beats, "it is not done twice"
             return
-        await goes_on(tmp_path)
+        await goes_on(scratch)
         cancelled = await talk.cancel(task)
         assert cancelled.status.state is TaskState.CANCELED
-        await silence(tmp_path)
+        await silence(scratch)
 
 
-@having("steps")
-async def test_killed_it_goes_on_where_it_was(name: str, nodes: Nodes, tmp_path: Path) -> None:
-    first: Server = await nodes(name, "steps")
-    async with over_http(first, FOUND[name], "steps", tmp_path) as talk:
-        task = await talk.send("go", at_once=True)
-        await _did(tmp_path, "1", "2")
-    await asyncio.to_thread(first.kill)
-    again = [] if FOUND[name].lives_on else ["2"]
-    second: Server = await nodes(name, "steps")
-    async with over_http(second, FOUND[name], "steps", tmp_path) as talk:
-        await _did(tmp_path, "1", "2", *again)  # only now, or else what the first had begun could still go on
-        (tmp_path / "go").touch()
+@having("steps", is_served=True)
+async def test_killed_it_goes_on_where_it_was(name: str, homes: Homes) -> None:
+    task = (await homes.killed(name)).tasks["steps"]
+    async with homes.over_http(name, "steps") as talk:
         done = await talk.reaches(task, TaskState.COMPLETED)
         assert text(done) == "done"
-    assert _steps(tmp_path) == ["1", "2", *again, "3"], "what was done is not done again"
-
-
-async def _did(scratch: Path, *done: str) -> None:
-    """Wait until these steps are done."""
-    async with asyncio.timeout(BOUND_SECONDS):
-        while _steps(scratch) != list(done):  # noqa: ASYNC110  # it is done in another process
-            await asyncio.sleep(0.02)
-
-
-def _steps(scratch: Path) -> list[str]:
-    file = scratch / "steps"
-    return file.read_text().split() if file.exists() else []
+    again = [] if FOUND[name].lives_on else ["2"]
+    assert steps(homes.scratch(name)) == ["1", "2", *again, "3"], "what was done is not done again"

@@ -7,7 +7,7 @@ from accord.agents.kinds import Given
 from accord.core.agent import Agent, Crash
 from accord.workflows.kind import KIND
 from tests.agents.contract.scratch import BEAT_SECONDS
-from tests.agents.contract.subjects import Subject
+from tests.agents.contract.subjects import Subject, called
 
 BEHAVIOURS = {
     "echo": ["printf 'you said %s' {{input}}"],
@@ -23,12 +23,13 @@ BEHAVIOURS = {
 
 def make(behaviour: str, scratch: Path) -> Agent:
     """Return an agent that behaves so."""
-    lines = ['version: "1.0"', "name: subject", "swarm: {pattern: pipeline}", "workflows:", "- name: main", "  steps:"]
+    name = called("workflow", behaviour)
+    lines = ['version: "1.0"', f"name: {name}", "swarm: {pattern: pipeline}", "workflows:", "- name: main", "  steps:"]
     for number, command in enumerate(BEHAVIOURS[behaviour]):
         lines += [f"  - name: s{number}", "    type: deterministic", "    command: |", f"      {command}"]
     file = scratch / f"{behaviour}.yaml"
     file.write_text("\n".join(lines))
-    return KIND.make(Given(options=KIND.options(), name="subject", target=file, env=os.environ))
+    return KIND.make(Given(options=KIND.options(), name=name, target=file, env=os.environ))
 
 
 SUBJECT = Subject(kind="workflow", make=make, has=frozenset(BEHAVIOURS), crash=Crash.RESUME)

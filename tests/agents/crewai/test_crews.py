@@ -1,43 +1,24 @@
 """Crews of CrewAI: their variables, what their tasks give, a person's feedback."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from accord.agents.crewai import KIND
 from accord.agents.kinds import Given
 from accord.model import Part, StatusUpdate, Task, TaskState
-from tests.agents.contract.talking import Talk, chunk, made, status, text
-from tests.agents.elsewhere import serve, talking
+from tests.agents.contract.talking import chunk, made, status, text
+from tests.agents.elsewhere import Talking
 
 S = TaskState
-CREWS = "tests.agents.crewai.crews"
-NAMES = ("variables", "two", "typed", "plain", "tooled", "broken", "alone", "reviewed")
 
-Talking = Callable[[str], AbstractAsyncContextManager[Talk]]
+pytestmark = pytest.mark.xdist_group("crewai")
 
 
-@pytest.fixture(scope="module")
-def talk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
+@pytest.fixture
+def talk(talking_in: Callable[[str], Talking]) -> Talking:
     """A function that lets a test talk to a crew."""
-    folder = tmp_path_factory.mktemp("crews")
-    agents = {name: f'target = "{CREWS}:{name}"' for name in NAMES}
-    agents |= {
-        "keyed": f'target = "{CREWS}:variables"\ninputs_key = "topic"',
-        "capped": f'target = "{CREWS}:endless"\nmax_tokens = 50',
-        "every": f'target = "{CREWS}:two"\ntask_artifacts = true',
-        "example": 'target = "examples.agents.crewai_agent:crew"',
-    }
-    server = serve(folder, "crewai", agents)
-    yield partial(_talk, server, folder)
-    server.stop()
-
-
-def _talk(server: object, folder: Path, name: str) -> AbstractAsyncContextManager[Talk]:
-    return talking(server, name, folder)  # type: ignore[arg-type]  # a fixture's values have no types
+    return talking_in("crews")
 
 
 def ended(task: Task) -> tuple[TaskState, str]:

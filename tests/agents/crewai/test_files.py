@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,29 +12,18 @@ from accord.agents.crewai.files import Written, received
 from accord.core.context import Failed, Rejected
 from accord.model import Part, Task, TaskState
 from tests.agents.contract.scratch import BEAT_SECONDS
-from tests.agents.contract.talking import BOUND_SECONDS, Talk, status, text
-from tests.agents.elsewhere import serve, talking
-from tests.serve.running import Server
+from tests.agents.contract.talking import BOUND_SECONDS, status, text
+from tests.agents.elsewhere import Talking
 
 S = TaskState
-NAMES = ("both", "structured", "named", "shared", "large", "reads")
 
-Talking = Callable[[str], AbstractAsyncContextManager[Talk]]
+pytestmark = pytest.mark.xdist_group("crewai")
 
 
-@pytest.fixture(scope="module")
-def talk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
+@pytest.fixture
+def talk(talking_in: Callable[[str], Talking]) -> Talking:
     """A function that lets a test talk to a crew."""
-    folder = tmp_path_factory.mktemp("crews")
-    agents = {name: f'target = "tests.agents.crewai.writers:{name}"' for name in NAMES}
-    agents["small"] = 'target = "tests.agents.crewai.writers:large"\nmax_file_bytes = 1000'
-    server = serve(folder, "crewai", agents)
-    yield partial(_talk, server, folder)
-    server.stop()
-
-
-def _talk(server: Server, folder: Path, name: str) -> AbstractAsyncContextManager[Talk]:
-    return talking(server, name, folder)
+    return talking_in("writers")
 
 
 def given(task: Task) -> dict[str, Part]:

@@ -1,44 +1,28 @@
 """Flows of CrewAI: what they begin with, what they say on the way, what they ask, what is not done twice."""
 
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accord.model import Event, StatusUpdate, Task, TaskState
-from tests.agents.contract.talking import BOUND_SECONDS, Talk, made, status, text
-from tests.agents.elsewhere import serve, talking
+from tests.agents.contract.talking import BOUND_SECONDS, made, status, text
+from tests.agents.elsewhere import Talking
 from tests.environments import interpreter
-from tests.serve.running import Server, environment
+from tests.serve.running import environment
 
 S = TaskState
 FLOWS = "tests.agents.crewai.flows"
-NAMES = ("Steps", "Typed", "instance", "Asks", "Reviewed", "Routed", "Crewed", "Broken", "Both")
 
-Talking = Callable[[str], AbstractAsyncContextManager[Talk]]
+pytestmark = pytest.mark.xdist_group("crewai")
 
 
-@pytest.fixture(scope="module")
-def talk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
+@pytest.fixture
+def talk(talking_in: Callable[[str], Talking]) -> Talking:
     """A function that lets a test talk to a flow."""
-    folder = tmp_path_factory.mktemp("flows")
-    agents = {name.lower(): f'target = "{FLOWS}:{name}"' for name in NAMES}
-    agents |= {
-        "keyed": f'target = "{FLOWS}:Steps"\ninputs_key = "input"',
-        "forgets": f'target = "{FLOWS}:Typed"\nkeep_state = false',
-    }
-    server = serve(folder, "crewai", agents)
-    yield partial(_talk, server, folder)
-    server.stop()
-
-
-def _talk(server: Server, folder: Path, name: str) -> AbstractAsyncContextManager[Talk]:
-    (folder / "steps").unlink(missing_ok=True)
-    return talking(server, name, folder)
+    return talking_in("flows")
 
 
 def ended(task: Task) -> tuple[TaskState, str]:

@@ -301,7 +301,7 @@ async def test_a_flow_that_refuses_fails_the_task() -> None:
 
 async def test_a_flow_that_may_have_got_it_is_waited_for() -> None:
     for answer in (hangs, writes(b"HTTP/1.1 2")):
-        async with flowing(answer, timeout=0.2) as flow:
+        async with flowing(answer, timeout=1.0) as flow:
             task = await flow.told()
             assert await flow.reports({"status": "completed", "text": "all the same"}) == 204
             assert text_in(await flow.a2a.reaches(task, TaskState.COMPLETED)) == "all the same"

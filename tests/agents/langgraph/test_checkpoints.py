@@ -19,7 +19,8 @@ from accord.storage.commands.checkpoints import Fence, Given, Step
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Command as StoreCommand
 from accord.storage.store import Store, StoreUnavailable
-from tests.storage.conftest import OTHER, TENANT, AnyStore, heard, new, postgres, ready, store
+from tests.databases import postgres
+from tests.storage.conftest import OTHER, TENANT, AnyStore, heard, new, ready, store
 
 __all__ = ["heard", "postgres", "ready", "store"]
 

@@ -22,7 +22,7 @@ from tests.agents.process.conftest import BOUND_SECONDS, Left, Making, another, 
 from tests.bounds import LONG_SECONDS, bounded
 
 ROOT = Path(__file__).parent.parent.parent.parent
-GONE_SECONDS = 5.0
+GONE_SECONDS = 30
 """Within which nothing may be left of a command that was cancelled."""
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")

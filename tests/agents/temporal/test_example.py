@@ -10,6 +10,8 @@ from accord.testing import running
 from accord.testing.inprocess import text_in
 from examples.agents.temporal_orders import worker
 
+pytestmark = pytest.mark.xdist_group("temporal")  # they share a server
+
 
 async def test_the_example_orders_what_is_confirmed(
     address: str, temporal: Client, monkeypatch: pytest.MonkeyPatch

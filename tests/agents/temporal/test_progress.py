@@ -13,6 +13,8 @@ from tests.agents.temporal import workflows
 from tests.agents.temporal.conftest import agent_of
 from tests.agents.temporal.server import BOUND_SECONDS
 
+pytestmark = pytest.mark.xdist_group("temporal")  # they share a server
+
 
 async def heard(a2a: Running, temporal: Client, *words: str) -> tuple[Task, list[tuple[str, bool, bool]]]:
     """Have an answer written, and tell the workflow each word once all before it was heard; return every chunk."""

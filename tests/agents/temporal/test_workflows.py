@@ -14,6 +14,11 @@ from accord.testing.inprocess import Running, running, text_in
 from tests.agents.temporal.conftest import agent_of
 from tests.agents.temporal.server import BOUND_SECONDS
 
+pytestmark = pytest.mark.xdist_group("temporal")  # they share a server
+
+TIMEOUT_SECONDS = 3.0
+"""How long a task may take whose time is limited: enough for its workflow to begin."""
+
 
 async def stopped(temporal: Client, task: Task) -> WorkflowExecutionStatus | None:
     """Wait for the end of a workflow, and return how it ended."""
@@ -117,7 +122,7 @@ async def test_a_cancelled_task_cancels_its_workflow(address: str, worker: Worke
 async def test_a_task_that_takes_too_long_takes_its_workflow_along(
     address: str, worker: Worker, temporal: Client
 ) -> None:
-    async with running(agent_of(address, "Slow", timeout=0.5)) as a2a:
+    async with running(agent_of(address, "Slow", timeout=TIMEOUT_SECONDS)) as a2a:
         task = await a2a.send_text("work")
         assert task.status.state is TaskState.FAILED
         assert await stopped(temporal, task) is WorkflowExecutionStatus.CANCELED

@@ -18,17 +18,17 @@ from accord.client.auth import (
 )
 from accord.client.keys import KeyManager
 from accord.core.schemes.apikeys import new_key
-from accord.core.schemes.passwords import hash_password
 from accord.storage import migrate
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey
 from accord.storage.sqlite import SqliteStore
 from tests.client.auth.conftest import IN_A_CENTURY, TokenEndpoint, serving
+from tests.passwords import cheap_hash
 
 SECRET, OTHER = "a shared secret of the tests", "another secret of the tests"
 HEADER = {"type": "header", "name": "X-Secret", "secrets": [{"owner": "alice", "secret": SECRET}]}
 HMAC = {"type": "hmac", "keys": {"partner": {"owner": "p", "secret": SECRET}}}
-HASH = hash_password("pass:word ü")
+HASH = cheap_hash("pass:word ü")
 BASIC = {"type": "basic", "users": {"alice": {"password": HASH}}}
 
 

@@ -15,9 +15,10 @@ from accord.core.schemes.passwords import Scrypt
 from accord.core.schemes.settings import Basic, User
 from accord.errors import AuthenticationFailed, RateLimited
 from tests.core.schemes.conftest import Clock, bringing
+from tests.passwords import cheap_hash
 
 PASSWORD = "corréct horse: battery"
-CHEAP = "scrypt$2$8$1$c2FsdHNhbHQ=$" + base64.b64encode(passwords._scrypt(PASSWORD, 2, 8, 1, b"saltsalt", 32)).decode()
+CHEAP = cheap_hash(PASSWORD)
 ALICE = Identity(owner="alice", tenant="acme", roles=frozenset({"user"}))
 
 pytestmark = pytest.mark.proves("3-33")

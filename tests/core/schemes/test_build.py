@@ -13,15 +13,15 @@ import pytest
 from accord.core.access import Access
 from accord.core.schemes.build import build
 from accord.core.schemes.card import card_security
-from accord.core.schemes.passwords import hash_password
 from accord.core.schemes.ports import Ports
 from accord.core.schemes.settings import AnyScheme, ApiKeys, Grant, Jwt
 from accord.errors import AuthenticationFailed
 from accord.storage.sqlite import SqliteStore
 from tests.core.schemes.conftest import bringing
+from tests.passwords import cheap_hash
 
 SECRET = "sixteen characters and more"
-HASH = hash_password("password")
+HASH = cheap_hash("password")
 WRITTEN: list[dict[str, Any]] = [
     {"type": "api-keys", "header": "X-Api-Key"},
     {

@@ -9,7 +9,6 @@ import pytest
 from accord.core.access import Access, Presented
 from accord.core.schemes import apikeys as keys
 from accord.core.schemes.build import build
-from accord.core.schemes.passwords import hash_password
 from accord.core.schemes.ports import Ports
 from accord.core.schemes.settings import ApiKeys, Basic, Header, Hmac, Jwt, Secret, User
 from accord.errors import AccordError
@@ -20,9 +19,10 @@ from accord.storage.commands.apikeys import NewKey
 from accord.storage.sqlite import SqliteStore
 from tests.core.schemes.conftest import Clock, presenting
 from tests.core.schemes.issuer import AT, URL, Issuer
+from tests.passwords import cheap_hash
 
 PASSWORD, SHARED, SIGNING = "hunter-two-hundred", "a shared secret of the test", "a signing secret of the test"
-HASH = hash_password(PASSWORD)
+HASH = cheap_hash(PASSWORD)
 KEY = keys.new_key()
 
 

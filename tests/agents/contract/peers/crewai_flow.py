@@ -6,7 +6,9 @@ from crewai.flow import Flow, listen, start
 
 from accord.core.context import Failed
 from tests.agents.contract import scratch as marks
-from tests.agents.contract.peers.crewai import SCRATCH
+
+SCRATCH = crews.SCRATCH / "flows"
+SCRATCH.mkdir(exist_ok=True)
 
 
 class Echo(Flow[dict]):
