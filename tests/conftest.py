@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, settings
 
 from tests import bounds
 
+LONG = 100
+"""Characters of a value in the name of a test."""
+
 # Tests start a thousand programs of ours. Where a machine says that none keeps what it compiled, all would compile
 # every line that they import, which is most of what they would do.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -36,6 +39,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Call a long value by its argument: nobody reads it, and one that is made at random is another in each process."""
+    return argname if isinstance(val, str | bytes) and len(val) > LONG else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -34,8 +34,9 @@ FIRST_LOOK, LATER_LOOKS = 16, 4
 """After how often lending it is looked for tables that have grown, and after how many times as much each time."""
 
 _GROWN = """
-    SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
-    AND pg_relation_size(oid) > 2 * greatest(relpages, 1) * current_setting('block_size')::bigint
+    SELECT quote_ident(relname) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = current_schema() AND relkind = 'r'
+      AND pg_relation_size(pg_class.oid) > 2 * greatest(relpages, 1) * current_setting('block_size')::bigint
 """
 """Tables that are twice as large as the planner knows."""
 
