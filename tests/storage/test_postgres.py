@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import asyncpg
@@ -9,12 +10,13 @@ import pytest
 
 from accord.storage import notify, postgres_pool, signals
 from accord.storage.postgres import PostgresStore
+from accord.storage.postgres_reads import TOGETHER, Reads
 from accord.storage.signals import payloads
 from accord.storage.store import StoreRefused, StoreUnavailable, Tx
 from tests.databases import served
-from tests.storage.conftest import Heard
+from tests.storage.conftest import TENANT, Heard
 
-BOUND_SECONDS = 30
+BOUND_SECONDS = 60
 
 
 async def shout(tx: Tx, topic: str) -> None:
@@ -219,6 +221,33 @@ async def test_a_user_who_may_not_is_told_what_is_missing(server: Any) -> None:
     await store.close()
     await owner.execute("DROP ROLE guest")
     await owner.close()
+
+
+# Tasks that are read together
+
+
+async def test_who_asks_again_at_once_is_answered() -> None:
+    """The first asks again when all who looked have just ended, before anything else happens, and nobody after it."""
+    answers = asyncio.Event()
+
+    class Silent:
+        async def fetch(self, *_asked: object) -> list[Any]:
+            await answers.wait()
+            return []
+
+    reads = Reads(lambda: nullcontext(Silent()), lambda _: pytest.fail("nothing is there to be read whole"))
+
+    async def ask(task_id: str, times: int) -> None:
+        for _ in range(times):
+            assert await reads.task(TENANT, task_id) is None
+
+    asking = []
+    for number in range(TOGETHER):
+        asking.append(asyncio.create_task(ask(f"t-{number}", times=1 if number else 2)))
+        await asyncio.sleep(0.01)  # so that each has somebody to look for it
+    answers.set()
+    async with asyncio.timeout(BOUND_SECONDS):
+        await asyncio.gather(*asking)
 
 
 # Hints

@@ -49,9 +49,7 @@ class Reads:
         done: asyncio.Future[Stored | None] = asyncio.get_running_loop().create_future()
         self._wanted.setdefault((tenant, task_id), []).append(done)
         if len(self._workers) < TOGETHER:
-            worker = asyncio.create_task(self._work(), name="accord-reads")
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            self._workers.add(asyncio.create_task(self._work(), name="accord-reads"))
         return await done
 
     async def close(self) -> None:
@@ -63,15 +61,21 @@ class Reads:
         _fail(left, StoreUnavailable("The store was closed"))
 
     async def _work(self) -> None:
-        while self._wanted:
-            taken = {key: self._wanted.pop(key) for key in list(self._wanted)[:MOST]}
-            try:
-                await self._look(taken)
-            except Exception as error:  # it belongs to those who wait
-                _fail(taken, error)
-            except BaseException:
-                _fail(taken, StoreUnavailable("The store was closed"))
-                raise
+        try:
+            while self._wanted:
+                taken = {key: self._wanted.pop(key) for key in list(self._wanted)[:MOST]}
+                await self._answer(taken)
+        finally:  # not by a callback: until that is called, whoever comes would wait for a worker that has ended
+            self._workers.discard(asyncio.current_task())
+
+    async def _answer(self, taken: dict[Key, Waiting]) -> None:
+        try:
+            await self._look(taken)
+        except Exception as error:  # it belongs to those who wait
+            _fail(taken, error)
+        except BaseException:
+            _fail(taken, StoreUnavailable("The store was closed"))
+            raise
 
     async def _look(self, taken: dict[Key, Waiting]) -> None:
         async with self._connect() as connection:
