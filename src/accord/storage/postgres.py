@@ -64,7 +64,7 @@ class Tx:
     async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
         """Run a statement once for each row of values, in one round trip."""
         statement = compile(sql, Engine.POSTGRES)
-        arguments = [[row[name] for name in statement.names] for row in rows]
+        arguments = [statement.placed(row) for row in rows]
         await self._connection.executemany(statement.text, arguments, timeout=self._seconds)
 
     async def lock(self, number: int) -> None:
@@ -77,9 +77,9 @@ class Tx:
         self.topics.extend(topics)
 
 
-def _bound(sql: str, values: dict[str, Value]) -> tuple[str, list[Value]]:
+def _bound(sql: str, values: dict[str, Value]) -> tuple[str, tuple[Value, ...]]:
     statement = compile(sql, Engine.POSTGRES)
-    return statement.text, [values[name] for name in statement.names]
+    return statement.text, statement.placed(values)
 
 
 class PostgresStore:

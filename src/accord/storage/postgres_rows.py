@@ -91,5 +91,5 @@ def arrays(kind: type[Any], rows: Iterable[Sequence[Any]]) -> dict[str, Sequence
 async def fetched(connection: Any, sql: str, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
     """Run a statement with these arrays and return its rows."""
     statement = compile(sql, Engine.POSTGRES)
-    found: list[Any] = await connection.fetch(statement.text, *(columns[name] for name in statement.names))
+    found: list[Any] = await connection.fetch(statement.text, *statement.placed(columns))
     return found

@@ -4,10 +4,11 @@ It is no query builder: a statement is the text one would type, and both engines
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 
 class Engine(Enum):
@@ -56,10 +57,11 @@ _TOKEN = re.compile(r"\{(?P<macro>\w+)\}|(?<![:\w]):(?P<name>[a-z_]\w*)|'(?:[^']
 
 
 class Statement(NamedTuple):
-    """A statement for one engine, and its parameters in the order in which that engine takes them."""
+    """A statement for one engine, its parameters in the order in which that takes them, and what puts them into it."""
 
     text: str
     names: tuple[str, ...]
+    placed: Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
 @cache
@@ -77,4 +79,15 @@ def compile(sql: str, engine: Engine) -> Statement:
             names.append(name)
         return f":{name}" if engine is Engine.SQLITE else f"${names.index(name) + 1}"
 
-    return Statement(_TOKEN.sub(replaced, sql), tuple(names))
+    text = _TOKEN.sub(replaced, sql)
+    return Statement(text, tuple(names), _placing(names))
+
+
+def _placing(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Return what takes these values, in this order; every statement's pass here, and in C for several."""
+    match names:
+        case []:
+            return lambda _: ()
+        case [name]:
+            return lambda values: (values[name],)
+    return itemgetter(*names)
