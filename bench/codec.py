@@ -136,4 +136,4 @@ def run(setting: Setting) -> list[Table]:
         Target(name, f"{one} vs {other}", at_least=least) for name in rows for (one, other), least in MUST.items()
     )
     columns = (*next(iter(rows.values())),)
-    return [Table("Decode, validate and encode", "microseconds", columns, rows, targets)]
+    return [Table("Decode, validate and encode", "CPU microseconds", columns, rows, targets)]

@@ -286,7 +286,7 @@ async def test_both_engines_have_the_same_tables(postgres: str, tmp_path: Path) 
 def test_statements_are_compiled_for_each_engine() -> None:
     sql = "UPDATE t SET a = :a, at = {now} WHERE b = :b AND a <> :a AND c = ':not' AND d::text = 'x'"
     sqlite, postgres = compile(sql, Engine.SQLITE), compile(sql, Engine.POSTGRES)
-    assert sqlite.names == postgres.names == ("a", "b")
+    assert sqlite.placed({"b": 2, "a": 1}) == postgres.placed({"b": 2, "a": 1}) == (1, 2)
     assert "a = :a" in sqlite.text
     assert "a = $1" in postgres.text
     assert "a <> $1" in postgres.text
@@ -294,6 +294,11 @@ def test_statements_are_compiled_for_each_engine() -> None:
     assert "d::text" in postgres.text
     assert "unixepoch" in sqlite.text
     assert "statement_timestamp" in postgres.text
+
+
+@pytest.mark.parametrize(("sql", "placed"), [("SELECT 1", ()), ("SELECT :b", (2,)), ("SELECT :b, :a", (2, 1))])
+def test_parameters_are_put_into_their_places(sql: str, placed: tuple[int, ...]) -> None:
+    assert compile(sql, Engine.SQLITE).placed({"a": 1, "b": 2}) == placed
 
 
 def test_an_unknown_macro_is_an_error() -> None:

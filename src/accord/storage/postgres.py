@@ -171,3 +171,4 @@ class PostgresStore:
 
 
 _RACES = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.InvalidCachedStatementError)
+"""What a second attempt cures; the last is a migration that happened meanwhile."""

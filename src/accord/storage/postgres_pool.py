@@ -68,7 +68,8 @@ class Connections:
                 reset=_reset,
             )
         except Exception as error:
-            raise translated(error) from error
+            _raise_ours(error)
+            raise
 
     def lend(self) -> "Lent":
         """Return a connection to be used in a block; each statement is a transaction by itself."""
@@ -184,9 +185,10 @@ class Lent:
         try:
             await self._connections.give_back(self._connection)
         except Exception as late:
-            raise translated(late) from late
-        if error is not None and (found := translated(error)) is not error:
-            raise found from error
+            _raise_ours(late)
+            raise
+        if error is not None:
+            _raise_ours(error)
 
 
 def is_ready(connection: Any) -> bool:
@@ -203,20 +205,19 @@ async def _reset(connection: Any) -> None:
         await connection.reset()
 
 
-def translated(error: BaseException) -> BaseException:
-    """Return our error for one that says that the database cannot be used at the moment, or the error itself."""
+def _raise_ours(error: BaseException) -> None:
+    """Raise our error for one that says that the database cannot be used at the moment, and nothing for others."""
     if isinstance(error, asyncpg.DiskFullError):
-        return StoreFull("The database's disk is full")
+        raise StoreFull("The database's disk is full") from error
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
-        return StoreRefused(f"PostgreSQL: {error}: grant the user what accord needs")
+        raise StoreRefused(f"PostgreSQL: {error}: grant the user what accord needs") from error
     unsent = isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)
     if unsent or isinstance(error, asyncpg.DataError):
-        return BadValue(f"PostgreSQL: {error}")
+        raise BadValue(f"PostgreSQL: {error}") from error
     if isinstance(error, asyncpg.LockNotAvailableError):  # only migrations wait no longer than they say
-        return StoreUnavailable("PostgreSQL: a table is in use, by a backup perhaps: try again later")
+        raise StoreUnavailable("PostgreSQL: a table is in use, by a backup perhaps: try again later") from error
     if isinstance(error, _UNAVAILABLE):
-        return StoreUnavailable(_reason(error))
-    return error
+        raise StoreUnavailable(_reason(error)) from error
 
 
 def _reason(error: BaseException) -> str:

@@ -57,10 +57,9 @@ _TOKEN = re.compile(r"\{(?P<macro>\w+)\}|(?<![:\w]):(?P<name>[a-z_]\w*)|'(?:[^']
 
 
 class Statement(NamedTuple):
-    """A statement for one engine, its parameters in the order in which that takes them, and what puts them into it."""
+    """A statement for one engine, and what puts its parameters into the order in which that engine takes them."""
 
     text: str
-    names: tuple[str, ...]
     placed: Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
@@ -80,11 +79,11 @@ def compile(sql: str, engine: Engine) -> Statement:
         return f":{name}" if engine is Engine.SQLITE else f"${names.index(name) + 1}"
 
     text = _TOKEN.sub(replaced, sql)
-    return Statement(text, tuple(names), _placing(names))
+    return Statement(text, _placing(names))
 
 
 def _placing(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Return what takes these values, in this order; every statement's pass here, and in C for several."""
+    """Return what takes the values of these names, in their order: for several in C, as every statement needs it."""
     match names:
         case []:
             return lambda _: ()

@@ -105,7 +105,7 @@ class Tx:
 
     async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
         """Run a statement once for each row of values."""
-        text, _, placed = compile(sql, Engine.SQLITE)
+        text, placed = compile(sql, Engine.SQLITE)
         given = [placed(row) for row in rows]
         for values in given:
             refuse_nul(values)
@@ -122,7 +122,7 @@ class Tx:
         self.topics.extend(topics)
 
     def _execute(self, sql: str, values: Mapping[str, Value]) -> apsw.Cursor:
-        text, _, placed = compile(sql, Engine.SQLITE)
+        text, placed = compile(sql, Engine.SQLITE)
         given = placed(values)  # by place: SQLite would look each name up for twice the time
         refuse_nul(given)
         try:
