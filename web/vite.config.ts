@@ -24,6 +24,8 @@ export default defineConfig(({ command }) => ({
     // A data: URL would need an exception in the content security policy.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    // One style sheet: a second one that could not be fetched would not be asked for again with its page.
+    cssCodeSplit: false,
     rolldownOptions: { output: { chunkFileNames: (chunk) => `assets/${chunkName(chunk.facadeModuleId) ?? chunk.name}-[hash].js` } },
   },
   server: { proxy: { "/api": "http://localhost:8000" } },

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -16,10 +17,10 @@ LATE_MS = 60_000
 """What has to wait for leases has more time."""
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Demo]:
     """A demonstration of its own, since it is killed; so slow that it is killed in the middle of an answer."""
-    server = Demo(tmp_path_factory.mktemp("killed"), speed=5, **LEASE)
+    server = Demo(tmp_path, speed=5, **LEASE)
     yield server
     server.kill()
 
@@ -48,3 +49,29 @@ def test_pages_recover_and_show_what_happened_meanwhile(window: Watched, site: D
             expect(answer(chat).get_by_role("heading", name=heading)).to_have_count(1)
     finally:
         back.kill()
+
+
+def test_a_page_that_was_never_loaded_is_waited_for(window: Watched, site: Demo) -> None:
+    page = window.context.new_page()
+    page.goto("./tasks")
+    expect(page.get_by_role("heading", name="Tasks", exact=True)).to_be_visible()
+    window.expects = re.compile("Failed to load resource")
+    site.kill()
+    page.get_by_role("navigation").get_by_role("link", name="Registry").click()
+    expect(page).to_have_url(re.compile("/registry"))
+    expect(page.get_by_role("status").filter(has_text="Reconnecting")).to_be_visible()
+    back = Demo(site.folder, speed=50, port=site.port, **LEASE)
+    try:
+        expect(page.get_by_role("heading", name="Registry", exact=True)).to_be_visible(timeout=LATE_MS)
+    finally:
+        back.kill()
+
+
+def test_text_is_readable_while_what_formats_it_cannot_be_had(window: Watched, site: Demo) -> None:
+    page = window.context.new_page()
+    window.expects = re.compile("Failed to load resource")
+    page.route("**/MarkdownBody-*.js", lambda route: route.abort(), times=1)
+    with page.expect_event("requestfailed", lambda request: "MarkdownBody" in request.url):
+        ask(page, "Reporter", "Write a report about the night shift")
+    expect(answer(page).get_by_role("heading", name="The night shift")).to_be_visible()
+    assert page.evaluate("performance.getEntriesByType('navigation')[0].type") == "navigate", "the page stays"

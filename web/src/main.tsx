@@ -3,14 +3,12 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { newQueryClient } from "./api/queryClient";
-import { reloadWhenOutdated } from "./app/outdated";
 import { followSystemTheme } from "./app/theme";
 import { startLive } from "./live/live";
 import { router } from "./routes";
 import "./styles.css";
 
 const client = newQueryClient();
-reloadWhenOutdated();
 followSystemTheme();
 startLive(client);
 

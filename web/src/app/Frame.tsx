@@ -1,12 +1,13 @@
 import { Outlet, useNavigate, useRouter } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useState } from "react";
+import { chunk } from "@/api/chunks";
 import { useSession } from "@/api/session";
 import { ErrorState, SkeletonPage, useShortcut } from "@/ui";
 import { useGlobalActions } from "./globalActions";
 import { Help } from "./Help";
 import { Rail } from "./Rail";
 
-const Palette = lazy(() => import("./Palette"));
+const Palette = lazy(() => chunk(() => import("./Palette")));
 
 function focusSearch(): void {
   document.querySelector<HTMLInputElement>("[data-search]")?.focus();

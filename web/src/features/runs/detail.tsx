@@ -1,6 +1,7 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { ChevronRight, CircleX, Ellipsis, FileCode, Network, RotateCw, Rows3, SquareSplitVertical, X } from "lucide-react";
 import { lazy, Suspense, useState, type ReactNode } from "react";
+import { chunk } from "@/api/chunks";
 import { ApiError, apiUrl, pageUrl } from "@/api/client";
 import { useSession } from "@/api/session";
 import { usePaletteAction } from "@/app/actions";
@@ -16,7 +17,7 @@ import { Source } from "./Source";
 import { StepPanel } from "./StepPanel";
 import { rowsOf } from "./waterfall";
 
-const Graph = lazy(() => import("./Graph"));
+const Graph = lazy(() => chunk(() => import("./Graph")));
 
 export default function RunDetail() {
   const { runId } = useParams({ from: "/console/runs/$runId" });

@@ -1,1 +1,0 @@
-import{i as e,t}from"./keys-DB-UKo-D.js";import{t as n}from"./useQuery-BuryMquZ.js";var r=3e4;function i(){return n({queryKey:t.agents,queryFn:({signal:t})=>e.get(`/api/agents`,{},t),refetchInterval:({state:e})=>e.data?.items.some(e=>e.rate>0)?r:!1})}export{i as n,r as t};

@@ -1,1 +1,0 @@
-import{t as e}from"./jsx-runtime-Wy9s6hX0.js";import{t}from"./Conversation-BwibMbp_.js";import{Jt as n,Yt as r}from"./index-7yoHhGC-.js";var i=e();function a(){let{chatId:e}=r({from:`/console/chat/$chatId`}),{task:a}=n({from:`/console/chat`});return(0,i.jsx)(t,{id:e,isNew:!1,openTask:a},e)}export{a as default};

@@ -1,1 +1,0 @@
-import{d as e,f as t}from"./keys-DB-UKo-D.js";function n(n,r){return e(n,t,r)}export{n as t};
