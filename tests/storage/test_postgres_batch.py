@@ -21,6 +21,7 @@ from accord.storage.commands.runs import Accepted, AlreadyWoken, News, Settle
 from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.postgres import PostgresStore
 from accord.storage.postgres_batch import FEW_ITEMS
+from accord.storage.postgres_rows import BETWEEN, NOTHING
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import BadValue, StoreUnavailable, Tx
 from tests.databases import emptied
@@ -125,6 +126,9 @@ def moving(number: int, state: TaskState) -> Append:
     return appending(task_id, *bodies, epoch=1, at=at, snapshot=new(task_id, at=at, state=state).task)
 
 
+ODD = ("nul\0", "half a pair \ud800", f"a{BETWEEN}b", NOTHING)
+"""What cannot be kept, and what cannot be in a line."""
+
 NOTES = (("a:1:ended", "1"), ("b:1:ended", "2"))
 
 
@@ -138,12 +142,12 @@ def log_calls(held: dict[str, Claimed]) -> list[Call]:
         adding(9, "fenced", epoch=7),
         adding(10, "behind", after=3),
         adding(99, "no such task"),
-        replace(adding(11, "a bad name"), task_id="nul\0"),
+        *(replace(adding(11, "a bad name"), task_id=key) for key in ODD),
     ]
     settles = [
         Settle(last=moving(12, S.COMPLETED), job=held["t-12"], entries=NOTES),
         Settle(last=moving(13, S.UNKNOWN), job=held["t-13"], entries=NOTES[:1]),
-        Settle(last=moving(14, S.INPUT_REQUIRED), job=held["t-14"]),
+        Settle(last=moving(14, S.INPUT_REQUIRED), job=held["t-14"], entries=tuple((key, key) for key in ODD[-2:])),
         Settle(last=moving(15, S.INPUT_REQUIRED), job=held["t-15"], parks=True),
         Settle(last=adding(16, "waits"), job=held["t-16"], parks=True, awaited="answer"),
         Settle(last=adding(17, "was woken"), job=held["t-17"], parks=True, awaited="answer", entries=NOTES),
@@ -169,7 +173,7 @@ def other_calls(held: dict[str, Claimed]) -> list[Call]:
         accepting("new-2", push=webhook(), working=status(S.WORKING, "new-2")),
         accepting("new-3", key="known"),
         accepting("new-4", key="expired", node=NODE),
-        accepting("new-5", key="nul\0"),
+        *(accepting(f"odd-{place}", key=key) for place, key in enumerate(ODD)),
         accepting("new-6", new=new("new-6", parent_id="t-00", deadline_at=AT, context_id=None)),
     ]
     finished = [held["t-22"], replace(held["t-23"], epoch=9)]
@@ -239,7 +243,7 @@ async def test_a_batch_does_what_the_portable_commands_do(
 
     errors = {outcome[0] for outcome in portable["outcomes"] if isinstance(outcome, tuple)}
     assert errors == {Fenced, Behind, AlreadyWoken}
-    assert portable["outcomes"].count("bad value") == 2 + 2 * poisoned
+    assert portable["outcomes"].count("bad value") == 4 + 2 * poisoned
     assert portable["outcomes"].count("constraint") == poisoned
     for seen, expected in portable.items():
         assert by_sets[seen] == expected, seen

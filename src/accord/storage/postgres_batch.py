@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 
-from accord.storage.store import BadValue, StoreUnavailable, Value, refuse_nul
+from accord.storage.store import BadValue, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -39,26 +39,21 @@ log = logging.getLogger("accord.postgres")
 class Item(NamedTuple):
     """One command, ready to be written with others.
 
-    No two items of a batch share any of the `keys`. `row`, `entries` and `notes` are what is written, `result` and
-    `topics` what is returned and published for it, unless writing finds out better.
+    No two items of a batch share any of the `keys`. What is written is `line`, which is `row` as text, and the lines of
+    its `entries` and `notes`; `result` and `topics` are returned and published for it, unless writing finds out better.
     """
 
     keys: tuple[Hashable, ...]
-    row: Sequence[Value]
-    entries: Sequence[Sequence[Value]] = ()
+    row: Any
+    line: str
+    entries: Sequence[str] = ()
     result: Any = None
     topics: tuple[str, ...] = ()
-    notes: Sequence[Sequence[Value]] = ()
+    notes: Sequence[str] = ()
 
     def characters(self) -> int:
-        """Return how much text there is to write; raises if some of it cannot be kept."""
-        count = 0
-        for row in (self.row, *self.entries, *self.notes):
-            refuse_nul(row)
-            for value in row:
-                if type(value) is str:
-                    count += len(value)
-        return count
+        """Return how much text there is to write."""
+        return len(self.line) + sum(map(len, self.entries)) + sum(map(len, self.notes))
 
 
 class Written(NamedTuple):
@@ -86,10 +81,9 @@ class Stage(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """An item, how much text it is, and who waits for it: None tells them to run it alone."""
+    """An item and who waits for it: None tells them to run it alone."""
 
     item: Item
-    characters: int
     done: "asyncio.Future[Written | None]"
 
 
@@ -107,14 +101,14 @@ class Batcher:
         self._workers: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def do(self, item: Item, characters: int, alone: Callable[[], Awaitable[T]]) -> T:
-        """Write an item of so much text together with others, or, if it cannot be, alone.
+    async def do(self, item: Item, alone: Callable[[], Awaitable[T]]) -> T:
+        """Write an item together with others, or, if it cannot be, alone.
 
         Whoever stops waiting disturbs nobody: what is in a transaction by then is written, what is not is left out.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
-        waiting = Waiting(item, characters, asyncio.get_running_loop().create_future())
+        waiting = Waiting(item, asyncio.get_running_loop().create_future())
         self._gathered.append(waiting)
         # A second transaction begins once it is worth one: with half as much as the first, both stay of like size.
         if len(self._gathered) >= self._under_way // 2:
@@ -211,7 +205,7 @@ class Batcher:
             else:
                 batch.append(waiting)
                 taken.update(waiting.item.keys)
-                characters += waiting.characters
+                characters += waiting.item.characters()
         self._gathered = left
         self._under_way += len(batch)
         return batch
@@ -248,7 +242,6 @@ class Override(NamedTuple):
         """Run the command with others; what cannot even be written down is the portable command's to refuse."""
         try:
             item = self.item(*args, **kwargs)
-            characters = item.characters()
         except ValueError:
             return await alone()
-        return await self.batcher.do(item, characters, alone)
+        return await self.batcher.do(item, alone)

@@ -15,15 +15,12 @@ from accord.storage.postgres_rows import (
     KEPT,
     MOVED,
     NOTED,
-    Entry,
-    Note,
-    arrays,
-    entries_of,
+    entries,
     fetched,
     in_order,
-    notes_of,
+    line,
 )
-from accord.storage.records import encode_body, encode_task, state_name
+from accord.storage.records import encode_task, state_name
 
 
 class _AdvanceRow(NamedTuple):
@@ -59,20 +56,22 @@ def advance_item(tenant: str, request: Advance) -> Item:
     last = request.last
     if request.calls or last.blobs:
         raise ValueError("Tasks that are begun, and large parts, are left to the portable command")
+    row = _AdvanceRow(
+        tenant=tenant,
+        task_id=last.task_id,
+        epoch=last.epoch,
+        after=last.after,
+        last=last.after + len(last.bodies),
+        at=last.at,
+        state=None if last.state is None else state_name(last.state),
+        doc=None if last.snapshot is None else encode_task(last.snapshot),
+    )
     return Item(
         keys=((tenant, last.task_id),),
-        row=_AdvanceRow(
-            tenant=tenant,
-            task_id=last.task_id,
-            epoch=last.epoch,
-            after=last.after,
-            last=last.after + len(last.bodies),
-            at=last.at,
-            state=None if last.state is None else state_name(last.state),
-            doc=None if last.snapshot is None else encode_task(last.snapshot),
-        ),
-        entries=[encode_body(body) for body in last.bodies],
-        notes=request.entries,
+        row=row,
+        line=line(row),
+        entries=entries(last.bodies),
+        notes=[line(note) for note in request.entries],
         result=[],
         topics=(topic(tenant, last.task_id),),
     )
@@ -80,9 +79,7 @@ def advance_item(tenant: str, request: Advance) -> Item:
 
 async def write_advances(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
     """Write journals; those that the statement leaves out run alone."""
-    columns = arrays(_AdvanceRow, [item.row for item in items])
-    columns |= arrays(Entry, entries_of(items)) | arrays(Note, notes_of(items))
     return {
         number - 1: Written(items[number - 1].result, items[number - 1].topics)
-        for (number,) in await fetched(connection, _ADVANCED, columns)
+        for (number,) in await fetched(connection, _ADVANCED, items)
     }

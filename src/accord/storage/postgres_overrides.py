@@ -23,14 +23,11 @@ from accord.storage.postgres_rows import (
     KEPT,
     MOVED,
     NOTED,
-    Entry,
-    Note,
-    arrays,
-    entries_of,
+    entries,
     fetched,
     given,
     in_order,
-    notes_of,
+    line,
 )
 from accord.storage.records import encode_body, encode_task, state_name
 from accord.storage.sql import Engine, compile
@@ -197,10 +194,11 @@ def _item(
     return Item(
         keys=((tenant, new.task_id),),
         row=row,
-        entries=[encode_body(body) for body in new.bodies],
+        line=line(row),
+        entries=entries(new.bodies),
         result=row.last if result is None else result,
         topics=(topic(tenant, new.task_id), *topics),
-        notes=notes,
+        notes=[line(note) for note in notes],
     )
 
 
@@ -244,33 +242,29 @@ def _is_quiet(item: Item) -> bool:
 
 
 async def _write_quiet_chunks(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
-    return await _write_rows(connection, _QUIET_PLAIN, _PlainRow, dict(enumerate(items)))
+    return await _write_rows(connection, _QUIET_PLAIN, dict(enumerate(items)))
 
 
 async def _write_quiet_log(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
-    return await _write_rows(connection, _QUIET_LOG, _LogRow, dict(enumerate(items)))
+    return await _write_rows(connection, _QUIET_LOG, dict(enumerate(items)))
 
 
 async def _write_log(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
     """Write chunks by the short statement and what else happens to tasks by the long one."""
     plain = {position: item for position, item in enumerate(items) if _is_chunks(item)}
     whole = {position: item for position, item in enumerate(items) if position not in plain}
-    written = await _write_rows(connection, _PLAIN, _PlainRow, plain) if plain else {}
-    return written | await _write_rows(connection, _LOG, _LogRow, whole) if whole else written
+    if any(item.row.awaited is not None for item in whole.values()):
+        await fetched(connection, _LOCK, list(whole.values()))
+    written = await _write_rows(connection, _PLAIN, plain) if plain else {}
+    return written | await _write_rows(connection, _LOG, whole) if whole else written
 
 
-async def _write_rows(
-    connection: Any, statement: str, kind: type[Any], items: Mapping[int, Item]
-) -> dict[int, Written]:
+async def _write_rows(connection: Any, statement: str, items: Mapping[int, Item]) -> dict[int, Written]:
     written: dict[int, Written] = {}
-    columns = arrays(kind, [item.row for item in items.values()])
-    if any(key is not None for key in columns.get("awaited", ())):
-        await fetched(connection, _LOCK, columns)
     positions, with_webhooks = list(items), []
-    columns |= arrays(Entry, entries_of(items.values()))
     if any(item.notes for item in items.values()):
-        statement, columns = _NOTING[statement], columns | arrays(Note, notes_of(items.values()))
-    for number, webhooks in await fetched(connection, statement, columns):
+        statement = _NOTING[statement]
+    for number, webhooks in await fetched(connection, statement, list(items.values())):
         position = positions[number - 1]
         item = items[position]
         written[position] = Written(item.result, (*item.topics, pushes.TOPIC) if webhooks else item.topics)
@@ -387,7 +381,7 @@ def _accept(tenant: str, request: Accept) -> Item:
     keys: tuple[tuple[str, ...], ...] = ((tenant, task.id),)
     if request.key is not None:
         keys = (*keys, (tenant, "key", request.key))
-    return Item(keys=keys, row=row, result=Accepted(task_id=task.id), topics=_accept_topics(row))
+    return Item(keys=keys, row=row, line=line(row), result=Accepted(task_id=task.id), topics=_accept_topics(row))
 
 
 def _accept_topics(row: _AcceptRow) -> tuple[str, ...]:
@@ -403,10 +397,8 @@ def _accept_topics(row: _AcceptRow) -> tuple[str, ...]:
 
 async def _write_accepted(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
     written = {}
-    columns = arrays(_AcceptRow, [item.row for item in items])
-    for number, job_id in await fetched(connection, _ACCEPTED, columns):
+    for number, job_id in await fetched(connection, _ACCEPTED, items):
         item = items[number - 1]
-        assert isinstance(item.row, _AcceptRow)
         job = None if item.row.node is None else _claimed(item.row, job_id)
         written[number - 1] = Written(Accepted(task_id=item.row.task_id, job=job), item.topics)
     return written
@@ -446,10 +438,10 @@ DELETE FROM job USING item WHERE job.id = item.id RETURNING n"""
 
 
 def _finish(job: Claimed) -> Item:
-    return Item(keys=(job.id,), row=_FinishRow(id=job.id, epoch=job.epoch), result=True)
+    row = _FinishRow(id=job.id, epoch=job.epoch)
+    return Item(keys=(job.id,), row=row, line=line(row), result=True)
 
 
 async def _write_finished(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
-    columns = arrays(_FinishRow, [item.row for item in items])
-    found = await fetched(connection, _FINISHED, columns)
+    found = await fetched(connection, _FINISHED, items)
     return {number - 1: Written(items[number - 1].result) for (number,) in found}

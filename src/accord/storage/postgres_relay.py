@@ -14,8 +14,8 @@ from accord.storage.commands.remotes import Link
 from accord.storage.commands.reports import Relay
 from accord.storage.commands.tasks import Ended, topic
 from accord.storage.postgres_batch import Item, Written
-from accord.storage.postgres_rows import ADDED, KEPT, Entry, arrays, entries_of, fetched, in_order
-from accord.storage.records import encode_body, encode_task, state_name
+from accord.storage.postgres_rows import ADDED, KEPT, entries, fetched, in_order, line
+from accord.storage.records import encode_task, state_name
 
 
 class _RelayRow(NamedTuple):
@@ -100,9 +100,14 @@ def relay_item(tenant: str, request: Relay) -> Item:
         there=None if link.state is None else state_name(link.state),
         **{name: getattr(link, name) for name in _OF_LINK},
     )
-    entries = [encode_body(body) for body in last.bodies]
-    topics = (topic(tenant, link.task_id),) if entries else ()
-    return Item(keys=((tenant, link.task_id),), row=row, entries=entries, result=ended, topics=topics)
+    return Item(
+        keys=((tenant, link.task_id),),
+        row=row,
+        line=line(row),
+        entries=entries(last.bodies),
+        result=ended,
+        topics=(topic(tenant, link.task_id),) if last.bodies else (),
+    )
 
 
 _OF_LINK = tuple(
@@ -112,10 +117,9 @@ _OF_LINK = tuple(
 
 async def write_relays(connection: Any, items: Sequence[Item]) -> dict[int, Written]:
     """Write reports; those that the statement leaves out run alone."""
-    columns = arrays(_RelayRow, [item.row for item in items]) | arrays(Entry, entries_of(items))
     return {
         number - 1: Written(
             items[number - 1].result, (*items[number - 1].topics, *((node_topic(node),) if node else ()))
         )
-        for number, node in await fetched(connection, _RELAYED, columns)
+        for number, node in await fetched(connection, _RELAYED, items)
     }

@@ -1,13 +1,21 @@
-"""Many rows as the parameters of one statement, for PostgreSQL: an array for each column of a row type.
+"""Many rows as one parameter of a statement, for PostgreSQL: a line for each, which the server cuts into columns.
 
-It only writes SQL and arrays; which statements there are is `postgres_overrides` and `postgres_relay`.
+An array for each column would be what others do, and is what most of the time of a batch went into on this side. It
+only writes SQL and lines; which statements there are is `postgres_overrides`, `postgres_journal` and `postgres_relay`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args, get_type_hints
 
+from accord.model import EventBody
 from accord.storage.postgres_batch import Item
+from accord.storage.records import encode_body
 from accord.storage.sql import Engine, compile
+from accord.storage.store import BadValue, Value
+
+BETWEEN, NOTHING = "\x1f", "\x1e"
+"""What stands between the values of a line, and for one that is NULL. JSON has neither; other text that does is left to
+the portable commands."""
 
 
 class Entry(NamedTuple):
@@ -28,12 +36,19 @@ class Note(NamedTuple):
 
 
 def given(kind: type[Any], name: str) -> str:
-    """Return the SQL of a table with the columns of a row type, from one array for each; `n` counts from 1."""
-    hints = get_type_hints(kind)
+    """Return the SQL of a table with the columns of a row type, from the lines of that name; `n` counts from 1."""
     columns = (
-        f":{column}::{'bigint' if int in (hint, *get_args(hint)) else 'text'}[]" for column, hint in hints.items()
+        f"value[{place}]{'::bigint' if int in (hint, *get_args(hint)) else ''} AS {column}"
+        for place, (column, hint) in enumerate(get_type_hints(kind).items(), 1)
     )
-    return f"unnest({', '.join(columns)}) WITH ORDINALITY AS {name}({', '.join(hints)}, n)"
+    # OFFSET 0: a line is cut once, not for each of its columns.
+    return f"""(SELECT {", ".join(columns)}, n FROM (
+        SELECT string_to_array(line, {_literal(BETWEEN)}, {_literal(NOTHING)}) AS value, n
+        FROM unnest(:{name}::text[]) WITH ORDINALITY AS given(line, n) OFFSET 0) AS cut) AS {name}"""
+
+
+def _literal(character: str) -> str:
+    return f"E'\\x{ord(character):02x}'"
 
 
 def in_order(kind: type[Any]) -> str:
@@ -67,29 +82,29 @@ NOTED = f"""
 """Adds the notes of the items in the table `item` to the journals of their tasks."""
 
 
-def entries_of(items: Iterable[Item]) -> Iterator[Entry]:
-    """Return the entries of all items, each with the number of its item."""
-    for number, item in enumerate(items, 1):
-        for place, (kind, data) in enumerate(item.entries, 1):
-            yield Entry(number, place, str(kind), str(data))
+def line(values: Sequence[Value]) -> str:
+    """Return a row as a line; raises if it cannot be sent, or not be cut again."""
+    found = [NOTHING if value is None else value if type(value) is str else str(value) for value in values]
+    joined = BETWEEN.join(found)
+    if joined.count(BETWEEN) >= len(found) or found.count(NOTHING) > values.count(None) or "\0" in joined:
+        raise BadValue("Text with a NUL character, or with one that stands between values")
+    if not joined.isascii():
+        joined.encode()  # half a surrogate pair is the fault of one row, not of the batch
+    return joined
 
 
-def notes_of(items: Iterable[Item]) -> Iterator[Note]:
-    """Return the notes of all items, each with the number of its item."""
-    for number, item in enumerate(items, 1):
-        for key, note in item.notes:
-            yield Note(number, str(key), str(note))
+def entries(bodies: Iterable[EventBody]) -> list[str]:
+    """Return the lines of events, each with its place, but for the item they belong to."""
+    return [f"{place}{BETWEEN}{BETWEEN.join(encode_body(body))}" for place, body in enumerate(bodies, 1)]
 
 
-def arrays(kind: type[Any], rows: Iterable[Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Return rows of a type as an array for each column."""
-    found: dict[str, Sequence[Any]] = dict.fromkeys(kind._fields, ())
-    found.update(zip(kind._fields, zip(*rows, strict=True), strict=False))  # without rows there are no columns
-    return found
-
-
-async def fetched(connection: Any, sql: str, columns: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """Run a statement with these arrays and return its rows."""
+async def fetched(connection: Any, sql: str, items: Sequence[Item]) -> list[Any]:
+    """Run a statement with the lines of these items, as many of them as it names, and return its rows."""
     statement = compile(sql, Engine.POSTGRES)
-    found: list[Any] = await connection.fetch(statement.text, *statement.placed(columns))
+    lines = {
+        "item": [item.line for item in items],
+        "entry": [f"{number}{BETWEEN}{one}" for number, item in enumerate(items, 1) for one in item.entries],
+        "note": [f"{number}{BETWEEN}{one}" for number, item in enumerate(items, 1) for one in item.notes],
+    }
+    found: list[Any] = await connection.fetch(statement.text, *statement.placed(lines))
     return found

@@ -1,0 +1,51 @@
+"""Rows as lines: the server makes of them what was given."""
+
+from typing import NamedTuple
+
+import asyncpg
+import pytest
+
+from accord.storage.postgres_batch import Item
+from accord.storage.postgres_rows import BETWEEN, NOTHING, fetched, given, line
+from accord.storage.store import BadValue
+
+
+class Row(NamedTuple):
+    text: str
+    number: int
+    maybe: str | None
+    many: int | None
+    last: str
+
+
+ROWS = [
+    Row("", 0, None, None, ""),
+    Row("a", -(2**63), "", 2**63 - 1, "z"),
+    Row("NULL", 1, "null", None, "\\N"),
+    Row('{"quoted",\'},{', 2, "\\x1f \\", 3, "$1 :item ::text"),
+    Row("line\nbreak\r\t", 4, "\x01\x1d\x7f", 5, "ünïcode \N{GRINNING FACE} \u2028"),
+    Row(f"{NOTHING} within", 6, f"{NOTHING}{NOTHING}", 7, "e\u0301"),
+]
+
+
+async def test_rows_are_read_as_they_were_given(postgres: str) -> None:
+    connection = await asyncpg.connect(postgres)
+    try:
+        found = await fetched(
+            connection, f"SELECT * FROM {given(Row, 'item')}", [Item((), row, line(row)) for row in ROWS]
+        )
+        assert await fetched(connection, f"SELECT * FROM {given(Row, 'item')}", []) == []
+    finally:
+        await connection.close()
+    assert [tuple(row) for row in found] == [(*row, place) for place, row in enumerate(ROWS, 1)]
+
+
+@pytest.mark.parametrize("text", [f"a{BETWEEN}b", BETWEEN, NOTHING, "\0"], ids=["between", "only", "nothing", "nul"])
+def test_what_could_not_be_cut_again_is_refused(text: str) -> None:
+    with pytest.raises(BadValue):
+        line(Row("a", 1, None, 2, text))
+
+
+def test_half_a_pair_is_refused_before_it_is_sent_with_others() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        line(Row("a", 1, None, 2, "\ud800"))
