@@ -119,9 +119,12 @@ class PostgresStore:
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in one durable transaction; hot ones share theirs with whatever arrives at the same time."""
         override = self._overrides.get(command)
-        if override is None:
+        done = None if override is None else override.put(*args, **kwargs)
+        written = None if done is None else await done
+        if written is None:
             return await self._alone(command, *args, **kwargs)
-        return await override.do(lambda: self._alone(command, *args, **kwargs), *args, **kwargs)
+        result: T = written.result
+        return result
 
     async def _alone(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in a transaction of its own; one that lost a race is run again."""

@@ -9,13 +9,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import asyncpg
 
 from accord.storage.store import BadValue, StoreUnavailable
-
-T = TypeVar("T")
 
 MAX_ITEMS = 512
 """Commands in one transaction: enough to hide the fsync, few enough that nobody waits long behind them."""
@@ -101,23 +99,19 @@ class Batcher:
         self._workers: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def do(self, item: Item, alone: Callable[[], Awaitable[T]]) -> T:
-        """Write an item together with others, or, if it cannot be, alone.
+    def put(self, item: Item) -> "asyncio.Future[Written | None]":
+        """Write an item together with others; what is returned becomes None if it has to run alone.
 
         Whoever stops waiting disturbs nobody: what is in a transaction by then is written, what is not is left out.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
-        waiting = Waiting(item, asyncio.get_running_loop().create_future())
-        self._gathered.append(waiting)
+        done: asyncio.Future[Written | None] = asyncio.get_running_loop().create_future()
+        self._gathered.append(Waiting(item, done))
         # A second transaction begins once it is worth one: with half as much as the first, both stay of like size.
         if len(self._gathered) >= self._under_way // 2:
             self._begin()
-        written = await waiting.done
-        if written is None:
-            return await alone()
-        result: T = written.result
-        return result
+        return done
 
     def _begin(self) -> None:
         if len(self._workers) < TOGETHER:
@@ -238,10 +232,10 @@ class Override(NamedTuple):
     item: Callable[..., Item]
     batcher: Batcher
 
-    async def do(self, alone: Callable[[], Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+    def put(self, *args: Any, **kwargs: Any) -> "asyncio.Future[Written | None] | None":
         """Run the command with others; what cannot even be written down is the portable command's to refuse."""
         try:
             item = self.item(*args, **kwargs)
         except ValueError:
-            return await alone()
-        return await self.batcher.do(item, alone)
+            return None
+        return self.batcher.put(item)
