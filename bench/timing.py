@@ -6,7 +6,7 @@ Neighbours on the machine disturb everything; the best of a few tries and median
 import asyncio
 import statistics
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from resource import RUSAGE_SELF, getrusage
 from time import perf_counter, process_time
 from typing import NamedTuple
@@ -85,8 +85,8 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-async def interleaved(rounds: int, contenders: Mapping[str, Measure]) -> dict[str, Measured]:
-    """Measure each in turn, round after round, and return the medians.
+async def in_rounds(rounds: int, contenders: Mapping[str, Measure]) -> dict[str, list[Measured]]:
+    """Measure each in turn, round after round.
 
     Python looks for garbage as it does in a server of ours, for everybody alike.
     """
@@ -99,7 +99,17 @@ async def interleaved(rounds: int, contenders: Mapping[str, Measure]) -> dict[st
             taken[name].append(await measure())
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
+    return taken
+
+
+def medians(taken: Mapping[str, Sequence[Measured]]) -> dict[str, Measured]:
+    """Return what was measured in the middle of all rounds."""
     return {
         name: {column: statistics.median(one[column] for one in found) for column in found[0]}
         for name, found in taken.items()
     }
+
+
+async def interleaved(rounds: int, contenders: Mapping[str, Measure]) -> dict[str, Measured]:
+    """Measure each in turn, round after round, and return the medians."""
+    return medians(await in_rounds(rounds, contenders))

@@ -16,7 +16,7 @@ from accord.core.archive import Archive, Packed
 from accord.core.context import Failed, Parked
 from accord.core.follow import Hub
 from accord.core.hooks import EventsAppended, Hooks
-from accord.core.patience import patiently
+from accord.core.patience import Patience, patiently
 from accord.core.start import Start
 from accord.core.tasklog import TaskLog, last_state
 from accord.model import Event, EventBody, Task
@@ -24,7 +24,7 @@ from accord.model.base import timestamp_ms
 from accord.storage.commands import tasks
 from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.records import encode_body
-from accord.storage.store import BadValue, Command
+from accord.storage.store import BadValue, Command, StoreUnavailable
 
 MAX_BUFFER = 256
 """Events that an agent may be ahead of the disk before it has to wait: what others ask for waits for them as well."""
@@ -202,27 +202,24 @@ class LogWriter:
         whether they are there; then what the command gave is not known either.
         """
         self.check_open()
-        tries = 0
-
-        async def attempt() -> T:
-            nonlocal tries
-            tries += 1
-            return await self._store.do(command, self.tenant, request)
-
-        try:
-            return await self.patiently(attempt)
-        except Behind:
-            if tries > 1 and await self.patiently(lambda: self._are_there(bodies)):
-                return None
-            raise
-        except Fenced:
-            self._holder.is_fenced()
-            raise
-        except (BadValue, UnicodeEncodeError) as error:
-            self.buffer.clear()  # what follows on something that is missing makes no sense
-            self.known.taken = ()
-            self._holder.is_refused()
-            raise Failed(f"The agent said something that cannot be kept: {error}") from error
+        patience = Patience(log, task_id=self.job.key)
+        while True:
+            try:
+                return await self._store.do(command, self.tenant, request)
+            except StoreUnavailable as error:
+                await patience.wait(error)
+            except Behind:
+                if patience.tries > 1 and await self.patiently(lambda: self._are_there(bodies)):
+                    return None
+                raise
+            except Fenced:
+                self._holder.is_fenced()
+                raise
+            except (BadValue, UnicodeEncodeError) as error:
+                self.buffer.clear()  # what follows on something that is missing makes no sense
+                self.known.taken = ()
+                self._holder.is_refused()
+                raise Failed(f"The agent said something that cannot be kept: {error}") from error
 
     async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
         """Do something as often as it takes while the database cannot be used."""

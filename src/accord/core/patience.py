@@ -13,13 +13,28 @@ RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 2.0
 T = TypeVar("T")
 
 
+class Patience:
+    """Waits between two tries, each time longer, and notes in a log what that is about."""
+
+    def __init__(self, log: logging.Logger, **about: object) -> None:
+        """Begin with the first try."""
+        self.tries = 1
+        self._log, self._about = log, about
+        self._delay = RETRY_SECONDS
+
+    async def wait(self, error: StoreUnavailable) -> None:
+        """Wait for the next try, after one that failed."""
+        self._log.warning("store unavailable", extra={**self._about, "reason": str(error)})
+        await asyncio.sleep(self._delay)
+        self._delay = min(self._delay * 2, MAX_RETRY_SECONDS)
+        self.tries += 1
+
+
 async def patiently(do: Callable[[], Awaitable[T]], log: logging.Logger, **about: object) -> T:
     """Do something as often as it takes, and note in a log what it is about."""
-    delay = RETRY_SECONDS
+    patience = Patience(log, **about)
     while True:
         try:
             return await do()
         except StoreUnavailable as error:
-            log.warning("store unavailable", extra={**about, "reason": str(error)})
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, MAX_RETRY_SECONDS)
+            await patience.wait(error)

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
 import asyncpg
+from msgspec import Struct
 
 from accord.storage.store import BadValue, StoreUnavailable
 
@@ -34,7 +35,7 @@ CLOSE_SECONDS = 15.0
 log = logging.getLogger("accord.postgres")
 
 
-class Item(NamedTuple):
+class Item(Struct, frozen=True):
     """One command, ready to be written with others.
 
     No two items of a batch share any of the `keys`. What is written is `line`, which is `row` as text, and the lines of
@@ -54,7 +55,7 @@ class Item(NamedTuple):
         return len(self.line) + sum(map(len, self.entries)) + sum(map(len, self.notes))
 
 
-class Written(NamedTuple):
+class Written(Struct, frozen=True):
     """What became of an item that was written."""
 
     result: Any
@@ -78,7 +79,7 @@ class Stage(NamedTuple):
     """Whether what it has written is committed at once: nobody waits until the connection is given back."""
 
 
-class Waiting(NamedTuple):
+class Waiting(Struct, frozen=True):
     """An item and who waits for it: None tells them to run it alone."""
 
     item: Item

@@ -94,11 +94,12 @@ class Carrier:
         """Wait for topics, a lost connection or the time to ask whether it lives; return payloads, perhaps none."""
         if self._closing:  # `asyncio.wait_for` before 3.12 forgets a cancellation that comes together with its result
             raise asyncio.CancelledError
+        # A plain timer: `asyncio.timeout` would cost as much as all the rest of a hint.
+        alive = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._wake.set)
         try:
-            async with asyncio.timeout(ALIVE_SECONDS):
-                await self._wake.wait()
-        except TimeoutError:
-            return []
+            await self._wake.wait()
+        finally:
+            alive.cancel()
         self._wake.clear()
         topics, self._waiting = self._waiting, {}
         return payloads(topics, self.payload_bytes)
