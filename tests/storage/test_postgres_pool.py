@@ -53,18 +53,43 @@ async def test_whoever_waits_for_one_gets_it_at_once(
     await alone.close()
 
 
-async def test_one_that_nobody_uses_is_given_back(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_pool, "AT_HAND_SECONDS", 0.0)
-    given_back = asyncio.Event()
+@pytest.fixture
+def given_back(connections: Connections, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[Any]":
+    """Connections that are no longer at hand."""
+    found: asyncio.Queue[Any] = asyncio.Queue()
     give_back = connections.give_back
 
     async def noting(connection: Any) -> None:
         await give_back(connection)
-        given_back.set()
+        found.put_nowait(connection)
 
     monkeypatch.setattr(connections, "give_back", noting)
+    return found
+
+
+async def test_one_that_nobody_uses_is_given_back(
+    connections: Connections, given_back: "asyncio.Queue[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pool, "AT_HAND_SECONDS", 0.0)
     await process(connections)
-    await asyncio.wait_for(given_back.wait(), BOUND_SECONDS)
+    await asyncio.wait_for(given_back.get(), BOUND_SECONDS)
+
+
+async def test_those_that_are_used_stay_at_hand(
+    connections: Connections, given_back: "asyncio.Queue[Any]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_pool, "AT_HAND_SECONDS", 3600.0)  # the test looks itself
+    async with connections.lend() as first, connections.lend() as second, connections.lend() as third:
+        pass
+    connections._clear()
+    async with connections.lend() as used:
+        pass
+    connections._clear()
+    others = {first, second, third} - {used}
+    assert {await asyncio.wait_for(given_back.get(), BOUND_SECONDS) for _ in others} == others
+    async with connections.lend() as again:
+        assert again is used
+    assert given_back.empty()
 
 
 async def test_one_that_died_at_hand_is_not_handed_out(postgres: str, connections: Connections) -> None:

@@ -28,7 +28,8 @@ STATEMENT_SECONDS = 10.0
 CLOSE_SECONDS = 15.0
 
 AT_HAND_SECONDS = 0.1
-"""How long a connection is kept that nobody uses; whoever is busy comes back in a hundredth of that."""
+"""How long a connection is kept that nobody uses; whoever is busy comes back in a hundredth of that. Those that are used
+stay the same few: each of the server's processes makes and keeps its own plans."""
 
 FIRST_LOOK, LATER_LOOKS = 16, 4
 """After how often lending it is looked for tables that have grown, and after how many times as much each time."""
@@ -51,6 +52,7 @@ class Connections:
         self._dsn = dsn
         self._pool: asyncpg.Pool[Any] | None = None
         self._at_hand: list[Any] = []
+        self._unused = 0  # of those at hand, the first so many, since the last look
         self._asking = 0
         self._lent, self._until_look = 0, FIRST_LOOK
         self._clearing: asyncio.TimerHandle | None = None
@@ -107,6 +109,7 @@ class Connections:
             raise StoreUnavailable("The store is not open")
         while self._at_hand:
             connection = self._at_hand.pop()
+            self._unused = min(self._unused, len(self._at_hand))
             if is_ready(connection):
                 return connection
             await self._pool.release(connection)
@@ -136,9 +139,13 @@ class Connections:
         return True
 
     def _clear(self) -> None:
-        self._clearing = None
-        while self._at_hand:
-            self._in_background(self.give_back(self._at_hand.pop()))
+        """Give back what nobody has used for a while."""
+        for connection in self._at_hand[: self._unused]:
+            self._in_background(self.give_back(connection))
+        del self._at_hand[: self._unused]
+        self._unused = len(self._at_hand)
+        loop = asyncio.get_running_loop()
+        self._clearing = loop.call_later(AT_HAND_SECONDS, self._clear) if self._at_hand else None
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="accord-connection")
@@ -156,6 +163,7 @@ class Connections:
             return
         if self._clearing is not None:
             self._clearing.cancel()
+        self._unused = len(self._at_hand)
         self._clear()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
