@@ -161,13 +161,13 @@ async def cold(server: Server, setting: Setting) -> Measured:
 
 async def measured(setting: Setting) -> tuple[dict[str, Measured], dict[str, Measured]]:
     """Return what was measured, and the shares."""
-    seconds, chunks = setting.size(0.6, 0.2), setting.size(CHUNKS, CHUNKS // 10)
+    seconds, chunks = setting.size(1.2, 0.2), setting.size(CHUNKS, CHUNKS // 10)
     async with AsyncExitStack() as stack:
         contenders = {}
         for server in SERVERS:
             port = await stack.enter_async_context(running(server, setting.database(server.kind)))
             contenders[server.name] = partial(measure, port, server, seconds, chunks)
-        taken = await in_rounds(setting.rounds(9), contenders)
+        taken = await in_rounds(setting.rounds(5), contenders)
     starts = {server.name: partial(cold, server, setting) for server in SERVERS if server.kind == MEMORY}
     started = await in_rounds(setting.rounds(3), starts)
     shares = _shares(taken, BARE, (SEND, ONE, GET, CARD, EVENTS, FIRST))
