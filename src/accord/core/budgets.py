@@ -5,6 +5,7 @@ use is what its agent's profile says or less, if its caller did. What stops a ru
 `storage.commands.endings`.
 """
 
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -53,7 +54,7 @@ class Spending:
 
     def __init__(self, run: Spender, most: Budget, known: str | None, store: Store, hooks: Hooks) -> None:
         """Count for a run whose agent's tasks may use `most`, from what was `known` when it began."""
-        self._run = run
+        self._run: Spender = weakref.proxy(run)  # which has this
         self._most = most
         self._account = usage.account_of(known)
         self._store = store

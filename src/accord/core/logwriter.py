@@ -7,6 +7,7 @@ it waits is `core.run`, which stands above; what the log means is `core.tasklog`
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -74,7 +75,8 @@ class LogWriter:
         self.status_ms = 0
         self.buffer: list[EventBody] = []
         self._agent = agent
-        self._desk, self._holder = desk, holder
+        self._desk = desk
+        self._holder: Holder = weakref.proxy(holder)  # which has this: what is over goes at once, unsearched
         self._store = desk.archive.store
         self._has_large = start.has_large
         self._soon: asyncio.Handle | None = None

@@ -28,8 +28,8 @@ STATEMENT_SECONDS = 10.0
 CLOSE_SECONDS = 15.0
 
 AT_HAND_SECONDS = 0.1
-"""How long a connection is kept that nobody uses; whoever is busy comes back in a hundredth of that. Those that are used
-stay the same few: each of the server's processes makes and keeps its own plans."""
+"""How long a connection is kept that nobody uses; whoever is busy comes back in a hundredth of that. Those in use stay
+the same few: each of the server's processes makes and keeps its own plans."""
 
 FIRST_LOOK, LATER_LOOKS = 16, 4
 """After how often lending it is looked for tables that have grown, and after how many times as much each time."""
