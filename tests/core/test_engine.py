@@ -1,6 +1,7 @@
 """Nodes that share a store: who runs what, in which order, and who takes over."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from accord.core.engine import Limits
 from accord.core.hooks import EventsAppended, Hooks, RunEnded, RunStarted
 from accord.core.host import Host
 from accord.core.interface import Caller
+from accord.core.logwriter import LogWriter
+from accord.core.run import Run
 from accord.model import CancelRequest, GetRequest, Task, TaskFilter, TaskState
 from accord.storage.commands import jobs
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
@@ -87,6 +90,27 @@ async def dies(host: Host) -> None:
         loop.cancel()
     await asyncio.gather(*host.engine._loops, return_exceptions=True)
     await change(host.engine.store, f"UPDATE node SET expires_at = 1 WHERE id = '{host.engine.node}'")
+
+
+def alive() -> list[object]:
+    return [found for found in gc.get_objects() if type(found) in (Run, LogWriter)]
+
+
+async def test_a_run_that_is_over_is_not_garbage_to_be_searched_for(hosting: Hosting) -> None:
+    async def shout(ctx: Context) -> AsyncIterator[str]:
+        yield ctx.text.upper()
+
+    host = await hosting(agent(name="shout")(shout))
+    others = alive()
+    gc.disable()
+    try:
+        for word in ("one", "two"):
+            assert text(await sent(host.default, saying(word), ALICE)) == word.upper()
+        for _ in range(10):  # its own task is over a turn after its outcome is known
+            await asyncio.sleep(0)
+        assert [found for found in alive() if not any(found is other for other in others)] == []
+    finally:
+        gc.enable()
 
 
 # --- who runs what ------------------------------------------------------------------------------------------------
