@@ -8,20 +8,25 @@ import pytest
 from accord.storage.commands import chats
 from accord.storage.commands.chats import Turn
 from accord.storage.open import open_store
-from tests.console.chatting import Chatting, Gate, said, texts
+from tests.console.chatting import Chatting, Chunk, Gate, coming, said, texts
 from tests.console.conftest import Asking, serving
 from tests.core.doubles import until
 
 
-async def test_the_same_message_sent_twice_at_once_is_said_once_and_both_read_its_answer(address: str) -> None:
-    gate = Gate()
+async def test_the_same_message_sent_at_once_is_said_once_and_all_read_its_answer(address: str) -> None:
+    gate, all_read = Gate(), asyncio.Barrier(5)
     async with serving(address, gate.agent) as asking:
         alice = Chatting(asking)
-        both = [asyncio.create_task(alice.say("c-1", said("go"))) for _ in range(4)]
-        await gate.reached.wait()
+
+        async def ask() -> list[Chunk]:
+            async with alice.saying("c-1", said("go")) as answer:
+                await all_read.wait()  # whoever comes when it has been answered has it answered again
+                return [chunk async for chunk in coming(answer)]
+
+        answers = [asyncio.create_task(ask()) for _ in range(4)]
+        await all_read.wait()
         gate.opened.set()
-        answers = await asyncio.gather(*both)
-        assert {chunks[0]["messageId"] for chunks in answers} == {answers[0][0]["messageId"]}
+        assert len({(await answer)[0]["messageId"] for answer in answers}) == 1
         assert gate.runs == 1
         assert [texts(message) for message in await alice.history("c-1")] == ["go", "one two three"]
 
