@@ -94,7 +94,7 @@ class Carrier:
         """Wait for topics, a lost connection or the time to ask whether it lives; return payloads, perhaps none."""
         if self._closing:  # `asyncio.wait_for` before 3.12 forgets a cancellation that comes together with its result
             raise asyncio.CancelledError
-        # A plain timer: `asyncio.timeout` would cost as much as all the rest of a hint.
+        # A plain timer, which costs less than `asyncio.timeout`: every hint passes here.
         alive = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._wake.set)
         try:
             await self._wake.wait()
