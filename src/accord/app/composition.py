@@ -43,7 +43,7 @@ from accord.console.static import Front, Pages
 from accord.core.access import Access, Presented
 from accord.core.agent import Agent, Leading, Node, Profile, with_members
 from accord.core.archive import Archive
-from accord.core.audit import Audit, watched
+from accord.core.audit import Audit
 from accord.core.clock import SYSTEM, Clock
 from accord.core.follow import Hub
 from accord.core.guard import Guarded
@@ -159,7 +159,7 @@ class Composition:
             service = self._service(host, agent.profile)
             gate = Guarded(service, name, roles=rules.roles, usage=usage, required=required, audit=audit)
             guarded[name] = observed.agent(gate, agent.profile.name)
-        admit = observed.admit(watched(rules.access.admit, audit))
+        admit = observed.admit(rules.access, audit)
         published = self._published(store, rules)
         running = self._addressed(host, links, guarded, rules, admit, published)
         running.pages.update(receivers)

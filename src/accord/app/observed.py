@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from accord.config import BadSettings
 from accord.config.settings import LogFormat, Telemetry
-from accord.core.access import Presented
+from accord.core.access import Access, Presented
+from accord.core.audit import Audit, watched
 from accord.core.hooks import Hook, Hooks
 from accord.core.interface import Caller, Hosted
 from accord.telemetry import logs
@@ -50,9 +51,9 @@ class Observed:
 
         return TracedRequests(inner, name, self.metrics, self._tracing)
 
-    def admit(self, admit: Admit) -> Admit:
-        """Return a way in that is seen."""
-        counted = self.metrics.watched(admit)
+    def admit(self, access: Access, audit: Audit) -> Admit:
+        """Return a way in that is seen, and those whom it refuses, if it refuses anybody."""
+        counted = access.admit if access.is_open else self.metrics.watched(watched(access.admit, audit))
         return counted if self._tracing is None else self._tracing.watched(counted)
 
 

@@ -181,17 +181,16 @@ class Connection(HttpToolsProtocol):
         self._is_in_head, self._size = True, 0
         self._begun += 1
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; trailers are none, and must not pass for any that a proxy watches over (RFC 9110, 6.5.1)."""
-        if self._is_in_head:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
-        """Note that a head is complete; its exact size is checked by the bindings."""
+        """Note that a head is complete; its exact size is checked by the bindings.
+
+        What comes later are trailers, which must not pass for headers that a proxy watches over (RFC 9110, 6.5.1).
+        """
         self._is_in_head = False
         self._came()
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            self.headers = []
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""

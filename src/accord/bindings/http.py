@@ -32,6 +32,7 @@ QUOTAS = Quotas()
 JSON: Headers = [(b"content-type", b"application/json")]
 
 EXTENSIONS, EXTENSIONS_V03 = b"a2a-extensions", b"x-a2a-extensions"
+_NONE: frozenset[str] = frozenset()
 
 Admit = Callable[[Presented], Awaitable[Caller]]
 """Finds out who a request comes from, or refuses it."""
@@ -89,9 +90,10 @@ def presented(scope: Scope, body: bytes) -> Presented:
 
 def extensions(scope: Scope) -> frozenset[str]:
     """Return the extensions that a request declares; 0.3 wrote the header with `X-`."""
+    given = headers_of(scope)
+    if EXTENSIONS not in given and EXTENSIONS_V03 not in given:
+        return _NONE
     stated = _all(scope, EXTENSIONS) or _all(scope, EXTENSIONS_V03)
-    if not stated:
-        return frozenset()
     return frozenset(uri.strip() for value in stated for uri in value.split(",") if uri.strip())
 
 
@@ -206,17 +208,9 @@ async def respond(
     send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), *, head: bool = False
 ) -> None:
     """Write a whole answer; `head` leaves out the body, but not its length."""
-    length = [] if status in (204, 304) else [_length(body)]
-    await _write(send, status, [*headers, *length], b"" if head else body)
-
-
-async def _write(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _length(body: bytes) -> tuple[bytes, bytes]:
-    return b"content-length", b"%d" % len(body)
+    length = [] if status in (204, 304) else [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
+    await send({"type": "http.response.body", "body": b"" if head else body})
 
 
 # --- conditional requests and the address that was asked ----------------------------------------------------------
@@ -254,7 +248,7 @@ class Document(NamedTuple):
         caching = [(b"cache-control", b"public, max-age=%d" % MAX_AGE_SECONDS), (b"etag", etag.encode())]
         last = (b"last-modified", format_datetime(modified, usegmt=True).encode())
         said = [(b"content-type", media_type.encode()), *caching, last]
-        return cls(body, etag, modified, [*said, *more, _length(body)], [*caching, *more])
+        return cls(body, etag, modified, [*said, *more, (b"content-length", b"%d" % len(body))], [*caching, *more])
 
 
 async def publish(scope: Scope, send: Send, document: Document) -> None:
@@ -262,7 +256,9 @@ async def publish(scope: Scope, send: Send, document: Document) -> None:
     is_known = not_modified(scope, document.etag, document.modified)
     status, headers = (304, document.known) if is_known else (200, document.around)
     body = b"" if is_known or scope["method"] == "HEAD" else document.body
-    await _write(send, status, [*headers], body)  # a copy: who mounts this may change headers in their place
+    # The headers are a copy: who mounts this may change them in their place.
+    await send({"type": "http.response.start", "status": status, "headers": [*headers]})
+    await send({"type": "http.response.body", "body": body})
 
 
 def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:

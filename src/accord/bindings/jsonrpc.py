@@ -7,7 +7,7 @@ Every refusal is a JSON-RPC error object; the HTTP status is 200 but for those t
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from accord.bindings.http import (
     check_head,
     error_headers,
     extensions,
-    header,
+    headers_of,
     presented,
     query,
     read_body,
@@ -66,6 +66,8 @@ log = logging.getLogger("accord.jsonrpc")
 BINDING = "jsonrpc"
 
 _DIALECT, _VERSION = DIALECT_HEADER.encode(), VERSION_HEADER.encode()
+_NAMES = {name: name.value for name in DialectName}
+_SAID = {name: (_DIALECT, name.value.encode()) for name in DialectName}
 
 _TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 _ONLY_POST = b"Messages are sent here with POST, as JSON-RPC; /.well-known/agent-card.json says how\n"
@@ -104,11 +106,8 @@ class Understood(Struct, frozen=True):
     caller: Caller
     headers: Headers
     scope: Scope
-
-    @property
-    def dialect(self) -> Dialect:
-        """The codec to answer with."""
-        return BY_MEMBER if self.route.by_member else DIALECTS[self.route.dialect]
+    dialect: Dialect
+    """The codec to answer with."""
 
 
 class JsonRpc:
@@ -144,7 +143,7 @@ class JsonRpc:
             is_head = scope["method"] == "HEAD"
             await respond(send, 405, _ONLY_POST, [(b"allow", b"POST"), *_TEXT], head=is_head)
             return
-        with suppress(ClientGone):
+        try:
             asked, entry = await self._read(scope, receive)
             if isinstance(entry, Batch):
                 await unless_gone(receive, self._answer_batch(asked, entry, send))
@@ -158,12 +157,15 @@ class JsonRpc:
                 await _write(send, await unless_gone(receive, self._answer(understood)))
             else:
                 await _write(send, await self._answer(understood))
+        except ClientGone:
+            return
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Asked, Entry | Batch]:
-        version = header(scope, _VERSION) or query(scope, "A2A-Version")
-        wished = header(scope, _DIALECT) or query(scope, "dialect")
+        given = headers_of(scope)
+        version = given.get(_VERSION, b"").decode("latin-1") or query(scope, "A2A-Version")
+        wished = given.get(_DIALECT, b"").decode("latin-1") or query(scope, "dialect")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        media_type = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
+        media_type = given.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
         body = b""
         try:
             check_head(scope, self._quotas)
@@ -196,8 +198,9 @@ class JsonRpc:
                 route = route.settle(DialectName(origin)) if origin else route
         except AccordError as error:
             return _failure(entry.id, error, route.dialect)
-        known = replace(caller, origin=route.dialect.value, binding=BINDING, extensions=extensions(asked.scope))
-        return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope)
+        known = replace(caller, origin=_NAMES[route.dialect], binding=BINDING, extensions=extensions(asked.scope))
+        dialect = BY_MEMBER if route.by_member else DIALECTS[route.dialect]
+        return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope, dialect)
 
     async def _answer(self, understood: Understood) -> Answer:
         call, name, operation = understood.call, understood.route.dialect, understood.route.operation
@@ -208,12 +211,12 @@ class JsonRpc:
             if isinstance(result, AgentCard):
                 result = origins.moved(result, origins.asked(understood.scope))
             result = self._linking(understood, request)(result)
-            body = jsonrpc.success(call.id, dialect.encode_result(operation, result))
-            return Answer(_unless_notification(call, body), name, headers=understood.headers)
+            body = _success(call, dialect.encode_result(operation, result))
+            return Answer(body, name, headers=understood.headers)
         except AccordError as error:
             stated = dialect.error_as_result(operation, error)
             if stated is not None:
-                return Answer(_unless_notification(call, jsonrpc.success(call.id, stated)), name)
+                return Answer(_success(call, stated), name)
             return _failure(call.id, error, name)
         except Exception:  # whatever it is, the caller learns nothing of it and the log everything
             log.exception("request failed", extra={"method": call.method})
@@ -238,7 +241,7 @@ class JsonRpc:
             await respond(send, 204, b"")
             return
         spoken = {answer.dialect for answer in answers}
-        said = [(_DIALECT, name.value.encode()) for name in spoken] if len(spoken) == 1 else []
+        said = [_SAID[name] for name in spoken] if len(spoken) == 1 else []
         used = activated(asked.scope, self._extensions)
         await respond(send, 200, jsonrpc.batch([answer.body for answer in answers]), [*JSON, *said, *used])
 
@@ -268,8 +271,7 @@ class JsonRpc:
             return
         encode = partial(_event, understood.dialect, call.id, self._linking(understood, request))
         writer = Writer(send, encode, partial(_stream_error, understood))
-        said = (_DIALECT, name.value.encode())
-        await writer.run(first, events, receive, [said, *understood.headers])
+        await writer.run(first, events, receive, [_SAID[name], *understood.headers])
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -305,8 +307,7 @@ async def _write_refusal(send: Send, understood: Understood, error: AccordError,
     """Refuse a stream; by an event, where the dialect does so for who asks for events, as long as the status is 200."""
     answer = _failure(understood.call.id, error, understood.route.dialect)
     if understood.dialect.refuses_by_event and _wants_events(scope) and answer.status == 200 and answer.body:
-        said = (_DIALECT, answer.dialect.value.encode())
-        await respond(send, 200, sse.encode(Frame(data=answer.body)), [*EVENT_STREAM, said])
+        await respond(send, 200, sse.encode(Frame(data=answer.body)), [*EVENT_STREAM, _SAID[answer.dialect]])
     else:
         await _write(send, answer)
 
@@ -317,8 +318,8 @@ def _wants_events(scope: Scope) -> bool:
     return b"text/event-stream" in accepted and b"application/json" not in accepted
 
 
-def _unless_notification(call: Call, body: bytes) -> bytes:
-    return b"" if call.is_notification else body
+def _success(call: Call, result: bytes) -> bytes:
+    return b"" if call.is_notification else jsonrpc.success(call.id, result)
 
 
 def _failure(identifier: bytes, error: AccordError, name: DialectName) -> Answer:
@@ -332,8 +333,7 @@ def _failure(identifier: bytes, error: AccordError, name: DialectName) -> Answer
 
 
 async def _write(send: Send, answer: Answer) -> None:
-    headers = [(_DIALECT, answer.dialect.value.encode()), *answer.headers]
-    if not answer.body:
-        await respond(send, 204, b"", headers)
-        return
-    await respond(send, answer.status, answer.body, [*JSON, *headers])
+    if answer.body:
+        await respond(send, answer.status, answer.body, [*JSON, _SAID[answer.dialect], *answer.headers])
+    else:
+        await respond(send, 204, b"", [_SAID[answer.dialect], *answer.headers])

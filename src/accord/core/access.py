@@ -101,7 +101,7 @@ class Access:
 
     async def admit(self, presented: Presented) -> Caller:
         """Return the caller, or raise AuthenticationFailed with what could have been brought."""
-        caller = await self.visit(presented)
+        caller = await self.visit(presented) if self.schemes else _nobody(presented)
         if caller is None:
             failure = AuthenticationFailed()
             failure.challenges = tuple(dict.fromkeys(scheme.challenge for scheme in self.schemes))
@@ -111,7 +111,7 @@ class Access:
     async def visit(self, presented: Presented) -> Caller | None:
         """Do the same where strangers may look at something: None is somebody who brings nothing at all."""
         if not self.schemes:
-            return Caller(roams=True, peer=presented.peer or None)
+            return _nobody(presented)
         failure: AuthenticationFailed | None = None
         challenges: dict[str, None] = {}  # in order, each once: RFC 9110 allows several
         for scheme in self.schemes:
@@ -138,6 +138,11 @@ def challenge(scheme: str, **parameters: str) -> str:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _nobody(presented: Presented) -> Caller:
+    """Return whom everybody is where nobody has to say who they are."""
+    return Caller(roams=True, peer=presented.peer or None)
 
 
 def _caller(identity: Identity, scheme: str, peer: str) -> Caller:

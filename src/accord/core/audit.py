@@ -194,10 +194,13 @@ def entry(operation: Operation | str, caller: Caller, agent: str, task_id: str |
         peer=caller.peer,
         dialect=caller.origin,
         agent=agent,
-        operation=operation if isinstance(operation, str) else operation.value,
+        operation=operation if isinstance(operation, str) else _NAMES[operation],
         task_id=None if task_id is None else _plain(task_id),
         outcome=outcome,
     )
+
+
+_NAMES = {operation: operation.value for operation in Operation}
 
 
 def watched(admit: Callable[[Presented], Awaitable[Caller]], audit: Audit) -> Callable[[Presented], Awaitable[Caller]]:

@@ -123,8 +123,7 @@ class Context:
     def place(self) -> int:
         """The place of this turn's message among them, from 1: the same in every run of the turn."""
         if self._place is None:  # by hand: `cached_property` takes a lock, and every run looks here
-            wanted = self.message.message_id
-            self._place = next((at for at, said in enumerate(self.history, 1) if said.message_id == wanted), 1)
+            self._place = self._run.place
         return self._place
 
     @cached_property

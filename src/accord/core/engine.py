@@ -261,7 +261,7 @@ class Engine:
         """How many more runs of an agent this node takes; those that wait for others do not count."""
         if self._is_draining or not self._loops:
             return 0
-        free = self.limits.slots - len(self._runs) + len(self._calling) - self._promised.total()
+        free = self.limits.slots - len(self._runs) + len(self._calling) - sum(self._promised.values())
         concurrency = self.agents[agent].profile.concurrency
         if concurrency is not None:
             mine = sum(run.job.queue == agent and run not in self._calling for run in self._runs.values())
@@ -344,7 +344,8 @@ class Engine:
         """Begin a run."""
         run = Run(self.agents[agent], start, self._tools)
         key = (run.tenant, run.job.key)
-        self._abandon(key)  # an earlier one, which this node lost and got back before it noticed
+        if key in self._runs:
+            self._abandon(key)  # an earlier one, which this node lost and got back before it noticed
         self._runs[key] = run
         work = self._working[key] = asyncio.create_task(self._supervise(key, run), name=f"run {run.job.key}")
         run.on_lost = work.cancel
@@ -406,8 +407,8 @@ class Engine:
         """Wait until nothing more happens to a task without its caller, and return it."""
         run = self._runs.get((tenant, task_id))
         if run is not None:
-            is_news = not run.rest.done()
-            ended = await asyncio.shield(run.rest)
+            is_news = not run.rest.is_told
+            ended = await run.rest.wait()
             if ended is not None and _rests(ended) and (is_news or run.outcome.done()):
                 return ended  # otherwise it asked before and goes on: it may have been answered, as the store knows
         while True:
@@ -483,8 +484,11 @@ class Engine:
                 del self._calling[run]
 
 
+_AT_REST = lifecycle.ENDED | lifecycle.INTERRUPTED
+
+
 def _rests(task: Task) -> bool:
-    return task.status.state in lifecycle.ENDED | lifecycle.INTERRUPTED
+    return task.status.state in _AT_REST
 
 
 def _turn(task: Task, message_id: str | None) -> Message:

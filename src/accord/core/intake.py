@@ -6,9 +6,9 @@ It decides what belongs together in one transaction and whether this node takes 
 
 import hashlib
 from contextlib import ExitStack
-from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core import tracing
@@ -33,7 +33,7 @@ PRIORITIES = {"high": -10, "normal": 0, "low": 10}
 """The caller's word -> the job's number; smaller comes first."""
 
 
-class Begun(NamedTuple):
+class Begun(Struct, frozen=True):
     """A task, the number of the last event that it includes, and what has been committed after it by who runs it here.
 
     Whoever follows the task need not read that.
@@ -44,7 +44,7 @@ class Begun(NamedTuple):
     events: tuple[Event, ...] = ()
 
 
-class Ready(NamedTuple):
+class Ready(Struct, frozen=True):
     """A task that is about to be made: what is stored, the task, the event that says that work on it begins."""
 
     accept: runs.Accept
@@ -73,7 +73,7 @@ class Intake:
         self._check_media_types(request.message)
         request = _within_budget(request)
         if request.is_held:
-            return await self._start(request, caller, self._work(request, None), parent)
+            return await self._start(request, caller, self._work(request, None, is_held=True), parent)
         with self._engine.place(self._agent) as node:
             work = self._work(request, node)
             if request.message.task_id:
@@ -109,12 +109,14 @@ class Intake:
 
     async def _ready(self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None) -> Ready:
         at = self._engine.now_ms()
-        due = None if request.is_held else self._due(request, at)
+        due = None if work.is_held else self._due(request, at)
         new = self._new_task(request, caller, at, parent)
         task = new.task
         working = _working(task, new.at)
+        if due is not None:
+            new = replace(new, deadline_at=least(due, new.deadline_at))
         accept = runs.Accept(
-            new=await self._packed(replace(new, deadline_at=least(due, new.deadline_at)), caller.tenant),
+            new=await self._packed(new, caller.tenant) if self._engine.archive.has_large(task.history[0]) else new,
             message_id=task.history[0].message_id,
             work=work,
             key=self._key(request.message, caller) if parent is None else None,
@@ -137,16 +139,16 @@ class Intake:
 
     async def _packed(self, new: NewTask, tenant: str) -> NewTask:
         """Take large parts out of what is to be stored."""
-        archive = self._engine.archive
-        if not archive.has_large(new.task.history[0]):
-            return new
-        packed = await archive.pack(tenant, (), new.task)
+        packed = await self._engine.archive.pack(tenant, (), new.task)
         return replace(new, task=packed.snapshot or new.task, blobs=packed.blobs)
 
     def _due(self, request: SendRequest, at: int) -> int | None:
         """Return when the task must be done: as its caller or its agent's profile says, or sooner, as its budget."""
-        timeout_ms = request.timeout_ms or (round(self._profile.timeout * 1000) if self._profile.timeout else None)
-        asked = wish(request.message.metadata)
+        timeout, metadata = self._profile.timeout, request.message.metadata
+        if timeout is None and metadata is None and request.metadata is None:
+            return None
+        timeout_ms = request.timeout_ms or (round(timeout * 1000) if timeout else None)
+        asked = wish(metadata)
         return least(None if timeout_ms is None else at + timeout_ms, None if asked is None else asked.deadline_at(at))
 
     def _new_task(self, request: SendRequest, caller: Caller, at: int, parent: Parent | None) -> NewTask:
@@ -253,13 +255,13 @@ class Intake:
 
     # --- small things ---------------------------------------------------------------------------------------------
 
-    def _work(self, request: SendRequest, node: str | None) -> runs.Work:
+    def _work(self, request: SendRequest, node: str | None, *, is_held: bool = False) -> runs.Work:
         return runs.Work(
             queue=self._agent,
             priority=PRIORITIES[request.priority],
             max_attempts=self._profile.max_attempts,
             node=node,
-            is_held=request.is_held,
+            is_held=is_held,
         )
 
     def _push(self, request: SendRequest, task_id: str) -> PushConfig | None:
@@ -281,9 +283,8 @@ class Intake:
         return hashlib.sha256(said).hexdigest()
 
     def _check_media_types(self, message: Message) -> None:
-        accepted = self._profile.input_modes
         for part in message.parts:
-            if part.media_type and not _accepts(accepted, part.media_type):
+            if part.media_type and not _accepts(accepted := self._profile.input_modes, part.media_type):
                 raise ContentTypeNotSupported(
                     f"The agent does not take {part.media_type[:60]}; it takes {', '.join(accepted)}"
                 )
@@ -300,6 +301,8 @@ def _working(task: Task, at: int) -> StatusUpdate:
 def _within_budget(request: SendRequest) -> SendRequest:
     """Return the request with the budget in its message, if it states one for itself; raises if that is none."""
     message, said = request.message, request.metadata
+    if message.metadata is None and said is None:
+        return request
     if wish(message.metadata) is not None or wish(said, "metadata") is None:
         return request
     assert said is not None  # there is a wish in it

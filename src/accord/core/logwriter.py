@@ -9,6 +9,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -82,7 +83,11 @@ class LogWriter:
         self._soon: asyncio.Handle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._said = 0
-        self._one = asyncio.Lock()
+
+    @cached_property
+    def _one(self) -> asyncio.Lock:
+        """Held by what is committed in a way of its own; most runs only say things."""
+        return asyncio.Lock()
 
     @property
     def task(self) -> Task:
@@ -204,14 +209,15 @@ class LogWriter:
         whether they are there; then what the command gave is not known either.
         """
         self.check_open()
-        patience = Patience(log, task_id=self.job.key)
+        patience: Patience | None = None
         while True:
             try:
                 return await self._store.do(command, self.tenant, request)
             except StoreUnavailable as error:
+                patience = patience or Patience(log, task_id=self.job.key)
                 await patience.wait(error)
             except Behind:
-                if patience.tries > 1 and await self.patiently(lambda: self._are_there(bodies)):
+                if patience is not None and await self.patiently(lambda: self._are_there(bodies)):
                     return None
                 raise
             except Fenced:

@@ -31,7 +31,7 @@ def parts_of(value: Any) -> tuple[Part, ...]:
 
 def text_of(parts: Iterable[Part]) -> str:
     """Return the text of parts, one after the other."""
-    return "".join(part.text for part in parts if part.text is not None)
+    return "".join([part.text for part in parts if part.text is not None])
 
 
 def spoken(text: str, message_id: str, task_id: str, context_id: str | None = None) -> Message:

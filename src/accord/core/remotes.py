@@ -27,7 +27,7 @@ from accord.core.context import wait_key
 from accord.core.hooks import Hooks, Used
 from accord.core.reports import Here, News, NotItsTask, Report, needs_task, news
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, TaskNotFound
-from accord.model import Event, EventBody, Message, Role, StatusUpdate, Task, TaskState
+from accord.model import EventBody, Message, Role, StatusUpdate, Task, TaskState
 from accord.model.base import Metadata
 from accord.protocol import lifecycle, push_headers
 from accord.protocol.budgets import shown
@@ -370,7 +370,7 @@ class Remotes:
             if seen is None or not isinstance(seen[1], Stored) or seen[1].last_seq != before:
                 raise Behind(head.id)
             stored = seen[1]
-        return lifecycle.fold(stored.task(), [Event(seq=0, body=body) for body in bodies])
+        return lifecycle.extended(stored.task(), bodies)
 
     def _tell(self, head: Head, before: Link, found: News) -> None:
         link = found.link

@@ -21,6 +21,7 @@ from accord.core.conversation import Conversation
 from accord.core.journal import Journal, Saying
 from accord.core.logwriter import Desk, LogWriter
 from accord.core.output import spoken
+from accord.core.rest import Rest
 from accord.core.spawning import Spawning
 from accord.core.start import Start
 from accord.core.tasklog import Unread
@@ -77,11 +78,10 @@ class Run:
         self.trace = start.trace
         self.is_cancelled = False
         self.is_settling = False
-        self._parking = asyncio.Lock()
         self.on_lost: Callable[[], object] = lambda: None
         loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[Task | None] = loop.create_future()
-        self.rest: asyncio.Future[Task | None] = loop.create_future()
+        self.rest = Rest()
         self._tools = tools
         self.now_ms, self.message_id = tools.now_ms, tools.make_id
         self._store = tools.archive.store
@@ -99,9 +99,20 @@ class Run:
         self._begun = {artifact.artifact_id for artifact in start.task.artifacts} if start.resumes else set()
 
     @property
+    def place(self) -> int:
+        """The place of its turn's message among all that were said, from 1."""
+        wanted = self.message.message_id
+        return next((at for at, said in enumerate(self._history, 1) if said.message_id == wanted), 1)
+
+    @property
     def is_child(self) -> bool:
         """Whether another run has called."""
         return self._parent_id is not None
+
+    @cached_property
+    def _parking(self) -> asyncio.Lock:
+        """Held by what parks; most runs never do."""
+        return asyncio.Lock()
 
     @cached_property
     def conversation(self) -> Conversation:
@@ -148,9 +159,9 @@ class Run:
             ended = self.task
         finally:
             self._writer.close()
-            for told in (self.outcome, self.rest):
-                if not told.done():
-                    told.set_result(ended)
+            if not self.outcome.done():
+                self.outcome.set_result(ended)
+            self.rest.tell(ended)
 
     async def traced(self, tracer: Tracer) -> None:
         """Do that as part of its task's trace, wherever it began."""
@@ -229,8 +240,8 @@ class Run:
         """Be in a state, and return what says so."""
         lifecycle.check(self._state, state)
         self._state = state
-        if self.rest.done():
-            self.rest = asyncio.get_running_loop().create_future()
+        if self.rest.is_told:
+            self.rest = Rest()
         return self._update(state, message, metadata)
 
     async def say(self, message: Message) -> None:
@@ -299,8 +310,7 @@ class Run:
 
     def _rests(self) -> None:
         """Tell who waits; what an agent does at the same time may have told them."""
-        if not self.rest.done():
-            self.rest.set_result(self.task)
+        self.rest.tell(self.task)
 
     def _said(self, saying: Saying) -> StatusUpdate:
         content = saying.content

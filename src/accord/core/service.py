@@ -133,12 +133,13 @@ class Service:
         configuration = request.configuration or SendConfiguration()
         self._check_inline(request)
         with _retryable:
-            task, seq, known = await self._intake.accept(request, caller)
+            begun = await self._intake.accept(request, caller)
+            task, seq = begun.task, begun.seq
             if after is not None and after < seq:
                 stored, task = await self._intake.find(task.id, caller)
                 task, seq = await self._from(stored, task, after, caller.tenant)
         first = lifecycle.limit_history(task, configuration.history_length)
-        async for event in shaping.shaped(self._follow(first, seq, caller, at_answer, known), request):
+        async for event in shaping.shaped(self._follow(first, seq, caller, at_answer, begun.events), request):
             yield event
 
     async def subscribe(

@@ -39,7 +39,7 @@ class TaskLog:
         """Return the task as it will be after events that are not committed."""
         if not bodies and not self._since:
             return self._task
-        return lifecycle.fold(self._task, [Event(seq=0, body=body) for body in (*self._since, *bodies)])
+        return lifecycle.extended(self._task, (*self._since, *bodies))
 
     def said(self, at: int) -> Message:
         """Return what was said at a place in the history; what was said before the run began is at hand."""
@@ -96,4 +96,7 @@ class Unread:
 
 def last_state(bodies: Sequence[EventBody]) -> TaskState | None:
     """Return the state that events lead to, if any of them changes it."""
-    return next((body.status.state for body in reversed(bodies) if isinstance(body, StatusUpdate)), None)
+    for body in reversed(bodies):
+        if isinstance(body, StatusUpdate):
+            return body.status.state
+    return None

@@ -53,6 +53,10 @@ class Writer(Protocol):
     def task(self) -> Task:
         """The task as it is now."""
 
+    @property
+    def place(self) -> int:
+        """The place of the message that began this turn among all that were said, from 1."""
+
     def now_ms(self) -> int:
         """The time."""
 

@@ -51,7 +51,7 @@ class SendRequest(Model, gc=False):  # like the message that it carries
     @property
     def is_held(self) -> bool:
         """Whether the task that it makes waits until it is executed; a message to an open task makes none."""
-        return (self.metadata or {}).get(keys.HOLD) is True and not self.message.task_id
+        return self.metadata is not None and self.metadata.get(keys.HOLD) is True and not self.message.task_id
 
     @property
     def include_intermediates(self) -> bool:
@@ -65,7 +65,7 @@ class SendRequest(Model, gc=False):  # like the message that it carries
         return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
 
     def _hints(self, key: str) -> dict[str, Any]:
-        found = (self.metadata or {}).get(key)
+        found = None if self.metadata is None else self.metadata.get(key)
         return found if isinstance(found, dict) else {}
 
 

@@ -92,9 +92,14 @@ def apply(task: Task, body: EventBody) -> Task:
 
 def fold(task: Task, events: Iterable[Event]) -> Task:
     """Return the task after many events: the same as applying each, but linear in what they carry."""
+    return extended(task, (event.body for event in events))
+
+
+def extended(task: Task, bodies: Iterable[EventBody]) -> Task:
+    """Do the same with what events say."""
     draft = _Draft(task)
-    for event in events:
-        draft.add(event.body)
+    for body in bodies:
+        draft.add(body)
     return draft.finished()
 
 
@@ -109,9 +114,6 @@ class _Draft:
     """A task while events are added to it: what is new is only collected, and put together once at the end."""
 
     def __init__(self, task: Task) -> None:
-        self._begin(task)
-
-    def _begin(self, task: Task) -> None:
         self._task = task
         self._status = task.status
         self._usage: object = None
@@ -121,22 +123,23 @@ class _Draft:
 
     def add(self, body: EventBody) -> None:
         """Add an event, or raise and leave the draft as it was."""
+        if isinstance(body, Message):
+            raise WrongTask("A message that answers without a task cannot change a task")
+        task_id = body.id if isinstance(body, Task) else body.task_id
+        if self._task.id != task_id:
+            raise WrongTask(f"An event of task {task_id} was applied to task {self._task.id}")
         match body:
             case StatusUpdate():
-                self._owns(body.task_id)
                 self._set_status(body)
             case ArtifactUpdate():
-                self._accepts(body.task_id)
+                self._accepts(task_id)
                 self._set_artifact(body)
             case MessageUpdate():
-                self._accepts(body.task_id)
+                self._accepts(task_id)
                 self._said.append(body.message)
             case Task():
-                self._owns(body.id)
                 check(self._status.state, body.status.state)
-                self._begin(body)
-            case Message():
-                raise WrongTask("A message that answers without a task cannot change a task")
+                _Draft.__init__(self, body)
 
     def finished(self) -> Task:
         """Return the task; the same one if nothing has changed."""
@@ -151,12 +154,7 @@ class _Draft:
             artifacts=self._artifacts() if self._chunks else task.artifacts,
         )
 
-    def _owns(self, task_id: str) -> None:
-        if self._task.id != task_id:
-            raise WrongTask(f"An event of task {task_id} was applied to task {self._task.id}")
-
     def _accepts(self, task_id: str) -> None:
-        self._owns(task_id)
         if self._status.state in TERMINAL:
             raise TaskEnded(f"Task {task_id} is {self._status.state.name} and does not change any more")
 

@@ -20,6 +20,12 @@ class Engine(Enum):
     POSTGRES = "postgresql"
 
 
+def _one_of(column: str, *values: str) -> tuple[str, str]:
+    """Return the text of a column that has one of some values."""
+    each = [f"'{value}'" for value in values]
+    return f"({' OR '.join(f'{column} = {one}' for one in each)})", f"{column} IN ({', '.join(each)})"
+
+
 MACROS: Mapping[str, tuple[str, str]] = {
     "now": (
         "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
@@ -41,8 +47,13 @@ MACROS: Mapping[str, tuple[str, str]] = {
         "(SELECT relname::text AS name FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid)) AS found",
     ),
     "on_postgres": ("--", ""),
+    "on_sqlite": ("", "SELECT 1 --"),
     "for_update": ("", "FOR UPDATE"),
     "skip_locked": ("", "FOR UPDATE SKIP LOCKED"),
+    "open": _one_of("state", "submitted", "working", "input_required", "auth_required"),
+    "amiss": _one_of("state", "failed", "canceled", "rejected", "unknown"),
+    "terminal": _one_of("state", "completed", "failed", "canceled", "rejected"),
+    "ended": _one_of("state", "completed", "failed", "canceled", "rejected", "unknown"),
 }
 """Macro -> its text in SQLite and in PostgreSQL.
 
@@ -50,7 +61,9 @@ MACROS: Mapping[str, tuple[str, str]] = {
 byte in both engines, which keeps order equal and survives upgrades of the system's collations. `hot` is for tables
 whose rows change often, `clustered` for those that are read in key order. `{each} :list {end}` are the integers of a
 JSON array, `{pairs} :object {end}` the keys and texts of a JSON object. `engine` is the database and its version,
-`tables` the tables there are. A line after `on_postgres` is a comment to SQLite.
+`tables` the tables there are. A line after `on_postgres` is a comment to SQLite, one after `on_sqlite` to PostgreSQL.
+`open`, `amiss`, `terminal` and `ended` are the conditions of indexes of tasks, which neither engine uses for others:
+SQLite knows them by their words, and for a list it would fill a table with every task that is written (decision 14).
 """
 
 _TOKEN = re.compile(r"\{(?P<macro>\w+)\}|(?<![:\w]):(?P<name>[a-z_]\w*)|'(?:[^']|'')*'")

@@ -54,7 +54,10 @@ class LargeParts:
 
     def has_large(self, body: Holder) -> bool:
         """Whether `detach` would have anything to do."""
-        return any(map(self._is_large, parts_of(body)))
+        for part in parts_of(body):  # noqa: SIM110  # every event passes here, and `any` takes twice as long
+            if part.raw is not None and self._is_large(part):
+                return True
+        return False
 
     async def detach(self, tenant: str, body: Holder) -> tuple[Holder, tuple[str, ...]]:
         """Keep the bytes of large parts; return the value to store and the hashes of all bytes that it refers to."""

@@ -8,7 +8,6 @@ only while it is open.
 from msgspec import Struct
 
 from accord.storage.commands.browsing import Seen
-from accord.storage.commands.tasks import OPEN_STATES
 from accord.storage.store import Tx
 
 MAX_ROWS = 10_000
@@ -44,7 +43,7 @@ async def by_agent(tx: Tx, tenant: str, seen: Seen, since: str, until: str, limi
     )
     unended = await tx.all(
         f"""SELECT agent, count(*) FROM (
-                SELECT agent FROM task WHERE task.tenant = :tenant AND task.state IN {OPEN_STATES}{seen_only}
+                SELECT agent FROM task WHERE task.tenant = :tenant AND {{open}}{seen_only}
                 LIMIT :limit) AS unended
             GROUP BY agent""",
         tenant=tenant,

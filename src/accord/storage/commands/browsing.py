@@ -14,7 +14,7 @@ from msgspec import Struct
 from accord.model import Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import Metadata
 from accord.storage.commands.jobs import RUN
-from accord.storage.commands.tasks import AMISS_STATES, OPEN_STATES, Stored, lengths, read_task
+from accord.storage.commands.tasks import Stored, indexed, lengths, read_task
 from accord.storage.records import state_name, state_of
 from accord.storage.store import Row, Tx, Value
 
@@ -205,11 +205,7 @@ def _conditions(
     if wanted.states:
         names = [f"'{state_name(state)}'" for state in wanted.states]
         found.append(f"task.state{as_it_is} IN ({', '.join(names)})")
-        # The words of an index, which neither engine uses otherwise.
-        indexed = (
-            [] if walks else [known for known in (OPEN_STATES, AMISS_STATES) if all(map(known.__contains__, names))]
-        )
-        found += [f"task.state IN {known}" for known in indexed]
+        found += [] if walks else indexed(wanted.states)
     return " AND ".join(found), values
 
 
@@ -373,7 +369,7 @@ async def asking(tx: Tx, tenant: str, seen: Seen, states: Sequence[TaskState], l
     names = ", ".join(f"'{state_name(state)}'" for state in states)
     found = await tx.all(
         f"""SELECT id FROM task
-            WHERE {" AND ".join(["tenant = :tenant", f"state IN ({names})", f"state IN {OPEN_STATES}", *where])}
+            WHERE {" AND ".join(["tenant = :tenant", f"state IN ({names})", "{open}", *where])}
             ORDER BY updated_at, id LIMIT :limit""",
         **values,
         tenant=tenant,

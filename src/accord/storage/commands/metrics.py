@@ -6,7 +6,6 @@ however much has piled up. It only reads; what happens while agents work is coun
 
 from msgspec import Struct
 
-from accord.storage.commands.tasks import OPEN_STATES
 from accord.storage.store import Tx
 
 MAX_ROWS = 10_000
@@ -38,7 +37,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
 # The conditions are those of the indexes `task_open`, `job_due`, `push_due` and `push_dead`, word for word: SQLite uses
 # them for no others. Times are compared with `(SELECT {now})`: PostgreSQL reads that once, `{now}` once for each row.
-_OPEN_TASK = f"task WHERE state IN {OPEN_STATES}"
+_OPEN_TASK = "task WHERE {open}"
 _FREE_JOB = "job WHERE node IS NULL AND parked = 0"
 _DUE_PUSH = "push WHERE due_at IS NOT NULL AND node IS NULL AND due_at <= (SELECT {now})"
 _DEAD_PUSH = "push WHERE dead_at IS NOT NULL"

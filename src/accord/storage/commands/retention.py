@@ -18,10 +18,7 @@ MAX_EVENTS = 20_000
 KEEP_UNKNOWN_MS = 365 * 24 * 3600 * 1000
 """How long tasks are kept whose end may yet be reported."""
 
-# The lists are those of the indexes `task_with_log` and `task_ended`, word for word: SQLite uses them for no others.
 # Times are compared with `(SELECT {now} ...)`: PostgreSQL reads that once and looks it up, `{now}` once for each row.
-_TERMINAL = "state IN ('completed', 'failed', 'canceled', 'rejected')"
-_ENDED = "state IN ('completed', 'failed', 'canceled', 'rejected', 'unknown')"
 
 
 async def compact(tx: Tx, older_than_ms: int, limit: int) -> int:
@@ -31,13 +28,13 @@ async def compact(tx: Tx, older_than_ms: int, limit: int) -> int:
     stays as long as a webhook has something of it to deliver.
     """
     rows = await tx.all(
-        f"""SELECT tenant, id, last_seq AS events, last_seq,
+        """SELECT tenant, id, last_seq AS events, last_seq,
                    (SELECT seq FROM snapshot WHERE snapshot.tenant = task.tenant AND snapshot.task_id = task.id)
             FROM task
-            WHERE {_TERMINAL} AND min_seq = 1 AND last_seq > 0 AND updated_at < (SELECT {{now}} - :age)
+            WHERE {terminal} AND min_seq = 1 AND last_seq > 0 AND updated_at < (SELECT {now} - :age)
               AND NOT EXISTS (SELECT 1 FROM push WHERE push.tenant = task.tenant AND push.task_id = task.id
                               AND push.cursor < task.last_seq AND push.dead_at IS NULL)
-            ORDER BY updated_at LIMIT :limit {{skip_locked}}""",
+            ORDER BY updated_at LIMIT :limit {skip_locked}""",
         age=older_than_ms,
         limit=limit,
     )
@@ -76,7 +73,7 @@ async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: i
     by its own age. What a webhook has not delivered by now is never delivered.
     """
     rows = await tx.all(
-        f"""SELECT tenant, id, last_seq - min_seq + 1 AS events,
+        """SELECT tenant, id, last_seq - min_seq + 1 AS events,
                    (SELECT 1 FROM blob_ref WHERE blob_ref.tenant = task.tenant AND blob_ref.task_id = task.id LIMIT 1),
                    (SELECT 1 FROM context_state AS kept
                     WHERE kept.tenant = task.tenant AND kept.context_id = task.context_id
@@ -84,9 +81,9 @@ async def purge(tx: Tx, older_than_ms: int, limit: int, unknown_older_than_ms: i
                    (SELECT 1 FROM thread WHERE thread.tenant = task.tenant AND thread.task_id = task.id LIMIT 1),
                    context_id, agent, owner
             FROM task
-            WHERE {_ENDED} AND updated_at < (SELECT {{now}} - :age)
-              AND (state <> 'unknown' OR updated_at < (SELECT {{now}} - :unknown_age))
-            ORDER BY updated_at LIMIT :limit {{skip_locked}}""",
+            WHERE {ended} AND updated_at < (SELECT {now} - :age)
+              AND (state <> 'unknown' OR updated_at < (SELECT {now} - :unknown_age))
+            ORDER BY updated_at LIMIT :limit {skip_locked}""",
         age=older_than_ms,
         unknown_age=unknown_older_than_ms,
         limit=limit,

@@ -5,7 +5,7 @@ never rewrites the task. `epoch` is the fence: a worker that lost its lease cann
 believes to be the last event: one that missed something cannot write a snapshot that lacks it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from accord.model import EventBody, Task, TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands import blobs
 from accord.storage.records import decode_event, decode_task, encode_body, encode_task, state_name, state_of
+from accord.storage.sql import MACROS
 from accord.storage.store import Row, Tx, Value
 
 READ_PAGE = 1000
@@ -328,7 +329,7 @@ async def conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[St
         return []
     rows = await tx.all(
         f"""SELECT {COLUMNS} WHERE task.tenant = :tenant AND task.context_id = :context_id AND task.owner = :owner
-            AND task.agent = :agent AND task.id <> :id AND task.state NOT IN {OPEN_STATES}
+            AND task.agent = :agent AND task.id <> :id AND NOT {{open}}
             ORDER BY task.updated_at DESC, task.id DESC LIMIT :limit""",
         tenant=tenant,
         context_id=of.context_id,
@@ -340,13 +341,10 @@ async def conversation(tx: Tx, tenant: str, task_id: str, limit: int) -> list[St
     return [await _stored(tx, tenant, row) for row in reversed(rows)]
 
 
-OPEN_STATES = "('submitted', 'working', 'input_required', 'auth_required')"
-AMISS_STATES = "('failed', 'canceled', 'rejected', 'unknown')"
-"""What the indexes `task_open` and `task_amiss` are for, word for word: neither engine uses them for a parameter."""
-
-_INDEXED = {
-    state: states for states in (OPEN_STATES, AMISS_STATES) for state in TaskState if f"'{state_name(state)}'" in states
-}
+def indexed(states: Iterable[TaskState]) -> list[str]:
+    """Return the conditions of the indexes that have tasks in any of these states: neither engine sees it by itself."""
+    names = [f"'{state_name(state)}'" for state in states]
+    return [f"{{{macro}}}" for macro in ("open", "amiss") if all(name in MACROS[macro][0] for name in names)]
 
 
 async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], int]:
@@ -364,8 +362,8 @@ async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], i
         if value is not None:
             conditions.append(f"task.{column} {operator} :{column}")
             values[column] = value
-    if query.state in _INDEXED:
-        conditions.append(f"task.state IN {_INDEXED[query.state]}")
+    if query.state is not None:
+        conditions += indexed([query.state])
     where = " AND ".join(conditions)
     total = await tx.one(f"SELECT count(*) FROM task WHERE {where}", **values)
     if query.before is not None:
@@ -382,8 +380,8 @@ async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], i
 async def count_open(tx: Tx, tenant: str, owner: str, limit: int) -> int:
     """Return how many of an owner's tasks have not ended; counting stops at `limit`."""
     row = await tx.one(
-        f"""SELECT count(*) FROM (
-                SELECT 1 FROM task WHERE tenant = :tenant AND owner = :owner AND state IN {OPEN_STATES} LIMIT :limit
+        """SELECT count(*) FROM (
+                SELECT 1 FROM task WHERE tenant = :tenant AND owner = :owner AND {open} LIMIT :limit
             ) AS found""",
         tenant=tenant,
         owner=owner,
