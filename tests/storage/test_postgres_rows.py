@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from accord.storage.postgres_batch import Item
-from accord.storage.postgres_rows import BETWEEN, NOTHING, fetched, given, line
+from accord.storage.postgres_rows import AFTER, BETWEEN, NOTHING, fetched, given, line
 from accord.storage.store import BadValue
 
 
@@ -23,7 +23,7 @@ ROWS = [
     Row("a", -(2**63), "", 2**63 - 1, "z"),
     Row("NULL", 1, "null", None, "\\N"),
     Row('{"quoted",\'},{', 2, "\\x1f \\", 3, "$1 :item ::text"),
-    Row("line\nbreak\r\t", 4, "\x01\x1d\x7f", 5, "ünïcode \N{GRINNING FACE} \u2028"),
+    Row("line\nbreak\r\t", 4, "\x01\x1c\x7f", 5, "ünïcode \N{GRINNING FACE} \u2028"),
     Row(f"{NOTHING} within", 6, f"{NOTHING}{NOTHING}", 7, "e\u0301"),
 ]
 
@@ -40,7 +40,10 @@ async def test_rows_are_read_as_they_were_given(postgres: str) -> None:
     assert [tuple(row) for row in found] == [(*row, place) for place, row in enumerate(ROWS, 1)]
 
 
-@pytest.mark.parametrize("text", [f"a{BETWEEN}b", BETWEEN, NOTHING, "\0"], ids=["between", "only", "nothing", "nul"])
+REFUSED = {"between": f"a{BETWEEN}b", "only": BETWEEN, "nothing": NOTHING, "after": f"a{AFTER}", "nul": "\0"}
+
+
+@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
 def test_what_could_not_be_cut_again_is_refused(text: str) -> None:
     with pytest.raises(BadValue):
         line(Row("a", 1, None, 2, text))

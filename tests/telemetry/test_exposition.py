@@ -88,7 +88,7 @@ def value(found: dict[str, Family], name: str, **labels: str) -> float | None:
 
 
 async def hosted(hosting: Hosting, metrics: Metrics, **more: Any) -> tuple[Host, Measured]:
-    host = await hosting(parrot, hooks=Hooks((metrics.note,)), **more)
+    host = await hosting(parrot, hooks=Hooks(by_kind=metrics.notes), **more)
     return host, Measured(host.default, "parrot", metrics)
 
 

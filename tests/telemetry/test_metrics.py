@@ -40,7 +40,7 @@ def moved(metrics: Metrics) -> dict[str, dict[tuple[str, ...], float]]:
 
 async def test_the_life_of_a_task_is_counted(hosting: Hosting, metrics: Metrics) -> None:
     watch = Watch()
-    host = await hosting(asks, hooks=Hooks((metrics.note, watch)))
+    host = await hosting(asks, hooks=Hooks((watch,), metrics.notes))
     task = await sent(host.default, saying("x"), ALICE)
     await host.default.send(saying("good", task_id=task.id), ALICE)
     await watch.until(RunEnded, 2)
@@ -65,7 +65,7 @@ async def test_what_is_used_is_counted_for_the_agent_that_used_it(hosting: Hosti
         await ctx.call("uses", "x")
         await ctx.usage(input_tokens=1)
 
-    host = await hosting(calls, uses, hooks=Hooks((metrics.note,)))
+    host = await hosting(calls, uses, hooks=Hooks(by_kind=metrics.notes))
     await sent(host.default, saying("x"), ALICE)
     assert metrics.input_tokens == {("calls",): 1, ("uses",): 7}
     assert metrics.output_tokens == {("calls",): 0, ("uses",): 5}
@@ -73,7 +73,7 @@ async def test_what_is_used_is_counted_for_the_agent_that_used_it(hosting: Hosti
 
 
 async def test_a_task_that_waits_for_its_caller_and_is_cancelled_is_counted(hosting: Hosting, metrics: Metrics) -> None:
-    host = await hosting(asks, hooks=Hooks((metrics.note,)))
+    host = await hosting(asks, hooks=Hooks(by_kind=metrics.notes))
     task = await sent(host.default, saying("x"), ALICE)
     assert metrics.tasks_ended == {}
     await host.default.cancel(CancelRequest(id=task.id), ALICE)
@@ -89,7 +89,7 @@ async def test_a_task_whose_time_is_up_is_counted(hosting: Hosting, metrics: Met
         await asyncio.Event().wait()
 
     watch = Watch()
-    host = await hosting(late, hooks=Hooks((metrics.note, watch)))
+    host = await hosting(late, hooks=Hooks((watch,), metrics.notes))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
     await watch.until(TaskEnded)
     await watch.until(RunEnded)
@@ -114,7 +114,7 @@ async def test_tasks_that_end_with_the_one_that_called_them_are_counted(hosting:
         await asyncio.Event().wait()
 
     called, watch = asyncio.Event(), Watch()
-    host = await hosting(leaves, waits, child, hooks=Hooks((metrics.note, watch)))
+    host = await hosting(leaves, waits, child, hooks=Hooks((watch,), metrics.notes))
     await sent(host.default, saying("x"), ALICE)
     assert metrics.tasks_ended == {("leaves", "failed"): 1, ("endless", "canceled"): 1}
     called.clear()
@@ -132,14 +132,14 @@ async def test_a_task_that_is_over_its_budget_is_counted(hosting: Hosting, metri
     async def uses(ctx: Context) -> None:
         await ctx.usage(input_tokens=7)
 
-    host = await hosting(uses, hooks=Hooks((metrics.note,)))
+    host = await hosting(uses, hooks=Hooks(by_kind=metrics.notes))
     await sent(host.default, saying("x"), ALICE)
     assert metrics.tasks_ended == {("uses", "failed"): 1}
 
 
 async def test_a_task_that_lost_its_node_too_often_is_counted(hosting: Hosting, metrics: Metrics) -> None:
     watch = Watch()
-    host = await hosting(endless, hooks=Hooks((metrics.note, watch)))
+    host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
     await watch.until(RunStarted)
     await change(host.engine.store, "UPDATE job SET node = 'gone', attempts = max_attempts")
@@ -149,7 +149,7 @@ async def test_a_task_that_lost_its_node_too_often_is_counted(hosting: Hosting, 
 
 async def test_a_run_that_is_stopped_has_no_state(hosting: Hosting, metrics: Metrics) -> None:
     watch = Watch()
-    host = await hosting(endless, hooks=Hooks((metrics.note, watch)))
+    host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
     await watch.until(RunStarted)
     await host.default.cancel(CancelRequest(id=task.id), ALICE)
@@ -160,7 +160,7 @@ async def test_a_run_that_is_stopped_has_no_state(hosting: Hosting, metrics: Met
 
 async def test_a_node_that_is_gone_and_the_run_that_is_repeated_are_counted(hosting: Hosting, metrics: Metrics) -> None:
     watch = Watch()
-    host = await hosting(endless, hooks=Hooks((metrics.note, watch)))
+    host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
     await watch.until(RunStarted)
     assert metrics.runs_repeated == {}
@@ -174,7 +174,7 @@ async def test_a_node_that_is_gone_and_the_run_that_is_repeated_are_counted(host
 
 async def test_a_lease_that_was_not_renewed_in_time_is_counted(hosting: Hosting, metrics: Metrics) -> None:
     watch = Watch()
-    host = await hosting(endless, hooks=Hooks((metrics.note, watch)))
+    host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     assert metrics.lease_losses == {(): 0}
     host.engine._beaten -= 2 * host.engine.limits.lease_seconds  # as if it had not been heard of for so long
     await watch.until(LeaseLost)
@@ -193,7 +193,7 @@ class Sender:
 
 @pytest.mark.parametrize(("id", "outcome"), [("taken", "ok"), ("refused", "failed")])
 async def test_deliveries_are_counted(hosting: Hosting, metrics: Metrics, id: str, outcome: str) -> None:
-    host = await hosting(parrot, hooks=Hooks((metrics.note,)), sender=Sender())
+    host = await hosting(parrot, hooks=Hooks(by_kind=metrics.notes), sender=Sender())
     hook = PushConfig(id=id, url="https://example.com/hook")
     await host.default.send(saying("x", configuration=SendConfiguration(task_push_notification_config=hook)), ALICE)
 
@@ -222,7 +222,7 @@ def test_what_nobody_counts_is_passed_over(metrics: Metrics) -> None:
     class Unknown(Detail, frozen=True, kw_only=True):
         pass
 
-    metrics.note(Unknown(tenant="", task_id="", agent="a"))
+    Hooks(by_kind=metrics.notes).tell(Unknown(tenant="", task_id="", agent="a"))
     assert moved(metrics) == {}
 
 

@@ -35,13 +35,13 @@ class Observed:
         """Watch `agents`; what was seen last is sent when `stack` is left."""
         self.metrics = Metrics(agents)
         self._tracing = tracing_of(settings, env)
-        hooks: list[Hook] = [self.metrics.note]
+        hooks: list[Hook] = []
         if settings.log_format is LogFormat.JSON:
             hooks.append(logs.hear)
         if self._tracing is not None:
             hooks.append(self._tracing.hear)
             stack.push_async_callback(self._tracing.flush)
-        self.hooks = Hooks(tuple(hooks))
+        self.hooks = Hooks(tuple(hooks), self.metrics.notes)
 
     def agent(self, inner: Hosted, name: str) -> Hosted:
         """Return an agent whose use is seen."""

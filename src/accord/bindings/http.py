@@ -11,6 +11,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 from functools import lru_cache
 from hashlib import sha256
 from ipaddress import IPv4Address, IPv6Address
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
@@ -102,8 +103,7 @@ def activated(scope: Scope, known: frozenset[str]) -> Headers:
 
     It says so in the header in which the request declared them.
     """
-    used = sorted(known & extensions(scope)) if known else []
-    if not used:
+    if not known or not (used := sorted(known & extensions(scope))):
         return []
     name = EXTENSIONS if _all(scope, EXTENSIONS) else EXTENSIONS_V03
     return [(name, ", ".join(used).encode("latin-1", "replace"))]
@@ -126,9 +126,9 @@ def check_head(scope: Scope, quotas: Quotas = QUOTAS) -> None:
 
     Each header costs something by itself, as much as HTTP/2 reckons (RFC 9113, 6.5.2); otherwise there could be many.
     """
+    headers = scope["headers"]
     size = len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
-    for name, value in scope["headers"]:
-        size += len(name) + len(value) + 32
+    size += sum(map(len, chain.from_iterable(headers))) + 32 * len(headers)
     if size > quotas.head:
         raise HeadersTooLarge(f"The address and the headers are larger than {quotas.head} bytes")
 

@@ -354,8 +354,9 @@ class Engine:
     async def _supervise(self, key: tuple[str, str], run: Run) -> None:
         began = time.monotonic()
         name = run.agent.profile.name
-        about = {"tenant": run.tenant, "task_id": run.job.key, "agent": name}
-        self.hooks.tell(RunStarted(**about, attempt=run.attempt, context_id=run.context_id))
+        tenant, task_id = key
+        tell = self.hooks.tell
+        tell(RunStarted(tenant=tenant, task_id=task_id, agent=name, attempt=run.attempt, context_id=run.context_id))
         try:
             await (run.execute() if tracing.tracer is None else run.traced(tracing.tracer))
         except asyncio.CancelledError:
@@ -371,7 +372,7 @@ class Engine:
             ended = run.outcome.result() if run.outcome.done() and not run.outcome.cancelled() else None
             seconds = time.monotonic() - began
             state = ended.status.state if ended else None
-            self.hooks.tell(RunEnded(**about, state=state, seconds=seconds))
+            tell(RunEnded(tenant=tenant, task_id=task_id, agent=name, state=state, seconds=seconds))
             if self._has_backlog or self.limits.tenant_runs is not None:
                 self._due.set()
 

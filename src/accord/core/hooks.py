@@ -4,7 +4,9 @@ It imports no telemetry; `telemetry` subscribes here. A hook that fails is logge
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
@@ -89,9 +91,12 @@ Hook = Callable[[Detail], None]
 class Hooks:
     """Those who want to know."""
 
-    def __init__(self, hooks: tuple[Hook, ...] = ()) -> None:
-        """Tell `hooks`, in this order."""
+    def __init__(
+        self, hooks: tuple[Hook, ...] = (), by_kind: Mapping[type[Detail], Callable[[Any], None]] = MappingProxyType({})
+    ) -> None:
+        """Tell `hooks` everything, in this order, after the one that wants to know that kind of thing only."""
         self._hooks = hooks
+        self._by_kind = by_kind
 
     def tell_ended(self, ended: Iterable[Ended]) -> None:
         """Say which tasks a command has ended."""
@@ -100,8 +105,13 @@ class Hooks:
 
     def tell(self, detail: Detail) -> None:
         """Hand a detail to everyone."""
+        try:
+            if (note := self._by_kind.get(type(detail))) is not None:
+                note(detail)
+        except Exception:  # an observer must not break what it observes
+            log.exception("hook failed", extra={"detail": type(detail).__name__})
         for hook in self._hooks:
             try:
                 hook(detail)
-            except Exception:  # an observer must not break what it observes
+            except Exception:  # likewise
                 log.exception("hook failed", extra={"detail": type(detail).__name__})

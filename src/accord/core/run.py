@@ -6,7 +6,7 @@ It knows what an agent may say in which state, what it has kept, and how it wait
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -63,7 +63,7 @@ class Tools(Desk, frozen=True, kw_only=True):
 
 
 class Run:
-    """One run; the context writes through it."""
+    """One run; the context writes through it. It has fewer than 30 attributes: Python makes those quickly."""
 
     def __init__(self, agent: Agent, start: Start, tools: Tools) -> None:
         """Prepare to run `agent`."""
@@ -72,8 +72,6 @@ class Run:
         self.tenant = start.job.tenant
         self.caller = start.caller
         self.message = start.message
-        self.attempt = start.job.attempts
-        self.epoch = start.job.epoch
         self.deadline_at = start.deadline_at
         self.trace = start.trace
         self.is_cancelled = False
@@ -91,12 +89,21 @@ class Run:
         known = start.steps.get(usage.ACCOUNT)
         self.spending = Spending(self, agent.profile.budget, known, self._store, tools.hooks)
         self._writer = LogWriter(start, agent.profile.name, tools, self)
-        self.persist, self.patiently, self.flush = self._writer.persist, self._writer.patiently, self._writer.flush
         self.context_id = start.task.context_id or ""
         self._history = start.task.history
         self._state = start.task.status.state
         self._parent_id, self._was_asking = start.parent_id, self._state in lifecycle.INTERRUPTED
         self._begun = {artifact.artifact_id for artifact in start.task.artifacts} if start.resumes else set()
+
+    @property
+    def attempt(self) -> int:
+        """1, or more if an earlier run was lost."""
+        return self.job.attempts
+
+    @property
+    def epoch(self) -> int:
+        """The number of its claim."""
+        return self.job.epoch
 
     @property
     def place(self) -> int:
@@ -138,6 +145,18 @@ class Run:
     def journal(self) -> Journal:
         """What it writes down if it does many things at once; most do one."""
         return self._tools.journal(self)
+
+    async def flush(self) -> None:
+        """Wait until everything said is committed."""
+        await self._writer.flush()
+
+    async def persist(self, command: Command[[str, Q], T], request: Q) -> T | None:
+        """Run a command as often as it takes while the database cannot be used."""
+        return await self._writer.persist(command, request)
+
+    async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something as often as it takes while the database cannot be used."""
+        return await self._writer.patiently(do)
 
     # --- startup, work, end ---------------------------------------------------------------------------------------
 
@@ -421,7 +440,7 @@ class Run:
             settle = runs.Settle(last=request, job=self.job, entries=entries, parks=parks, parent_id=parent_id, **waits)
             self.is_settling = True
             try:
-                ended = await self.persist(runs.settle, settle, request.bodies)
+                ended = await self._writer.persist(runs.settle, settle, request.bodies)
             except Behind:
                 if parks:
                     raise  # somebody said something: what the run wanted to wait for may be there

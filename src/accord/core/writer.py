@@ -20,8 +20,6 @@ class Writer(Protocol):
     tenant: str
     caller: Caller
     message: Message
-    attempt: int
-    epoch: int
     deadline_at: int | None
     is_cancelled: bool
 
@@ -52,6 +50,14 @@ class Writer(Protocol):
     @property
     def task(self) -> Task:
         """The task as it is now."""
+
+    @property
+    def attempt(self) -> int:
+        """1, or more if an earlier run was lost."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of its claim."""
 
     @property
     def place(self) -> int:

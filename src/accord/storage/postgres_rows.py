@@ -1,7 +1,7 @@
-"""Many rows as one parameter of a statement, for PostgreSQL: a line for each, which the server cuts into columns.
+"""Many rows as one parameter of a statement, for PostgreSQL: a text with a line for each, which the server cuts.
 
-An array for each column, as is usual, costs this side a fifth more. It only writes SQL and lines; the statements are
-in `postgres_overrides`, `postgres_journal` and `postgres_relay`.
+An array for each column, as is usual, costs this side a fifth more: asyncpg looks at every member. It only writes SQL
+and lines; the statements are in `postgres_overrides`, `postgres_journal` and `postgres_relay`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from accord.storage.records import encode_body
 from accord.storage.sql import Engine, compile
 from accord.storage.store import BadValue, Value
 
-BETWEEN, NOTHING = "\x1f", "\x1e"
-"""What stands between the values of a line, and for one that is NULL. JSON has neither; other text that does is left to
-the portable commands."""
+BETWEEN, NOTHING, AFTER = "\x1f", "\x1e", "\x1d"
+"""What stands between the values of a line, for one that is NULL, and between lines. JSON has none of them; other text
+that does is left to the portable commands."""
 
 
 class Entry(NamedTuple):
@@ -44,7 +44,8 @@ def given(kind: type[Any], name: str) -> str:
     # OFFSET 0: a line is cut once, not for each of its columns.
     return f"""(SELECT {", ".join(columns)}, n FROM (
         SELECT string_to_array(line, {_literal(BETWEEN)}, {_literal(NOTHING)}) AS value, n
-        FROM unnest(:{name}::text[]) WITH ORDINALITY AS given(line, n) OFFSET 0) AS cut) AS {name}"""
+        FROM unnest(string_to_array(:{name}, {_literal(AFTER)})) WITH ORDINALITY AS given(line, n) OFFSET 0
+    ) AS cut) AS {name}"""
 
 
 def _literal(character: str) -> str:
@@ -86,8 +87,10 @@ def line(values: Sequence[Value]) -> str:
     """Return a row as a line; raises if it cannot be sent, or not be cut again."""
     found = [NOTHING if value is None else value if type(value) is str else str(value) for value in values]
     joined = BETWEEN.join(found)
-    if joined.count(BETWEEN) >= len(found) or found.count(NOTHING) > values.count(None) or "\0" in joined:
-        raise BadValue("Text with a NUL character, or with one that stands between values")
+    if joined.count(BETWEEN) >= len(found) or found.count(NOTHING) > values.count(None):
+        raise BadValue("Text with a character that stands between values, or for none")
+    if AFTER in joined or "\0" in joined:
+        raise BadValue("Text with a NUL character, or with one that stands between lines")
     if not joined.isascii():
         joined.encode()  # half a surrogate pair is the fault of one row, not of the batch
     return joined
@@ -101,10 +104,12 @@ def entries(bodies: Iterable[EventBody]) -> list[str]:
 async def fetched(connection: Any, sql: str, items: Sequence[Item]) -> list[Any]:
     """Run a statement with the lines of these items, as many of them as it names, and return its rows."""
     statement = compile(sql, Engine.POSTGRES)
+    entered = [f"{number}{BETWEEN}{one}" for number, item in enumerate(items, 1) for one in item.entries]
+    noted = [f"{number}{BETWEEN}{one}" for number, item in enumerate(items, 1) for one in item.notes]
     lines = {
-        "item": [item.line for item in items],
-        "entry": [f"{number}{BETWEEN}{one}" for number, item in enumerate(items, 1) for one in item.entries],
-        "note": [f"{number}{BETWEEN}{one}" for number, item in enumerate(items, 1) for one in item.notes],
+        "item": AFTER.join([item.line for item in items]),
+        "entry": AFTER.join(entered),
+        "note": AFTER.join(noted),
     }
     found: list[Any] = await connection.fetch(statement.text, *statement.placed(lines))
     return found

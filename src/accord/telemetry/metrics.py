@@ -126,7 +126,7 @@ class Metrics:
         for tally in self.all:
             if isinstance(tally, Tally) and tally.metric.labels == ("agent",):
                 tally.update({(agent,): 0 for agent in agents})
-        self._notes: dict[type[Detail], Callable[[Any], None]] = {
+        self.notes: dict[type[Detail], Callable[[Any], None]] = {
             TaskAccepted: self._accepted,
             TaskEnded: self._task_ended,
             RunStarted: self._started,
@@ -137,12 +137,7 @@ class Metrics:
             NodeReaped: self._reaped,
             LeaseLost: self._lost,
         }
-
-    def note(self, detail: Detail) -> None:
-        """Count what the core tells; this is the hook."""
-        note = self._notes.get(type(detail))
-        if note is not None:
-            note(detail)
+        """Kind of what the core tells -> what counts it; these are the hooks."""
 
     def watched(self, admit: Callable[[Presented], Awaitable[Caller]]) -> Callable[[Presented], Awaitable[Caller]]:
         """Return the same way in, with a count of those who are refused."""

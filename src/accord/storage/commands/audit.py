@@ -6,6 +6,7 @@ What is worth an entry, and that nothing secret is in one, is decided in `core.a
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from accord.storage.store import Tx, Value
 
@@ -49,7 +50,7 @@ _INSERT = f"INSERT INTO audit ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{col
 
 async def append(tx: Tx, entries: Sequence[Entry]) -> None:
     """Keep entries, in this order."""
-    await tx.many(_INSERT, [{column: getattr(entry, column) for column in _COLUMNS} for entry in entries])
+    await tx.many(_INSERT, list(map(asdict, entries)))
 
 
 async def find(tx: Tx, tenant: str, query: Query) -> list[Found]:
