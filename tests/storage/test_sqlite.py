@@ -1,6 +1,7 @@
 """What is special about the SQLite driver: giving up, closing, and a write-ahead log that stays short."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from accord.storage import sqlite
+from accord.storage import migrate, sqlite
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import StoreUnavailable, Tx
 from tests.storage.conftest import Heard
@@ -141,6 +142,32 @@ async def test_closing_waits_for_reads_and_leaves_one_file(store: SqliteStore, t
         assert await asyncio.gather(*reading, *queued) == [1] * (sqlite.READERS + 5)
         await closing
     assert sorted(path.name for path in await asyncio.to_thread(lambda: list(tmp_path.iterdir()))) == ["accord.db"]
+
+
+# Partial indexes
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        """INSERT INTO task (tenant, id, context_id, agent, owner, state, updated_at)
+           VALUES ('', 'a', '', '', '', 'failed', 1)""",
+        "UPDATE task SET state = 'failed', updated_at = 2 WHERE tenant = '' AND id = 'a'",
+    ],
+    ids=["insert", "update"],
+)
+async def test_whether_a_task_belongs_in_an_index_is_decided_without_a_table(tmp_path: Path, write: str) -> None:
+    store = SqliteStore(tmp_path / "accord.db")
+    await migrate.upgrade(store)
+    await store.close()
+    with contextlib.closing(apsw.Connection(str(tmp_path / "accord.db"))) as connection:
+        names = [
+            name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE sql LIKE '%task (%WHERE%'")
+        ]
+        done = [operation for _, operation, *_ in connection.execute(f"EXPLAIN {write}")]
+    assert {"task_open", "task_amiss", "task_ended", "task_with_log"} <= set(names)
+    assert "IdxInsert" in done
+    assert "OpenEphemeral" not in done
 
 
 # The write-ahead log
