@@ -6,7 +6,7 @@ import time
 import pytest
 
 from accord import Context, agent
-from accord.core.hooks import Detail, EventsAppended, Hooks, RunEnded, RunStarted, TaskAccepted
+from accord.core.hooks import Detail, EventsAppended, Hook, Hooks, RunEnded, RunStarted, TaskAccepted
 from accord.model import TaskState
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying, text
 from tests.core.doubles import Watch, sent
@@ -73,13 +73,16 @@ async def test_a_run_that_is_handed_over_has_no_state(hosting: Hosting) -> None:
     assert [detail.state for detail in watch.of(RunEnded)] == [None]
 
 
-async def test_a_hook_that_fails_disturbs_nobody(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
+def broken(detail: Detail) -> None:
+    raise RuntimeError("observing is hard")
+
+
+@pytest.mark.parametrize("kinds", [{}, {RunStarted: broken}], ids=["of everything", "of a kind"])
+async def test_a_hook_that_fails_disturbs_nobody(
+    hosting: Hosting, caplog: pytest.LogCaptureFixture, kinds: dict[type[Detail], Hook]
+) -> None:
     watch = Watch()
-
-    def broken(detail: Detail) -> None:
-        raise RuntimeError("observing is hard")
-
-    host = await hosting(asks, hooks=Hooks((broken, watch)))
+    host = await hosting(asks, hooks=Hooks((watch,), kinds) if kinds else Hooks((broken, watch)))
     task = await sent(host.default, saying("x"), ALICE)
     assert text(await sent(host.default, saying("good", task_id=task.id), ALICE)) == "good"
     assert len(await watch.until(RunEnded, 2)) == 2
@@ -91,3 +94,11 @@ def test_hooks_are_told_in_their_order() -> None:
     hooks = Hooks((lambda _: told.append("first"), lambda _: told.append("second")))
     hooks.tell(TaskAccepted(tenant="", task_id="t", agent="a", is_new=True))
     assert told == ["first", "second"]
+
+
+def test_a_hook_of_a_kind_is_told_of_that_kind() -> None:
+    told: list[str] = []
+    hooks = Hooks(by_kind={TaskAccepted: lambda _: told.append("accepted"), RunEnded: lambda _: told.append("ended")})
+    hooks.tell(TaskAccepted(tenant="", task_id="t", agent="a", is_new=True))
+    hooks.tell(EventsAppended(tenant="", task_id="t", agent="a", seq=1, count=1))
+    assert told == ["accepted"]
