@@ -16,14 +16,14 @@ async def waiting(rest: Rest, count: int) -> list[asyncio.Task[Task | None]]:
 
 
 async def test_everybody_is_told() -> None:
-    rest = Rest()
+    rest = Rest(asyncio.get_running_loop())
     those = await waiting(rest, 3)
     rest.tell(TASK)
     assert await asyncio.gather(*those) == [TASK] * 3
 
 
 async def test_whoever_comes_later_is_told_the_same() -> None:
-    rest = Rest()
+    rest = Rest(asyncio.get_running_loop())
     rest.tell(TASK)
     rest.tell(None)
     assert rest.is_told
@@ -31,7 +31,7 @@ async def test_whoever_comes_later_is_told_the_same() -> None:
 
 
 async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:
-    rest = Rest()
+    rest = Rest(asyncio.get_running_loop())
     first, second = await waiting(rest, 2)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)

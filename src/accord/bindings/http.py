@@ -135,7 +135,8 @@ def check_head(scope: Scope, quotas: Quotas = QUOTAS) -> None:
 
 async def read_body(receive: Receive, quotas: Quotas = QUOTAS) -> bytes:
     """Read the whole body, or refuse it once it is too large or takes too long; each piece that comes buys time."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)  # which need not ask for the loop again, a call of the system each time
     begun, is_late = loop.time(), False
 
     def give_up() -> None:
@@ -175,7 +176,8 @@ async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:
 
     For requests whose body has been read.
     """
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
     looking: asyncio.Task[None] | None = None
 
     def look() -> None:

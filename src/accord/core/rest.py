@@ -11,11 +11,12 @@ from accord.model import Task
 class Rest:
     """The task when nothing more happens to it by itself, or None if the run was lost."""
 
-    __slots__ = ("_task", "_waiting", "is_told")
+    __slots__ = ("_loop", "_task", "_waiting", "is_told")
 
-    def __init__(self) -> None:
-        """Begin with nobody who waits."""
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin with nobody who waits in `loop`."""
         self.is_told = False
+        self._loop = loop
         self._task: Task | None = None
         self._waiting: list[asyncio.Future[Task | None]] = []
 
@@ -33,6 +34,6 @@ class Rest:
         """Wait until it is told."""
         if self.is_told:
             return self._task
-        waiting: asyncio.Future[Task | None] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Task | None] = self._loop.create_future()
         self._waiting.append(waiting)
         return await waiting

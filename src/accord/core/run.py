@@ -79,7 +79,7 @@ class Run:
         self.on_lost: Callable[[], object] = lambda: None
         loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[Task | None] = loop.create_future()
-        self.rest = Rest()
+        self.rest = Rest(loop)
         self._tools = tools
         self.now_ms, self.message_id = tools.now_ms, tools.make_id
         self._store = tools.archive.store
@@ -260,7 +260,7 @@ class Run:
         lifecycle.check(self._state, state)
         self._state = state
         if self.rest.is_told:
-            self.rest = Rest()
+            self.rest = Rest(self.outcome.get_loop())
         return self._update(state, message, metadata)
 
     async def say(self, message: Message) -> None:
