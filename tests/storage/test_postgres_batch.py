@@ -21,7 +21,7 @@ from accord.storage.commands.runs import Accepted, AlreadyWoken, News, Settle
 from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.postgres import PostgresStore
 from accord.storage.postgres_batch import FEW_ITEMS
-from accord.storage.postgres_rows import BETWEEN, NOTHING
+from accord.storage.postgres_rows import AFTER, BETWEEN, NOTHING
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import BadValue, StoreUnavailable, Tx
 from tests.databases import emptied
@@ -126,7 +126,7 @@ def moving(number: int, state: TaskState) -> Append:
     return appending(task_id, *bodies, epoch=1, at=at, snapshot=new(task_id, at=at, state=state).task)
 
 
-ODD = ("nul\0", "half a pair \ud800", f"a{BETWEEN}b", NOTHING)
+ODD = ("nul\0", "half a pair \ud800", f"a{BETWEEN}b", f"a{AFTER}b", NOTHING)
 """What cannot be kept, and what cannot be in a line."""
 
 NOTES = (("a:1:ended", "1"), ("b:1:ended", "2"))
