@@ -44,8 +44,8 @@ class Query(Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-_COLUMNS = Entry.__struct_fields__
-_INSERT = f"INSERT INTO audit ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{column}' for column in _COLUMNS)})"
+COLUMNS = ", ".join(Entry.__struct_fields__)
+_INSERT = f"INSERT INTO audit ({COLUMNS}) VALUES ({', '.join(f':{column}' for column in Entry.__struct_fields__)})"
 
 
 async def append(tx: Tx, entries: Sequence[Entry]) -> None:
@@ -71,7 +71,7 @@ async def find(tx: Tx, tenant: str, query: Query) -> list[Found]:
         conditions.append("(at, id) < (:before_at, :before_id)")
         values |= {"before_at": query.before[0], "before_id": query.before[1]}
     rows = await tx.all(
-        f"""SELECT {", ".join(_COLUMNS)}, id FROM audit WHERE {" AND ".join(conditions)}
+        f"""SELECT {COLUMNS}, id FROM audit WHERE {" AND ".join(conditions)}
             ORDER BY at DESC, id DESC LIMIT :limit""",
         **values,
         limit=query.limit,
