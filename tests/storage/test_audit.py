@@ -35,6 +35,13 @@ async def test_entries_are_kept_whole_and_found_newest_first(ready: AnyStore) ->
     assert newest.id > oldest.id
 
 
+@pytest.mark.parametrize("odd", ["\x1f", "\x1e", "a\x1d", "\x01\n\t", "ünï \N{GRINNING FACE}", "NULL", "{,}"])
+async def test_odd_text_is_kept_as_it_is(ready: AnyStore, odd: str) -> None:
+    await ready.do(audit.append, [entry(1, owner=odd), entry(2, peer=odd)])
+    second, first = await ready.read(audit.find, TENANT, Query())
+    assert (first.owner, first.peer, second.owner, second.peer) == (odd, None, "alice", odd)
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

@@ -399,6 +399,20 @@ async def test_batches_of_two_nodes_lock_tasks_in_the_same_order(
     await other.close()
 
 
+async def test_a_message_that_another_node_keeps_in_this_very_moment_makes_one_task(
+    store: PostgresStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[Call] = [(runs.accept, (TENANT, accepting(f"t-{key}", key=key))) for key in ("a", "b", "c")]
+    await create(store, 1)
+    async with locked(store, "t-00") as tx:
+        await runs.accept(tx, TENANT, accepting("t-elsewhere", key="b"))
+        keeping = asyncio.create_task(gathered(store, calls))
+        await somebody_waits(store)
+    kept = [("t-a", False), ("t-elsewhere", True), ("t-c", False)]
+    assert [(one.task_id, one.is_repeated) for one in await keeping] == kept
+    assert REFUSED in caplog.messages
+
+
 async def test_whoever_gives_up_waiting_does_not_disturb_the_batch(store: PostgresStore) -> None:
     await create(store, 3)
     async with locked(store, "t-00"):
