@@ -55,11 +55,9 @@ class Bounds:
             self.line("message.contextId", message.context_id, self._quotas.identifier)
         if message.metadata is not None:
             self._free("message.metadata", message.metadata, self._quotas.metadata)
-        most = self._quotas.parts
-        if len(message.parts) > most or len(message.extensions) > most or len(message.reference_task_ids) > most:
-            self._list("message.parts", message.parts)
-            self._list("message.extensions", message.extensions)
-            self._list("message.referenceTaskIds", message.reference_task_ids)
+        self._list("message.parts", message.parts)
+        self._list("message.extensions", message.extensions)
+        self._list("message.referenceTaskIds", message.reference_task_ids)
         for position, part in enumerate(message.parts):
             self._part(position, part)
 

@@ -105,13 +105,9 @@ class Hooks:
 
     def tell(self, detail: Detail) -> None:
         """Hand a detail to everyone."""
-        try:
-            if (note := self._by_kind.get(type(detail))) is not None:
-                note(detail)
-        except Exception:  # an observer must not break what it observes
-            log.exception("hook failed", extra={"detail": type(detail).__name__})
-        for hook in self._hooks:
+        one = self._by_kind.get(type(detail))
+        for hook in self._hooks if one is None else (one, *self._hooks):
             try:
                 hook(detail)
-            except Exception:  # likewise
+            except Exception:  # an observer must not break what it observes
                 log.exception("hook failed", extra={"detail": type(detail).__name__})

@@ -6,7 +6,7 @@ Which state may follow which is `protocol.lifecycle`; where tasks are kept is `s
 from msgspec.structs import force_setattr
 
 from accord.model import keys
-from accord.model.base import Choice, Metadata, Model, NonEmpty, timestamp, timestamp_ms
+from accord.model.base import Choice, Metadata, Model, NonEmpty, named_timestamp, timestamp, timestamp_ms
 from accord.model.message import Artifact, Message
 
 
@@ -33,11 +33,7 @@ class TaskStatus(Model):
 
     def __post_init__(self) -> None:
         """Bring the timestamp into its one form, or refuse it."""
-        try:
-            exact = None if self.timestamp is None else timestamp(self.timestamp)
-        except ValueError as error:
-            raise ValueError(f"`timestamp`: {error}") from None
-        if exact != self.timestamp:
+        if self.timestamp is not None and (exact := named_timestamp("timestamp", self.timestamp)) != self.timestamp:
             force_setattr(self, "timestamp", exact)
 
 

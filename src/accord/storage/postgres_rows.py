@@ -1,7 +1,7 @@
 """Many rows as one parameter of a statement, for PostgreSQL: a text with a line for each, which the server cuts.
 
 An array for each column, as is usual, costs this side a fifth more: asyncpg looks at every member. It only writes SQL
-and lines; the statements are in `postgres_overrides`, `postgres_journal` and `postgres_relay`.
+and lines; the statements are in `postgres_overrides` and the modules below it.
 """
 
 from collections.abc import Iterable, Sequence
