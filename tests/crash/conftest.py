@@ -222,6 +222,7 @@ class Node:
         async with asyncio.timeout(BOUND_SECONDS):
             while True:
                 self.signal(signal.SIGSTOP)
+                await asyncio.to_thread(os.waitid, os.P_PID, self.process.pid, os.WSTOPPED)  # it may run on till then
                 if await asyncio.to_thread(is_free, store_url):
                     return
                 self.signal(signal.SIGCONT)
