@@ -1,7 +1,7 @@
 """What is kept of measurements, and docs/performance.md, which is made of that and nothing else.
 
 Each benchmark is a part of its own, with the machine that it ran on: running one replaces its part and leaves the
-others. `make bench` writes both files.
+others. `make bench` writes both files; `bench/results/latest.md` is the page under another name.
 """
 
 import json

@@ -426,26 +426,54 @@ async def test_work_that_was_begun_too_often_is_given_up_when_claimed(hosting: H
     assert crowd.began == ["first"]
 
 
+def meddling() -> tuple[list[Meddler], Callable[[Any], Meddler]]:
+    """Meddlers, and what puts one in the place of each store."""
+    made: list[Meddler] = []
+
+    def wrap(store: Any) -> Meddler:
+        made.append(Meddler(store))
+        return made[-1]
+
+    return made, wrap
+
+
+async def beats_late(host: Host) -> None:
+    """Let a node beat as if its last beat had been long ago."""
+    host.engine._orphans = dict.fromkeys(host.engine._orphans, 0.0)
+    await host.engine._beat()
+
+
 async def test_work_that_is_being_begun_is_not_taken_for_lost(hosting: Hosting, crowd: Crowd) -> None:
-    meddlers: list[Meddler] = []
-
-    def meddled(store: Any) -> Meddler:
-        meddlers.append(Meddler(store))
-        return meddlers[-1]
-
+    meddlers, wrap = meddling()
     watch = Watch()
     made = agent(name="crowd", on_crash="fail")(crowd)
-    host = await hosting(made, limits=quick(tenant_runs=9), wrap=meddled, hooks=Hooks((watch,)))
+    host = await hosting(made, limits=quick(tenant_runs=9), wrap=wrap, hooks=Hooks((watch,)))
     gate = meddlers[0].waits["steps.load"] = asyncio.Event()
+    crowd.let_go("a", "b")
+    tasks = [await put(host, name) for name in ("a", "b")]
+    await until(lambda: _is_held(host))
+    for _ in range(3):
+        await beats_late(host)
+    assert await _is_held(host)
+    gate.set()
+    assert [await done(host, task) for task in tasks] == ["a 1", "b 1"]
+    assert len(watch.of(RunStarted)) == 2
+    assert "jobs.release_id" not in meddlers[0].begun
+
+
+async def test_work_that_is_held_by_nobody_is_given_back(hosting: Hosting, crowd: Crowd) -> None:
+    meddlers, wrap = meddling()
+    host = await hosting(agent(name="crowd")(crowd), limits=quick(tenant_runs=9), wrap=wrap)
+    meddlers[0].loses = lambda name: name == "jobs.claim" and meddlers[0].given[-1][1][1] == "crowd"
     crowd.let_go("a")
     task = await put(host, "a")
     await until(lambda: _is_held(host))
-    for _ in range(3):
-        await host.engine._beat()
-    assert await _is_held(host)
-    gate.set()
+    assert crowd.began == []
+    meddlers[0].loses = lambda _: False
+    for _ in range(2):
+        await beats_late(host)
     assert await done(host, task) == "a 1"
-    assert len(watch.of(RunStarted)) == 1
+    assert "jobs.release_id" in meddlers[0].done
 
 
 async def _is_held(host: Host) -> bool:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,9 +32,11 @@ QUICK = {
     "ACCORD_ENGINE__LEASE_SECONDS": "3",
     "ACCORD_ENGINE__POLL_SECONDS": "0.2",
     "ACCORD_SERVER__GRACE_SECONDS": "0.3",
-    "ACCORD_KEEP_DAYS": "0",
 }
-"""Leases that end in time for a test, and tasks that stay although they are old."""
+"""Leases that end in time for a test."""
+
+AGO_MS = 3_600_000
+"""How long ago a store was left: past every lease, and before anything that it keeps for a while is forgotten."""
 
 NUMBERED = {("audit", "id"), ("job", "id")}
 """What the database counts itself."""
@@ -142,9 +145,11 @@ class Kept(NamedTuple):
             await store.do(self._fill)
 
     async def _fill(self, tx: Tx) -> None:
+        later = round(time.time() * 1000) - AGO_MS - max(row["at"] for row in self.tables["event"])
         for table, rows in self.tables.items():
             for row in rows:
                 values = {name: _bytes(value) for name, value in row.items() if (table, name) not in NUMBERED}
+                values |= {name: at + later for name, at in values.items() if name[-3:] in ("at", "_at") and at}
                 columns, parameters = ", ".join(values), ", ".join(f":{name}" for name in values)
                 await tx.run(f"INSERT INTO {table} ({columns}) VALUES ({parameters})", **values)
 

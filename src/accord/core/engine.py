@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from accord.core.hooks import Hooks, LeaseLost, NodeReaped, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.core.journal import Journal
+from accord.core.promise import Promise
 from accord.core.reaching import Beside, Reaching, Services
 from accord.core.run import Run, Tools
 from accord.core.spawning import Spawning
@@ -76,25 +77,6 @@ class Limits(Struct, frozen=True, kw_only=True):
         return self.lease_seconds / 3
 
 
-class Promise:
-    """Runs that are about to begin, on the node that is given if there is one; every message passes here."""
-
-    __slots__ = ("_agent", "_count", "_node", "_promised")
-
-    def __init__(self, promised: Counter[str], agent: str, count: int, node: str | None) -> None:
-        self._promised = promised
-        self._agent = agent
-        self._count = count
-        self._node = node
-
-    def __enter__(self) -> str | None:
-        self._promised[self._agent] += self._count
-        return self._node
-
-    def __exit__(self, *_raised: object) -> None:
-        self._promised[self._agent] -= self._count
-
-
 class Engine:
     """A node that runs agents."""
 
@@ -127,6 +109,7 @@ class Engine:
         self._turn = 0
         self._is_draining = False
         self._has_backlog = False
+        self._claimed: frozenset[int] = frozenset()
         self._orphans: dict[tuple[int, int], float] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._beaten = self._reaps_from = 0.0
@@ -235,8 +218,11 @@ class Engine:
         return now >= self._reaps_from
 
     async def _release_orphans(self, held: dict[int, int]) -> None:
-        """Give back what this node holds but nobody here has worked on for a heartbeat."""
-        mine = {run.job.id for run in self._runs.values()}
+        """Give back what this node holds but nobody here has worked on for a heartbeat.
+
+        Whoever reads a task to begin with it works on it, however long the database takes.
+        """
+        mine = self._claimed.union(run.job.id for run in self._runs.values())
         orphans = [found for found in held.items() if found[0] not in mine]
         now = asyncio.get_running_loop().time()
         self._orphans = {found: self._orphans.get(found, now) for found in orphans}
@@ -247,7 +233,7 @@ class Engine:
 
     # --- claiming -------------------------------------------------------------------------------------------------
 
-    def place(self, agent: str) -> "Promise":
+    def place(self, agent: str) -> Promise:
         """Keep a place for a run while its task is kept, and give this node; None if others should take it.
 
         That is so if there is no room, or if somebody has waited longer for it.
@@ -278,8 +264,7 @@ class Engine:
             while count := min(self.room(name), CLAIM):
                 with Promise(self._promised, name, count, self.node):
                     found = await self.store.do(jobs.claim, self.node, name, count, self.limits.tenant_runs)
-                    for job in found:
-                        await self._take_up(job)
+                    await self._with_each(found, self._take_up)
                 if len(found) < count:
                     break
             else:
@@ -287,8 +272,7 @@ class Engine:
 
     async def _fire_timers(self) -> None:
         while found := await self.store.do(jobs.claim, self.node, TIMERS, CLAIM):
-            for job in found:
-                await self._fire(job)
+            await self._with_each(found, self._fire)
 
     async def _fire(self, job: Claimed) -> None:
         stored = await self.store.read(tasks.read_task, job.tenant, job.key)
@@ -299,6 +283,14 @@ class Engine:
         at = self.now_ms()
         status = endings.said(state, job.arg or LATE, stored, at)
         self.hooks.tell_ended(await self.store.do(endings.expire, job, status, at))
+
+    async def _with_each(self, found: Sequence[Claimed], do: Callable[[Claimed], Awaitable[None]]) -> None:
+        self._claimed = frozenset(job.id for job in found)
+        try:
+            for job in found:
+                await do(job)
+        finally:
+            self._claimed = frozenset()
 
     async def _take_up(self, job: Claimed) -> None:
         """Begin a run of work that was claimed; work that cannot be begun is put off and delays nobody else."""

@@ -138,6 +138,23 @@ async def test_pictures_that_a_model_makes_are_files(make: Making, models: Model
     assert (part.raw, part.media_type) == (b"ab", {"openai": "image/webp", "ollama": "image/png"}[api])
 
 
+@bounded
+@pytest.mark.parametrize("data", ["YWI", "\x80"])
+async def test_pictures_that_are_none_are_the_model_s_fault(make: Making, models: Models, api: str, data: str) -> None:
+    image = {"openai": {"type": "image_url", "image_url": {"url": f"data:image/webp;base64,{data}"}}, "ollama": data}
+
+    async def draws(stage: Stage, asked: Asked) -> None:
+        await stage.head()
+        await stage.word("", images=[image[api]])
+        await stage.end()
+
+    models.plays(draws)
+    async with running(make()) as a2a:
+        task = await sent(a2a, "draw")
+    assert task.status.state is TaskState.FAILED
+    assert reason(task) == "The model's server answered with something that is not understood"
+
+
 # --- what it is told ------------------------------------------------------------------------------------------------
 
 

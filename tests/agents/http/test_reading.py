@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accord.agents.http.hearing import Heard, heard, overheard, reason
@@ -52,6 +52,7 @@ def test_an_answer_says_the_same_wherever_it_is_cut(media_type: str, answer: byt
     assert whole != ("", [])
 
 
+@example({"files": [{"data": "\x80"}]})
 @given(JSON)
 def test_whatever_json_a_flow_answers_it_is_heard(value: Any) -> None:
     for said in (heard(value), overheard(value)):

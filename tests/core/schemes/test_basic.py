@@ -77,6 +77,7 @@ async def test_a_user_with_the_password_is_let_in(access: BasicAccess) -> None:
         encoded("", PASSWORD),
         "Basic",
         "Basic !!!",
+        "Basic \xe4",
         "Basic " + base64.b64encode(b"no colon").decode(),
         "Basic " + base64.b64encode(b"alice:\xff").decode(),
         "Basic " + "A" * 10_000_000,

@@ -7,7 +7,6 @@ It reads and writes values and bytes, and sends nothing; a server that answers w
 """
 
 import base64
-import binascii
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -323,5 +322,5 @@ def _picture(image: Any) -> Part:
     kind = head.removeprefix("data:").partition(";")[0] or "image/png"
     try:
         return Part(raw=base64.b64decode(data, validate=True), media_type=kind)
-    except binascii.Error as error:
+    except ValueError as error:
         raise Malformed("a picture is no base64") from error

@@ -5,7 +5,6 @@ become values in `reading`; what is done with it is `answering`'s.
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -143,7 +142,7 @@ def _file(entry: Any) -> Part | None:
     try:
         if inside is not None:
             return Part(raw=base64.b64decode(inside, validate=True), filename=name, media_type=kind or OCTETS)
-    except binascii.Error:
+    except ValueError:  # not base64, or not even ASCII
         return None
     return None if at is None else Part(url=at, filename=name, media_type=kind)
 

@@ -6,7 +6,6 @@ remembered by a digest that only this process can make. How hashes are made is `
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import logging
 import os
@@ -93,7 +92,7 @@ def _read(credentials: str) -> tuple[str, str]:
         if len(credentials) > MAX_CREDENTIALS:
             raise AuthenticationFailed
         name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # neither base64 nor UTF-8, or not even ASCII
         raise AuthenticationFailed from None
     if not colon:
         raise AuthenticationFailed
