@@ -1,4 +1,4 @@
-"""Places for runs that are about to begin: taken while the store is asked for them, so that nobody else is given one."""
+"""Places for runs that are about to begin: taken while the store is asked, so that nobody else is given one."""
 
 from collections import Counter
 
