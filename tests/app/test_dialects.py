@@ -83,3 +83,29 @@ async def test_the_version_that_is_off_says_which_are_on() -> None:
     async with serving(server={"dialects": ["v03"]}) as app:
         answer = await call(app, rpc("SendMessage", message=said("x")), headers=V1)
         assert answer.json()["error"]["code"] == -32009
+
+
+LATER = {
+    "v1": ("GetTask", "CancelTask", "SubscribeToTask"),
+    "v03": ("tasks/get", "tasks/cancel", "tasks/resubscribe"),
+    "vault": ("tasks/get", "tasks/cancel", "tasks/sendSubscribe"),
+    "gen": ("tasks/get", "tasks/cancel", "tasks/resubscribe"),
+    "relay": ("tasks/get", "tasks/cancel", "tasks/resubscribe"),
+}
+"""What callers of a dialect ask about a task that they have."""
+
+
+@pytest.mark.proves("4-51", "B-00")
+@pytest.mark.parametrize("beside", [[], ["v1"]], ids=["alone", "beside v1"])
+@pytest.mark.parametrize("enabled", list(SENDS))
+async def test_whoever_may_send_may_ask_for_the_task_at_the_same_address(enabled: str, beside: list[str]) -> None:
+    method, params = SENDS[enabled]
+    async with serving(server={"dialects": sorted({enabled, *beside})}) as app:
+        sent = (await call(app, rpc(method, **params))).json()["result"]
+        task = sent.get("task", sent)
+        identifier = task.get("id") or task.get("task_id")
+        for asked in LATER[enabled]:
+            answer = await call(app, rpc(asked, id=identifier))
+            assert dict(answer.headers)["x-a2a-dialect"] == enabled, answer.body
+            assert b"not enabled" not in answer.body
+            assert b"nvalid" not in answer.body

@@ -2,7 +2,8 @@
 
 The rules are tried in order and the first that matches wins: an explicit wish, the mount path, the A2A version or a 1.0
 method name, a method that only one dialect has, the shape of the parameters, the dialect a task was created in, and at
-last A2A 0.3. Nothing is read but the arguments; only a binding turns a rejection into a status.
+last A2A 0.3 or, where that is off, who takes its place. Nothing is read but the arguments; only a binding turns a
+rejection into a status.
 """
 
 from collections.abc import Mapping
@@ -167,12 +168,20 @@ def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str
         return V1, None, False
     look = _look(inquiry.params)
     if telling := TELLING.get(inquiry.method):
-        return _google_01(inquiry.method, look) or telling, None, False
+        return _google_01(inquiry.method, look) or _spoken(telling, inquiry, look), None, False
     if shaped := _shape(look):
         return shaped, None, False
     named = look.id if look.id is not None else look.camel_id
     ask_task = named if inquiry.method in _BY_TASK and isinstance(named, str) else None
-    return V03, ask_task, look.message is not None
+    return _spoken(V03, inquiry, look), ask_task, look.message is not None
+
+
+def _spoken(dialect: DialectName, inquiry: Inquiry, look: "_Look") -> DialectName:
+    """Return the dialect, or who takes 0.3's place where that is off: others have its methods, but not its messages."""
+    if dialect is not V03 or V03 in inquiry.enabled or look.message is not None:
+        return dialect
+    others = (other for other in DialectName if other in inquiry.enabled and operation_for(inquiry.method, other))
+    return next(others, dialect)
 
 
 def parse_dialect(name: str) -> DialectName:
