@@ -200,6 +200,13 @@ def test_5_the_shape_of_the_message(params: object, dialect: DialectName) -> Non
 
 
 @pytest.mark.proves("B-00")
+def test_5_a_shape_of_who_is_not_spoken_with_is_0_3_s_where_the_message_says_so() -> None:
+    only = frozenset({V03})
+    assert route("message/send", sent(TYPE_TEXT, kind="message"), enabled=only).dialect is V03
+    assert rejection("message/send", sent(TYPE_TEXT), enabled=only).dialect is RELAY
+
+
+@pytest.mark.proves("B-00")
 @pytest.mark.parametrize("told", [sent(KIND), sent(BARE, kind="message"), sent(TYPE_TEXT), {"webhookUrl": "u"}])
 def test_5_a_shape_beats_the_task_s_own_dialect(told: dict) -> None:
     assert route("tasks/get", told | {"id": "t"}).ask_task is None

@@ -169,7 +169,8 @@ def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str
     look = _look(inquiry.params)
     if telling := TELLING.get(inquiry.method):
         return _google_01(inquiry.method, look) or _spoken(telling, inquiry, look), None, False
-    if shaped := _shape(look):
+    shaped = _shape(look)
+    if shaped and (shaped in inquiry.enabled or look.message is None or look.message.kind is None):
         return shaped, None, False
     named = look.id if look.id is not None else look.camel_id
     ask_task = named if inquiry.method in _BY_TASK and isinstance(named, str) else None
