@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import grpc
 import pytest
+from a2a.types import a2a_pb2, a2a_pb2_grpc
 
 from accord.app import Application
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.config import settings_of
 from accord.testing import call
 from tests.app.conftest import CARD, HEADER, KNOWN, V1, card_at, echo, get, planner, rpc, serving, urls
+from tests.ports import free_port
 
 FORWARDED = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "agents.example", "X-Forwarded-Prefix": "/team"}
 EXTENDED = {"capabilities": ["streaming", "push", "extended-card"]}
@@ -62,15 +65,43 @@ async def test_a_public_address_that_was_set_is_what_all_cards_say() -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/agents/trip-planner"])
-async def test_the_extended_card_points_where_the_public_one_does(path: str) -> None:
-    settings: dict[str, Any] = {"server": EXTENDED | {"behind_proxy": True}, "auth": {"schemes": [HEADER]}}
-    async with serving(planner, **settings) as app:
-        name = "/agents/trip-planner"
-        expected = [f"https://agents.example/team{name}/", f"https://agents.example/team{name}"]
+async def test_the_extended_card_points_where_the_public_one_does(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def listening(*_: Any) -> None:
+        """Only the cards are looked at."""
+
+    monkeypatch.setattr("accord.app.composition.grpc_server", listening)
+    server = EXTENDED | {"behind_proxy": True, "grpc_port": 5000}
+    async with serving(planner, server=server, auth={"schemes": [HEADER]}) as app:
+        public = await card_at(app, path, headers=FORWARDED)
+        expected = public["supportedInterfaces"]
+        assert urls(public)[:2] == [f"https://agents.example/team{path}/", f"https://agents.example/team{path}"]
+        assert ("agents.example:5000" in urls(public)) is (path == "")
+        await get(app, "/.well-known/ai-catalog.json")  # describes agents as well, at other addresses
         rest = await get(app, f"{path}/extendedAgentCard", headers=FORWARDED | KNOWN)
-        assert urls(rest.json()) == expected
+        assert rest.json()["supportedInterfaces"] == expected
         over_rpc = await call(app, rpc("GetExtendedAgentCard"), path=f"{path}/", headers=FORWARDED | KNOWN | V1)
-        assert urls(over_rpc.json()["result"]) == expected
+        assert over_rpc.json()["result"]["supportedInterfaces"] == expected
+        older = (await get(app, f"{path}{CARD}", query="dialect=v03", headers=FORWARDED)).json()
+        extended = (await get(app, f"{path}/v1/card", headers=FORWARDED | KNOWN)).json()
+        for name in ("url", "preferredTransport", "additionalInterfaces"):
+            assert extended[name] == older[name]
+
+
+async def test_the_extended_card_over_grpc_points_where_the_public_one_does() -> None:
+    port = free_port()
+    server = EXTENDED | {"grpc_port": port, "url": "https://me.example"}
+    async with (
+        serving(planner, server=server, auth={"schemes": [HEADER]}) as app,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)
+        for path, named in [("", ()), ("/agents/trip-planner", (("x-accord-agent", "trip-planner"),))]:
+            metadata = (("a2a-version", "1.0"), ("x-secret", KNOWN["X-Secret"]), *named)
+            card = await stub.GetExtendedAgentCard(a2a_pb2.GetExtendedAgentCardRequest(), metadata=metadata, timeout=10)
+            stated = [(one.url, one.protocol_binding, one.protocol_version) for one in card.supported_interfaces]
+            public = (await card_at(app, path))["supportedInterfaces"]
+            assert stated == [(one["url"], one["protocolBinding"], one["protocolVersion"]) for one in public]
+            assert [skill.id for skill in card.skills] == ["plan", "book"]
 
 
 @pytest.mark.parametrize(

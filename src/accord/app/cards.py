@@ -86,7 +86,7 @@ def describe(profile: Profile, endpoints: Endpoints, offers: Offers, facts: Fact
         name=profile.name,
         description=profile.description,
         version=profile.version,
-        supported_interfaces=_interfaces(endpoints, facts.dialects),
+        supported_interfaces=interfaces(endpoints, facts.dialects),
         capabilities=AgentCapabilities(
             streaming=offers.streaming,
             push_notifications=offers.push,
@@ -127,7 +127,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "agent"
 
 
-def _interfaces(endpoints: Endpoints, enabled: frozenset[DialectName]) -> tuple[AgentInterface, ...]:
+def interfaces(endpoints: Endpoints, enabled: frozenset[DialectName]) -> tuple[AgentInterface, ...]:
     """Return an interface for each binding and version; dialects without a version of their own read 0.3's."""
     versions = [version for dialect, version in VERSIONS.items() if dialect in enabled] or [VERSIONS[DialectName.V03]]
     rest = [version for dialect, version in VERSIONS.items() if dialect in enabled]

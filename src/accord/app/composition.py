@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,7 @@ from accord.app.agents import living
 from accord.app.later import Later, by_method
 from accord.app.observed import Observed
 from accord.app.outside import fetching, grpc_server, inspecting, signing, trusting
+from accord.app.placed import Placed
 from accord.app.registry import Gates, Published
 from accord.app.site import Described, Renewed, Site
 from accord.bindings.files import Files
@@ -75,6 +77,9 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parent.parent
 BUILT, FALLBACK = PACKAGE / "_web", PACKAGE / "console" / "fallback"
 """The console's pages, as the front end is built into the package, and what stands in for them."""
+
+ROOT = ""
+"""The place of the first agent, besides that of its name: no agent's name in its path is empty."""
 
 READY_SECONDS = 2.0
 """How long the store may take to answer before it counts as away: those who ask usually wait no longer themselves."""
@@ -161,7 +166,8 @@ class Composition:
             guarded[name] = observed.agent(gate, agent.profile.name)
         admit = observed.admit(rules.access, audit)
         published = self._published(store, rules)
-        running = self._addressed(host, links, guarded, rules, admit, published)
+        placed = self._placed(guarded)
+        running = self._addressed(host, links, placed, rules, admit, published)
         running.pages.update(receivers)
         running.pages[METRICS] = self._metrics_page(observed.metrics, store, rules.access, admit)
         has_console = self._settings.console.enabled and bool(self._url)
@@ -174,7 +180,7 @@ class Composition:
         if has_console:
             await self._add_console(running, guarded, rules, gates, stack)
         if self._settings.server.grpc_port is not None:
-            await grpc_server(stack, self._settings, guarded, admit)
+            await grpc_server(stack, self._settings, placed, admit)
         return running
 
     async def _triggers(
@@ -223,8 +229,9 @@ class Composition:
                 return caller
 
             service = running.host.services[self._agents[name].profile.name]
-            described = self._described(card_of(name), rules.sign)
-            return self._site(guarded[name], service, described, facts, admit, running.links)
+            card = card_of(name)
+            here = Placed(guarded[name], card.supported_interfaces)
+            return self._site(here, service, self._described(card, rules.sign), facts, admit, running.links)
 
         served = Served(
             dialects=frozenset(self._settings.server.dialects),
@@ -318,35 +325,35 @@ class Composition:
         self,
         host: Host,
         links: Links | None,
-        guarded: Mapping[str, A2A],
+        placed: Mapping[str, A2A],
         rules: Rules,
         admit: Admit,
         published: Published | None,
     ) -> Running:
         facts = cards.facts(self._settings, card_security(rules.access.schemes))
+        places = self._places()
 
-        def card_of(name: str, endpoints: cards.Endpoints) -> AgentCard:
-            agent = self._agents[name]
-            service = host.services[agent.profile.name]
-            card = cards.describe(agent.profile, endpoints, service.offers, facts)
-            service.extended = cards.extended(card, agent.profile)
-            return card
+        def card_of(place: str) -> AgentCard:
+            profile = self._at(place).profile
+            return cards.describe(profile, places[place], host.services[profile.name].offers, facts)
 
-        def site_of(name: str, endpoints: cards.Endpoints) -> App:
+        def extended(name: str) -> AgentCard:
+            return cards.extended(card_of(name), self._agents[name].profile)
+
+        def site_of(place: str) -> App:
             def described() -> Described:
-                return self._described(card_of(name, endpoints), rules.sign)
+                return self._described(card_of(place), rules.sign)
 
-            agent = self._agents[name]
-            site = self._site(guarded[name], host.services[agent.profile.name], described(), facts, admit, links)
+            agent = self._at(place)
+            site = self._site(placed[place], host.services[agent.profile.name], described(), facts, admit, links)
             return Renewed(agent, site, described) if isinstance(agent, Reaching) else site
 
-        first = next(iter(self._agents))
-        default = site_of(first, self._root())
-        places = {name: cards.Endpoints(self._url + cards.AGENTS + name) for name in self._agents}
-        sites = {name: site_of(name, place) for name, place in places.items()}
+        for name, agent in self._agents.items():
+            host.services[agent.profile.name].extended = partial(extended, name)
+        sites = {name: site_of(name) for name in self._agents}
 
         def listed() -> dict[str, AgentCard]:
-            return {f"{place.url}{CARD_PATH}": card_of(name, place) for name, place in places.items()}
+            return {f"{places[name].url}{CARD_PATH}": card_of(name) for name in self._agents}
 
         pages: dict[str, App] = {
             HEALTH: Health({}),
@@ -355,7 +362,7 @@ class Composition:
         }
         if links is not None:
             pages[FILES] = Files(host.engine.archive, links)
-        return Running(host, sites, default, pages, links)
+        return Running(host, sites, site_of(ROOT), pages, links)
 
     def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:
         """Return the page with measurements; of several processes each has its own, so they say which they are."""
@@ -364,11 +371,24 @@ class Composition:
         page = Exposition(metrics, StoreLook(store, names), version=__version__, worker=worker)
         return MetricsPage(page, admit=None if access.is_open else admit)
 
-    def _root(self) -> cards.Endpoints:
-        """Return where the first agent is: at the root, and alone with a gRPC port."""
+    def _at(self, place: str) -> Agent:
+        return self._agents.get(place, next(iter(self._agents.values())))
+
+    def _placed(self, guarded: Mapping[str, A2A]) -> dict[str, A2A]:
+        """Return agents by their places; at each, all cards name the same addresses."""
+        dialects = frozenset(self._settings.server.dialects)
+        first = next(iter(guarded.values()))
+        return {
+            place: Placed(guarded.get(place, first), cards.interfaces(endpoints, dialects))
+            for place, endpoints in self._places().items()
+        }
+
+    def _places(self) -> dict[str, cards.Endpoints]:
+        """Return where agents are: each by its name, the first at the root as well, and alone with a gRPC port."""
         port, name = self._settings.server.grpc_port, urlsplit(self._url).hostname or ""
         grpc = f"{f'[{name}]' if ':' in name else name}:{port}" if port is not None else None
-        return cards.Endpoints(self._url, grpc)
+        named = {name: cards.Endpoints(self._url + cards.AGENTS + name) for name in self._agents}
+        return {ROOT: cards.Endpoints(self._url, grpc), **named}
 
     def _described(self, card: AgentCard, sign: Sign | None) -> Described:
         enabled = frozenset(self._settings.server.dialects)

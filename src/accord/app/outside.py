@@ -130,7 +130,7 @@ def signing(card: Card) -> Sign | None:
 
 
 async def grpc_server(stack: AsyncExitStack, settings: Settings, agents: Mapping[str, A2A], admit: Admit) -> None:
-    """Listen for gRPC until the stack is left."""
+    """Listen for gRPC until the stack is left; of `agents`, the first is for those who name none."""
     try:
         from accord.bindings.grpc import Grpc
     except ImportError as error:

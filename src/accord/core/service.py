@@ -91,7 +91,7 @@ class Service:
     ) -> None:
         """Serve the engine's agent of that name; there are webhooks if something can say which are acceptable."""
         self.offers = replace(offers or Offers(), push=check_push is not None and (offers or Offers()).push)
-        self.extended: AgentCard | None = None
+        self.extended: Callable[[], AgentCard] | None = None
         self._engine = engine
         self._agent = agent
         self._check_push = check_push
@@ -309,7 +309,7 @@ class Service:
             raise UnsupportedOperation("This agent has no extended card")  # as its card says (3.3.4)
         if self.extended is None:
             raise ExtendedCardNotConfigured
-        return self.extended
+        return self.extended()
 
     def _need_streaming(self) -> None:
         if not self.offers.streaming:
