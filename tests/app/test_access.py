@@ -77,6 +77,7 @@ DISCOVERED = {
 OAUTH = {
     "oauth2SecurityScheme": {"flows": {"clientCredentials": {"tokenUrl": "https://id.example/token", "scopes": {}}}}
 }
+SIGNATURE = {"location": "header", "name": "X-A2A-Signature", "description": signing.DESCRIPTION}
 
 ENFORCED = {
     "api-keys": Enforced(
@@ -102,7 +103,10 @@ ENFORCED = {
         secret,
     ),
     "hmac": Enforced(
-        {"type": "hmac", "keys": {"alice": {"secret": SECRET}}}, {}, 'X-A2A-Signature realm="accord"', signature
+        {"type": "hmac", "keys": {"alice": {"secret": SECRET}}},
+        {"signature": {"apiKeySecurityScheme": SIGNATURE}},
+        'X-A2A-Signature realm="accord"',
+        signature,
     ),
     "mtls": Enforced({"type": "mtls"}, {"mtls": {"mtlsSecurityScheme": {}}}, "", certificate),
 }
@@ -129,6 +133,8 @@ async def test_the_card_says_what_is_enforced_and_it_is(name: str, tmp_path: Pat
         assert card.get("securitySchemes", {}) == enforced.card
         wanted: list[dict[str, Any]] = [{"schemes": {known: {}}} for known in enforced.card]
         assert card.get("securityRequirements", []) == wanted
+        vault = (await get(app, CARD, query="dialect=vault")).json()
+        assert "none" not in {one["scheme"] for one in vault["authSchemes"]}
         outside = ending_tls(app)
         refused = await call(outside, BODY, headers=V1)
         assert refused.status == 401

@@ -147,11 +147,11 @@ def test_the_card_of_every_dialect_says_what_is_enforced(access: Access) -> None
     card = replace(CARD, security_schemes=schemes, security_requirements=requirements)
     v1 = json.loads(encode_card(card, frozenset({DialectName.V1})))
     assert v1["securitySchemes"]["header"] == {"apiKeySecurityScheme": {"location": "header", "name": "X-Acme"}}
-    assert v1["securityRequirements"] == [{"schemes": {"header": {}}}, {"schemes": {"basic": {}}}]
+    assert v1["securityRequirements"] == [{"schemes": {name: {}}} for name in ("header", "basic", "signature")]
     v03 = json.loads(encode_card(card, frozenset({DialectName.V03})))
     assert v03["securitySchemes"]["basic"] == {"type": "http", "scheme": "Basic"}
     vault = json.loads(encode_card(card, frozenset({DialectName.VAULT})))
-    assert [one["scheme"] for one in vault["authSchemes"]] == ["apiKey"]  # it has no word for the other
+    assert [one["scheme"] for one in vault["authSchemes"]] == ["apiKey"]  # it has no word for the others
 
 
 async def test_every_challenge_is_a_header_of_its_own(access: Access) -> None:

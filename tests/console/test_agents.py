@@ -236,7 +236,6 @@ def test_a_good_card_has_nothing_to_be_said_about() -> None:
         ({}, {"offers": Offers(push=False)}, ("error", "capabilities.pushNotifications")),
         ({"capabilities": {"streaming": True}}, {}, ("warning", "capabilities.pushNotifications")),
         ({}, {"offers": Offers(extended_card=True)}, ("warning", "capabilities.extendedAgentCard")),
-        ({}, {"schemes": frozenset()}, ("warning", "securitySchemes")),
         ({"securitySchemes": {"other": {"mtlsSecurityScheme": {}}}}, {}, ("error", "securitySchemes.other")),
         ({"description": " "}, {}, ("warning", "description")),
         ({"skills": []}, {}, ("warning", "skills")),

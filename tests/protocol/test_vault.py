@@ -7,11 +7,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from accord import errors
 from accord.errors import TABLE, AccordError, InvalidAgentResponse, InvalidParams, ParseError, TaskNotCancelable
 from accord.model import (
     AgentCard,
+    ApiKeyScheme,
     Artifact,
     CancelRequest,
     CardRequest,
@@ -19,6 +21,9 @@ from accord.model import (
     Message,
     Part,
     Role,
+    Scopes,
+    SecurityRequirement,
+    SecurityScheme,
     SendRequest,
     StatusUpdate,
     Task,
@@ -428,9 +433,26 @@ def test_two_schemes_of_a_kind_are_kept_apart() -> None:
 @pytest.mark.proves("B-03", "2-07")
 @given(strategies.cards)
 def test_only_a_card_that_lets_everybody_in_says_so(card: AgentCard) -> None:
-    open_to_all = not card.security_schemes or any(not found.schemes for found in card.security_requirements)
+    asks = bool(card.security_schemes or card.security_requirements)  # also for what it does not describe
+    open_to_all = not asks or any(not found.schemes for found in card.security_requirements)
     schemes = [found["scheme"] for found in VAULT.encode_card(card)["authSchemes"]]
     assert ("none" in schemes) is open_to_all
+
+
+def test_a_signature_is_no_key_that_agentvault_s_client_could_send() -> None:
+    signature = ApiKeyScheme(location="header", name="x-a2a-signature", description="How it is made")
+    card = VAULT.decode_card(json.dumps(CARD).encode())
+    alone = replace(card, security_schemes={"s": SecurityScheme(api_key_security_scheme=signature)})
+    (way,) = VAULT.encode_card(replace(alone, security_requirements=()))["authSchemes"]
+    assert way == {"scheme": "bearer", "description": "A signature in the header x-a2a-signature: How it is made"}
+
+
+def test_what_a_card_requires_and_does_not_describe_is_named() -> None:
+    card = VAULT.decode_card(json.dumps(CARD).encode())
+    asking = replace(card, security_requirements=(SecurityRequirement(schemes={"magic": Scopes()}),))
+    assert VAULT.encode_card(asking)["authSchemes"] == [
+        {"scheme": "bearer", "description": "magic, which the card does not describe"}
+    ]
 
 
 # --- AgentVault's own judgement ---

@@ -73,7 +73,7 @@ class Scheme(Protocol):
 
     @property
     def security(self) -> Mapping[str, SecurityScheme]:
-        """How the card describes it: alternatives by name, none where A2A has no word for it."""
+        """How the card describes it: alternatives by name; with none, by its name and what it asks for."""
 
     @property
     def challenge(self) -> str:

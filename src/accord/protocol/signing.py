@@ -17,7 +17,16 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from accord.model import ApiKeyScheme
+
 HEADER = "X-A2A-Signature"
+
+DESCRIPTION = (
+    "Not a key but a signature of each request with a shared secret: t=<Unix time>,k=<name of the secret>,n=<nonce>,"
+    "v1=<hex of HMAC-SHA256 over the time, a dot, the nonce, a newline, the method, a space, the path with its query, "
+    "a newline and the body>; k may be left out where there is one secret, n where no request is repeated in a second"
+)
+"""What a card says of it."""
 
 WINDOW_SECONDS = 300
 """How old a signature may be, and how far two clocks may differ."""
@@ -48,6 +57,11 @@ class Signature(Struct, frozen=True, kw_only=True):
     digests: tuple[str, ...]
     key_id: str = ""
     nonce: str = ""
+
+
+def is_described_by(scheme: ApiKeyScheme) -> bool:
+    """Whether a card asks for a signature: A2A has no word for one, so it is described as a key in its header."""
+    return scheme.location == "header" and scheme.name.lower() == HEADER.lower()
 
 
 def sign(

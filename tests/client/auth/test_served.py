@@ -102,7 +102,10 @@ async def test_a_bearer_token(endpoint: TokenEndpoint) -> None:
 async def test_signed_requests_also_where_the_path_has_a_query() -> None:
     async with serving(HMAC) as agent:
         card = await agent.card()
-        assert card.security_schemes == {}  # A2A has no word for it
+        assert list(card.security_schemes) == ["signature"]
+        with pytest.raises(NoCredentials, match="ACCORD_HMAC_127_0_0_1"):
+            choose(card, keys(ACCORD_KEY_127_0_0_1=SECRET))  # which is not sent as it is
+        assert isinstance(choose(await agent.card("vault"), keys(ACCORD_HMAC_127_0_0_1=f"partner:{SECRET}")), Hmac)
         auth = choose(card, keys(ACCORD_HMAC_127_0_0_1=f"partner:{SECRET}"))
         assert isinstance(auth, Hmac)
         for path in ("/", "/", "/?dialect=v1&x=a%20b+c%2Fd", "/?"):

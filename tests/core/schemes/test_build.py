@@ -66,7 +66,8 @@ async def test_all_schemes_at_once(ports: Ports) -> None:
         "mtls",
     ]
     security, requirements = card_security(access.schemes)
-    assert list(security) == ["apiKey", "openIdConnect", "oauth2", "openIdConnect2", "basic", "header", "mtls"]
+    names = ["apiKey", "openIdConnect", "oauth2", "openIdConnect2", "basic", "header", "signature", "mtls"]
+    assert list(security) == names
     assert [list(requirement.schemes) for requirement in requirements] == [[name] for name in security]
     with pytest.raises(AuthenticationFailed) as refused:
         await access.admit(bringing())

@@ -46,7 +46,7 @@ async def test_a_signed_request_is_of_whom_the_key_belongs_to(access: HmacAccess
     )
     assert await access.identify(request(signature(OTHER, "other"))) == Identity(owner="o")
     assert await access.identify(presenting({})) is None
-    assert (access.challenge, dict(access.security)) == ('X-A2A-Signature realm="accord"', {})
+    assert (access.challenge, list(access.security)) == ('X-A2A-Signature realm="accord"', ["signature"])
 
 
 async def test_the_only_key_needs_no_name(clock: Clock) -> None:

@@ -107,7 +107,7 @@ class _Question:
         return Chosen(auths[0] if len(auths) == 1 else Together(auths), tuple(requirement.schemes), ids)
 
     def unspoken(self) -> Chosen | None:
-        """Return a way that the card does not mention: A2A has no word for signatures, and some cards say nothing."""
+        """Return a way that the card does not mention: some have no word for signatures, and some say nothing."""
         for id in ids_of(self._card, self._service):
             credential = self._keys.find(id)
             if credential is None or _stray(credential, _urls(self._card)):

@@ -12,6 +12,7 @@ from accord.client.auth.certificates import Mtls
 from accord.client.auth.flow import Auth
 from accord.client.auth.oauth import ClientCredentials
 from accord.client.auth.oidc import OpenIdConnect
+from accord.client.auth.signed import Hmac
 from accord.client.auth.stated import ApiKey, Basic, Bearer
 from accord.client.keys import Credential
 from accord.model import (
@@ -22,6 +23,7 @@ from accord.model import (
     OpenIdConnectScheme,
     SecurityScheme,
 )
+from accord.protocol import signing
 
 Make = Callable[[Credential, Sequence[str]], Auth | None]
 """Makes a way of a credential for some scopes; None if the credential has nothing for it."""
@@ -47,6 +49,9 @@ def way_of(scheme: SecurityScheme) -> Way:
 
 
 def _api_key(scheme: ApiKeyScheme) -> Way:
+    if signing.is_described_by(scheme):
+        return _signature(scheme)
+
     def make(credential: Credential, scopes: Sequence[str]) -> Auth | None:
         if credential.api_key is None:
             return None
@@ -54,6 +59,15 @@ def _api_key(scheme: ApiKeyScheme) -> Way:
 
     wants = f"an API key in the {scheme.location} {scheme.name}"
     return Way(rank=0, kind="api-key", wants=wants, variables="ACCORD_KEY_{id}", make=make)
+
+
+def _signature(scheme: ApiKeyScheme) -> Way:
+    def make(credential: Credential, scopes: Sequence[str]) -> Auth | None:
+        key = credential.hmac
+        return None if key is None else Hmac(key.secret, key_id=key.key_id)
+
+    wants = f"requests that are signed in the header {scheme.name}"
+    return Way(rank=5, kind="hmac", wants=wants, variables="ACCORD_HMAC_{id}", make=make)
 
 
 OAUTH = "ACCORD_OAUTH_{id}_CLIENT_ID and _CLIENT_SECRET"

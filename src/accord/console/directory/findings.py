@@ -139,9 +139,6 @@ def _security(read: Read, doing: Doing) -> Iterator[Finding]:
         yield _error(f"securitySchemes.{name}", "The card names it, but the server does not take it")
     for name in sorted(doing.schemes - stated):
         yield _warning(f"securitySchemes.{name}", "The server takes it, but the card does not name it")
-    if not doing.is_open and not doing.schemes:
-        text = "Callers have to say who they are in a way that A2A has no word for: the card cannot tell them how"
-        yield _warning("securitySchemes", text)
     if doing.is_open:
         yield _info("securityRequirements", "Whoever reaches the server may use the agent: it asks nobody who they are")
 

@@ -15,11 +15,14 @@ from accord.core.access import Identity, Presented, challenge
 from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.settings import Hmac
 from accord.errors import AuthenticationFailed
-from accord.model import SecurityScheme
+from accord.model import ApiKeyScheme, SecurityScheme
 from accord.protocol import signing
 
 REMEMBERED = 100_000
 """Signatures of one key that are remembered: at 64 bytes and the set around them, some 15 MB."""
+
+SIGNATURE = ApiKeyScheme(location="header", name=signing.HEADER, description=signing.DESCRIPTION)
+"""A2A has no word for signatures; a key in a header is nearest, and its description says the rest."""
 
 _NOBODY = os.urandom(32)
 
@@ -68,7 +71,9 @@ class HmacAccess:
     """Callers that sign their requests."""
 
     name = "hmac"
-    security: Mapping[str, SecurityScheme] = MappingProxyType({})  # A2A has no word for it
+    security: Mapping[str, SecurityScheme] = MappingProxyType(
+        {"signature": SecurityScheme(api_key_security_scheme=SIGNATURE)}
+    )
     challenge = challenge(signing.HEADER)
 
     def __init__(self, settings: Hmac, now: Callable[[], float] = time.time) -> None:

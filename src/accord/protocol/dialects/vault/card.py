@@ -2,9 +2,9 @@
 
 What its registry requires and a card does not say is derived: the id from provider and name, the provider from the
 address. Security schemes become AgentVault's four: an API key, client credentials (the only OAuth flow it knows),
-bearer for every other way to a token, and none. What it has no word for (keys outside a header, Basic, client
-certificates) is left out if there is another way in; if not, the nearest scheme stands for it and its description says
-what is meant. None is said only of an agent that lets everybody in.
+bearer for every other way to a token, and none. What it has no word for (keys outside a header, Basic, signatures,
+client certificates) is left out if there is another way in; if not, the nearest scheme stands for it and its
+description says what is meant. None is said only of an agent that lets everybody in.
 """
 
 import re
@@ -31,7 +31,7 @@ from accord.model import (
     SecurityScheme,
 )
 from accord.model.base import Metadata, NonEmpty
-from accord.protocol import codec
+from accord.protocol import codec, signing
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import stated
 from accord.protocol.dialects.vault.objects import is_http
@@ -189,9 +189,10 @@ def _write_skill(skill: AgentSkill) -> dict[str, Any]:
 
 
 def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
-    schemes = card.security_schemes.items()
-    known = {name: found for name, scheme in schemes if (found := _write_scheme(scheme))}
-    ways_in = known or {name: _write_nearest(scheme) for name, scheme in schemes}
+    schemes = card.security_schemes
+    required = dict.fromkeys(name for requirement in card.security_requirements for name in requirement.schemes)
+    known = {name: found for name, scheme in schemes.items() if (found := _write_scheme(scheme))}
+    ways_in = known or {name: _write_nearest(name, schemes.get(name)) for name in schemes or required}
     written = [way | stated(service_identifier=profile.service_identifiers.get(name)) for name, way in ways_in.items()]
     optional = any(not requirement.schemes for requirement in card.security_requirements)
     return [*written, {"scheme": "none"}] if optional or not written else written
@@ -199,7 +200,8 @@ def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
 
 def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
     if key := scheme.api_key_security_scheme:
-        return stated(scheme="apiKey", description=key.description) if key.location == "header" else None
+        is_key = key.location == "header" and not signing.is_described_by(key)
+        return stated(scheme="apiKey", description=key.description) if is_key else None
     if http := scheme.http_auth_security_scheme:
         bearer = http.scheme.lower() == "bearer"
         return stated(scheme="bearer", description=http.description) if bearer else None
@@ -218,13 +220,17 @@ def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
     return None
 
 
-def _write_nearest(scheme: SecurityScheme) -> dict[str, Any]:
+def _write_nearest(name: str, scheme: SecurityScheme | None) -> dict[str, Any]:
     """Write a scheme that AgentVault lacks.
 
     A key is still a key, wherever it goes. For the rest bearer is nearest: AgentVault's own client does not speak it
     and so says that it cannot get in, instead of sending a key that nobody asked for.
     """
+    if scheme is None:
+        return {"scheme": "bearer", "description": f"{name}, which the card does not describe"}
     if key := scheme.api_key_security_scheme:
+        if signing.is_described_by(key):
+            return {"scheme": "bearer", "description": _meant(f"A signature in the header {key.name}", key.description)}
         place = "query parameter" if key.location == "query" else key.location
         return {"scheme": "apiKey", "description": _meant(f"The key goes into the {place} {key.name}", key.description)}
     if http := scheme.http_auth_security_scheme:
