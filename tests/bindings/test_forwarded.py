@@ -86,6 +86,31 @@ async def test_a_scheme_that_is_none_is_ignored() -> None:
     assert (await seen({"X-Forwarded-Proto": "gopher"}))["scheme"] == "http"
 
 
+@pytest.mark.parametrize(
+    ("said", "port", "stated"),
+    [
+        ("a.example", "8443", "a.example:8443"),
+        ("a.example", "443", "a.example"),
+        ("a.example", "80", "a.example"),  # said by a proxy behind the one that ends TLS: nobody has https there
+        ("a.example:9000", "8443", "a.example:9000"),
+        ("[2001:db8::1]", "8443", "[2001:db8::1]:8443"),
+        ("[2001:db8::1]:9000", "8443", "[2001:db8::1]:9000"),
+        ("a.example", "9000, 8443", "a.example:8443"),
+        ("a.example", "0", "a.example"),
+        ("a.example", "65536", "a.example"),
+        ("a.example", "8443 ", "a.example:8443"),
+        ("a.example", "²", "a.example"),
+        ("a.example", "-1", "a.example"),
+        ("a.example", "80/x@evil", "a.example"),
+        ("a.example", "9" * 5000, "a.example"),
+        ("", "8443", "inside:8000"),
+    ],
+)
+async def test_a_port_that_is_not_the_usual_one_belongs_to_the_host(said: str, port: str, stated: str) -> None:
+    headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": said, "X-Forwarded-Port": port}
+    assert host(await seen(headers)) == [stated.encode()]
+
+
 async def test_everybody_can_be_trusted() -> None:
     found: list[Scope] = []
 

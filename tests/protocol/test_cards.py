@@ -146,12 +146,21 @@ def test_what_is_not_enabled_is_not_in_the_document() -> None:
 def test_a_card_without_a_provider_gets_one_only_where_agentvault_wants_it() -> None:
     card = replace(CARD, provider=None)
     assert json.loads(encode_card(card, ALL))["provider"] == {
-        "organization": "Trips",
-        "name": "Trips",
+        "organization": "example.com",
+        "name": "example.com",
         "url": "https://example.com/",
     }
     assert "provider" not in json.loads(encode_card(card, ALL - {VAULT}))
     assert "provider" in json.loads(encode_card(replace(card, supported_interfaces=()), ALL))
+
+
+@pytest.mark.proves("B-03")
+@pytest.mark.parametrize("provider", [CARD.provider, None])
+def test_an_agent_has_one_name_in_registries_whichever_card_is_asked_for(provider: AgentProvider | None) -> None:
+    card = replace(CARD, provider=provider)
+    every, alone = json.loads(encode_card(card, ALL)), json.loads(encode_card(card, ALL, VAULT))
+    assert every["humanReadableId"] == alone["humanReadableId"]
+    assert every["provider"]["name"] == alone["provider"]["name"]
 
 
 @pytest.mark.proves("B-03", "4-02")

@@ -1,14 +1,23 @@
-"""What a trusted proxy says about the request that it passes on: scheme, host, prefix and the caller's address.
+"""What a trusted proxy says about the request that it passes on: scheme, host, port, prefix and the caller's address.
 
 From anybody else these headers are lies and are not read. RFC 7239's `Forwarded` is left to proxies that can also write
 the `X-Forwarded-` headers, which all of them can.
 """
 
+import re
 from collections.abc import Sequence
 
 from accord.bindings.http import App, Receive, Scope, Send, header
 from accord.core.proxies import Network, is_trusted
 from accord.protocol import hosts
+
+USUAL = ("80", "443")
+"""Ports that need not be said. Neither is of the other scheme: who says 80 of https stands behind who ends TLS."""
+
+MAX_PORT = 65535
+
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_ENDS_WITH_PORT = re.compile(r":[0-9]*\Z")
 
 
 class Forwarded:
@@ -33,6 +42,7 @@ class Forwarded:
             found["scheme"] = scheme
         host = _last(header(scope, b"x-forwarded-host"))
         if host:
+            host += _port(host, _last(header(scope, b"x-forwarded-port")))
             others = [(name, value) for name, value in scope["headers"] if name != b"host"]
             found["headers"] = [*others, (b"host", host.encode("latin-1"))]
         prefix = _last(header(scope, b"x-forwarded-prefix")).rstrip("/")
@@ -55,6 +65,12 @@ class Forwarded:
             if not is_trusted(str(address), self._trusted):
                 return str(address)
         return None
+
+
+def _port(host: str, port: str) -> str:
+    """Return what a port adds to a host that has none of its own."""
+    is_needed = _PORT.fullmatch(port) and int(port) <= MAX_PORT and port not in USUAL
+    return f":{port}" if is_needed and not _ENDS_WITH_PORT.search(host) else ""
 
 
 def _last(value: str | None) -> str:

@@ -70,10 +70,11 @@ _look = Decoder(_Look)
 
 
 def _with_provider(card: AgentCard) -> AgentCard:
-    """AgentVault wants a provider, and half of one breaks the others' readers: the agent stands in for it."""
+    """AgentVault wants a provider, and half of one breaks the others' readers: whom it derives stands for all."""
     if card.provider is not None or not card.supported_interfaces:
         return card
-    return replace(card, provider=AgentProvider(organization=card.name, url=card.supported_interfaces[0].url))
+    owner = DIALECTS[VAULT].encode_card(card)["provider"]["name"]
+    return replace(card, provider=AgentProvider(organization=owner, url=card.supported_interfaces[0].url))
 
 
 def _with_generic(document: dict[str, Any], card: AgentCard) -> dict[str, Any]:
