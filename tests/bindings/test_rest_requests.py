@@ -240,7 +240,23 @@ async def test_only_enabled_dialects_have_addresses() -> None:
     lost = await get(old, "/tasks/t")
     assert (lost.status, lost.headers["x-a2a-dialect"]) == (404, "v03")
     assert (await get(old, "/v1/tasks/t")).status == 200
-    assert (await get(Rest(service, enabled=frozenset()), "/tasks/t")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("enabled", "path", "named"),
+    [
+        ({V1, V03}, "/nowhere", "POST /message:send, tasks are at GET /tasks/{id}"),
+        ({V1}, "/nowhere", "POST /message:send, tasks are at GET /tasks/{id}"),
+        ({V03}, "/message:send", "POST /v1/message:send, tasks are at GET /v1/tasks/{id}"),
+        ({DialectName.VAULT}, "/message:send", "POST / as JSON-RPC"),
+        (set(), "/tasks/t", "POST / as JSON-RPC"),
+    ],
+)
+async def test_where_nothing_is_only_what_is_enabled_is_named(enabled: set[DialectName], path: str, named: str) -> None:
+    lost = await call(Rest(Scripted(), enabled=frozenset(enabled)), b"{}", path=path)
+    card = "/.well-known/agent-card.json describes the agent"
+    assert lost.status == 404
+    assert message(lost) == f"There is nothing at POST {path}; messages go to {named}, and {card}"
 
 
 # --- versions -------------------------------------------------------------------------------------------------------

@@ -62,6 +62,12 @@ NO_STORE = (b"cache-control", b"no-store")
 
 V1, V03 = DialectName.V1, DialectName.V03
 
+PLACES = {
+    V1: "POST /message:send, tasks are at GET /tasks/{id}",
+    V03: "POST /v1/message:send, tasks are at GET /v1/tasks/{id}",
+}
+"""Where to go instead, for who asked at an address that is none."""
+
 
 class Opened(NamedTuple):
     """A stream that has begun."""
@@ -112,7 +118,7 @@ class Rest:
             return
         if found is None:
             dialect = REST_DIALECTS[self._likely(path)]
-            await Reply(scope, send, dialect).fail(_nothing_at(verb, path, dialect.name))
+            await Reply(scope, send, dialect).fail(self._nothing_at(verb, path, dialect.name))
             return
         reply = Reply(scope, send, REST_DIALECTS[found.dialect])
         try:
@@ -158,6 +164,14 @@ class Rest:
         if V03 in self._enabled and (V1 not in self._enabled or path.startswith("/v1/")):
             return V03
         return V1
+
+    def _nothing_at(self, verb: str, path: str, dialect: DialectName) -> MethodNotFound:
+        """Return what is said of an address that is none: where else things are, as far as that is enabled."""
+        places = PLACES[dialect] if dialect in self._enabled else "POST / as JSON-RPC"
+        return MethodNotFound(
+            f"There is nothing at {verb[:20]} {path[:100]}; messages go to {places}, "
+            "and /.well-known/agent-card.json describes the agent"
+        )
 
 
 class Reply(Struct, frozen=True):
@@ -266,11 +280,3 @@ def _quality(accept: str, media_type: str) -> float:
             weights = (_WEIGHT.fullmatch(parameter) for parameter in parameters)
             found = max(found, (ranges.index(name), next((float(weight[1]) for weight in weights if weight), 1.0)))
     return found[1]
-
-
-def _nothing_at(verb: str, path: str, name: DialectName) -> MethodNotFound:
-    prefix = "/v1" if name is V03 else ""
-    return MethodNotFound(
-        f"There is nothing at {verb[:20]} {path[:100]}; messages go to POST {prefix}/message:send, tasks are at "
-        f"GET {prefix}/tasks/{{id}}, and /.well-known/agent-card.json describes the agent"
-    )
