@@ -92,13 +92,23 @@ def test_two_agents_cannot_be_at_one_address() -> None:
         to_a2a(planner, other)
 
 
-async def test_a_name_without_letters_still_has_an_address() -> None:
-    @agent(name="助手")
-    def helper() -> str:
-        return "yes"
+async def test_names_in_other_scripts_have_addresses_of_their_own() -> None:
+    @agent(name="翻訳")
+    def translates() -> str:
+        return "translated"
 
-    async with serving(helper) as app:
-        assert text_of(await send(app, "x", "/agents/agent/")) == "yes"
+    @agent(name="要約")
+    def sums_up() -> str:
+        return "summed up"
+
+    async with serving(translates, sums_up) as app:
+        for path, answer in [("/agents/xn--pw0a62s", "translated"), ("/agents/xn--09zs9w", "summed up")]:
+            assert text_of(await send(app, "x", f"{path}/")) == answer
+            assert urls(await card_at(app, path))[1] == f"http://accord.example{path}"
+        catalog = (await get(app, "/.well-known/ai-catalog.json")).json()
+        assert [entry["displayName"] for entry in catalog["entries"]] == ["翻訳", "要約"]
+        ids = {(await get(app, path + CARD)).json()["humanReadableId"] for path in ("", "/agents/xn--09zs9w")}
+        assert ids == {"accord-example/xn--pw0a62s", "accord-example/xn--09zs9w"}
 
 
 @pytest.mark.proves("B-00")

@@ -4,7 +4,6 @@ Nothing is said by hand that could turn out untrue; what a card cannot know of i
 documented) comes from the settings. How it looks in each dialect is `protocol.cards`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from accord.model import (
 )
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName
+from accord.protocol.slugs import slug
 
 AGENTS = "/agents/"
 """Where the agents of a host are, by name; the first of them is at the root as well."""
@@ -120,11 +120,6 @@ def by_slug(agents: Sequence[Agent]) -> dict[str, Agent]:
     if not found:
         raise BadSettings("There is no agent to serve")
     return found
-
-
-def slug(name: str) -> str:
-    """Return an agent's name as a part of a path."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "agent"
 
 
 def interfaces(endpoints: Endpoints, enabled: frozenset[DialectName]) -> tuple[AgentInterface, ...]:

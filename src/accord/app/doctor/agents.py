@@ -17,6 +17,7 @@ from accord.core.agent import Agent
 from accord.core.service import Offers
 from accord.errors import AccordError
 from accord.protocol.cards import decode_card, encode_card
+from accord.protocol.slugs import slug
 
 INSTALL = "pip install"
 
@@ -51,7 +52,7 @@ async def _made(check: str, make: Callable[[], Agent], patient: Patient) -> list
 def _described(check: str, agent: Agent, patient: Patient) -> Finding:
     """Say whether an agent has a path to itself, and its card is one that clients can use."""
     profile, server = agent.profile, patient.settings.server
-    path = cards.AGENTS + cards.slug(profile.name)
+    path = cards.AGENTS + slug(profile.name)
     if (other := patient.named.setdefault(path, check)) != check:
         return failed(check, f"{profile.name!r} would be at {path}, as {other} is", "give one of them another name")
     place = cards.Endpoints(patient.url + path)

@@ -7,7 +7,6 @@ client certificates) is left out if there is another way in; if not, the nearest
 description says what is meant. None is said only of an agent that lets everybody in.
 """
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,6 +34,7 @@ from accord.protocol import codec, signing
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import stated
 from accord.protocol.dialects.vault.objects import is_http
+from accord.protocol.slugs import slug
 
 SCHEMA_VERSION = "1.0"
 PROFILE_VERSION = "0.2"
@@ -116,7 +116,7 @@ def write_card(card: AgentCard) -> dict[str, Any]:
     tags = profile.tags or tuple(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
     return stated(
         schemaVersion=profile.schema_version or SCHEMA_VERSION,
-        humanReadableId=profile.human_readable_id or f"{_slug(owner)}/{_slug(card.name)}",
+        humanReadableId=profile.human_readable_id or f"{slug(owner)}/{slug(card.name)}",
         agentVersion=card.version,
         name=card.name,
         description=card.description,
@@ -150,10 +150,6 @@ def _address(card: AgentCard, profile: CardProfile) -> str:
     wanted = [one for one in interfaces if one.protocol_version == version]
     likely = [one for one in interfaces if one.protocol_binding == "JSONRPC"]
     return next((one.url for one in (*wanted, *likely, *interfaces)), "")
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "agent"
 
 
 def _http(url: str | None) -> str | None:
