@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from accord import __version__
 from accord.config.settings import LogFormat, Settings
 from accord.console.paths import PAGES
 from accord.core.agent import Agent, Leading
 from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
+from accord.protocol import signing
 from accord.protocol.operations import DialectName
 from accord.storage.address import SqliteAddress
 from accord.telemetry.logs import LIFE
@@ -53,6 +55,14 @@ MESSAGES = {
 
 NOW = "'$(date +%s)'"
 """An id that is another one each time: who sends the same message twice is shown the same task twice."""
+
+SIGNED = (
+    "(%(key)sT=$(date +%%s); N=$(openssl rand -hex 8); BODY='%(body)s'; "
+    """V=$(printf '%%s.%%s\\nPOST %%s\\n%%s' "$T" "$N" %(target)s "$BODY" """
+    """| openssl dgst -sha256 -hmac "$SECRET" | sed 's/.* //'); """
+    """%(curl)s -d "$BODY")"""
+)
+"""How a shell signs what it sends (`protocol.signing`), without leaving its variables behind."""
 
 
 log = logging.getLogger(LIFE)
@@ -156,12 +166,20 @@ def curl(url: str, settings: Settings) -> str:
     dialect = next(name for name in MESSAGES if name in server.dialects)
     method, params = MESSAGES[dialect]
     version = " -H 'A2A-Version: 1.0'" if dialect is DialectName.V1 else ""
-    said = params % {"id": NOW, "text": FIRST}
+    scheme = settings.auth.schemes[0] if settings.auth.schemes else None
+    said = params % {"id": "'$T'" if isinstance(scheme, Hmac) else NOW, "text": FIRST}
     body = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{said}}}'
     # Whatever issued the certificate, the server's own file vouches for it.
     trust = f" --cacert {shlex.quote(server.tls_cert)}" if server.tls_cert and not server.url else ""
-    who = _credentials(settings.auth.schemes[0]) if settings.auth.schemes else ""
-    return f"curl -sS {shlex.quote(url)}/{trust}{who} -H 'Content-Type: application/json'{version} -d '{body}'"
+    who = _credentials(scheme) if scheme else ""
+    line = f"curl -sS {shlex.quote(url)}/{trust}{who} -H 'Content-Type: application/json'{version}"
+    return _signed(scheme, url, body, line) if isinstance(scheme, Hmac) else f"{line} -d '{body}'"
+
+
+def _signed(scheme: Hmac, url: str, body: str, line: str) -> str:
+    """Return a command that signs a body with one of the keys and sends it; the only one need not be named."""
+    key = f"K={shlex.quote(next(iter(scheme.keys)))}; " if len(scheme.keys) > 1 else ""
+    return SIGNED % {"key": key, "body": body, "target": shlex.quote(f"{urlsplit(url).path}/"), "curl": line}
 
 
 def _credentials(scheme: AnyScheme) -> str:
@@ -178,7 +196,7 @@ def _credentials(scheme: AnyScheme) -> str:
         case Mtls():
             return " --cert $CERTIFICATE --key $KEY" if scheme.header is None else ""
         case Hmac():
-            return ' -H "X-A2A-Signature: $SIGNATURE"'
+            return f' -H "{signing.HEADER}: t=$T,{"k=$K," if len(scheme.keys) > 1 else ""}n=$N,v1=$V"'
         case Plugin():
             return ""  # only its package knows
 
