@@ -164,6 +164,18 @@ def test_an_agent_has_one_name_in_registries_whichever_card_is_asked_for(provide
 
 
 @pytest.mark.proves("B-03", "4-02")
+@pytest.mark.proves("B-13")
+@pytest.mark.parametrize("only", [None, V03, RELAY])
+def test_readers_of_0_3_are_offered_an_extended_card_where_they_can_authenticate(only: DialectName | None) -> None:
+    def offers(card: AgentCard) -> bool | None:
+        return json.loads(encode_card(card, ALL, only)).get("supportsAuthenticatedExtendedCard")
+
+    key = SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name="X-API-Key"))
+    assert offers(replace(CARD, security_schemes={"key": key})) is True
+    assert offers(replace(CARD, security_schemes={})) is None
+    assert json.loads(encode_card(replace(CARD, security_schemes={}), ALL))["capabilities"]["extendedAgentCard"] is True
+
+
 def test_skills_are_merged_one_by_one_and_only_a_schema_that_is_stated_is_written() -> None:
     plain = AgentSkill(id="book", name="Book", description="Books", tags=("travel",))
     skills = json.loads(encode_card(replace(CARD, skills=(plain, *CARD.skills)), ALL))["skills"]

@@ -29,12 +29,12 @@ def encode_card(card: AgentCard, enabled: Set[DialectName], only: DialectName | 
     if V1 is not only and (only is not None or enabled != {V1}):
         card = replace(card, signatures=())  # they were made over the 1.0 card alone (8.4) and verify nothing else
     if only is not None:
-        return codec.encode(DIALECTS[only].encode_card(card))
+        return codec.encode(_written(card, only))
     document: dict[str, Any] = {}
     card = _with_provider(card) if VAULT in enabled else card
     for dialect in _SHARED:
         if dialect in enabled or (dialect is V03 and RELAY in enabled):
-            document = _merged(document, DIALECTS[dialect].encode_card(card))
+            document = _merged(document, _written(card, dialect))
     if GEN in enabled:
         document = _with_generic(document, card)
     return codec.encode(document)
@@ -67,6 +67,13 @@ _look = Decoder(_Look)
 
 
 # --- the public card ------------------------------------------------------------------------------------------------
+
+
+def _written(card: AgentCard, dialect: DialectName) -> dict[str, Any]:
+    """Write a card in a dialect; 0.3 offers an extended one to the authenticated (7.10), so where nobody can be, none."""
+    if dialect in (V03, RELAY) and not card.security_schemes:
+        card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=None))
+    return DIALECTS[dialect].encode_card(card)
 
 
 def _with_provider(card: AgentCard) -> AgentCard:
