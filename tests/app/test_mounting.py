@@ -166,9 +166,9 @@ async def test_what_a_request_starts_does_not_belong_to_the_request(
     trace: ContextVar[str] = ContextVar("trace", default="none")
     run, seen = Composition.run, []
 
-    async def noting(self: Composition, stack: Any) -> Any:
+    async def noting(self: Composition, stack: Any, grace: Any) -> Any:
         seen.append(trace.get())
-        return await run(self, stack)
+        return await run(self, stack, grace)
 
     monkeypatch.setattr(Composition, "run", noting)
     trace.set("the first caller's")

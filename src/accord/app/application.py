@@ -14,11 +14,12 @@ from typing import Any, Self
 
 from accord.app import cards
 from accord.app.composition import Composition, Running
+from accord.app.grace import Grace
 from accord.app.site import below, placed
 from accord.bindings.compression import Compression
 from accord.bindings.forwarded import Forwarded
 from accord.bindings.health import HEALTH, READY, Health
-from accord.bindings.http import App, Receive, Scope, Send, respond
+from accord.bindings.http import ANSWER, App, Beginning, Receive, Scope, Send, respond
 from accord.bindings.links import FILES
 from accord.bindings.local import Local
 from accord.config import BadSettings, Settings, settings_of
@@ -77,6 +78,7 @@ class Application:
         self.refusal: str | None = None
         self._composition = Composition(self.settings, self.address, self.agents, self.url, env, clock)
         self._running: Running | None = None
+        self._grace = Grace(self.settings.server.grace_seconds)
         self._opened = AsyncExitStack()
         self._starting = asyncio.Lock()
         self._is_served = self._is_managed = False
@@ -106,22 +108,36 @@ class Application:
         """Open the store, bring it to this version's schema and begin to work."""
         async with self._starting:
             if self._running is None:
+                grace = Grace(self.settings.server.grace_seconds)
+                grace.at_end.append(self._end_requests)
                 async with AsyncExitStack() as stack:
-                    self._running = await self._composition.run(stack)
+                    self._running = await self._composition.run(stack, grace)
+                    self._grace = grace
                     self._opened = stack.pop_all()
 
     async def stop(self) -> None:
         """Finish what runs or hand it over, and let go of the store."""
-        self._running = None
+        self._running, grace = None, self._grace
         opened, self._opened = self._opened, AsyncExitStack()
+        grace.begin()
         await opened.aclose()
-        self.end_requests()  # nothing more can come to a stream
+        grace.end()  # nothing more can come to a stream
 
     def leave(self) -> None:
         """Have whoever sends requests here send them elsewhere: it is not ready any more, and answers all the same."""
         self.is_leaving = True
 
-    def end_requests(self) -> None:
+    def finish(self) -> None:
+        """Let the grace begin, for whatever is being answered or runs: no more comes, and `stop` is near."""
+        self.leave()
+        self._grace.begin()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the grace is over: what is answered from now on is cut off."""
+        return self._grace.is_over
+
+    def _end_requests(self) -> None:
         """End what is still being answered; that may be streams that would never end by themselves."""
         for request in self._requests:
             request.cancel()
@@ -184,14 +200,19 @@ class Application:
         request = asyncio.current_task()
         assert request is not None  # ASGI is called by nothing else
         self._requests.add(request)
+        answer = Beginning(_closing(scope, send) if self.is_leaving else send)
+        if self._is_served:
+            scope[ANSWER] = answer
         try:
-            await self._app(scope, receive, _closing(scope, send) if self.is_leaving else send)
+            await self._app(scope, receive, answer)
         except asyncio.CancelledError:
             if not self._is_served:
                 raise
-            # The server stops and has waited long enough. The answer is left unfinished, so that nobody takes it for
-            # whole; raised, this would be logged as a mistake.
+            # The server stops and has waited long enough. An answer that has begun is left unfinished, so that nobody
+            # takes it for whole; raised, this would be logged as a mistake.
             log.info("request ended: the server stops")
+            if not answer.is_begun:
+                await _unavailable(scope, receive, answer)
         finally:
             self._requests.discard(request)
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from accord import __version__
 from accord.app import cards, remotes
 from accord.app.agents import living
+from accord.app.grace import Grace
 from accord.app.later import Later, by_method
 from accord.app.observed import Observed
 from accord.app.outside import fetching, grpc_server, inspecting, signing, trusting
@@ -133,8 +134,8 @@ class Composition:
             store = await self._store(stack, Hub())
             self._published(store, self._rules(store, stack))
 
-    async def run(self, stack: AsyncExitStack) -> Running:
-        """Start everything; leaving `stack` stops it."""
+    async def run(self, stack: AsyncExitStack, grace: Grace) -> Running:
+        """Start everything; leaving `stack` stops it, in what is left of a `grace`."""
         hub = Hub()
         store = await self._store(stack, hub)
         rules = self._rules(store, stack)
@@ -156,7 +157,8 @@ class Composition:
         )
         await living(everybody, node, stack)
         await host.start()
-        stack.push_async_callback(host.stop, self._settings.server.grace_seconds)
+        stack.push_async_callback(lambda: host.stop(grace.left()))
+        grace.at_end.append(host.engine.dismiss)
         usage = Usage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
         guarded: dict[str, Hosted] = {}
@@ -180,7 +182,7 @@ class Composition:
         if has_console:
             await self._add_console(running, guarded, rules, gates, stack)
         if self._settings.server.grpc_port is not None:
-            await grpc_server(stack, self._settings, placed, admit)
+            await grpc_server(stack, grace, self._settings, placed, admit)
         return running
 
     async def _triggers(

@@ -19,7 +19,7 @@ from accord.app.application import Application
 from accord.config import BadSettings, Settings
 
 KILL_SECONDS = 15
-"""How long its processes may take to stop, beyond the time that is given to draining, requests, calls and runs."""
+"""How long its processes may take to stop, beyond the time that is given to draining and the grace."""
 
 LOOK_SECONDS = 0.05
 """How often to look whether it listens."""
@@ -58,7 +58,7 @@ def run(settings: Settings, worker: str, address: str, on_listen: Callable[[], N
         ssl_ca=Path(server.tls_client_ca) if server.tls_client_ca else None,
         ssl_client_verify=server.tls_client_ca is not None,
         respawn_failed_workers=True,
-        workers_kill_timeout=round(server.drain_seconds + 3 * server.grace_seconds) + KILL_SECONDS,
+        workers_kill_timeout=round(server.drain_seconds + server.grace_seconds) + KILL_SECONDS,
         reload=watched is not None,
         reload_filter=_filter(watched),  # as with uvicorn; the store may be a file there as well
         reload_ignore_worker_failure=True,  # the next change may mend it
@@ -113,7 +113,7 @@ def end_streams(application: Application) -> None:
             return
         if waiting is not None:
             waiting.cancel()
-        loop.call_later(server.grace_seconds, application.end_requests)
+        application.finish()
         signal.raise_signal(signal.SIGINT)
 
     loop.add_signal_handler(signal.SIGTERM, stop)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from accord.app.grace import Grace
 from accord.bindings.http import Admit
 from accord.bindings.wellknown import Sign
 from accord.config import BadSettings
@@ -129,8 +130,13 @@ def signing(card: Card) -> Sign | None:
     return partial(sign, key=read_signing_key(text, card.signing_key_url))
 
 
-async def grpc_server(stack: AsyncExitStack, settings: Settings, agents: Mapping[str, A2A], admit: Admit) -> None:
-    """Listen for gRPC until the stack is left; of `agents`, the first is for those who name none."""
+async def grpc_server(
+    stack: AsyncExitStack, grace: Grace, settings: Settings, agents: Mapping[str, A2A], admit: Admit
+) -> None:
+    """Listen for gRPC until the stack is left; of `agents`, the first is for those who name none.
+
+    Calls that go on then end with the `grace`.
+    """
     try:
         from accord.bindings.grpc import Grpc
     except ImportError as error:
@@ -149,7 +155,7 @@ async def grpc_server(stack: AsyncExitStack, settings: Settings, agents: Mapping
     )
     host = f"[{server.host}]" if ":" in server.host else server.host
     await grpc.start(f"{host}:{server.grpc_port}", tls=_tls(settings))
-    stack.push_async_callback(grpc.stop, server.grace_seconds)
+    stack.push_async_callback(lambda: grpc.stop(grace.left()))
 
 
 def _tls(settings: Settings) -> "Tls | None":

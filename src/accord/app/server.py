@@ -15,13 +15,14 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import ceil
 from typing import Any
 
 import uvicorn
 
 from accord.app import granian
 from accord.app.application import Application
-from accord.app.draining import drain_first
+from accord.app.draining import stop_in_time
 from accord.app.granian import Watched
 from accord.app.systemd import tell_ready
 from accord.bindings.connections import Connection, connections
@@ -47,6 +48,8 @@ STOPS = "Cancel %s running task(s), timeout graceful shutdown exceeded"
 UNFINISHED = "ASGI callable returned without completing response."
 """What uvicorn calls errors when it stops and somebody still follows a task, as is usual here."""
 
+LATE_SECONDS = 1
+"""How much longer than the grace answers can take that are ended with it, before uvicorn does not wait for them."""
 
 GARBAGE = 20_000, 20, 50
 """When Python looks for garbage in cycles. Its own 700, 10 and 10 are for programs that make many: here almost
@@ -67,12 +70,12 @@ def settle_down() -> None:
 def run(application: Application) -> None:
     """Serve an application in this process until a signal comes."""
     settings = application.settings
-    application.on_start.insert(0, lambda: drain_first(application))  # before anybody is told that it is there
+    application.on_start.insert(0, lambda: stop_in_time(application))  # before anybody is told that it is there
     application.on_start += [settle_down, tell_ready]
     application.keep_local()
     check_tls(settings.server)
     server = uvicorn.Server(_uvicorn(application, settings, http=connections(settings.limits)))
-    _hush()
+    _hush(application)
     logging.getLogger("uvicorn.error").addFilter(lambda record: not _is_told(application, record))
     listening = listen(settings.server)
     with _ending_well():
@@ -161,10 +164,10 @@ def be_worker(application: Application) -> None:
     """Prepare one of several processes: it keeps to the limits, and stops when the one that started it is gone."""
     settings = application.settings
     Connection.quotas = settings.limits
-    stopping = granian.end_streams if settings.server.server is HttpServer.GRANIAN else drain_first
+    stopping = granian.end_streams if settings.server.server is HttpServer.GRANIAN else stop_in_time
     application.on_start += [lambda: stopping(application), settle_down, tell_ready]
     application.keep_local()
-    _hush()
+    _hush(application)
     end_with_parent()
 
 
@@ -181,14 +184,11 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="accord-parent", daemon=True).start()
 
 
-def _hush() -> None:
+def _hush(application: Application) -> None:
     """Do not let it be called an error that streams are ended when the server stops."""
-    is_stopping = False
 
     def matters(record: logging.LogRecord) -> bool:
-        nonlocal is_stopping
-        is_stopping = is_stopping or record.msg == STOPS
-        return record.msg != STOPS and not (is_stopping and record.msg == UNFINISHED)
+        return not application.is_over or record.msg not in (STOPS, UNFINISHED)
 
     logging.getLogger("uvicorn.error").addFilter(matters)
 
@@ -226,7 +226,7 @@ def _uvicorn(app: App | str, settings: Settings, **more: Any) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,  # those of trusted proxies are read by the application
-        timeout_graceful_shutdown=max(1, round(server.grace_seconds)),
+        timeout_graceful_shutdown=ceil(server.grace_seconds) + LATE_SECONDS,
         ssl_certfile=server.tls_cert,
         ssl_keyfile=server.tls_key,
         ssl_ca_certs=server.tls_client_ca,

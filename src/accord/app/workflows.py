@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from accord.app import cards
 from accord.app.composition import Composition
+from accord.app.grace import Grace
 from accord.config import Settings
-from accord.config.settings import Server
 from accord.core.follow import at_rest
 from accord.core.ids import new_id
 from accord.core.interface import Caller
@@ -59,12 +59,12 @@ async def hosting(agent: WorkflowAgent, settings: Settings, env: Mapping[str, st
     address = parse(settings.store) if settings.store else default(env)
     async with AsyncExitStack() as stack:
         composition = Composition(_inner(settings), address, cards.by_slug([agent]), NOWHERE, env)
-        running = await composition.run(stack)
+        running = await composition.run(stack, Grace(0.0))  # nobody waits for it when it ends
         yield running.host
 
 
 def _inner(settings: Settings) -> Settings:
-    """Return what of a server's settings is there for a node without edges, which waits for nobody when it ends."""
+    """Return what of a server's settings is there for a node without edges."""
     return Settings(
         store=settings.store,
         blobs=settings.blobs,
@@ -73,7 +73,6 @@ def _inner(settings: Settings) -> Settings:
         engine=settings.engine,
         push=settings.push,
         credentials=settings.credentials,
-        server=Server(grace_seconds=0.0),
     )
 
 

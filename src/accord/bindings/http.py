@@ -19,7 +19,14 @@ from accord.bindings import alarms
 from accord.core.access import Presented
 from accord.core.interface import Caller
 from accord.core.quotas import Quotas
-from accord.errors import AccordError, AuthenticationFailed, HeadersTooLarge, RequestTimeout, RequestTooLarge
+from accord.errors import (
+    AccordError,
+    AgentUnavailable,
+    AuthenticationFailed,
+    HeadersTooLarge,
+    RequestTimeout,
+    RequestTooLarge,
+)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -39,6 +46,14 @@ Admit = Callable[[Presented], Awaitable[Caller]]
 """Finds out who a request comes from, or refuses it."""
 
 
+ANSWER = "accord.answer"
+"""Where a scope says whether its answer has begun, if whoever cancels the request can only be a server that stops."""
+
+STOPS = "The server stops; ask again"
+
+RETRY_SECONDS = 1
+"""When to ask again: another node is there, or this one soon is again."""
+
 LOOK_SECONDS = 2.0
 """How long an answer takes before somebody looks whether its caller is still there: looking costs a task."""
 
@@ -47,6 +62,31 @@ T = TypeVar("T")
 
 class ClientGone(Exception):
     """The client closed the connection before its request was read or answered."""
+
+
+class Beginning:
+    """A `send` that knows whether anything of an answer was sent."""
+
+    __slots__ = ("_send", "is_begun")
+
+    def __init__(self, send: Send) -> None:
+        """Pass everything on to `send`."""
+        self._send = send
+        self.is_begun = False
+
+    def __call__(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
+        """Send something."""
+        self.is_begun = True
+        return self._send(message)
+
+
+def cut_off(scope: Scope) -> AgentUnavailable | None:
+    """Return how to refuse a request that was cancelled before its answer began, if that is because its server stops.
+
+    Whoever cancels it otherwise, or has a part of the answer, is told nothing.
+    """
+    answer: Beginning | None = scope.get(ANSWER)
+    return None if answer is None or answer.is_begun else AgentUnavailable(STOPS, retry_after=RETRY_SECONDS)
 
 
 def header(scope: Scope, name: bytes) -> str | None:

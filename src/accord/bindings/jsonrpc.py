@@ -5,6 +5,7 @@ work.
 Every refusal is a JSON-RPC error object; the HTTP status is 200 but for those that `errors.TABLE` says otherwise.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -27,6 +28,7 @@ from accord.bindings.http import (
     Send,
     activated,
     check_head,
+    cut_off,
     error_headers,
     extensions,
     headers_of,
@@ -145,20 +147,28 @@ class JsonRpc:
             return
         try:
             asked, entry = await self._read(scope, receive)
-            if isinstance(entry, Batch):
-                await unless_gone(receive, self._answer_batch(asked, entry, send))
-                return
-            understood = await self._understand(asked, entry)
-            if isinstance(understood, Answer):
-                await _write(send, understood)
-            elif ROWS[understood.route.operation].streams:
-                await self._stream(understood, scope, receive, send)
-            elif understood.route.operation in LONG:
-                await _write(send, await unless_gone(receive, self._answer(understood)))
-            else:
-                await _write(send, await self._answer(understood))
+            try:
+                await self._reply(asked, entry, receive, send)
+            except asyncio.CancelledError:
+                if (refusal := cut_off(scope)) is None:
+                    raise
+                await _write(send, self._refused(asked, entry, refusal))
         except ClientGone:
             return
+
+    async def _reply(self, asked: Asked, entry: Entry | Batch, receive: Receive, send: Send) -> None:
+        if isinstance(entry, Batch):
+            await unless_gone(receive, self._answer_batch(asked, entry, send))
+            return
+        understood = await self._understand(asked, entry)
+        if isinstance(understood, Answer):
+            await _write(send, understood)
+        elif ROWS[understood.route.operation].streams:
+            await self._stream(understood, asked.scope, receive, send)
+        elif understood.route.operation in LONG:
+            await _write(send, await unless_gone(receive, self._answer(understood)))
+        else:
+            await _write(send, await self._answer(understood))
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Asked, Entry | Batch]:
         given = headers_of(scope)
@@ -173,22 +183,18 @@ class JsonRpc:
             if media_type != "application/json":
                 stated = f"not {media_type[:60]}" if media_type else "and the request has none"
                 raise UnsupportedMediaType(f"Content-Type must be application/json, {stated}")
+        except asyncio.CancelledError:
+            if (refusal := cut_off(scope)) is None:
+                raise
+            return Asked(scope, body, version, wished, path), Rejected(refusal)
         except AccordError as error:
             return Asked(scope, body, version, wished, path), Rejected(error)
         return Asked(scope, body, version, wished, path), jsonrpc.decode(body)
 
     async def _understand(self, asked: Asked, entry: Entry, caller: Caller | None = None) -> Understood | Answer:
         if isinstance(entry, Rejected):
-            return _failure(entry.id, entry.error, answer_dialect(asked.path, asked.wished, asked.version))
-        inquiry = Inquiry(
-            method=entry.method,
-            params=entry.params,
-            path=asked.path,
-            dialect=asked.wished,
-            version=asked.version,
-            enabled=self._enabled,
-        )
-        route = negotiate(inquiry)
+            return self._refused(asked, entry, entry.error)
+        route = self._route(asked, entry)
         try:
             caller = caller or await self._admit(presented(asked.scope, asked.body))
             if isinstance(route, Rejection):
@@ -201,6 +207,24 @@ class JsonRpc:
         known = replace(caller, origin=_NAMES[route.dialect], binding=BINDING, extensions=extensions(asked.scope))
         dialect = BY_MEMBER if route.by_member else DIALECTS[route.dialect]
         return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope, dialect)
+
+    def _route(self, asked: Asked, call: Call) -> Route | Rejection:
+        inquiry = Inquiry(
+            method=call.method,
+            params=call.params,
+            path=asked.path,
+            dialect=asked.wished,
+            version=asked.version,
+            enabled=self._enabled,
+        )
+        return negotiate(inquiry)
+
+    def _refused(self, asked: Asked, entry: Entry | Batch, error: AccordError) -> Answer:
+        """Return a refusal of whatever was asked, as far as it was understood."""
+        if isinstance(entry, Call):
+            return _failure(entry.id, error, self._route(asked, entry).dialect)
+        identifier = entry.id if isinstance(entry, Rejected) else jsonrpc.NULL_ID
+        return _failure(identifier, error, answer_dialect(asked.path, asked.wished, asked.version))
 
     async def _answer(self, understood: Understood) -> Answer:
         call, name, operation = understood.call, understood.route.dialect, understood.route.operation
@@ -226,7 +250,7 @@ class JsonRpc:
         try:  # one request has one sender, whose signature is good for one request
             caller = await self._admit(presented(asked.scope, asked.body))
         except AccordError as error:
-            await _write(send, _failure(b"null", error, answer_dialect(asked.path, asked.wished, asked.version)))
+            await _write(send, self._refused(asked, entries, error))
             return
         answers: list[Answer] = []
         for entry in entries.entries:

@@ -5,6 +5,7 @@ encodes, the service does the work.
 Every refusal is the dialect's error object, under the HTTP status that `errors.TABLE` says.
 """
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator
@@ -28,6 +29,7 @@ from accord.bindings.http import (
     Send,
     activated,
     check_head,
+    cut_off,
     error_headers,
     extensions,
     header,
@@ -125,6 +127,10 @@ class Rest:
             answer = await self._answer(found, scope, receive)
         except ClientGone:
             return
+        except asyncio.CancelledError:
+            if (refusal := cut_off(scope)) is None:
+                raise
+            await reply.fail(refusal)
         except AccordError as error:
             await reply.fail(error)
         except Exception:  # whatever it is, the caller learns nothing of it and the log everything

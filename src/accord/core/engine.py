@@ -107,7 +107,7 @@ class Engine:
         self._calling: Counter[Run] = Counter()
         self._promised: Counter[str] = Counter()
         self._turn = 0
-        self._is_draining = False
+        self.is_dismissing = self._is_draining = False
         self._has_backlog = False
         self._claimed: frozenset[int] = frozenset()
         self._orphans: dict[tuple[int, int], float] = {}
@@ -160,6 +160,10 @@ class Engine:
             await self.store.do(jobs.leave, self.node)
         except StoreUnavailable as error:
             log.warning("left without saying so", extra={"reason": str(error)})
+
+    def dismiss(self) -> None:
+        """Let callers wait no longer for what runs here: who still does is to get the task as it stands."""
+        self.is_dismissing = True
 
     async def _keep(self, do: Callable[[], Coroutine[Any, Any, None]], sooner: asyncio.Event, seconds: float) -> None:
         """Do something over and over: at every hint, and at the latest after a while."""

@@ -4,6 +4,7 @@ It knows no dialect and no binding: model in, model out, `AccordError` for every
 keeping the store's; a task that is not there and one that is somebody else's look the same.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -113,12 +114,28 @@ class Service:
             task = (await self._intake.accept(request, caller)).task
             waits = answers_alone or not configuration.return_immediately  # no effect on a message alone (3.2.2)
             if waits and not request.is_held:
-                task = await self._engine.settled(caller.tenant, task.id)
+                task = await self._settled(task.id, caller)
         if request.timeout_ms is not None and _is_late(task):
             raise TaskTimeout(metadata={"taskId": task.id})  # the caller was ready to wait so long, and no longer
         if answers_alone and task.status.state is TaskState.COMPLETED:
             return _answer(task)
         return lifecycle.limit_history(task, configuration.history_length)
+
+    async def _settled(self, task_id: str, caller: Caller) -> Task:
+        """Wait for a task as long as its node can, and return it.
+
+        A node that stops has its callers' waiting cancelled, and gives them the task as it stands: it goes on
+        elsewhere, and whoever knows its id follows it there. An error would have them ask for the same work anew.
+        """
+        try:
+            if not self._engine.is_dismissing:
+                return await self._engine.settled(caller.tenant, task_id)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is None or not self._engine.is_dismissing:
+                raise
+            waiting.uncancel()
+        return (await self._intake.find(task_id, caller))[1]
 
     async def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
         """Send a message and follow what comes of it; the first event is the task.

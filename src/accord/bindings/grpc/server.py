@@ -4,6 +4,7 @@ What a call means is `calls`; where to listen and which agents there are is the 
 and so no place for many agents: the first is served, others to who names them in the metadata `x-accord-agent`.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -13,11 +14,11 @@ import grpc
 from msgspec import Struct
 
 from accord.bindings.grpc.calls import Calls, end
-from accord.bindings.http import QUOTAS, Admit
+from accord.bindings.http import QUOTAS, RETRY_SECONDS, STOPS, Admit
 from accord.core.access import Access
 from accord.core.interface import A2A
 from accord.core.quotas import Quotas
-from accord.errors import InvalidRequest
+from accord.errors import AgentUnavailable, InvalidRequest
 from accord.protocol.negotiate import ALL_DIALECTS
 from accord.protocol.operations import DialectName
 from accord.protocol.protobuf.methods import EDITIONS, Edition, Method
@@ -26,6 +27,9 @@ AGENT_KEY = "x-accord-agent"
 
 MAX_CALLS = 10_000
 """Calls at a time, most of them streams that wait: as many as the memory of a small machine surely holds."""
+
+LATE_SECONDS = 1.0
+"""How much longer than they may last calls can take to be answered, before gRPC breaks them off."""
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     # A peer that vanished is found out within a minute; one that asks whether we are there may do so every ten seconds.
@@ -80,6 +84,8 @@ class Grpc:
             for name, agent in {"": service, **agents}.items()
         }
         self._server: Any = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._is_ending = False
 
     async def start(self, address: str, *, tls: Tls | None = None) -> int:
         """Listen on `host:port` and return the port, which is any free one for 0."""
@@ -99,11 +105,18 @@ class Grpc:
         self._server = server
         return port
 
-    async def stop(self, grace_seconds: float | None = None) -> None:
+    async def stop(self, grace_seconds: float = 0.0) -> None:
         """Take no more calls, let those that run finish for so long, and end the others."""
         if self._server is not None:
-            await self._server.stop(grace_seconds)
+            ending = asyncio.get_running_loop().call_later(grace_seconds, self._end_calls)
+            await self._server.stop(grace_seconds + LATE_SECONDS)
+            ending.cancel()
             self._server = None
+
+    def _end_calls(self) -> None:
+        self._is_ending = True
+        for call in self._calls:
+            call.cancel()
 
     def _handlers(self, edition: Edition) -> grpc.GenericRpcHandler:
         """Return what gRPC calls for each method of a service; bodies come and go as they are on the wire."""
@@ -118,7 +131,20 @@ class Grpc:
         )
 
     async def _dispatch(self, handle: Handle, method: Method, body: bytes, context: Any) -> Any:
-        """Bring a call to the agent that it names."""
+        """Bring a call to the agent that it names, and say so if it is ended by a server that stops."""
+        call = asyncio.current_task()
+        assert call is not None  # gRPC calls it in one
+        self._calls.add(call)
+        try:
+            return await self._answer(handle, method, body, context)
+        except asyncio.CancelledError:
+            if not self._is_ending:
+                raise  # whoever called is gone
+            await end(context, method, AgentUnavailable(STOPS, retry_after=RETRY_SECONDS))
+        finally:
+            self._calls.discard(call)
+
+    async def _answer(self, handle: Handle, method: Method, body: bytes, context: Any) -> Any:
         name = next((value for key, value in context.invocation_metadata() or () if key == AGENT_KEY), "")
         calls = self._agents.get(name)
         if calls is None:
