@@ -110,6 +110,29 @@ async def test_a_message_whose_answer_died_with_the_server_is_not_done_twice(tmp
         await asyncio.to_thread(server.stop)
 
 
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
+async def test_who_waits_while_a_server_is_stopped_gets_the_answer_of_the_next(
+    way: dict[str, Any], tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    store, port = f"sqlite:///{tmp_path}/accord.db", free_port()
+    serve = partial(Server, tmp_path, f"{AGENTS}:counting", "--store", store, **LEASE)  # type: ignore[arg-type]
+    serve = partial(serve, ACCORD_SERVER__GRPC_PORT=str(port), ACCORD_SERVER__GRACE_SECONDS="0.2")
+    server = await asyncio.to_thread(serve)
+    try:
+        async with Client.connect(server.url, **way) as client, Client.connect(server.url) as beside:
+            async with asyncio.timeout(60):
+                answer = asyncio.create_task(client.send_text(f"{LAST} {PAUSE} {go}"))
+                await _until_it_waits(beside)
+                assert await asyncio.to_thread(server.stop) == 0
+                server = await asyncio.to_thread(serve, port=server.port)
+                go.touch()
+                assert (await answer).text == WHOLE
+                assert (await beside.list(TaskFilter())).total_size == 1
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
 async def _told(client: Client, text: str) -> str:
     return "".join([piece async for piece in client.stream_text(text)])
 

@@ -42,6 +42,7 @@ from accord.model.base import timestamp_ms
 from accord.storage.commands import tasks
 from accord.storage.store import Tx
 from tests.core.conftest import ALICE, AT_ONCE, BOB, Hosting, all_of, said, saying, state, states, text
+from tests.core.doubles import until
 
 S = TaskState
 
@@ -217,6 +218,34 @@ async def test_an_agent_may_answer_with_a_message_alone(host: Host) -> None:
     events = await all_of(service.stream(saying("y"), ALICE))
     assert [text(event.body) for event in events if isinstance(event.body, Message)] == ["brief: y"]
     assert len(events) == 1
+
+
+async def test_a_node_that_stops_gives_its_callers_the_task_as_it_stands(host: Host) -> None:
+    """It goes on elsewhere: who is told that instead of an error does not ask for the same work anew."""
+    service = host.services["patient"]
+    waiting = asyncio.create_task(service.send(saying("go"), ALICE))
+    await until(lambda: _works(service))
+    host.engine.dismiss()
+    waiting.cancel()
+    answer = await waiting
+    assert isinstance(answer, Task)
+    assert state(answer) is S.WORKING
+    late = await service.send(saying("too"), ALICE)
+    assert isinstance(late, Task), "whoever comes now does not wait at all"
+    assert waiting.cancelling() == 0, "it was obeyed"
+
+
+async def test_whoever_gives_up_waiting_otherwise_is_told_nothing(host: Host) -> None:
+    service = host.services["patient"]
+    waiting = asyncio.create_task(service.send(saying("go"), ALICE))
+    await until(lambda: _works(service))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def _works(service: Service) -> bool:
+    return [state(task) for task in (await service.list(TaskFilter(), ALICE)).tasks] == [S.WORKING]
 
 
 @pytest.mark.proves("STREAM-ORDER-002", "STREAM-ORDER-003", "STREAM-ORDER-004", "STREAM-SUB-001", "C-01")

@@ -14,7 +14,7 @@ from a2a.types import a2a_pb2, a2a_pb2_grpc
 
 from tests.ports import free_port
 from tests.serve.flowing import until
-from tests.serve.running import AGENTS, BOUND_SECONDS, V1, Server, rpc, running, said, text_of
+from tests.serve.running import AGENTS, BOUND_SECONDS, V1, Server, rpc, running, said
 
 HALTING = f"{AGENTS}:halting"
 BRIEF = {
