@@ -154,7 +154,7 @@ def test_a_node_is_replaced_without_a_gap(values: dict[str, Any]) -> None:
     found = manifests(values)
     assert found["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     settings = settings_of(found, Path("none"))
-    longest = settings.server.drain_seconds + 3 * settings.server.grace_seconds + KILL_SECONDS
+    longest = settings.server.drain_seconds + settings.server.grace_seconds + KILL_SECONDS
     assert pod(found)["terminationGracePeriodSeconds"] >= longest
     probe = container(found)["readinessProbe"]
     assert settings.server.drain_seconds > probe["periodSeconds"] * probe["failureThreshold"], "it is noticed in time"

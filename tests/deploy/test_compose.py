@@ -125,7 +125,7 @@ def test_only_the_proxy_is_reached_from_outside_and_nodes_may_do_little() -> Non
 def test_several_nodes_have_the_time_to_stop() -> None:
     assert NODE["deploy"]["replicas"] == 3
     server = load(DEPLOY / "image" / "accord.toml", {}).settings.server
-    longest = server.drain_seconds + 3 * server.grace_seconds + KILL_SECONDS
+    longest = server.drain_seconds + server.grace_seconds + KILL_SECONDS
     assert seconds(NODE["stop_grace_period"]) > longest
     assert server.drain_seconds >= seconds(NODE["healthcheck"]["interval"])
 

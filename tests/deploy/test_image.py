@@ -81,7 +81,7 @@ def test_its_settings_may_be_served_and_stop_in_the_time_that_is_said() -> None:
     assert danger(settings) is None, "it is not open to strangers"
     server = settings.server
     assert (server.host, f"{server.port}") == ("0.0.0.0", FINAL.one("EXPOSE").text)
-    longest = server.drain_seconds + 3 * server.grace_seconds + KILL_SECONDS
+    longest = server.drain_seconds + server.grace_seconds + KILL_SECONDS
     assert f"up to {longest:.0f} s" in FILE.read_text()
 
 

@@ -79,7 +79,7 @@ def test_the_two_differ_in_the_port_only() -> None:
 @units
 def test_it_has_the_time_to_stop_and_is_started_again(file: Path) -> None:
     unit, server = says(file), load(UNITS / "accord.toml", {}).settings.server
-    longest = server.drain_seconds + 3 * server.grace_seconds + KILL_SECONDS
+    longest = server.drain_seconds + server.grace_seconds + KILL_SECONDS
     assert int(unit["TimeoutStopSec"][0]) > longest
     assert (unit["Restart"], unit["KillSignal"], unit["Type"]) == (["always"], ["SIGTERM"], ["notify"])
     assert unit["KillMode"] == ["mixed"], "worker processes are told by the one that started them"

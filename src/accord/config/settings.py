@@ -106,7 +106,8 @@ class Server(Section, frozen=True, kw_only=True):
     requests here needs to notice."""
 
     grace_seconds: Span = 3.0
-    """How long agents may go on after a server was told to stop; what is left then is handed over."""
+    """How long requests, calls and agents may go on, all together, when a server stops; what is left then is handed
+    over."""
 
     def __post_init__(self) -> None:
         """Refuse an address that nobody could call; an empty one is none."""
