@@ -14,7 +14,7 @@ from accord.lazy import lazily
 
 if TYPE_CHECKING:
     from accord.agents.kinds import Given, Kind, Options, profile
-    from accord.core.access import Identity, Presented, Scheme, challenge
+    from accord.core.access import BodyNeeded, Identity, Presented, Scheme, challenge
     from accord.core.agent import Agent, Crash, Living, Node, Profile
     from accord.core.context import Context, Failed, Rejected
     from accord.core.schemes.kinds import SchemeKind
@@ -34,6 +34,7 @@ __all__ = [
     "Agent",
     "AuthenticationFailed",
     "BlobsKind",
+    "BodyNeeded",
     "Carrier",
     "Context",
     "Crash",

@@ -27,6 +27,7 @@ from accord.errors import (
     RequestTimeout,
     RequestTooLarge,
 )
+from accord.protocol import hosts
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -113,8 +114,8 @@ def query(scope: Scope, name: str) -> str | None:
     return found[0] if found else None
 
 
-def presented(scope: Scope, body: bytes) -> Presented:
-    """Return what a request brings to say who sends it."""
+def presented(scope: Scope, body: bytes | None) -> Presented:
+    """Return what a request brings to say who sends it; None is a body that has not been read yet."""
     raw, asked = scope.get("raw_path") or scope["path"].encode(), scope.get("query_string", b"")
     peer = scope.get("client")
     return Presented(
@@ -127,6 +128,16 @@ def presented(scope: Scope, body: bytes) -> Presented:
         certificate=scope.get("state", {}).get("client_certificate"),
         secure=scope.get("scheme") == "https",
     )
+
+
+def address_of(scope: Scope) -> str:
+    """Return whose requests are counted together: an address, or the network of 64 bits that one host has in IPv6."""
+    peer = scope.get("client")
+    text: str = peer[0] if peer else ""
+    address = hosts.address(text)
+    if address is None:
+        return text
+    return address.exploded[:19] if isinstance(address, IPv6Address) else str(address)
 
 
 def extensions(scope: Scope) -> frozenset[str]:

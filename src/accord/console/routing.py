@@ -11,7 +11,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from ipaddress import IPv6Address
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
@@ -27,6 +26,7 @@ from accord.bindings.http import (
     Receive,
     Scope,
     Send,
+    address_of,
     check_head,
     error_headers,
     header,
@@ -52,7 +52,7 @@ from accord.errors import (
     UnsupportedMediaType,
 )
 from accord.model.base import timestamp_ms
-from accord.protocol import codec, hosts
+from accord.protocol import codec
 from accord.protocol.operations import DialectName
 from accord.storage.store import BadValue, StoreUnavailable
 
@@ -305,16 +305,6 @@ def _placed(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller | N
     if len(tenant) > MAX_TENANT or not tenant.isprintable():
         raise codec.invalid_field("tenant", f"It has up to {MAX_TENANT} characters, all of them printable")
     return replace(caller, tenant=tenant)
-
-
-def address_of(scope: Scope) -> str:
-    """Return whose requests are counted together: an address, or the network of 64 bits that one host has in IPv6."""
-    peer = scope.get("client")
-    text: str = peer[0] if peer else ""
-    address = hosts.address(text)
-    if address is None:
-        return text
-    return address.exploded[:19] if isinstance(address, IPv6Address) else str(address)
 
 
 def _about(reply: Reply) -> str:

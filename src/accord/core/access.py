@@ -19,12 +19,16 @@ MAX_NAME = 256
 """Characters of an owner or a tenant: both are keys in the store, whose length is limited."""
 
 
+class BodyNeeded(Exception):
+    """Who sends a request can only be said with its body, which has not been read yet: ask again with it."""
+
+
 class Presented(Struct, frozen=True, kw_only=True):
     """What a request brings to say who sends it: header names are lower-case, `target` is the path with its query.
 
     `certificate` is the client's own in DER, as the server that ended TLS saw it, and `peer` the address it came from;
     `proxy` is the address of a trusted proxy that told it; `secure` is whether it came over TLS. `body` is None where a
-    binding cannot have it yet.
+    binding has not read it yet.
     """
 
     headers: Iterable[tuple[bytes, bytes]] = ()
@@ -83,7 +87,7 @@ class Scheme(Protocol):
         """Return who sends the request, or None if it brings nothing for this scheme.
 
         What it brings and is wrong is `AuthenticationFailed`, in words that tell nothing about what would be right; it
-        may have a challenge of its own.
+        may have a challenge of its own. What cannot be told without a body that is still to come is `BodyNeeded`.
         """
 
 

@@ -146,9 +146,10 @@ async def test_calls_beyond_the_limit_are_refused_and_taken_again_later(serving:
             await go.wait()
 
     stub = STUBS["v1"](dial(await serving(Waiting(), max_calls=2)))
-    streams = [stub.SubscribeToTask(new.SubscribeToTaskRequest(id="t-1")) for _ in range(2)]
-    for stream in streams:
-        await stream.read()
+    streams = []
+    for _ in range(2):  # one after the other: calls whose message has not come yet have less room
+        streams.append(stub.SubscribeToTask(new.SubscribeToTaskRequest(id="t-1")))
+        await streams[-1].read()
     assert (await failing(stub.GetTask(new.GetTaskRequest(id="t-1")))).code == "RESOURCE_EXHAUSTED"
     go.set()
     for stream in streams:

@@ -17,8 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.bindings.grpc.messages import from_json
+from accord.bindings.grpc.reading import Reader
 from accord.bindings.grpc.status import Metadata, as_metadata, status_of
-from accord.bindings.http import Admit, Scope, activated, extensions, header, presented
+from accord.bindings.http import Admit, Scope, activated, extensions, header
 from accord.bindings.streams import last_seen
 from accord.core.interface import A2A, Caller, answering, streaming
 from accord.errors import AccordError, AgentUnavailable, InternalError
@@ -52,20 +53,23 @@ class Understood(Struct, frozen=True):
 class Calls:
     """Answers the calls to one agent."""
 
-    def __init__(self, service: A2A, *, admit: Admit, extensions: frozenset[str], unread_seconds: float) -> None:
+    def __init__(
+        self, service: A2A, *, reader: Reader, admit: Admit, extensions: frozenset[str], unread_seconds: float
+    ) -> None:
         """Answer for `service` to whom `admit` lets in; `extensions` are those of the agent's card.
 
         One event of a stream waits for `unread_seconds` at most for a reader who does not read.
         """
         self._answering = answering(service)
         self._streaming = streaming(service)
+        self._reader = reader
         self._admit = admit
         self._extensions = extensions
         self._unread_seconds = unread_seconds
 
-    async def _understand(self, method: Method, body: bytes, context: Any) -> Understood:
+    async def _understand(self, method: Method, context: Any) -> Understood:
         scope = _scope(method, context)
-        caller = await self._admit(presented(scope, body))
+        caller, body = await self._reader.read(scope, context, self._admit)
         check_version(header(scope, VERSION_HEADER.encode()), method.dialect.name)
         after = last_seen(scope) if method.streams else None
         params = await _convert(partial(to_json, method.request), body)
@@ -75,10 +79,10 @@ class Calls:
 
     # --- one answer -----------------------------------------------------------------------------------------------
 
-    async def answer(self, method: Method, body: bytes, context: Any) -> bytes:
+    async def answer(self, method: Method, context: Any) -> bytes:
         """Answer a call that is answered once."""
         try:
-            understood = await self._understand(method, body, context)
+            understood = await self._understand(method, context)
             result = await self._answering[method.operation](understood.request, understood.caller)
             json = method.dialect.encode_result(method.operation, result)
             answer = await _convert(partial(from_json, method.response), json)
@@ -93,10 +97,10 @@ class Calls:
 
     # --- streams --------------------------------------------------------------------------------------------------
 
-    async def stream(self, method: Method, body: bytes, context: Any) -> None:
+    async def stream(self, method: Method, context: Any) -> None:
         """Answer a call that is answered with a stream; whoever goes away has it cancelled by gRPC."""
         try:
-            understood = await self._understand(method, body, context)
+            understood = await self._understand(method, context)
             follow = self._streaming[method.operation]
             events = follow(understood.request, understood.caller, understood.after)
             async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator

@@ -14,6 +14,7 @@ import grpc
 from msgspec import Struct
 
 from accord.bindings.grpc.calls import Calls, end
+from accord.bindings.grpc.reading import Reader
 from accord.bindings.http import QUOTAS, RETRY_SECONDS, STOPS, Admit
 from accord.core.access import Access
 from accord.core.interface import A2A
@@ -39,7 +40,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
 
-Handle = Callable[[Calls, Method, bytes, Any], Awaitable[Any]]
+Handle = Callable[[Calls, Method, Any], Awaitable[Any]]
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -74,9 +75,11 @@ class Grpc:
         self._quotas = quotas
         self._max_calls = max_calls
         self._editions = [edition for name, edition in EDITIONS.items() if name in enabled]
+        reader = Reader(quotas, max_calls)
         self._agents = {
             name: Calls(
                 agent,
+                reader=reader,
                 admit=admit or Access().admit,
                 extensions=extensions,
                 unread_seconds=quotas.unread_seconds,
@@ -119,24 +122,27 @@ class Grpc:
             call.cancel()
 
     def _handlers(self, edition: Edition) -> grpc.GenericRpcHandler:
-        """Return what gRPC calls for each method of a service; bodies come and go as they are on the wire."""
+        """Return what gRPC calls for each method of a service; bodies come and go as they are on the wire.
+
+        To gRPC all requests are streams, which on the wire is the same: so `reading` waits for the message, not gRPC.
+        """
         return grpc.method_handlers_generic_handler(
             edition.service,
             {
-                method.name: grpc.unary_stream_rpc_method_handler(partial(self._dispatch, Calls.stream, method))
+                method.name: grpc.stream_stream_rpc_method_handler(partial(self._dispatch, Calls.stream, method))
                 if method.streams
-                else grpc.unary_unary_rpc_method_handler(partial(self._dispatch, Calls.answer, method))
+                else grpc.stream_unary_rpc_method_handler(partial(self._dispatch, Calls.answer, method))
                 for method in edition.methods
             },
         )
 
-    async def _dispatch(self, handle: Handle, method: Method, body: bytes, context: Any) -> Any:
+    async def _dispatch(self, handle: Handle, method: Method, _: object, context: Any) -> Any:
         """Bring a call to the agent that it names, and say so if it is ended by a server that stops."""
         call = asyncio.current_task()
         assert call is not None  # gRPC calls it in one
         self._calls.add(call)
         try:
-            return await self._answer(handle, method, body, context)
+            return await self._answer(handle, method, context)
         except asyncio.CancelledError:
             if not self._is_ending:
                 raise  # whoever called is gone
@@ -144,12 +150,12 @@ class Grpc:
         finally:
             self._calls.discard(call)
 
-    async def _answer(self, handle: Handle, method: Method, body: bytes, context: Any) -> Any:
+    async def _answer(self, handle: Handle, method: Method, context: Any) -> Any:
         name = next((value for key, value in context.invocation_metadata() or () if key == AGENT_KEY), "")
         calls = self._agents.get(name)
         if calls is None:
             await end(context, method, InvalidRequest(f"There is no agent {name[:60]!r} here"))
-        return await handle(calls, method, body, context)
+        return await handle(calls, method, context)
 
 
 def _credentials(tls: Tls) -> grpc.ServerCredentials:

@@ -7,11 +7,10 @@ of ways are `console.entry.api` and `console.entry.issuers`.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from accord.bindings.http import Admit, Headers, Scope
+from accord.bindings.http import Admit, Headers, Scope, address_of
 from accord.console.entry.cookies import SESSION
 from accord.console.entry.sessions import Sessions
 from accord.console.entry.ways import Ways
-from accord.console.routing import address_of
 from accord.core.access import Access, Presented
 from accord.core.audit import OK, Audit, entry
 from accord.core.interface import Caller

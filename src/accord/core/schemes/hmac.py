@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from accord.core.access import Identity, Presented, challenge
+from accord.core.access import BodyNeeded, Identity, Presented, challenge
 from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.settings import Hmac
 from accord.errors import AuthenticationFailed
@@ -94,10 +94,12 @@ class HmacAccess:
         if stated is None:
             return None
         signature, now = signing.parse(stated), int(self._now())
-        if signature is None or presented.body is None:
-            raise self._refused("no signature of a whole request")
+        if signature is None:
+            raise self._refused("no signature")
         if abs(now - signature.timestamp) > self._window:
             raise self._refused("not of now")
+        if presented.body is None:
+            raise BodyNeeded
         request = signing.Request(method=presented.method, target=presented.target, nonce=signature.nonce)
         # A key that does not exist is computed with as well, so that it is refused on the same path as a wrong one.
         secret, identity, seen = self._keys.get(signature.key_id or self._only, (_NOBODY, None, None))
