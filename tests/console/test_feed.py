@@ -297,5 +297,12 @@ async def test_streams_of_one_caller_are_limited() -> None:
             pass
 
 
+async def test_whoever_may_name_any_tenant_has_no_more_streams_for_that() -> None:
+    settings = {"auth": {"schemes": SCHEMES}, "limits": {"streams": 1}}
+    async with serving("sqlite://:memory:", *AGENTS, **settings) as server, server.listening(by="root"):
+        for query in ("tenant=acme", "tenant=globex", ""):
+            assert (await server("GET", "/events", by="root", query=query)).status == 429
+
+
 async def test_numbers_that_are_none_are_refused(quick: Asking) -> None:
     assert (await quick("GET", "/events", query="after=x")).status == 422

@@ -281,7 +281,7 @@ async def test_a_reader_who_is_gone_gives_its_place_back() -> None:
 
 
 async def test_new_tasks_are_refused_when_too_many_are_open_and_messages_to_open_ones_are_not() -> None:
-    async def ten(tenant: str, owner: str, limit: int) -> int:
+    async def ten(tenant: str | None, owner: str, limit: int) -> int:
         assert (tenant, owner) == ("acme", "alice")
         return 10
 

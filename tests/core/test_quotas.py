@@ -134,6 +134,21 @@ def test_open_streams_are_counted_by_caller_and_given_back() -> None:
     assert not usage._streams, "whoever has none open is not remembered"
 
 
+def test_whoever_may_name_any_tenant_has_no_more_streams_and_requests_for_that() -> None:
+    usage = Usage(Quotas(streams=2, rate=1, burst=2), clock=Clock())
+    roaming = [Caller(tenant=tenant, owner="alice", roams=True) for tenant in ("acme", "globex", "")]
+    for caller in roaming[:2]:
+        usage.take(caller)
+        usage.open_stream(caller)
+    with pytest.raises(RateLimited, match="streams"):
+        usage.open_stream(roaming[2])
+    with pytest.raises(RateLimited, match="requests"):
+        usage.take(roaming[2])
+    usage.open_stream(ALICE)
+    usage.close_stream(roaming[2])
+    usage.open_stream(roaming[2])
+
+
 # --- open tasks -----------------------------------------------------------------------------------------------------
 
 
@@ -142,10 +157,10 @@ class Counting:
 
     def __init__(self, count: int = 0) -> None:
         self.count = count
-        self.asked: list[tuple[str, str, int]] = []
+        self.asked: list[tuple[str | None, str, int]] = []
         self.error: Exception | None = None
 
-    async def __call__(self, tenant: str, owner: str, limit: int) -> int:
+    async def __call__(self, tenant: str | None, owner: str, limit: int) -> int:
         self.asked.append((tenant, owner, limit))
         if self.error is not None:
             raise self.error
@@ -187,6 +202,16 @@ async def test_open_tasks_of_one_are_no_concern_of_another() -> None:
     counting.count = 0
     await usage.open_task(BOB)
     await usage.open_task(Caller(tenant="globex", owner="alice"))
+
+
+async def test_whoever_may_name_any_tenant_has_its_tasks_counted_in_all() -> None:
+    counting = Counting(9)
+    usage = Usage(Quotas(open_tasks=10), count=counting, clock=Clock())
+    await usage.open_task(Caller(tenant="acme", owner="alice", roams=True))
+    counting.count += 1
+    with pytest.raises(RateLimited):
+        await usage.open_task(Caller(tenant="globex", owner="alice", roams=True))
+    assert set(counting.asked) == {(None, "alice", 10)}
 
 
 async def test_a_store_that_is_away_is_left_to_the_send_itself() -> None:

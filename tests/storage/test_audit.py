@@ -110,11 +110,13 @@ async def test_open_tasks_are_counted_by_owner_and_tenant_up_to_a_limit(ready: A
     still_open = [S for S in TaskState if S.name in ("SUBMITTED", "WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED")]
     assert await ready.read(tasks.count_open, TENANT, "alice", 100) == len(still_open)
     assert await ready.read(tasks.count_open, TENANT, "alice", 3) == 3
+    assert await ready.read(tasks.count_open, None, "alice", 100) == len(still_open) + 1
     assert await ready.read(tasks.count_open, TENANT, "bob", 100) == 1
     assert await ready.read(tasks.count_open, TENANT, "carol", 100) == 0
 
 
-async def test_open_tasks_are_counted_through_their_index(ready: AnyStore) -> None:
+@pytest.mark.parametrize("tenant", [TENANT, None])
+async def test_open_tasks_are_counted_through_their_index(tenant: str | None, ready: AnyStore) -> None:
     explain = "EXPLAIN QUERY PLAN" if isinstance(ready, SqliteStore) else "EXPLAIN"
 
     async def explained(tx: Tx) -> str:
@@ -124,7 +126,7 @@ async def test_open_tasks_are_counted_through_their_index(ready: AnyStore) -> No
             async def one(self, sql: str, /, **values: Any) -> None:
                 plans.append(await tx.all(f"{explain} {sql}", **values))
 
-        await tasks.count_open(cast(Tx, Explaining()), TENANT, "alice", 9)
+        await tasks.count_open(cast(Tx, Explaining()), tenant, "alice", 9)
         return str(plans)
 
     assert "task_open" in await ready.read(explained)

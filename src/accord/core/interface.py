@@ -53,6 +53,11 @@ class Caller(Struct, frozen=True, kw_only=True):
     trace: str | None = None
 
     @property
+    def account(self) -> tuple[str | None, str]:
+        """As whom it is counted: one that roams is the same in every tenant that it names, which is None."""
+        return None if self.roams else self.tenant, self.owner
+
+    @property
     def reach(self) -> str | None:
         """Whose tasks it gets to see: its own, or with None everybody's."""
         return None if self.sees_all else self.owner

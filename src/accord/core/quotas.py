@@ -100,8 +100,10 @@ AGAIN_SECONDS = 2.0
 _NOISE = 1e-9
 """What sums of floats may be off by."""
 
-Count = Callable[[str, str, int], Awaitable[int]]
-"""Counts the open tasks of an owner in a tenant, up to a limit."""
+Account = tuple[str | None, str]
+
+Count = Callable[[str | None, str, int], Awaitable[int]]
+"""Counts the open tasks of an owner in a tenant, or with None in all, up to a limit."""
 
 
 class Bucket:
@@ -137,7 +139,7 @@ class Bucket:
 
 
 class Usage:
-    """What callers use at the moment, of all agents of this process together."""
+    """What callers use at the moment, of all agents of this process together, whatever tenants they name."""
 
     def __init__(
         self, quotas: Quotas | None = None, *, count: Count | None = None, clock: Callable[[], float] = time.monotonic
@@ -149,30 +151,30 @@ class Usage:
         rate, open_rate = self.quotas.rate, self.quotas.open_rate
         self._named = Bucket(rate, self.quotas.burst, clock) if rate else None
         self._nameless = Bucket(open_rate, self.quotas.burst, clock) if open_rate else None
-        self._streams: Counter[tuple[str, str]] = Counter()
-        self._room: dict[tuple[str, str], int] = {}
-        self._refused: dict[tuple[str, str], float] = {}
+        self._streams: Counter[Account] = Counter()
+        self._room: dict[Account, int] = {}
+        self._refused: dict[Account, float] = {}
 
     def take(self, caller: Caller) -> None:
-        """Count a request, or refuse it. It counts for who the caller is, whatever tenant it names."""
+        """Count a request, or refuse it."""
         bucket = self._named if caller.owner else self._nameless
-        if bucket is not None and (wait := bucket.take((caller.tenant, caller.owner))):
+        if bucket is not None and (wait := bucket.take(caller.account)):
             rate = self.quotas.rate if caller.owner else self.quotas.open_rate
             raise _refused(f"More than {rate:g} requests a second are too many", "rate", wait)
 
     def check_streams(self, caller: Caller) -> None:
         """Refuse another stream if there are enough."""
-        if self._streams.get((caller.tenant, caller.owner), 0) >= self.quotas.streams:
+        if self._streams.get(caller.account, 0) >= self.quotas.streams:
             raise _refused(f"{self.quotas.streams} streams are open already", "streams", AGAIN_SECONDS)
 
     def open_stream(self, caller: Caller) -> None:
         """Count a stream until `close_stream` is called for it, or refuse it."""
         self.check_streams(caller)
-        self._streams[caller.tenant, caller.owner] += 1
+        self._streams[caller.account] += 1
 
     def close_stream(self, caller: Caller) -> None:
         """Note that a stream is over."""
-        key = caller.tenant, caller.owner
+        key = caller.account
         self._streams[key] -= 1
         if not self._streams[key]:
             del self._streams[key]
@@ -185,13 +187,13 @@ class Usage:
         """
         if self._count is None:
             return
-        key = caller.tenant, caller.owner
+        key = caller.account
         room = self._room.get(key, 0)
         if not room:
             room = await self._find_room(key, self._count)
         self._room[key] = room - 1
 
-    async def _find_room(self, key: tuple[str, str], count: Count) -> int:
+    async def _find_room(self, key: Account, count: Count) -> int:
         limit, now = self.quotas.open_tasks, self._clock()
         if self._refused.get(key, now) <= now:
             self._forget(now)
@@ -214,7 +216,7 @@ class Usage:
 def counting(store: Store) -> Count:
     """Return what counts open tasks in a store."""
 
-    async def count(tenant: str, owner: str, limit: int) -> int:
+    async def count(tenant: str | None, owner: str, limit: int) -> int:
         return await store.read(tasks.count_open, tenant, owner, limit)
 
     return count

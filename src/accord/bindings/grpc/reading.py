@@ -40,7 +40,7 @@ class Reader:
         """Return who makes a call, and its message."""
         caller = await _early(scope, admit)
         if caller is not None and caller.owner:
-            with self._room((caller.tenant, caller.owner), self._of_one):
+            with self._room(caller.account, self._of_one):
                 return caller, await _message(context, self._known_seconds)
         with self._room(_STRANGERS, self._of_strangers), self._room(address_of(scope), self._of_one):
             body = await _message(context, self._seconds)

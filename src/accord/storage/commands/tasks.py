@@ -377,13 +377,14 @@ async def list_tasks(tx: Tx, tenant: str, query: Query) -> tuple[list[Stored], i
     return [await _stored(tx, tenant, row) for row in rows], int(total[0]) if total else 0
 
 
-async def count_open(tx: Tx, tenant: str, owner: str, limit: int) -> int:
-    """Return how many of an owner's tasks have not ended; counting stops at `limit`."""
+async def count_open(tx: Tx, tenant: str | None, owner: str, limit: int) -> int:
+    """Return how many of an owner's tasks have not ended, in one tenant or in all; counting stops at `limit`."""
+    placed, there = ("", {}) if tenant is None else ("tenant = :tenant AND", {"tenant": tenant})
     row = await tx.one(
-        """SELECT count(*) FROM (
-                SELECT 1 FROM task WHERE tenant = :tenant AND owner = :owner AND {open} LIMIT :limit
+        f"""SELECT count(*) FROM (
+                SELECT 1 FROM task WHERE {placed} owner = :owner AND {{open}} LIMIT :limit
             ) AS found""",
-        tenant=tenant,
+        **there,
         owner=owner,
         limit=limit,
     )
