@@ -134,3 +134,27 @@ async def test_grpc_has_the_same_certificates_and_the_same_callers(server: Serve
         assert http.get(f"{server.url}/tasks/{sent.task.id}").status_code == 200
     with client(authority, authority.client("bob")) as http:
         assert http.get(f"{server.url}/tasks/{sent.task.id}").status_code == 404
+
+
+async def test_grpc_demands_a_certificate_where_http_takes_other_credentials_and_says_so(
+    tmp_path: Path, authority: Authority, own: Issued
+) -> None:
+    secret = 'type = "header"\nname = "X-Key"\nsecrets = [{ secret = "0123456789abcdef", owner = "carol" }]\n'
+    (tmp_path / "accord.toml").write_text(f"{MTLS}\n[[auth.schemes]]\n{secret}")
+    tls = ["--tls-cert", str(own.certificate), "--tls-key", str(own.key), "--tls-client-ca", str(authority.certificate)]
+    port = free_port()
+    with running(tmp_path, *tls, "--grpc-port", str(port), scheme="https") as server:
+        server.says("gRPC takes nobody without a client certificate")
+        with client(authority) as http:
+            known = http.get(f"{server.url}/tasks", headers={"X-Key": "0123456789abcdef"})
+            assert known.status_code == 200
+        credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes())
+        async with grpc.aio.secure_channel(f"localhost:{port}", credentials) as channel:
+            call = a2a_pb2_grpc.A2AServiceStub(channel).ListTasks(
+                a2a_pb2.ListTasksRequest(), metadata=(("x-key", "0123456789abcdef"),), timeout=BOUND_SECONDS
+            )
+            assert await call.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_where_only_certificates_are_taken_grpc_has_nothing_to_say(server: Server) -> None:
+    assert "gRPC takes nobody" not in server.all_shown

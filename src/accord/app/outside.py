@@ -3,6 +3,7 @@
 Each is imported when it is used, so that a server without it starts as fast as before.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,10 +20,13 @@ from accord.core.interface import A2A
 from accord.core.registry.ports import Answer, Ask, NotAllowed, NotReached
 from accord.core.registry.trust import Trust
 from accord.core.schemes.ports import Fetch, NotFetched
+from accord.core.schemes.settings import Mtls
 from accord.outbound import Outbound, Policy, Refused, Unreachable
 
 if TYPE_CHECKING:
     from accord.bindings.grpc import Tls
+
+log = logging.getLogger("accord.grpc")
 
 MAX_KEYS = 1024 * 1024
 """Bytes of a document with an issuer's keys."""
@@ -154,7 +158,12 @@ async def grpc_server(
         shares_port=server.workers > 1,
     )
     host = f"[{server.host}]" if ":" in server.host else server.host
-    await grpc.start(f"{host}:{server.grpc_port}", tls=_tls(settings))
+    tls = _tls(settings)
+    others = sorted({str(one.__struct_config__.tag) for one in settings.auth.schemes if not isinstance(one, Mtls)})
+    if tls is not None and tls.client_ca is not None and others:
+        # The card says what it takes, for all its addresses; and HTTP does take them without a certificate.
+        log.warning("gRPC takes nobody without a client certificate", extra={"schemes": others})
+    await grpc.start(f"{host}:{server.grpc_port}", tls=tls)
     stack.push_async_callback(lambda: grpc.stop(grace.left()))
 
 

@@ -89,7 +89,8 @@ def serve(  # size: one parameter for each flag
     tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="The server's certificate chain.")] = None,
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="The key of the certificate.")] = None,
     tls_client_ca: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Who issues certificates to clients.")
+        str | None,
+        typer.Option(metavar="FILE", help="Who issues certificates to clients; gRPC and granian demand one."),
     ] = None,
     behind_proxy: Annotated[
         bool | None, typer.Option("--behind-proxy", help="A proxy ends TLS and says who called.")

@@ -90,7 +90,8 @@ class Server(Section, frozen=True, kw_only=True):
     """The file with the key of the certificate."""
 
     tls_client_ca: str | None = None
-    """The file with the certificates of those who issue certificates to clients."""
+    """The file with the certificates of those who issue certificates to clients. Over HTTP with uvicorn clients may go
+    without one; gRPC and granian demand one of everybody, whatever else they bring."""
 
     behind_proxy: bool = False
     """Whether a proxy ends TLS and says who called."""

@@ -19,6 +19,7 @@ EVENTS: Mapping[str, str] = {
     "stream broke": "stream.broke",
     "stream ended: the client does not read": "stream.not_read",
     "an answer has no protobuf form": "grpc.not_encodable",
+    "gRPC takes nobody without a client certificate": "grpc.demands_certificates",
     "refused": "access.refused",
     "the use of a key was not noted": "access.use_not_noted",
     "an issuer's keys could not be read": "access.issuer_unreadable",

@@ -1,5 +1,6 @@
 """Signed requests: whole, of now, once."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -7,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.core.access import BodyNeeded, Identity, Presented
-from accord.core.schemes.hmac import HmacAccess, Seen
+from accord.core.schemes.hmac import SCHEME, HmacAccess, Seen
+from accord.core.schemes.ports import Ports
 from accord.core.schemes.settings import Hmac, Secret
-from accord.errors import AuthenticationFailed
+from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.protocol import signing
+from accord.storage import migrate
+from accord.storage.sqlite import SqliteStore
+from tests.core.doubles import Meddler
 from tests.core.schemes.conftest import Clock, presenting
 
 SECRET, OTHER = "a secret that two parties share", "a secret of somebody else again"
@@ -146,6 +151,49 @@ async def test_an_unknown_key_is_computed_with_too(access: HmacAccess, monkeypat
     await refuse(access, request(signature(OTHER)))
     await refuse(access, request(signature(key_id="unknown")))
     assert proven == [BODY, BODY]
+
+
+# --- several nodes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Meddler]:
+    real = SqliteStore(None)
+    await migrate.upgrade(real)
+    yield Meddler(real)
+    await real.close()
+
+
+async def test_what_one_process_has_seen_is_refused_by_others_and_by_the_next(store: Meddler, clock: Clock) -> None:
+    settings = Hmac(keys={"partner": Secret(secret=SECRET), "again": Secret(secret=SECRET)})
+    first, beside, next_one = (SCHEME.build(settings, Ports(store=store, now=clock)) for _ in range(3))
+    assert await first.identify(request(signature())) is not None
+    for other in (first, beside, next_one):
+        with pytest.raises(AuthenticationFailed):
+            await other.identify(request(signature()))
+    with pytest.raises(AuthenticationFailed):
+        await beside.identify(request(signature(key_id="again")))  # nor is it another for another name of the key
+    assert await beside.identify(request(signature(nonce="a"))) is not None
+    with pytest.raises(AuthenticationFailed):
+        await first.identify(request(signature(nonce="a")))
+
+
+async def test_only_what_is_signed_rightly_and_new_here_is_written(store: Meddler, clock: Clock) -> None:
+    access = HmacAccess(Hmac(keys={"partner": Secret(secret=SECRET)}), clock, store)
+    await refuse(access, request(signature(OTHER)))
+    with pytest.raises(BodyNeeded):
+        await access.identify(request(signature(), body=None))
+    assert not store.begun
+    await access.identify(request(signature()))
+    await refuse(access, request(signature()))
+    assert store.done == ["signatures.use"]
+
+
+async def test_a_store_that_is_away_lets_nobody_in(store: Meddler, clock: Clock) -> None:
+    access = HmacAccess(Hmac(keys={"partner": Secret(secret=SECRET)}), clock, store)
+    store.refuses = lambda _: True
+    with pytest.raises(AgentUnavailable):
+        await access.identify(request(signature()))
 
 
 # --- what was seen ----------------------------------------------------------------------------------------------------

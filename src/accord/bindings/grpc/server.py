@@ -44,7 +44,10 @@ Handle = Callable[[Calls, Method, Any], Awaitable[Any]]
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """A server's certificate chain and key in PEM; with `client_ca`, clients must show a certificate issued by it."""
+    """A server's certificate chain and key in PEM; with `client_ca`, clients must show a certificate issued by it.
+
+    gRPC for Python either does not ask for one, and tells nobody of it, or demands it: there is nothing in between.
+    """
 
     certificate: bytes
     key: bytes

@@ -1,8 +1,8 @@
 """Signed requests: whoever knows a secret signs with it and never sends it (4-30).
 
 How a signature is made is `protocol.signing`. It is good for a few minutes and once: the same signed request is refused
-the second time. What was seen is remembered by this process alone, so several nodes need callers that stay with one, or
-operations that may be repeated; A2A's sending may, since a message's id makes it the same message.
+the second time. What was seen is noted in the store, so that it is refused by every node and after a restart as well; a
+memory in front of it spares the store what this process has seen itself.
 """
 
 import logging
@@ -14,9 +14,16 @@ from types import MappingProxyType
 from accord.core.access import BodyNeeded, Identity, Presented, challenge
 from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.settings import Hmac
-from accord.errors import AuthenticationFailed
+from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import ApiKeyScheme, SecurityScheme
 from accord.protocol import signing
+from accord.storage.commands import signatures
+from accord.storage.store import Store, StoreUnavailable
+
+KEPT_WINDOWS = 3
+"""How long a signature is kept: from a window before its time to one after it, and one more for clocks that differ."""
+
+RETRY_SECONDS = 1
 
 REMEMBERED = 100_000
 """Signatures of one key that are remembered: at 64 bytes and the set around them, some 15 MB."""
@@ -76,12 +83,13 @@ class HmacAccess:
     )
     challenge = challenge(signing.HEADER)
 
-    def __init__(self, settings: Hmac, now: Callable[[], float] = time.time) -> None:
-        """Let in who signs with one of the keys of the settings."""
+    def __init__(self, settings: Hmac, now: Callable[[], float] = time.time, store: Store | None = None) -> None:
+        """Let in who signs with one of the keys of the settings; without a store, a process knows what it saw only."""
         if not settings.keys:
             raise ValueError("Signed requests need keys")
         self._window = settings.window_seconds
         self._now = now
+        self._store = store
         self._keys = {
             name: (key.secret.encode(), key.identity(name), Seen(REMEMBERED, self._window))
             for name, key in settings.keys.items()
@@ -106,13 +114,22 @@ class HmacAccess:
         digest = signing.proven(signature, presented.body, (secret,), request=request)
         if digest is None or identity is None or seen is None:
             raise self._refused("not signed by a known key")
-        if not seen.add(signature.timestamp, digest, now):
+        if not seen.add(signature.timestamp, digest, now) or not await self._use(digest):
             raise self._refused("seen before")
         return identity
+
+    async def _use(self, digest: str) -> bool:
+        """Note a signature for all nodes; false if one of them has seen it."""
+        if self._store is None:
+            return True
+        try:
+            return await self._store.do(signatures.use, digest, KEPT_WINDOWS * self._window * 1000)
+        except StoreUnavailable as error:
+            raise AgentUnavailable("Signatures cannot be checked at the moment", retry_after=RETRY_SECONDS) from error
 
     def _refused(self, reason: str) -> AuthenticationFailed:
         log.info("refused", extra={"scheme": self.name, "reason": reason})
         return AuthenticationFailed()
 
 
-SCHEME = SchemeKind(settings=Hmac, build=lambda settings, ports: HmacAccess(settings, ports.now))
+SCHEME = SchemeKind(settings=Hmac, build=lambda settings, ports: HmacAccess(settings, ports.now, ports.store))
