@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Awaitable, MutableMapping
 from typing import Any
 
-from accord.bindings.http import App, Headers, Receive, Scope, Send, headers_of, respond
+from accord.bindings.http import WIRE, App, Headers, Receive, Scope, Send, headers_of, respond
 
 SMALLEST = 1_400
 """Below about one network packet nothing is gained."""
@@ -106,7 +106,10 @@ def _headers(headers: Headers, name: str, length: int) -> Headers:
 
 
 class _Inflating:
-    """A `receive` whose body is inflated piece by piece; what is not in the stated format arrives as it is."""
+    """A `receive` whose body is inflated piece by piece; what is not in the stated format arrives as it is.
+
+    With each piece it says how many bytes were sent for it, as `WIRE`.
+    """
 
     def __init__(self, receive: Receive, form: int) -> None:
         self._receive = receive
@@ -116,15 +119,17 @@ class _Inflating:
         self._is_plain = False
 
     async def __call__(self) -> MutableMapping[str, Any]:
+        sent = 0
         if not self._waiting:
             message = await self._receive()
             if message["type"] != "http.request" or not self._has_more:  # after the body only an end is waited for
                 return message
             self._waiting = message.get("body", b"")
             self._has_more = message.get("more_body", False)
+            sent = len(self._waiting)
         body = self._inflated()
         more = bool(self._waiting) or self._has_more
-        return {"type": "http.request", "body": body, "more_body": more}
+        return {"type": "http.request", "body": body, "more_body": more, WIRE: sent}
 
     def _inflated(self) -> bytes:
         if self._is_plain or self._unpacker.eof:  # what follows is counted too, and whoever reads it finds no JSON

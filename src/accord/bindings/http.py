@@ -55,6 +55,12 @@ STOPS = "The server stops; ask again"
 RETRY_SECONDS = 1
 """When to ask again: another node is there, or this one soon is again."""
 
+WIRE = "accord.wire"
+"""Where a message of a compressed body says how many bytes were sent for it: those buy time, not what comes out."""
+
+SMALL = 64 * 1024
+"""What of each body is not counted with all that are coming in: short requests are read however full it is."""
+
 LOOK_SECONDS = 2.0
 """How long an answer takes before somebody looks whether its caller is still there: looking costs a task."""
 
@@ -184,8 +190,31 @@ def check_head(scope: Scope, quotas: Quotas = QUOTAS) -> None:
         raise HeadersTooLarge(f"The address and the headers are larger than {quotas.head} bytes")
 
 
-async def read_body(receive: Receive, quotas: Quotas = QUOTAS) -> bytes:
-    """Read the whole body, or refuse it once it is too large or takes too long; each piece that comes buys time."""
+class Intake:
+    """How much the bodies that are still coming in hold together: each may be large, and all of them wait for more."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.held = 0
+
+    def take(self, before: int, size: int, limit: int) -> None:
+        """Count a body that has grown from `before` to `size`, or refuse it where all would pass `limit`."""
+        more = max(0, size - SMALL) - max(0, before - SMALL)
+        if more and self.held + more > limit:
+            raise AgentUnavailable("Too many large requests are coming in at once; try again", retry_after=1)
+        self.held += more
+
+    def give_back(self, size: int) -> None:
+        """Count a body of that size no more."""
+        self.held -= max(0, size - SMALL)
+
+
+INTAKE = Intake()
+"""That of this process."""
+
+
+async def read_body(receive: Receive, quotas: Quotas = QUOTAS, intake: Intake = INTAKE) -> bytes:
+    """Read the whole body, or refuse it once it is too large or takes too long; each piece that is sent buys time."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)  # which need not ask for the loop again, a call of the system each time
     begun, is_late = loop.time(), False
@@ -199,7 +228,7 @@ async def read_body(receive: Receive, quotas: Quotas = QUOTAS) -> bytes:
     alarm = alarms.of(loop)
     late = alarm.set(quotas.body_seconds, give_up)
     chunks: list[bytes] = []
-    size = 0
+    size = held = sent = 0
     try:
         while True:
             message = await receive()
@@ -207,19 +236,24 @@ async def read_body(receive: Receive, quotas: Quotas = QUOTAS) -> bytes:
                 raise ClientGone
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
-            if size > quotas.body:
+            sent += message.get(WIRE, len(chunk))
+            if size > quotas.body or sent > quotas.body:
                 raise RequestTooLarge(f"The body is larger than {quotas.body} bytes")
             if not message.get("more_body"):
                 return b"".join([*chunks, chunk]) if chunks else chunk
+            intake.take(held, size, quotas.bodies)
+            held = size
             chunks.append(chunk)
             alarm.clear(late)
-            late = alarm.set(begun + quotas.body_seconds + size / quotas.body_rate - loop.time(), give_up)
+            left = begun + quotas.body_seconds + sent / quotas.body_rate - loop.time()
+            late = alarm.set(min(left, quotas.body_seconds), give_up)
     except asyncio.CancelledError:
         if is_late and task is not None and not task.uncancel():
             raise RequestTimeout(f"The body did not arrive in time; {size} bytes came") from None
         raise
     finally:
         alarm.clear(late)
+        intake.give_back(held)
 
 
 async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:

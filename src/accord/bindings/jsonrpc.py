@@ -67,6 +67,12 @@ log = logging.getLogger("accord.jsonrpc")
 
 BINDING = "jsonrpc"
 
+LARGE_BYTES = 64 * 1024
+"""A longer body is read only once it is known who sends it: the time that takes is not for strangers to spend.
+
+They are then refused without the id of their call, and in the dialect that the address and the headers tell.
+"""
+
 _DIALECT, _VERSION = DIALECT_HEADER.encode(), VERSION_HEADER.encode()
 _NAMES = {name: name.value for name in DialectName}
 _SAID = {name: (_DIALECT, name.value.encode()) for name in DialectName}
@@ -98,6 +104,8 @@ class Asked(Struct, frozen=True):
     version: str | None
     wished: str | None
     path: str
+    caller: Caller | None = None
+    """Who asks, where that is known already."""
 
 
 class Understood(Struct, frozen=True):
@@ -176,27 +184,29 @@ class JsonRpc:
         wished = given.get(_DIALECT, b"").decode("latin-1") or query(scope, "dialect")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         media_type = given.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
-        body = b""
+        body, caller = b"", None
         try:
             check_head(scope, self._quotas)
             body = await read_body(receive, self._quotas)
             if media_type != "application/json":
                 stated = f"not {media_type[:60]}" if media_type else "and the request has none"
                 raise UnsupportedMediaType(f"Content-Type must be application/json, {stated}")
+            if len(body) > LARGE_BYTES:
+                caller = await self._admit(presented(scope, body))
         except asyncio.CancelledError:
             if (refusal := cut_off(scope)) is None:
                 raise
             return Asked(scope, body, version, wished, path), Rejected(refusal)
         except AccordError as error:
             return Asked(scope, body, version, wished, path), Rejected(error)
-        return Asked(scope, body, version, wished, path), jsonrpc.decode(body)
+        return Asked(scope, body, version, wished, path, caller), jsonrpc.decode(body)
 
-    async def _understand(self, asked: Asked, entry: Entry, caller: Caller | None = None) -> Understood | Answer:
+    async def _understand(self, asked: Asked, entry: Entry) -> Understood | Answer:
         if isinstance(entry, Rejected):
             return self._refused(asked, entry, entry.error)
         route = self._route(asked, entry)
         try:
-            caller = caller or await self._admit(presented(asked.scope, asked.body))
+            caller = asked.caller or await self._admit(presented(asked.scope, asked.body))
             if isinstance(route, Rejection):
                 return _failure(entry.id, route.error, route.dialect)
             if route.ask_task and self._origin:
@@ -248,13 +258,13 @@ class JsonRpc:
 
     async def _answer_batch(self, asked: Asked, entries: Batch, send: Send) -> None:
         try:  # one request has one sender, whose signature is good for one request
-            caller = await self._admit(presented(asked.scope, asked.body))
+            caller = asked.caller or await self._admit(presented(asked.scope, asked.body))
         except AccordError as error:
             await _write(send, self._refused(asked, entries, error))
             return
-        answers: list[Answer] = []
+        asked, answers = replace(asked, caller=caller), list[Answer]()
         for entry in entries.entries:
-            understood = await self._understand(asked, entry, caller)
+            understood = await self._understand(asked, entry)
             if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
                 refused = InvalidRequest("A stream cannot be part of a batch")
                 understood = _failure(understood.call.id, refused, understood.route.dialect)

@@ -72,11 +72,14 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     body: Many = 16 * MiB
     """The largest body that is read into memory: a file of 12 MB still fits as base64."""
 
+    bodies: Many = 256 * MiB
+    """Bytes of all the bodies that are still coming in, of one process: who sends slowly must not fill its memory."""
+
     body_seconds: Some = 20.0
-    """How long a body may take that brings nothing: what does not come in this time was not meant to."""
+    """How long a body may take that brings nothing, and pause: what does not come in this time was not meant to."""
 
     body_rate: Many = 16 * KiB
-    """Bytes of a body that buy another second, and of an answer that must be read in one: less than any line has."""
+    """Bytes sent of a body that buy another second, and read of an answer that are enough in one: any line has more."""
 
     head: Many = 32 * KiB
     """Bytes of the request line and the headers: as much as common proxies pass on."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from accord.errors import InvalidParams, ParseError, Violation
+from accord.errors import InvalidParams, InvalidRequest, ParseError, RequestTooLarge, Violation
 from accord.model.base import timestamp
 
 T = TypeVar("T")
@@ -20,12 +20,18 @@ _AT = re.compile(r"^(?P<reason>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
 _NAMED = re.compile(r"`(?P<name>\w+)`: (?P<reason>.*)", re.DOTALL)
 _STEP = re.compile(r"(\w+)|\[(\d+)\]|\[\.\.\.\]")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_BUT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
+_BUT_VALUES = bytes(set(range(256)) - set(b',[{"'))
 
 MAX_DEPTH = 100
 """How deeply JSON from a stranger may be nested: as in protobuf, and well below what recursion can take."""
+
+MAX_VALUES = 500_000
+"""Values in one body from a stranger: millions would take seconds to read, and thirty times the body's own memory.
+
+It leaves eight bytes for each value of the largest data part, which numbers and names of members need on average.
+"""
 
 MAX_REREAD = 1024 * 1024
 """Bytes that are read a second time to name a field: ten times slower than the first, so it must not take long."""
@@ -61,16 +67,55 @@ def check_utf8(data: bytes) -> None:
         raise ParseError(f"The body is not valid JSON: {plain(error)}") from None
 
 
+def check_form(data: bytes) -> None:
+    """Refuse JSON that has too many values or is nested too deeply, before any object is made of it."""
+    if has_too_many(data):
+        raise RequestTooLarge(f"The JSON has more than {MAX_VALUES} values")
+    if is_too_deep(data):
+        raise too_deep()
+
+
+def too_deep() -> InvalidRequest:
+    """Return the refusal of a body that is nested too deeply."""
+    return InvalidRequest(f"The JSON is nested too deeply; at most {MAX_DEPTH} levels are accepted")
+
+
+def has_too_many(data: bytes, limit: int = MAX_VALUES) -> bool:
+    """Whether JSON has more values than `limit`, as commas and brackets tell. What is no JSON may get either answer."""
+    if len(data) <= limit or sum(map(data.count, b",[]{}")) <= limit:
+        return False
+    plain = _without_escapes(data)
+    if plain.count(b'"') > 4 * limit:  # a value has two texts at most, itself and its name
+        return True
+    return len(_outside_strings(plain, _BUT_VALUES)) > limit
+
+
 def is_too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
     """Whether JSON is nested more deeply than `limit`. What is no JSON may get either answer."""
     if data.count(b"[") + data.count(b"{") <= limit:
         return False
-    brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NO_BRACKETS)
+    brackets = _outside_strings(_without_escapes(data), _BUT_BRACKETS).translate(_ONE_KIND)
+    if 2 * brackets.count(b"]") > len(brackets):
+        return False  # more are closed than opened, of which the decoder knows more to say
     for _ in range(limit):
         if not brackets:
             return False
         brackets = brackets.replace(b"[]", b"")  # the innermost level, and only that
     return bool(brackets)
+
+
+def _without_escapes(data: bytes) -> bytes:
+    """Leave out escaped quotes, so that every quote begins or ends a string."""
+    return data.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _outside_strings(data: bytes, unwanted: bytes) -> bytes:
+    """Return what is outside of strings but for the `unwanted`.
+
+    Two quotes with nothing wanted between them cancel out. A pattern would take a step for each string, of which there
+    may be too many.
+    """
+    return b"".join(data.translate(None, unwanted).replace(b'""', b"").split(b'"')[::2])
 
 
 def convert(value: Any, to: type[T], *, strict: bool = True) -> T:

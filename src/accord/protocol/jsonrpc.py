@@ -83,10 +83,9 @@ def decode(body: bytes) -> Entry | Batch:
     """Read one HTTP body. What is wrong with it comes back as `Rejected`, never as an exception."""
     try:
         codec.check_utf8(body)
-        if codec.is_too_deep(body):
-            return Rejected(_too_deep())
+        codec.check_form(body)
         return _entry(_wire.decode(body))
-    except ParseError as error:
+    except AccordError as error:
         return Rejected(error)
     except ValidationError:
         return _batch(body) if body.lstrip()[:1] == b"[" else _not_an_object(body)
@@ -149,12 +148,8 @@ def _text(raw: bytes) -> str | None:
 
 def _unreadable(error: Exception) -> AccordError:
     if isinstance(error, RecursionError):
-        return _too_deep()
+        return codec.too_deep()
     return ParseError(f"The body is not valid JSON: {codec.plain(error)}")
-
-
-def _too_deep() -> InvalidRequest:
-    return InvalidRequest(f"The JSON is nested too deeply; at most {codec.MAX_DEPTH} levels are accepted")
 
 
 def success(identifier: bytes, result: bytes) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
+from msgspec.structs import astuple
 
 from accord.errors import AccordError, InvalidRequest, MethodNotFound, VersionNotSupported
 from accord.protocol.operations import DialectName, Operation, dialects_for, operation_for
@@ -212,7 +213,7 @@ def _no_method(method: str, dialect: DialectName) -> MethodNotFound:
 _ABSENT = Raw(b"")
 
 
-class _Part(Struct):
+class _Part(Struct, frozen=True):
     kind: Any = None
     type: Any = None
     text: Any = None
@@ -220,14 +221,35 @@ class _Part(Struct):
     mime_type: Raw = _ABSENT
 
 
+_NO_PART = _Part()
+
+
+class _Parts(Struct, frozen=True, array_like=True):
+    """The first parts of a message: they tell as much as all of them, and of those that follow no object is made."""
+
+    part_0: _Part = _NO_PART
+    part_1: _Part = _NO_PART
+    part_2: _Part = _NO_PART
+    part_3: _Part = _NO_PART
+    part_4: _Part = _NO_PART
+    part_5: _Part = _NO_PART
+    part_6: _Part = _NO_PART
+    part_7: _Part = _NO_PART
+
+
 class _Message(Struct):
     id: Any = None
     role: Any = None
     kind: Any = None
-    parts: list[_Part] = []
+    parts: _Parts = _Parts()
     context_id: Raw = _ABSENT
     message_id: Raw = _ABSENT
     task_id: Raw = _ABSENT
+
+    @property
+    def first_parts(self) -> list[_Part]:
+        """Those of the first parts that are there."""
+        return [part for part in astuple(self.parts) if part is not _NO_PART]
 
 
 class _Look(Struct):
@@ -275,7 +297,7 @@ def _google_01(method: str, look: _Look) -> DialectName | None:
         return None
     if method == "tasks/sendSubscribe":
         return RELAY
-    texts = any(part.text is not None for part in look.message.parts)
+    texts = any(part.text is not None for part in look.message.first_parts)
     return RELAY if method == "tasks/send" and texts else None
 
 
@@ -285,7 +307,8 @@ def _shape(look: _Look) -> DialectName | None:
     The generic dialect and AgentVault's profile both write `content`: it says the latter only beside one of its roles.
     """
     message = look.message or _NO_MESSAGE
-    untold = [part for part in message.parts if part.kind is None]
+    parts = message.first_parts
+    untold = [part for part in parts if part.kind is None]
     if _is_snake_case(look) or _is_snake_case(message) or any(map(_is_snake_case, untold)):
         return GEN
     if look.webhook_url is not _ABSENT:
@@ -299,7 +322,7 @@ def _shape(look: _Look) -> DialectName | None:
     if typed:
         texts = any(part.text is not None for part in typed)
         return RELAY if texts or message.id is None else GEN
-    return V03 if message.kind is not None or len(untold) < len(message.parts) else None
+    return V03 if message.kind is not None or len(untold) < len(parts) else None
 
 
 def _is_snake_case(look: _Look | _Message | _Part) -> bool:

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from accord.errors import InvalidRequest
 from accord.model import Request
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
@@ -38,8 +37,7 @@ _NAMED_IN_PATH = {
 
 def from_body(body: bytes, values: Mapping[str, str]) -> bytes:
     """Return a body with the path's values; no body is an empty object."""
-    if codec.is_too_deep(body):
-        raise InvalidRequest(f"The JSON is nested too deeply; at most {codec.MAX_DEPTH} levels are accepted")
+    codec.check_form(body)
     if not values:
         return body or b"{}"
     stated = codec.decode(body, _MEMBERS) if body else {}
