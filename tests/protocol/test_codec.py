@@ -1,7 +1,11 @@
 """Bad input: whatever is wrong with the bytes, the refusal names it and nothing else is raised."""
 
+import json
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.json import Decoder
 
 from accord.errors import InvalidParams, ParseError
@@ -173,6 +177,42 @@ def test_encoding_is_compact() -> None:
 )
 def test_depth_is_counted_outside_of_strings(body: bytes, too_deep: bool) -> None:
     assert codec.is_too_deep(body) is too_deep
+
+
+@pytest.mark.parametrize(
+    ("body", "too_many"),
+    [
+        (b"[" + b"0," * 9 + b"0]", False),  # a bracket and nine commas
+        (b"[" + b"0," * 10 + b"0]", True),
+        (b'["' + b"a, [b] {c}, " * 50 + b'"]', False),
+        (b'["' + b'\\\\\\",' * 50 + b'"]', False),
+        (b'["\\\\",' + b"0," * 20 + b'"\\\\"]', True),
+        (b'["a,","b,",' + b'"c,","' + b"," * 50 + b'"]', False),
+        (b'{"a[":"[b",' + b'"c":"",' * 20 + b'"d":1}', True),
+        (b"[" + b"{}," * 6 + b"{}]", True),
+        (b'["",' + b'"",' * 30 + b'""]', True),
+    ],
+)
+def test_values_are_counted_outside_of_strings(body: bytes, too_many: bool) -> None:
+    assert json.loads(body)
+    assert codec.has_too_many(body, 10) is too_many
+
+
+@given(
+    st.recursive(
+        st.none() | st.text(alphabet='",[]{}\\\\ab'), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_what_is_counted_is_what_the_json_has(value: object) -> None:
+    def members(found: object) -> int:
+        items = list(found.values() if isinstance(found, dict) else found) if isinstance(found, dict | list) else []
+        own = max(1, len(items)) if isinstance(found, dict | list) else 0
+        return own + sum(map(members, items))
+
+    body = json.dumps(value).encode() + b" " * 1000
+    count = members(value)
+    assert not codec.has_too_many(body, max(1, count))
+    assert count == 0 or codec.has_too_many(body, count - 1)
 
 
 def test_a_wrong_timestamp_is_refused_by_its_name() -> None:

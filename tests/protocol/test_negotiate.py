@@ -351,6 +351,17 @@ def test_a_human_readable_id_alone_says_that_a_card_is_vault_s() -> None:
     assert decode_card(json.dumps(whole).encode()).version == "2.1.0"
 
 
+@pytest.mark.proves("B-00")
+def test_only_the_first_parts_are_looked_at_however_many_there_are() -> None:
+    many = [{}] * 100_000
+    assert route("message/send", sent(TYPE_TEXT, *many)).dialect is RELAY
+    assert route("message/send", sent(*many[:7], TYPE_TEXT)).dialect is RELAY
+    assert route("message/send", sent(*many[:8], TYPE_TEXT)).dialect is V03
+    params = json.dumps(sent(TYPE_TEXT, *many)).encode().replace(b"{}]", b"5]")
+    found = negotiate(Inquiry(method="message/send", params=params))
+    assert found.dialect is RELAY, "what follows is skipped, whatever it is"
+
+
 @given(st.text(), st.binary(), st.text(), st.none() | st.text(), st.none() | st.text())
 def test_nothing_raises(method: str, params: bytes, path: str, dialect: str | None, version: str | None) -> None:
     negotiate(Inquiry(method=method, params=params, path=path, dialect=dialect, version=version))

@@ -1,0 +1,234 @@
+"""What taking in a body costs before anybody is known, and how long and how much bodies that do not end may hold."""
+
+import asyncio
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+
+from accord.bindings import alarms
+from accord.bindings.compression import Compression
+from accord.bindings.http import INTAKE, SMALL, WIRE, App, Intake, Receive, Scope, Send, read_body
+from accord.bindings.jsonrpc import LARGE_BYTES, JsonRpc
+from accord.bindings.rest import Rest
+from accord.core.access import Presented
+from accord.core.interface import Caller
+from accord.core.quotas import Quotas
+from accord.errors import AgentUnavailable, AuthenticationFailed, RequestTimeout, RequestTooLarge
+from accord.protocol import codec, jsonrpc
+from accord.testing.asgi import call
+from tests.bindings.scripted import Scripted
+from tests.bindings.test_limits import GET, Slow, each_dialect, rpc, said
+
+LONG = "x" * LARGE_BYTES
+
+
+class Door:
+    """Lets in whoever it is told to, and counts who comes."""
+
+    def __init__(self, *, is_open: bool) -> None:
+        self.is_open = is_open
+        self.came = 0
+
+    async def admit(self, presented: Presented) -> Caller:
+        self.came += 1
+        if not self.is_open:
+            raise AuthenticationFailed
+        return Caller(owner="alice")
+
+
+# --- who is not known is not listened to for long ---------------------------------------------------------------------
+
+
+@pytest.mark.proves("B-17")
+@each_dialect
+async def test_a_large_body_of_a_stranger_is_not_read(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    decode = jsonrpc.decode
+    monkeypatch.setattr(jsonrpc, "decode", lambda body: read.append(len(body)) or decode(body))
+    app = JsonRpc(Scripted(), admit=Door(is_open=False).admit)
+    large = await call(app, rpc(*GET[dialect]) | {"padding": LONG}, headers=said(dialect))
+    assert (large.status, large.headers["x-a2a-dialect"], large.json()["id"]) == (401, dialect, None)
+    assert read == []
+    short = await call(app, rpc(*GET[dialect]), headers=said(dialect))
+    assert (short.status, short.headers["x-a2a-dialect"], short.json()["id"]) == (401, dialect, 1)
+    assert large.json()["error"] == short.json()["error"]
+
+
+@pytest.mark.parametrize("padding", ["", LONG])
+async def test_whoever_is_known_is_asked_once_however_large_the_body(padding: str) -> None:
+    door, service = Door(is_open=True), Scripted()
+    app = JsonRpc(service, admit=door.admit)
+    one = rpc(*GET["v1"]) | {"padding": padding}
+    assert "result" in (await call(app, one, headers=said("v1"))).json()
+    assert door.came == 1
+    answers = (await call(app, [one, one, one], headers=said("v1"))).json()
+    assert (len(answers), door.came) == (3, 2)
+    assert {asked.caller.owner for asked in service.calls} == {"alice"}
+
+
+MANY = codec.MAX_VALUES // 2
+FULL = {
+    "parts": b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[%b{"text":"x"}]}}' % (b"{}," * MANY),
+    "data": b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":[%b0]}]}}' % (b"0," * 2 * MANY),
+    "unknown members": b'{%b"b":0}' % (b'"a":"",' * 2 * MANY),
+}
+
+
+@pytest.mark.proves("4-31")
+@pytest.mark.parametrize("name", FULL)
+@pytest.mark.parametrize("binding", [JsonRpc, Rest])
+async def test_more_values_than_anybody_needs_are_refused_before_they_are_made(binding: type[Any], name: str) -> None:
+    app: App = binding(Scripted(), admit=Door(is_open=True).admit)
+    body = FULL[name]
+    if binding is JsonRpc:
+        body = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":%b}' % body
+    answer = await call(app, body, path="/message:send" if binding is Rest else "/", headers={"A2A-Version": "1.0"})
+    assert answer.status == 413
+    assert "more than 500000 values" in answer.json()["error"]["message"]
+
+
+async def test_a_batch_without_end_is_refused_before_it_is_taken_apart() -> None:
+    app = JsonRpc(Scripted(), admit=Door(is_open=True).admit)
+    assert (await call(app, b"[" + b"0," * codec.MAX_VALUES + b"0]")).status == 413
+
+
+# --- bodies that do not end -------------------------------------------------------------------------------------------
+
+STALLED = Quotas(body_seconds=0.01, body_rate=1)  # a byte buys a second
+
+
+def packed(size: int) -> bytes:
+    """Return a few bytes of gzip that are many, and are not at their end."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return packer.compress(b" " * size) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+class Clock(alarms.Alarms):
+    """Alarms that are noted, and ring only when the test says so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.waits: list[float] = []
+        self.ring: alarms.Ring | None = None
+
+    def set(self, seconds: float, ring: alarms.Ring) -> int:
+        self.waits.append(seconds)
+        self.ring = ring
+        return len(self.waits)
+
+    def clear(self, number: int) -> None:
+        self.ring = None
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock(asyncio.get_running_loop())
+    monkeypatch.setattr(alarms, "of", lambda loop: found)
+    return found
+
+
+async def give_up(clock: Clock, client: Slow, app: App, headers: list[tuple[bytes, bytes]]) -> None:
+    """Let a client stop, and the time pass that it then has."""
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
+
+    async def send(_message: Any) -> None:
+        raise AssertionError("nothing is answered")
+
+    reading = asyncio.ensure_future(app(scope, client.receive, send))
+    await client.stopped.wait()
+    assert clock.ring is not None
+    clock.ring()
+    await reading
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"identity"])
+async def test_what_is_sent_buys_time_and_not_what_comes_out_of_it(coding: bytes, clock: Clock) -> None:
+    quotas = Quotas(body_seconds=20.0, body_rate=100)
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await read_body(receive, quotas)
+
+    piece = packed(4_000_000) if coding == b"gzip" else b" " * 4_000
+    with pytest.raises(RequestTimeout):
+        await give_up(clock, Slow([piece]), Compression(app), [(b"content-encoding", coding)])
+    assert max(clock.waits) <= 20.0, "and however much was sent, a pause is no longer than that"
+
+
+async def test_every_byte_that_is_sent_is_counted_once() -> None:
+    sent, seen = gzip.compress(b" " * 1_000_000), list[int]()
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        more = True
+        while more:
+            message = await receive()
+            seen.append(message[WIRE])
+            more = message["more_body"]
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-encoding", b"gzip")]}
+    await Compression(app)(scope, Slow([sent[:500], sent[500:]], ends=True).receive, lambda _: asyncio.sleep(0))
+    assert len(seen) > 10
+    assert sum(seen) == len(sent)
+
+
+async def test_a_compressed_body_that_stops_is_given_up() -> None:
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await read_body(receive, STALLED)
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-encoding", b"gzip")]}
+    async with asyncio.timeout(10):
+        with pytest.raises(RequestTimeout):
+            await Compression(app)(scope, Slow([packed(1_000_000)]).receive, lambda _: asyncio.sleep(0))
+
+
+async def test_what_is_sent_is_as_limited_as_what_comes_out() -> None:
+    """A block of gzip may hold nothing: such bytes must not buy time for ever."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    nothing = packer.compress(b" ") + b"".join(packer.flush(zlib.Z_FULL_FLUSH) for _ in range(3))
+    block = b"\x00\x00\x00\xff\xff"
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await read_body(receive, Quotas(body=1_000))
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-encoding", b"gzip")]}
+    client = Slow([nothing, *[block * 100] * 10])
+    async with asyncio.timeout(10):
+        with pytest.raises(RequestTooLarge):
+            await Compression(app)(scope, client.receive, lambda _: asyncio.sleep(0))
+
+
+async def test_all_that_come_at_once_hold_no_more_than_a_limit() -> None:
+    intake, quotas = Intake(), Quotas(bodies=100_000)
+    first = Slow([b"x" * (SMALL + 60_000)])
+    reading = asyncio.create_task(read_body(first.receive, quotas, intake))
+    await first.stopped.wait()
+    assert intake.held == 60_000
+    with pytest.raises(AgentUnavailable) as refused:
+        await read_body(Slow([b"x" * SMALL, b"x" * 40_001]).receive, quotas, intake)
+    assert refused.value.retry_after == 1
+    assert intake.held == 60_000, "whoever is refused gives back what it had"
+    for pieces in ([b"x" * SMALL, b""], [b"x" * (SMALL + 40_000), b""], [b"x" * 1_000_000]):
+        assert await read_body(Slow(pieces, ends=True).receive, quotas, intake) == b"".join(pieces)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert intake.held == 0
+
+
+@each_dialect
+async def test_when_too_much_is_coming_in_others_are_told_when_to_come_again(
+    dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(INTAKE, "held", Quotas().bodies)
+    app = JsonRpc(Scripted(), admit=Door(is_open=True).admit)
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"x-a2a-dialect", dialect.encode())]}
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, Slow([b"x" * SMALL, b"x", b""], ends=True).receive, send)
+    assert (sent[0]["status"], dict(sent[0]["headers"])[b"retry-after"]) == (503, b"1")
+    short = await call(Compression(app), gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+    assert short.status == 200
