@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accord.bindings import alarms
-from accord.bindings.compression import Compression
+from accord.bindings.compression import PIECE, Compression
 from accord.bindings.http import INTAKE, SMALL, WIRE, App, Intake, Receive, Scope, Send, read_body
 from accord.bindings.jsonrpc import LARGE_BYTES, JsonRpc
 from accord.bindings.rest import Rest
@@ -170,6 +170,26 @@ async def test_every_byte_that_is_sent_is_counted_once() -> None:
     await Compression(app)(scope, Slow([sent[:500], sent[500:]], ends=True).receive, lambda _: asyncio.sleep(0))
     assert len(seen) > 10
     assert sum(seen) == len(sent)
+
+
+async def test_others_have_their_turns_while_a_few_bytes_become_many() -> None:
+    turns = 0
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await read_body(receive)
+        others.cancel()
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(take_turns())
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-encoding", b"gzip")]}
+    body = gzip.compress(b" " * 10 * PIECE)
+    await Compression(app)(scope, Slow([body], ends=True).receive, lambda _: asyncio.sleep(0))
+    assert turns >= 9
 
 
 async def test_a_compressed_body_that_stops_is_given_up() -> None:

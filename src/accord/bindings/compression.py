@@ -4,6 +4,7 @@ An answer is compressed when its caller accepts it and it is long enough to be w
 inflated as it is read, so that the limit on its size counts what comes out and not what was sent.
 """
 
+import asyncio
 import zlib
 from collections.abc import Awaitable, MutableMapping
 from typing import Any
@@ -127,6 +128,8 @@ class _Inflating:
             self._waiting = message.get("body", b"")
             self._has_more = message.get("more_body", False)
             sent = len(self._waiting)
+        else:
+            await asyncio.sleep(0)  # others have their turn: a few bytes can be a long body
         body = self._inflated()
         more = bool(self._waiting) or self._has_more
         return {"type": "http.request", "body": body, "more_body": more, WIRE: sent}
