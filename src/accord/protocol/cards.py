@@ -70,7 +70,7 @@ _look = Decoder(_Look)
 
 
 def _written(card: AgentCard, dialect: DialectName) -> dict[str, Any]:
-    """Write a card in a dialect; 0.3 has extended ones for the authenticated (7.10): where nobody can be, there is none."""
+    """Write a card in a dialect; 0.3 has extended ones for the authenticated (7.10): where nobody can be, none."""
     if dialect in (V03, RELAY) and not card.security_schemes:
         card = replace(card, capabilities=replace(card.capabilities, extended_agent_card=None))
     return DIALECTS[dialect].encode_card(card)
