@@ -163,6 +163,23 @@ async def test_a_role_may_be_for_some_agents_only() -> None:
 
 @pytest.mark.proves("4-25")
 @pytest.mark.parametrize("operation", [Operation.SEND, Operation.STREAM])
+@pytest.mark.parametrize("task_id", [None, "t-1"])
+async def test_a_webhook_that_comes_with_a_message_needs_the_right_to_set_one(
+    operation: Operation, task_id: str | None
+) -> None:
+    inner = Scripted()
+    configuration = SendConfiguration(task_push_notification_config=PushConfig(url="https://example.com"))
+    request = replace(saying("x", task_id=task_id), configuration=configuration)
+    await ask(Guarded(inner, "echo"), operation, request, as_role("user"))
+    done = len(inner.calls)
+    with pytest.raises(PermissionDenied, match=Operation.PUSH_SET.value):
+        await ask(Guarded(inner, "echo"), operation, request, as_role("caller"))
+    assert len(inner.calls) == done
+    await ask(Guarded(inner, "echo"), operation, replace(request, configuration=SendConfiguration()), as_role("caller"))
+
+
+@pytest.mark.proves("4-25")
+@pytest.mark.parametrize("operation", [Operation.SEND, Operation.STREAM])
 async def test_a_role_with_some_skills_must_name_one_of_them(operation: Operation) -> None:
     guarded = Guarded(Scripted(), "echo", roles=Roles([Role(name="clerk", skills=("read", "search.*"))]))
     clerk = as_role("clerk")
@@ -170,7 +187,9 @@ async def test_a_role_with_some_skills_must_name_one_of_them(operation: Operatio
         await ask(guarded, operation, saying("x", metadata={"skill": skill}), clerk)
     for metadata, reason in (
         (None, "name one as `skill`"),
-        ({"skill": 5}, "name one as `skill`"),
+        ({"skill": None}, "name one as `skill`"),
+        ({"skill": 5}, "do not include this skill"),
+        ({"skill": ["delete"], "skillId": "read"}, "do not include this skill"),
         ({"skill": "delete"}, "do not include this skill"),
         ({"skill": "read", "skillId": "delete"}, "do not include this skill"),
     ):

@@ -66,7 +66,7 @@ def test_own_roles_name_agents_and_skills_and_replace_built_in_ones() -> None:
     assert own.rights(roles("support"), "billing") == {}
     right = own.rights(roles("support"), "help-de")[O.SEND]
     assert not right.has_all_skills
-    assert [name for name in ("answer", "answers", "search.web", "delete") if right.has_skill(name)] == [
+    assert [name for name in ("answer", "answers", "search.web", "delete", ["answer"], 5) if right.has_skill(name)] == [
         "answer",
         "search.web",
     ]
@@ -96,5 +96,6 @@ def test_the_skill_that_is_wanted_is_named_in_metadata(key: str) -> None:
     request = saying("x", metadata={key: "plan"})
     message = msgspec.structs.replace(request.message, metadata={key: "book"})
     assert named_skills(msgspec.structs.replace(request, message=message)) == ["plan", "book"]
-    assert named_skills(saying("x", metadata={key: 5})) == []
+    assert named_skills(saying("x", metadata={key: 5})) == [5]
+    assert named_skills(saying("x", metadata={key: None})) == []
     assert named_skills(saying("x")) == []

@@ -220,9 +220,12 @@ class Guarded:
 
     def _entitled(self, operation: Operation, request: Any, caller: Caller, roles: frozenset[str]) -> Caller:
         """Return the caller with what its roles allow in this operation, or refuse."""
-        right = self._roles.rights(roles, self._agent).get(operation)
+        rights = self._roles.rights(roles, self._agent)
+        right = rights.get(operation)
         if right is None:
             raise PermissionDenied(f"Your roles do not include {operation.value} of this agent")
+        if operation in SENDS and _webhook(request) is not None and Operation.PUSH_SET not in rights:
+            raise PermissionDenied(f"Your roles do not include {Operation.PUSH_SET.value}: send it without a webhook")
         if operation in SENDS and not right.has_all_skills:
             skills = named_skills(request)
             if not skills:
@@ -243,8 +246,7 @@ class Guarded:
             await self._make_room_for(request, request.task_id, caller)
         elif not request.message.task_id:
             await self._usage.open_task(caller)
-        elif request.configuration is not None and request.configuration.task_push_notification_config is not None:
-            push = request.configuration.task_push_notification_config
+        elif (push := _webhook(request)) is not None:
             await self._make_room_for(push, request.message.task_id, caller)
 
     async def _make_room_for(self, config: PushConfig, task_id: str | None, caller: Caller) -> None:
@@ -253,6 +255,12 @@ class Guarded:
         most = self._quotas.webhooks
         if sum(known.id != config.id for known in page.configs) >= most:
             raise RateLimited(f"The task has {most} webhooks already", metadata={"limit": "webhooks"})
+
+
+def _webhook(request: SendRequest) -> PushConfig | None:
+    """Return the webhook that a message brings along."""
+    configuration = request.configuration
+    return None if configuration is None else configuration.task_push_notification_config
 
 
 def _task_id(request: Any, result: Any) -> str | None:

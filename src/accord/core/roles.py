@@ -6,6 +6,7 @@ field for a skill in a message, so what counts is the one that metadata names; w
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 from msgspec import Struct
 
@@ -67,9 +68,9 @@ class Right(Struct, frozen=True, kw_only=True):
         """Whether the skill does not matter."""
         return "*" in self.skills
 
-    def has_skill(self, name: str) -> bool:
-        """Whether a skill may be used."""
-        return any(fnmatchcase(name, pattern) for pattern in self.skills)
+    def has_skill(self, name: Any) -> bool:
+        """Whether a skill may be used; what is no text is the name of none, whatever an agent makes of it."""
+        return isinstance(name, str) and any(fnmatchcase(name, pattern) for pattern in self.skills)
 
 
 Rights = Mapping[Operation, Right]
@@ -121,11 +122,10 @@ class Roles:
         return joined
 
 
-def named_skills(request: SendRequest) -> list[str]:
-    """Return the skills that a message asks for."""
+def named_skills(request: SendRequest) -> list[Any]:
+    """Return the skills that a message asks for, as it names them."""
     places = (request.metadata or {}, request.message.metadata or {})
-    found = [place[key] for place in places for key in SKILL_KEYS if key in place]
-    return [name for name in found if isinstance(name, str)]
+    return [place[key] for place in places for key in SKILL_KEYS if place.get(key) is not None]
 
 
 def _is_for(role: Role, agent: str) -> bool:
