@@ -119,8 +119,14 @@ async def test_the_audit_log_is_for_those_who_see_everybody(app: Application) ->
         assert (await ask(app, "GET", "/api/settings", by=by)).status == 403
 
 
+async def test_settings_are_for_those_of_the_whole_server(app: Application) -> None:
+    for query in ("", "tenant=acme"):
+        assert (await ask(app, "GET", "/api/settings", by="dora", query=query)).status == 403
+    assert (await ask(app, "GET", "/api/settings", by="otto")).status == 200
+
+
 async def test_settings_are_shown_without_secrets(app: Application) -> None:
-    answer = await ask(app, "GET", "/api/settings", by="dora")
+    answer = await ask(app, "GET", "/api/settings", by="otto")
     assert answer.status == 200
     shown = answer.json()
     assert shown["push"]["allow_private"] is True

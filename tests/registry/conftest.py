@@ -73,6 +73,7 @@ SECRETS = {
     "bob": "the secret of bob, of acme",
     "carol": "the secret of carol, of globex",
     "dora": "the secret of dora, an admin of acme",
+    "otto": "the secret of otto, an admin of all",
     "rita": "the secret of rita, a reader of acme",
     "root": "the secret of root, of any tenant",
 }
@@ -81,6 +82,7 @@ GRANTS: dict[str, dict[str, Any]] = {
     "bob": {"tenant": "acme"},
     "carol": {"tenant": "globex"},
     "dora": {"tenant": "acme", "roles": ["admin"]},
+    "otto": {"roles": ["admin"]},
     "rita": {"tenant": "acme", "roles": ["reader"]},
     "root": {"tenant": "*"},
 }

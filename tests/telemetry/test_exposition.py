@@ -228,15 +228,24 @@ def test_nobody_waits_for_the_library_until_the_first_look() -> None:
 
 
 @pytest.mark.parametrize(
-    ("roles", "status"),
-    [(None, 200), ({"admin"}, 200), ({"user", "operator"}, 200), ({"user"}, 403), (set(), 403)],
+    ("roles", "of", "status"),
+    [
+        (None, {}, 200),
+        ({"admin"}, {}, 200),
+        ({"admin"}, {"roams": True, "tenant": "acme"}, 200),
+        ({"admin"}, {"tenant": "acme"}, 403),
+        ({"user", "operator"}, {}, 200),
+        ({"operator"}, {"tenant": "acme"}, 403),
+        ({"user"}, {}, 403),
+        (set(), {}, 403),
+    ],
 )
 async def test_where_callers_have_roles_it_takes_one_that_sees_everything(
-    roles: set[str] | None, status: int, metrics: Metrics
+    roles: set[str] | None, of: dict[str, Any], status: int, metrics: Metrics
 ) -> None:
     async def admit(presented: Presented) -> Caller:
         assert (presented.method, presented.target, presented.body) == ("GET", "/metrics", b"")
-        return Caller(owner="alice", roles=None if roles is None else frozenset(roles))
+        return Caller(owner="alice", roles=None if roles is None else frozenset(roles), **of)
 
     assert (await look(page(metrics, Broken(OSError()), admit=admit))).status == status
 

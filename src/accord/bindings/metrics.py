@@ -1,7 +1,8 @@
 """`/metrics`: what Prometheus reads.
 
 It knows HTTP and who may look; what is on the page comes from whoever writes it. Where callers have to say who they
-are, so have those who look, and they need a role that sees everything: the numbers are those of all tenants together.
+are, so have those who look, and they need a role that sees everything, and not in one tenant alone: the numbers are
+those of all tenants together.
 """
 
 from collections.abc import Awaitable, Callable
@@ -47,5 +48,5 @@ class MetricsPage:
     async def _check(self, scope: Scope) -> None:
         if self._admit is not None:
             caller = await self._admit(presented(scope, b""))
-            if caller.roles is not None and not caller.roles & READERS:
+            if caller.roles is not None and not (caller.roles & READERS and caller.is_of_server):
                 raise PermissionDenied("Your roles do not include a look at the metrics")

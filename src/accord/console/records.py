@@ -1,7 +1,8 @@
 """The audit log and the settings of a server, for those who look after it.
 
-Whoever may see everybody's tasks of every agent may read what was asked for in the tenant. Settings are shown to them
-as they are in effect, without secrets; where a value comes from is known to `accord config show` alone.
+Whoever may see everybody's tasks of every agent may read what was asked for in the tenant. Settings are those of all
+tenants: they are shown to such callers of the server itself, as they are in effect, without secrets; where a value
+comes from is known to `accord config show` alone.
 """
 
 from typing import Annotated, Any
@@ -64,7 +65,8 @@ class RecordsApi:
 
     async def settings(self, asked: Asked) -> Reply:
         """Show the settings that are in effect."""
-        self._trusted(asked)
+        if not self._trusted(asked).is_of_server:
+            raise PermissionDenied("This is for those who look after the whole server, not after one tenant of it")
         return Reply(body=self._house.settings())
 
     def _trusted(self, asked: Asked) -> Caller:

@@ -58,6 +58,14 @@ class Caller(Struct, frozen=True, kw_only=True):
         return None if self.roams else self.tenant, self.owner
 
     @property
+    def is_of_server(self) -> bool:
+        """Whether it is of the server itself, and not of one tenant of it: what all have in common is not that one's.
+
+        Whether it may look at that is a matter of its roles.
+        """
+        return self.roams or not self.tenant
+
+    @property
     def reach(self) -> str | None:
         """Whose tasks it gets to see: its own, or with None everybody's."""
         return None if self.sees_all else self.owner
