@@ -55,3 +55,38 @@ async def test_a_server_that_is_meant_for_others_answers_to_its_names(settings: 
 async def test_a_mounted_application_is_called_by_any_name() -> None:
     async with to_a2a(echo) as app:
         assert (await call(app, method="GET", path=CARD, headers={"host": "evil.example"})).status == 200
+
+
+OWN = {"host": "localhost:8000"}
+PAGES = [
+    ({}, True),  # a program
+    ({"origin": "http://localhost:8000"}, True),
+    ({"origin": "http://localhost:8000", "sec-fetch-site": "same-origin"}, True),
+    ({"sec-fetch-site": "none"}, True),
+    ({"origin": "https://evil.example", "sec-fetch-site": "cross-site"}, False),
+    ({"origin": "https://evil.example"}, False),
+    ({"origin": "http://localhost:3000", "sec-fetch-site": "same-site"}, False),
+    ({"origin": "null"}, False),
+    ({"sec-fetch-site": "cross-site"}, False),
+]
+
+
+@pytest.mark.parametrize(("said", "passes"), PAGES)
+async def test_a_page_from_elsewhere_cannot_change_anything(said: dict[str, str], passes: bool) -> None:
+    app = to_a2a(echo)
+    app.keep_local()
+    call_one = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
+    json_type = {"content-type": "application/json", "a2a-version": "1.0"}
+    async with app:
+        for method, path in [("POST", "/tasks/x:cancel"), ("POST", "/v1/tasks/x:cancel"), ("DELETE", "/api/session")]:
+            answer = await call(app, method=method, path=path, headers=OWN | said)
+            assert (answer.status != 403) is passes, (method, path, answer.body)
+        answer = await call(app, call_one, headers=OWN | json_type | said)
+        assert (answer.status == 200) is passes
+        assert (await call(app, method="GET", path=CARD, headers=OWN | said)).status == 200
+
+
+async def test_whoever_mounts_an_application_says_which_pages_may_call_it() -> None:
+    foreign = OWN | {"origin": "https://friends.example", "sec-fetch-site": "cross-site"}
+    async with to_a2a(echo) as app:
+        assert (await call(app, method="POST", path="/tasks/x:cancel", headers=foreign)).status == 404

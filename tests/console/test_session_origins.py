@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from accord.app import Application
-from accord.console.entry.origin import is_own
+from accord.bindings.sites import is_own
 from accord.core.access import Presented
 from accord.testing import call
 from tests.app.conftest import HEADER, SECRET, echo, serving

@@ -1,20 +1,13 @@
-"""Where a request comes from, as browsers say it: pages of other origins are kept from asking in somebody's name.
+"""Pages of other origins are kept from asking the console in somebody's name.
 
-A cookie, a certificate, a password that a browser remembers, and on an open server merely being on this machine: all of
-them come along with what any page makes a browser send. Programs say nothing about pages and are let through; who they
+What browsers say about pages is read by `bindings.sites`. Programs say nothing about them and are let through; who they
 are is `console.entry.gate`.
 """
 
+from accord.bindings.sites import OWN_SITES, SAFE, is_ours, is_own
 from accord.console.entry.cookies import SESSION
 from accord.core.access import Presented
 from accord.errors import PermissionDenied
-from accord.protocol import hosts
-
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-OWN_SITES = frozenset({"same-origin", "none"})
-"""What `Sec-Fetch-Site` says of a page of this origin, and of somebody who typed the address."""
-
-_PORTS = {"http": ":80", "https": ":443"}
 
 
 def check(presented: Presented, *, is_public: bool = False) -> None:
@@ -35,24 +28,6 @@ def _may_read(presented: Presented) -> bool:
 
 
 def _may_write(presented: Presented) -> bool:
-    origin = presented.header("origin")
-    if origin is not None:
-        return is_own(origin, presented)
-    site = presented.header("sec-fetch-site")
-    if site is not None:
-        return site in OWN_SITES
-    return SESSION.read(presented) is None  # every browser that has cookies says where they come from
-
-
-def is_own(origin: str, presented: Presented) -> bool:
-    """Whether an `Origin` is that of the host that was asked.
-
-    The scheme is compared only where this server knows that TLS was used: behind a proxy that it was not told of, it
-    does not see it.
-    """
-    parts = hosts.split(origin)
-    if parts.scheme not in _PORTS or (presented.secure and parts.scheme != "https"):
-        return False
-    port = _PORTS[parts.scheme]
-    asked = (presented.header("host") or "").lower()
-    return bool(asked) and parts.netloc.lower().removesuffix(port) == asked.removesuffix(port)
+    stated = is_ours(presented)
+    # Every browser that has cookies says where they come from.
+    return SESSION.read(presented) is None if stated is None else stated
