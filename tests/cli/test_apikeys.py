@@ -16,6 +16,7 @@ from accord.core.schemes.apikeys import ApiKeyAccess
 from accord.core.schemes.settings import ApiKeys
 from accord.errors import AuthenticationFailed
 from accord.storage.sqlite import SqliteStore
+from tests.core.schemes.conftest import whom
 
 pytestmark = pytest.mark.proves("4-27", "4-29", "4-33")
 
@@ -49,7 +50,7 @@ def identify(tmp_path: Path, key: str) -> Identity | None:
     async def ask() -> Identity | None:
         store = SqliteStore(tmp_path / "accord.db")
         try:
-            return await ApiKeyAccess(ApiKeys(), store).identify(Presented(headers=[(b"x-api-key", key.encode())]))
+            return await whom(ApiKeyAccess(ApiKeys(), store), Presented(headers=[(b"x-api-key", key.encode())]))
         finally:
             await store.close()
 

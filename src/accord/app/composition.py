@@ -39,11 +39,12 @@ from accord.bindings.rest import Rest
 from accord.bindings.wellknown import CARD_PATH, CATALOG_PATH, Catalog, Sign, WellKnown
 from accord.config import BadSettings, Settings
 from accord.config.settings import Capability
+from accord.console.entry.sessions import KIND as SESSION
 from accord.console.entry.sessions import Sessions
 from accord.console.entry.ways import Ways
 from accord.console.paths import API, CONSOLE, EVENTS, PAGES, RUNS
 from accord.console.static import Front, Pages
-from accord.core.access import Access, Presented
+from accord.core.access import Access, Presented, Revocable
 from accord.core.agent import Agent, Leading, Node, Profile, with_members
 from accord.core.archive import Archive
 from accord.core.audit import Audit
@@ -60,6 +61,7 @@ from accord.core.schemes.build import build
 from accord.core.schemes.card import card_security
 from accord.core.schemes.ports import Ports
 from accord.core.service import Offers, Service
+from accord.core.standing import Look, Standing
 from accord.core.upkeep import Upkeep
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
@@ -160,11 +162,16 @@ class Composition:
         stack.push_async_callback(lambda: host.stop(grace.left()))
         grace.at_end.append(host.engine.dismiss)
         usage = Usage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
+        has_console = self._settings.console.enabled and bool(self._url)
+        hours = self._settings.console.session_hours
+        sessions = Sessions(store, rules.ways.grounds, hours) if has_console else None
+        standing = self._standing(rules.access, sessions, stack)
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
         guarded: dict[str, Hosted] = {}
         for name, agent in self._agents.items():
             service = self._service(host, agent.profile)
-            gate = Guarded(service, name, roles=rules.roles, usage=usage, required=required, audit=audit)
+            gates_of: dict[str, Any] = {"usage": usage, "audit": audit, "standing": standing}
+            gate = Guarded(service, name, roles=rules.roles, required=required, **gates_of)
             guarded[name] = observed.agent(gate, agent.profile.name)
         admit = observed.admit(rules.access, audit)
         published = self._published(store, rules)
@@ -172,10 +179,7 @@ class Composition:
         running = self._addressed(host, links, placed, rules, admit, published)
         running.pages.update(receivers)
         running.pages[METRICS] = self._metrics_page(observed.metrics, store, rules.access, admit)
-        has_console = self._settings.console.enabled and bool(self._url)
-        hours = self._settings.console.session_hours
-        sessions = Sessions(store, rules.ways.grounds, hours) if has_console else None
-        gates = Gates(rules.access, admit, usage, audit, sessions)
+        gates = Gates(rules.access, admit, usage, audit, sessions, standing)
         if published is not None:
             running.pages[API] = published.served(gates, stack)
         running.pages.update(await self._triggers(host, guarded, rules, gates, stack))
@@ -268,6 +272,17 @@ class Composition:
             ways = Ways(auth.schemes)
         with _about("card.signing_key"):
             return Rules(access, roles, signing(self._settings.card), ways)
+
+    def _standing(self, access: Access, sessions: Sessions | None, stack: AsyncExitStack) -> Standing:
+        """Return what looks after those who stay: whether their keys and sessions are good still."""
+        looks: dict[str, Look] = {
+            scheme.name: scheme.is_good for scheme in access.schemes if isinstance(scheme, Revocable)
+        }
+        if sessions is not None:
+            looks[SESSION] = sessions.is_good
+        standing = Standing(looks, self._clock.now_ms)
+        stack.push_async_callback(standing.stop)
+        return standing
 
     def _links(self, parts: LargeParts) -> Links | None:
         hours = self._settings.server.file_hours

@@ -6,7 +6,7 @@ It only puts the pieces together; what the registry does is `core.registry`, its
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from accord.app.outside import asking, trusting
 from accord.bindings import wellknown
@@ -25,6 +25,7 @@ from accord.core.registry.developers import Developers
 from accord.core.registry.registry import Registry
 from accord.core.roles import Roles
 from accord.core.schemes.apikeys import ApiKeyAccess
+from accord.core.standing import Standing
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
 from accord.storage.store import Store, StoreUnavailable
@@ -43,6 +44,7 @@ class Gates(NamedTuple):
     usage: Usage
     audit: Audit
     sessions: Sessions | None = None
+    standing: Standing | None = None
 
     def api(self, routes: Sequence[Route], refusals: Refusals, *, is_public: bool = False) -> Api:
         """Return an API behind these gates; if it `is_public`, pages of any origin may read what strangers may."""
@@ -50,7 +52,8 @@ class Gates(NamedTuple):
         if self.sessions is not None:
             gate = Gate(self.access, self.admit, self.sessions, is_public=is_public)
             admit, visit = gate.admit, gate.visit
-        return Api(routes, admit=admit, visit=visit, usage=self.usage, refusals=refusals, audit=self.audit)
+        record: dict[str, Any] = {"usage": self.usage, "audit": self.audit, "standing": self.standing}
+        return Api(routes, admit=admit, visit=visit, refusals=refusals, **record)
 
 
 class Published:
@@ -59,6 +62,7 @@ class Published:
     def __init__(self, settings: Settings, store: Store, roles: Roles, url: str) -> None:
         """Keep them in `store`, for callers who use `url`."""
         self._store = store
+        self._roles = roles
         self._url = url
         self._registry = Registry(store, roles=roles, trust=trusting(settings), signed_only=settings.signed_only)
         policy = Policy(allow_private=settings.allow_private, allow_hosts=frozenset(settings.allow_hosts))
@@ -72,7 +76,8 @@ class Published:
         stack.push_async_callback(self._checks.stop)
         self._registry.on_news = self._checks.wake
         accepts_keys = any(isinstance(scheme, ApiKeyAccess) for scheme in gates.access.schemes)
-        api = RegistryApi(self._registry, Developers(self._store, accepts_keys=accepts_keys), self._checks)
+        developers = Developers(self._store, accepts_keys=accepts_keys, roles=self._roles)
+        api = RegistryApi(self._registry, developers, self._checks)
         return gates.api(api.routes(), REFUSALS, is_public=True)
 
     @asynccontextmanager

@@ -1,8 +1,8 @@
 """Only for this machine: requests that name another host are refused, and so is what pages from elsewhere would change.
 
-A server that is open to everybody on its own machine is open to its browsers too. A page from elsewhere may have its own
-name resolve to this machine (DNS rebinding): what it asks then still names its own host. Or it sends something without
-asking first, as it may if there is nothing in it that browsers ask about: they say then which page it was.
+A server that is open to everybody on its own machine is open to its browsers too. A page from elsewhere may have its
+own name resolve to this machine (DNS rebinding): what it asks then still names its own host. Or it sends something that
+browsers send without asking first: they say then which page it was.
 """
 
 from collections.abc import Awaitable, Set

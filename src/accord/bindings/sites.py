@@ -16,7 +16,7 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 def is_ours(presented: Presented) -> bool | None:
-    """Whether a page of this very origin sends something, or somebody who typed the address; None if nothing says it."""
+    """Whether a page of this very origin sends something, or somebody who typed the address; None if nothing says."""
     origin = presented.header("origin")
     if origin is not None:
         return is_own(origin, presented)

@@ -40,6 +40,7 @@ from accord.core.access import Presented
 from accord.core.audit import OK, Audit, entry
 from accord.core.interface import Caller
 from accord.core.quotas import Bucket, Quotas, Usage
+from accord.core.standing import Standing
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -173,6 +174,7 @@ class Api:
         usage: Usage,
         refusals: Refusals,
         audit: Audit | None = None,
+        standing: Standing | None = None,
     ) -> None:
         """Answer `routes`; `refusals` says what exceptions mean that are not AccordErrors."""
         self._routes = [(re.compile(route.pattern), route) for route in routes]
@@ -181,6 +183,7 @@ class Api:
         self._usage = usage
         self._refusals = refusals
         self._audit = audit
+        self._standing = standing or Standing()
         self._visitors = Bucket(VISITOR_RATE, VISITOR_BURST)
         self._quotas: Quotas = usage.quotas
 
@@ -222,10 +225,35 @@ class Api:
             await _reply(scope, send, reply, headers)
             return
         try:
-            await streamed(reply, receive, send, headers)
+            await self._streamed(reply, None if asked is None else asked.caller, receive, send, headers)
         finally:
             if asked is not None and asked.caller is not None:
                 self._usage.close_stream(asked.caller)
+
+    async def _streamed(
+        self, reply: Reply, caller: Caller | None, receive: Receive, send: Send, headers: Headers
+    ) -> None:
+        """Write a stream as it comes, until it ends, its client is gone, or its caller is not let in any more."""
+        assert reply.stream is not None
+        said = [*PRIVATE, *reply.headers, *headers]
+        await send({"type": "http.response.start", "status": reply.status, "headers": said})
+        task = asyncio.current_task()
+        assert task is not None  # ASGI is called by nothing else
+        gone = asyncio.create_task(until_gone(receive, task))
+        kept = self._standing.kept(reply.stream, None if caller is None else caller.ticket)
+        try:
+            async with aclosing(reply.stream), aclosing(kept) as pieces:  # type: ignore[type-var]  # they are generators
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except AuthenticationFailed:
+            log.info("a stream ended: its caller is not let in any more")  # and is told so on coming back
+        except asyncio.CancelledError:
+            if not gone.done() or task.uncancel():
+                raise
+            return
+        finally:
+            gone.cancel()
+        await send({"type": "http.response.body", "body": b""})
 
     def _refused(self, error: Exception, scope: Scope) -> tuple[Reply, str, Headers]:
         """Return what an error is answered with and noted as; what nobody foresaw is logged and shows nothing."""
@@ -326,23 +354,3 @@ async def _reply(scope: Scope, send: Send, reply: Reply, headers: Headers) -> No
         kind = JSON if data else []
     said = [*kind, *PRIVATE, *reply.headers, *headers]
     await respond(send, reply.status, data, said, head=scope["method"] == "HEAD")
-
-
-async def streamed(reply: Reply, receive: Receive, send: Send, headers: Headers) -> None:
-    """Write a stream as it comes, until it ends or its client is gone."""
-    assert reply.stream is not None
-    said = [*PRIVATE, *reply.headers, *headers]
-    await send({"type": "http.response.start", "status": reply.status, "headers": said})
-    task = asyncio.current_task()
-    assert task is not None  # ASGI is called by nothing else
-    gone = asyncio.create_task(until_gone(receive, task))
-    try:
-        async with aclosing(reply.stream) as pieces:  # type: ignore[type-var]  # every stream is an async generator
-            async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    except asyncio.CancelledError:
-        if not gone.done() or task.uncancel():
-            raise
-    finally:
-        gone.cancel()

@@ -5,11 +5,11 @@ ports. What an authenticated caller may do is `core.guard`; the card says what i
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from accord.core.interface import Caller
+from accord.core.interface import Caller, Ticket
 from accord.errors import AuthenticationFailed
 from accord.model import SecurityScheme
 
@@ -56,11 +56,15 @@ class Presented(Struct, frozen=True, kw_only=True):
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Who somebody turned out to be; without a `tenant` of its own it may name any in its requests."""
+    """Who somebody turned out to be; without a `tenant` of its own it may name any in its requests.
+
+    `ticket` is what it was found out by, if that may end before what was asked for does.
+    """
 
     owner: str
     tenant: str | None = ""
     roles: frozenset[str] = frozenset()
+    ticket: Ticket | None = None
 
     def __post_init__(self) -> None:
         """Refuse a nameless owner: that is whom everybody is where nobody has to say who they are."""
@@ -89,6 +93,18 @@ class Scheme(Protocol):
         What it brings and is wrong is `AuthenticationFailed`, in words that tell nothing about what would be right; it
         may have a challenge of its own. What cannot be told without a body that is still to come is `BodyNeeded`.
         """
+
+
+@runtime_checkable
+class Revocable(Protocol):
+    """A scheme with something that can be taken back; its tickets are of the kind of its name."""
+
+    @property
+    def name(self) -> str:
+        """What logs and the audit call it."""
+
+    async def is_good(self, id: str) -> bool:
+        """Whether what a ticket names is good still, as far as is known for a moment."""
 
 
 class Access:
@@ -155,6 +171,7 @@ def _caller(identity: Identity, scheme: str, peer: str) -> Caller:
         tenant=identity.tenant or "",
         roams=identity.tenant is None,
         roles=identity.roles,
+        ticket=identity.ticket,
         scheme=scheme,
         peer=peer or None,
     )

@@ -5,6 +5,7 @@ caller is has been settled by `core.access`; what the operations mean is the ser
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from accord.core.bounds import Bounds
 from accord.core.interface import A2A, Caller, Holds
 from accord.core.quotas import Usage
 from accord.core.roles import Roles, named_skills
+from accord.core.standing import Standing
 from accord.errors import (
     AccordError,
     ExtensionSupportRequired,
@@ -68,10 +70,11 @@ class Guarded:
         usage: Usage | None = None,
         required: frozenset[str] = frozenset(),
         audit: Audit | None = None,
+        standing: Standing | None = None,
     ) -> None:
         """Guard `inner`, the agent of that name, whose card says that the extensions `required` are.
 
-        `usage` and `audit` are shared by the agents of a server.
+        `usage`, `audit` and `standing` are shared by the agents of a server.
         """
         self._inner = inner
         self._agent = agent
@@ -82,6 +85,7 @@ class Guarded:
         self._checks = self._bounds.checks
         self._required = required
         self._audit = audit
+        self._standing = standing or Standing()
 
     # --- the operations -------------------------------------------------------------------------------------------
 
@@ -173,7 +177,7 @@ class Guarded:
     async def _follow(
         self, operation: Operation, follow: Follow[R], request: R, caller: Caller, after: int | None
     ) -> AsyncIterator[Event]:
-        """Do the same for a stream; what is noted is how it begins."""
+        """Do the same for a stream, for as long as its caller is let in; what is noted is how it begins."""
         opened: list[AsyncIterator[Event]] = []
 
         async def begin(request: R, placed: Caller) -> Event:
@@ -184,8 +188,9 @@ class Guarded:
         try:
             first = await self._ask(operation, begin, request, caller)
             yield replace(first, body=self._shown(first.body)) if isinstance(first.body, Task) else first
-            async for event in opened[0]:
-                yield event
+            async with aclosing(self._standing.kept(opened[0], caller.ticket)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    yield event
         finally:
             for events in opened:
                 self._usage.close_stream(caller)

@@ -30,14 +30,28 @@ from accord.model import (
 from accord.protocol.operations import Operation
 
 
+class Ticket(Struct, frozen=True, kw_only=True):
+    """What a caller came in with, where that may end while it is here: at a time, or by the hand of somebody.
+
+    `id` is what those of its `kind` know it by, and `until` the time in milliseconds until when it is good. `key_id` is
+    the API key that it is, or rests on.
+    """
+
+    kind: str
+    id: str = ""
+    until: int | None = None
+    key_id: str | None = None
+
+
 class Caller(Struct, frozen=True, kw_only=True):
     """Who asks.
 
     One that `roams` may name another tenant in its request. `roles` say what it may do, None that it may do everything.
     `origin` is the edge's own note of how it came in, which the service keeps with new tasks; `extensions` are those
     that it declared. One that `sees_all` reads and changes what others of its tenant have as if it were its own.
-    `scheme` and `peer`, the way it authenticated and the address it came from, are for the audit log, `binding` is for
-    the metrics, and `trace` the context of a trace that its request brought, where requests are traced.
+    `ticket` is what may end while it is here. `scheme` and `peer`, the way it authenticated and the address it came
+    from, are for the audit log, `binding` is for the metrics, and `trace` the context of a trace that its request
+    brought, where requests are traced.
     """
 
     tenant: str = ""
@@ -47,6 +61,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     roles: frozenset[str] | None = None
     extensions: frozenset[str] = frozenset()
     sees_all: bool = False
+    ticket: Ticket | None = None
     scheme: str | None = None
     peer: str | None = None
     binding: str | None = None

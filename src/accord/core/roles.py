@@ -37,14 +37,17 @@ class Role(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sees_all: bool = False
     """Whether other owners' tasks in the tenant can be read, followed and canceled as well."""
 
+    makes_keys: bool = False
+    """Whether its holders can make API keys for themselves, which may do what they may."""
+
 
 _READS = frozenset({Operation.GET, Operation.LIST, Operation.SUBSCRIBE, Operation.EXTENDED_CARD})
 _CALLS = frozenset({Operation.SEND, Operation.STREAM, Operation.GET, Operation.CANCEL, Operation.SUBSCRIBE})
 
 BUILT_IN = (
-    Role(name="admin", sees_all=True),
+    Role(name="admin", sees_all=True, makes_keys=True),
     Role(name="operator", operations=_READS | {Operation.CANCEL}, sees_all=True),
-    Role(name="user"),
+    Role(name="user", makes_keys=True),
     Role(name="caller", operations=_CALLS | {Operation.EXTENDED_CARD}),
     Role(name="reader", operations=_READS),
 )
@@ -106,6 +109,10 @@ class Roles:
     def has_any(self, names: frozenset[str]) -> bool:
         """Whether somebody with these roles may do anything at all."""
         return bool(self._meant(names))
+
+    def makes_keys(self, names: frozenset[str]) -> bool:
+        """Whether somebody with these roles may make keys for themselves."""
+        return any(self._roles[name].makes_keys for name in self._meant(names))
 
     def _meant(self, names: frozenset[str]) -> frozenset[str]:
         return names & self._names if names else self._default

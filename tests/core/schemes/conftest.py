@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from accord.core.access import Presented
+from accord.core.access import Identity, Presented, Scheme
 
 
 class Clock:
@@ -31,3 +32,9 @@ def presenting(headers: dict[str, str], **more: Any) -> Presented:
     """A request with these headers, and whatever else is said."""
     raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
     return Presented(headers=raw, **more)
+
+
+async def whom(scheme: Scheme, presented: Presented) -> Identity | None:
+    """Who sends a request, without what may end about it."""
+    found = await scheme.identify(presented)
+    return None if found is None else replace(found, ticket=None)

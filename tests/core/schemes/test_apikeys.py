@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from accord.core.access import Identity, Presented
 from accord.core.schemes import apikeys as scheme_module
+from accord.core.interface import Ticket
 from accord.core.schemes.apikeys import ApiKeyAccess, new_key
 from accord.core.schemes.settings import ApiKeys
 from accord.errors import AgentUnavailable, AuthenticationFailed
@@ -19,7 +20,7 @@ from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey, StoredKey
 from accord.storage.sqlite import SqliteStore
 from tests.core.doubles import Meddler
-from tests.core.schemes.conftest import Clock, bringing
+from tests.core.schemes.conftest import Clock, bringing, whom
 
 MADE = new_key()
 NEW = NewKey(id=MADE.id, hash=MADE.hash, name="ci", owner="alice", tenant="acme", roles=("user", "reader"))
@@ -68,15 +69,15 @@ def test_a_key_is_recognisable_random_and_kept_as_a_hash() -> None:
 
 @pytest.mark.proves("2-08", "2-09", "3-33")
 async def test_a_key_is_taken_from_its_header_or_as_a_bearer_token(access: ApiKeyAccess) -> None:
-    assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
-    assert await access.identify(bringing(x_api_key=f" {MADE.key} ")) == ALICE
-    assert await access.identify(bringing(Authorization=f"Bearer {MADE.key}")) == ALICE
+    assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(x_api_key=f" {MADE.key} ")) == ALICE
+    assert await whom(access, bringing(Authorization=f"Bearer {MADE.key}")) == ALICE
 
 
 @pytest.mark.proves("4-28")
 async def test_the_header_can_have_another_name(store: Meddler, clock: Clock) -> None:
     access = ApiKeyAccess(ApiKeys(header="X-Acme-Key"), store, clock)
-    assert await access.identify(bringing(X_Acme_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(X_Acme_Key=MADE.key)) == ALICE
     assert await access.identify(bringing(X_API_Key=MADE.key)) is None
     assert access.security["apiKey"].api_key_security_scheme is not None
     assert access.security["apiKey"].api_key_security_scheme.name == "X-Acme-Key"
@@ -135,21 +136,21 @@ async def test_wrong_and_unknown_keys_take_the_same_path(access: ApiKeyAccess, m
 
 async def test_a_hot_key_is_read_once_in_a_while(access: ApiKeyAccess, store: Meddler, clock: Clock) -> None:
     for _ in range(100):
-        assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
+        assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
     assert store.begun.count("apikeys.find") == 1
     clock.at += 5
-    assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
     assert store.begun.count("apikeys.find") == 2
 
 
 async def test_a_key_that_is_remembered_is_compared_all_the_same(access: ApiKeyAccess) -> None:
-    assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
     await refused(access, bringing(X_API_Key=WRONG))
-    assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
 
 
 async def test_a_revoked_key_is_refused_within_seconds(access: ApiKeyAccess, store: Meddler, clock: Clock) -> None:
-    assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
     await store.real.do(apikeys.revoke, MADE.id)
     clock.at += 5
     await refused(access, bringing(X_API_Key=MADE.key))
@@ -166,7 +167,7 @@ async def test_guessing_neither_asks_twice_nor_pushes_out_real_keys(
 ) -> None:
     monkeypatch.setattr(scheme_module, "UNKNOWN", 10)
     access = ApiKeyAccess(ApiKeys(), store, clock)
-    assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
     for _ in range(3):
         await refused(access, bringing(X_API_Key=UNKNOWN))
     assert store.begun.count("apikeys.find") == 2
@@ -174,7 +175,7 @@ async def test_guessing_neither_asks_twice_nor_pushes_out_real_keys(
         await refused(access, bringing(X_API_Key=new_key().key))
     assert store.begun.count("apikeys.find") == 52
     assert len(access._unknown) == 10
-    assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
     assert store.begun.count("apikeys.find") == 52
 
 
@@ -202,11 +203,24 @@ async def test_without_a_store_nobody_is_let_in_and_nobody_is_called_a_liar(
             await access.identify(bringing(X_API_Key=MADE.key))
         assert failure.value.retry_after == 1
     store.refuses = lambda name: name == "apikeys.touch"
-    assert await access.identify(bringing(X_API_Key=MADE.key)) == ALICE
+    assert await whom(access, bringing(X_API_Key=MADE.key)) == ALICE
 
 
 async def test_a_key_of_no_tenant_roams(store: Meddler, clock: Clock) -> None:
     made = new_key()
     await store.real.do(apikeys.create, replace(NEW, id=made.id, hash=made.hash, tenant=None, roles=()))
-    found: Any = await ApiKeyAccess(ApiKeys(), store, clock).identify(bringing(X_API_Key=made.key))
+    found = await whom(ApiKeyAccess(ApiKeys(), store, clock), bringing(X_API_Key=made.key))
     assert found == Identity(owner="alice", tenant=None, roles=frozenset())
+
+
+async def test_a_ticket_says_which_key_it_is_and_until_when(store: Meddler, clock: Clock) -> None:
+    made = new_key()
+    key = await store.real.do(apikeys.create, replace(NEW, id=made.id, hash=made.hash, lasts_ms=60_000))
+    access = ApiKeyAccess(ApiKeys(remember_seconds=0), store, clock)
+    found = await access.identify(bringing(X_API_Key=made.key))
+    assert found is not None
+    assert found.ticket == Ticket(kind="api-keys", id=made.id, until=key.expires_at, key_id=made.id)
+    assert await access.is_good(made.id)
+    await store.real.do(apikeys.revoke, made.id)
+    assert not await access.is_good(made.id)
+    assert not await access.is_good("0" * 16)

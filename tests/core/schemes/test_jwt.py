@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
+from msgspec.structs import replace
 
 from accord.core.access import Identity
 from accord.core.schemes.jwt import MAX_TOKEN, JwtAccess
@@ -40,7 +41,7 @@ def access(issuer: Issuer, clock: Clock) -> JwtAccess:
 async def let_in(access: JwtAccess, token: str) -> Identity:
     found = await access.identify(bringing(Authorization=f"Bearer {token}"))
     assert found is not None
-    return found
+    return replace(found, ticket=None)
 
 
 async def refuse(access: JwtAccess, token: str) -> None:

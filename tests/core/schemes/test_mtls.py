@@ -15,7 +15,7 @@ from accord.core.access import Identity, Presented
 from accord.core.schemes.mtls import MtlsAccess
 from accord.core.schemes.settings import Grant, Mtls
 from accord.errors import AuthenticationFailed
-from tests.core.schemes.conftest import Clock, presenting
+from tests.core.schemes.conftest import Clock, presenting, whom
 
 AT = datetime.fromtimestamp(1_700_000_000, UTC)
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -74,10 +74,10 @@ async def refuse(scheme: MtlsAccess, presented: Presented) -> None:
 
 async def test_a_certificate_names_its_owner(clock: Clock) -> None:
     scheme = access(clock, tenant="acme", roles=("user",))
-    assert await scheme.identify(Presented(certificate=der(ALICE))) == Identity(
+    assert await whom(scheme, Presented(certificate=der(ALICE))) == Identity(
         owner="alice", tenant="acme", roles=frozenset({"user"})
     )
-    assert await scheme.identify(Presented()) is None
+    assert await whom(scheme, Presented()) is None
     assert scheme.security["mtls"].mtls_security_scheme is not None
     assert scheme.challenge == 'ClientCertificate realm="accord"'
 
@@ -98,16 +98,16 @@ async def test_the_settings_say_which_name_counts(
     order: tuple[str, ...] | None, names: tuple[x509.GeneralName, ...], owner: str, clock: Clock
 ) -> None:
     scheme = access(clock, **({"names": order} if order else {}))
-    found = await scheme.identify(Presented(certificate=der(certificate("alice", *names))))
+    found = await whom(scheme, Presented(certificate=der(certificate("alice", *names))))
     assert found == Identity(owner=owner)
 
 
 async def test_only_known_clients_if_some_are_named(clock: Clock) -> None:
     scheme = access(clock, clients={"alice": Grant(owner="a", tenant="*", roles=("admin",)), "bob": Grant()})
-    assert await scheme.identify(Presented(certificate=der(ALICE))) == Identity(
+    assert await whom(scheme, Presented(certificate=der(ALICE))) == Identity(
         owner="a", tenant=None, roles=frozenset({"admin"})
     )
-    assert await scheme.identify(Presented(certificate=der(certificate("bob")))) == Identity(owner="bob")
+    assert await whom(scheme, Presented(certificate=der(certificate("bob")))) == Identity(owner="bob")
     await refuse(scheme, Presented(certificate=der(certificate("carol"))))
     await refuse(scheme, Presented(certificate=der(certificate("carol", x509.DNSName("carol")))))
 
@@ -163,23 +163,21 @@ FORMS = [
     [{"peer": PROXY}, {"peer": "::1"}, {"peer": f"::ffff:{PROXY}"}, {"peer": STRANGER, "proxy": PROXY}],
 )
 async def test_a_trusted_proxy_passes_a_certificate_on(stated: str, proxy: dict[str, str], behind: MtlsAccess) -> None:
-    assert await behind.identify(presenting({HEADER: stated}, **proxy)) == Identity(owner="alice")
+    assert await whom(behind, presenting({HEADER: stated}, **proxy)) == Identity(owner="alice")
 
 
 @pytest.mark.parametrize("stated", FORMS)
 @pytest.mark.parametrize("peer", [STRANGER, "", "unix:", "11.0.0.1", "::2", f"::ffff:{STRANGER}", "10.1.2.3.evil"])
 async def test_anybody_else_s_header_is_as_if_it_was_not_there(stated: str, peer: str, behind: MtlsAccess) -> None:
-    assert await behind.identify(presenting({HEADER: stated}, peer=peer)) is None
+    assert await whom(behind, presenting({HEADER: stated}, peer=peer)) is None
 
 
 async def test_the_proxy_s_own_certificate_is_not_the_caller_s(behind: MtlsAccess) -> None:
     own = der(certificate("the proxy"))
-    assert await behind.identify(presenting({}, peer=PROXY, certificate=own)) is None
-    assert await behind.identify(presenting({HEADER: rfc9440()}, peer=PROXY, certificate=own)) == Identity(
-        owner="alice"
-    )
+    assert await whom(behind, presenting({}, peer=PROXY, certificate=own)) is None
+    assert await whom(behind, presenting({HEADER: rfc9440()}, peer=PROXY, certificate=own)) == Identity(owner="alice")
     direct = presenting({HEADER: rfc9440()}, peer=STRANGER, certificate=der(certificate("bob")))
-    assert await behind.identify(direct) == Identity(owner="bob")
+    assert await whom(behind, direct) == Identity(owner="bob")
 
 
 async def test_without_the_setting_no_header_is_read(clock: Clock) -> None:
@@ -213,7 +211,7 @@ async def test_a_header_that_names_no_one_certificate_is_refused(stated: str, be
 async def test_text_in_quotes_is_not_taken_for_a_certificate(behind: MtlsAccess) -> None:
     root = quote(pem(certificate("root")), safe="")
     stated = envoy(Subject=f'"CN=x\\";Cert=\\"{root}\\""')
-    assert await behind.identify(presenting({HEADER: stated}, peer=PROXY)) == Identity(owner="alice")
+    assert await whom(behind, presenting({HEADER: stated}, peer=PROXY)) == Identity(owner="alice")
 
 
 async def test_what_the_proxy_could_not_verify_is_refused(clock: Clock) -> None:
@@ -221,7 +219,7 @@ async def test_what_the_proxy_could_not_verify_is_refused(clock: Clock) -> None:
     for said, is_good in (("SUCCESS", True), ("FAILED:expired", False), ("NONE", False), (None, False)):
         headers = {HEADER: rfc9440()} | ({"X-SSL-Client-Verify": said} if said else {})
         if is_good:
-            assert await scheme.identify(presenting(headers, peer=PROXY)) == Identity(owner="alice")
+            assert await whom(scheme, presenting(headers, peer=PROXY)) == Identity(owner="alice")
         else:
             await refuse(scheme, presenting(headers, peer=PROXY))
 

@@ -12,12 +12,15 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from accord.core.interface import Caller
+from accord.core.interface import Caller, Ticket
 from accord.core.schemes.recent import Recent
 from accord.errors import AgentUnavailable
 from accord.storage.commands import sessions
 from accord.storage.commands.sessions import NewSession, StoredSession
 from accord.storage.store import Store, StoreUnavailable
+
+KIND = "session"
+"""What the tickets are called of those who have signed in."""
 
 BYTES = 32
 """Random bytes of a session: 256 bits, so that a fast hash is enough."""
@@ -70,7 +73,8 @@ class Sessions:
         """Return whose session it is, at this address; None if it is none, or has ended."""
         if not _TOKEN.fullmatch(token):
             return None
-        found = await self._stored(_hash(token))
+        hash = _hash(token)
+        found = await self._stored(hash)
         if found is None or not self._rests(found, token):
             return None
         return Caller(
@@ -78,9 +82,14 @@ class Sessions:
             tenant=found.tenant or "",
             roams=found.tenant is None,
             roles=frozenset(found.roles),
+            ticket=Ticket(kind=KIND, id=hash, until=found.expires_at, key_id=found.key_id),
             scheme=found.scheme,
             peer=peer or None,
         )
+
+    async def is_good(self, hash: str) -> bool:
+        """Whether a session has not ended, by the hash of what its cookie holds."""
+        return await self._stored(hash) is not None
 
     async def end(self, token: str) -> None:
         """End a session for good."""

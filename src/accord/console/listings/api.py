@@ -86,7 +86,7 @@ class RegistryApi:
             Route("GET", f"{API}/developers/me", self.me, gives=Developer),
             Route("GET", keys, self.keys, gives=list[KeyInfo]),
             Route("POST", keys, self.make_key, noted="MakeKey", takes=KeyBody, status=201, gives=NewKey),
-            Route("DELETE", f"{keys}/(?P<id>[0-9a-f]{{16}})", self.end_key, noted="EndKey", status=204),
+            Route("DELETE", f"{keys}/(?P<id>[0-9a-f]{{16,64}})", self.end_key, noted="EndKey", status=204),
             Route("GET", f"{API}/openapi.json", self.described, is_open=True, gives=dict[str, Any]),
         )
 

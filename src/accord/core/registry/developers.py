@@ -1,10 +1,12 @@
 """Keys that callers make for themselves: the same keys, hashed in the same table, as `accord apikeys` makes.
 
 There are no accounts and no passwords here: whoever a server lets in is a developer, and a key is a further way in for
-the same owner, in the same tenant, with the same roles. Making keys for others is the command line's.
+the same owner, in the same tenant, with the same roles. It is good no longer than what it was made with: not after that
+has expired, and not after the key is revoked that it was made with. Making keys for others is the command line's.
 """
 
-from accord.core.interface import Caller
+from accord.core.interface import Caller, Ticket
+from accord.core.roles import Roles
 from accord.core.schemes.apikeys import new_key
 from accord.errors import PermissionDenied, RateLimited
 from accord.storage.commands import apikeys
@@ -21,18 +23,22 @@ DAY_MS = 24 * 3600 * 1000
 class Developers:
     """The keys of those who are let in."""
 
-    def __init__(self, store: Store, *, accepts_keys: bool) -> None:
+    def __init__(self, store: Store, *, accepts_keys: bool, roles: Roles | None = None) -> None:
         """Keep keys in `store`, if the server lets anybody in who brings one."""
         self._store = store
+        self._roles = roles or Roles()
         self._accepts_keys = accepts_keys
 
     async def create(self, caller: Caller, description: str, days: float | None = None) -> tuple[str, StoredKey]:
         """Make a key, and return it, which nobody can do again, and what is kept of it."""
         if not caller.owner or not self._accepts_keys:
             raise PermissionDenied("This server lets nobody in by an API key, so it makes none (--auth api-keys)")
+        if caller.roles is not None and not self._roles.makes_keys(caller.roles):
+            raise PermissionDenied("Your roles do not include making keys")
         if len(await self.held(caller)) >= MAX_KEYS:
             raise RateLimited(f"You have {MAX_KEYS} keys already; delete one", metadata={"limit": "keys"})
-        made = new_key()
+        ticket = caller.ticket or Ticket(kind="")
+        made = new_key(ticket.key_id or "")
         kept = NewKey(
             id=made.id,
             hash=made.hash,
@@ -41,6 +47,7 @@ class Developers:
             tenant=_tenant(caller),
             roles=sorted(caller.roles or ()),
             lasts_ms=None if days is None else round(days * DAY_MS),
+            until=ticket.until,
         )
         return made.key, await self._store.do(apikeys.create, kept)
 

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from accord.core.access import Identity, Presented, challenge
+from accord.core.interface import Ticket
 from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.ports import Ports
 from accord.core.schemes.recent import Recent
 from accord.core.schemes.settings import ApiKeys
-from accord.errors import AgentUnavailable, AuthenticationFailed
+from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
 from accord.model import ApiKeyScheme, SecurityScheme
 from accord.storage.commands import apikeys
-from accord.storage.commands.apikeys import StoredKey
+from accord.storage.commands.apikeys import GENERATIONS, ID, StoredKey
 from accord.storage.store import Store, StoreUnavailable
 
 PREFIX = "ak_"
@@ -36,7 +37,7 @@ USED_MS = 3600 * 1000
 
 RETRY_SECONDS = 1
 
-_KEY = re.compile(r"ak_(?P<id>[0-9a-f]{16})_(?P<secret>[A-Za-z0-9_-]{43})")
+_KEY = re.compile(rf"ak_(?P<id>(?:[0-9a-f]{{{ID}}}){{1,{GENERATIONS}}})_(?P<secret>[A-Za-z0-9_-]{{43}})")
 _NOBODY = hashlib.sha256(b"no key has this secret").hexdigest()
 
 log = logging.getLogger("accord.access")
@@ -53,9 +54,11 @@ class NewSecret(NamedTuple):
         return f"NewSecret(id={self.id!r})"
 
 
-def new_key() -> NewSecret:
-    """Make a key."""
-    id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+def new_key(of: str = "") -> NewSecret:
+    """Make a key, or one `of` another, which it is not good without; there are only so many in a row."""
+    if len(of) >= ID * GENERATIONS:
+        raise PermissionDenied("A key of this one would come from too many others: make it with one of those")
+    id, secret = of + secrets.token_hex(ID // 2), secrets.token_urlsafe(32)
     return NewSecret(f"{PREFIX}{id}_{secret}", id, _hash(secret))
 
 
@@ -104,7 +107,13 @@ class ApiKeyAccess:
         if not key.is_live:
             raise self._refused("revoked or expired", key.id)
         await self._note(key.id)
-        return Identity(owner=key.owner, tenant=key.tenant, roles=frozenset(key.roles))
+        ticket = Ticket(kind=self.name, id=key.id, until=key.expires_at, key_id=key.id)
+        return Identity(owner=key.owner, tenant=key.tenant, roles=frozenset(key.roles), ticket=ticket)
+
+    async def is_good(self, id: str) -> bool:
+        """Whether a key has been neither revoked nor forgotten."""
+        key = await self._find(id)
+        return key is not None and key.is_live
 
     async def _find(self, id: str) -> StoredKey | None:
         found = self._known.get(id)

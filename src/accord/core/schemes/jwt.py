@@ -18,6 +18,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
 from accord.core.access import Identity, Presented, challenge
+from accord.core.interface import Ticket
 from accord.core.schemes.jwks import Jwks, discovery_url
 from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.ports import Fetch
@@ -45,6 +46,9 @@ TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt", "application/jwt"})
 REMEMBERED = 10_000
 LONG_SECONDS = 3600.0
 """Longer than anything is remembered: a bound for a time of expiry that is too large to reckon with."""
+
+LAST_SECOND = 253402300799
+"""The end of the year 9999: the same bound, for the time that is kept."""
 
 UNREADABLE = (BadSignature, JoseError, MsgspecError, ValueError, RecursionError)
 """What is raised about a token that is none, or not good."""
@@ -171,7 +175,9 @@ class JwtAccess:
                 raise ValueError("no tenant")
             tenant = stated
         roles = frozenset(role for name in settings.role_claims for role in _listed(_claim(claims, name)))
-        return Identity(owner=settings.owner_prefix + owner, tenant=tenant, roles=roles)
+        until = min(claims["exp"] + settings.leeway_seconds, LAST_SECOND)
+        ticket = Ticket(kind=self.name, until=int(until * 1000))
+        return Identity(owner=settings.owner_prefix + owner, tenant=tenant, roles=roles, ticket=ticket)
 
     def _refused(self, reason: str) -> AuthenticationFailed:
         log.info("refused", extra={"scheme": self.name, "issuer": self._settings.issuer, "reason": reason})

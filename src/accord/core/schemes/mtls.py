@@ -14,8 +14,10 @@ from datetime import UTC, datetime
 from urllib.parse import unquote
 
 from cryptography import x509
+from msgspec.structs import replace
 
 from accord.core.access import Identity, Presented, challenge
+from accord.core.interface import Ticket
 from accord.core.proxies import is_trusted, networks
 from accord.core.schemes.kinds import SchemeKind
 from accord.core.schemes.settings import Grant, Mtls, NameOf
@@ -80,7 +82,9 @@ class MtlsAccess:
         clients = self._settings.clients
         if clients and owner not in clients:
             raise ValueError("a certificate of nobody who is known")
-        return clients.get(owner, self._everybody).identity(owner)
+        until = int(certificate.not_valid_after_utc.timestamp() * 1000)
+        found = clients.get(owner, self._everybody).identity(owner)
+        return replace(found, ticket=Ticket(kind=self.name, until=until))
 
 
 def _name(certificate: x509.Certificate, kind: NameOf) -> str:

@@ -1,7 +1,8 @@
 """Keys that callers authenticate with: who holds them, and until when.
 
-Only the hash of a key's secret is kept. Making and comparing secrets is `core.schemes.apikeys`; times are by the
-database's clock, so that all nodes agree on what has expired.
+Only the hash of a key's secret is kept. The id of a key that was made with another begins with the id of that one: a
+key is good as long as it and all that it comes from are. Making and comparing secrets is `core.schemes.apikeys`; times
+are by the database's clock, so that all nodes agree on what has expired.
 """
 
 from collections.abc import Sequence
@@ -11,15 +12,31 @@ from msgspec import Struct
 
 from accord.storage.store import Row, Tx
 
+NEVER = 2**62
+"""Later than any time."""
+
 _ROLES = msgspec.json.Decoder(tuple[str, ...])
 _ENCODER = msgspec.json.Encoder()
 
-_COLUMNS = """id, hash, name, owner, tenant, roles, created_at, expires_at, used_at, revoked_at,
-    CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now}) THEN 1 ELSE 0 END"""
+ID = 16
+"""Characters of an id that every key adds to that of the key it was made with."""
+
+GENERATIONS = 4
+"""How many keys one may come from, with itself: each makes all that come of it longer."""
+
+_LINE = ", ".join(f"substr(api_key.id, 1, {ID * number})" for number in range(1, GENERATIONS + 1))
+
+REVOKED_AT = f"(SELECT min(made.revoked_at) FROM api_key AS made WHERE made.id IN ({_LINE}))"
+"""When a key was revoked, or one that it comes from."""
+
+IS_LIVE = f"({REVOKED_AT} IS NULL AND (api_key.expires_at IS NULL OR api_key.expires_at > {{now}}))"
+
+_COLUMNS = f"""id, hash, name, owner, tenant, roles, created_at, expires_at, used_at, {REVOKED_AT},
+    CASE WHEN {IS_LIVE} THEN 1 ELSE 0 END"""
 
 
 class NewKey(Struct, frozen=True, kw_only=True):
-    """A key to keep; without a `tenant` its holder may name any."""
+    """A key to keep; without a `tenant` its holder may name any. It ends after `lasts_ms`, and `until` at the latest."""
 
     id: str
     hash: str
@@ -28,6 +45,7 @@ class NewKey(Struct, frozen=True, kw_only=True):
     tenant: str | None = ""
     roles: Sequence[str] = ()
     lasts_ms: int | None = None
+    until: int | None = None
 
 
 class StoredKey(Struct, frozen=True, kw_only=True):
@@ -51,11 +69,10 @@ class StoredKey(Struct, frozen=True, kw_only=True):
 
 async def create(tx: Tx, key: NewKey) -> StoredKey:
     """Keep a new key."""
-    row = await tx.one(
+    await tx.run(
         """INSERT INTO api_key (id, hash, name, owner, tenant, roles, created_at, expires_at)
-           VALUES (:id, :hash, :name, :owner, :tenant, :roles, {now}, {now} + :lasts_ms)
-           RETURNING """
-        + _COLUMNS,
+           VALUES (:id, :hash, :name, :owner, :tenant, :roles, {now},
+                   CASE WHEN {now} + :lasts_ms < :until THEN {now} + :lasts_ms ELSE :until END)""",
         id=key.id,
         hash=key.hash,
         name=key.name,
@@ -63,10 +80,12 @@ async def create(tx: Tx, key: NewKey) -> StoredKey:
         tenant=key.tenant,
         roles=_ENCODER.encode(list(key.roles)).decode(),
         lasts_ms=key.lasts_ms,
+        until=NEVER if key.until is None and key.lasts_ms is not None else key.until,
     )
-    if row is None:
+    kept = await find(tx, key.id)
+    if kept is None:
         raise RuntimeError("The key was inserted and is not there")
-    return _stored(row)
+    return kept
 
 
 async def find(tx: Tx, id: str) -> StoredKey | None:
@@ -98,7 +117,10 @@ async def revoke_held(tx: Tx, id: str, owner: str, tenant: str | None) -> bool:
 
 
 async def revoke(tx: Tx, id: str) -> bool:
-    """End a key for good; false if there is no such key. One that is revoked already stays as it is."""
+    """End a key for good, and with it those that were made with it; false if there is no such key.
+
+    One that is revoked already stays as it is.
+    """
     await tx.run("UPDATE api_key SET revoked_at = {now} WHERE id = :id AND revoked_at IS NULL", id=id)
     return await find(tx, id) is not None
 

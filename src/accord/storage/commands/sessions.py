@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from accord.storage.commands.apikeys import IS_LIVE
 from accord.storage.store import Tx
 
 _ROLES = msgspec.json.Decoder(tuple[str, ...])
@@ -37,6 +38,7 @@ class StoredSession(Struct, frozen=True, kw_only=True):
     scheme: str
     key_id: str | None
     proof: str | None
+    expires_at: int
 
 
 async def begin(tx: Tx, session: NewSession) -> None:
@@ -58,17 +60,24 @@ async def begin(tx: Tx, session: NewSession) -> None:
 async def find(tx: Tx, hash: str) -> StoredSession | None:
     """Return a session, unless it has ended: by itself, or with its key."""
     row = await tx.one(
-        """SELECT owner, tenant, roles, scheme, key_id, proof FROM session
+        """SELECT owner, tenant, roles, scheme, key_id, proof, expires_at FROM session
            WHERE hash = :hash AND expires_at > {now} AND (key_id IS NULL OR EXISTS (
-               SELECT 1 FROM api_key WHERE api_key.id = session.key_id AND api_key.revoked_at IS NULL
-               AND (api_key.expires_at IS NULL OR api_key.expires_at > {now})))""",
+               SELECT 1 FROM api_key WHERE api_key.id = session.key_id AND """
+        + IS_LIVE
+        + "))",
         hash=hash,
     )
     if row is None:
         return None
-    owner, tenant, roles, scheme, key_id, proof = row
+    owner, tenant, roles, scheme, key_id, proof, expires_at = row
     return StoredSession(
-        owner=owner, tenant=tenant, roles=_ROLES.decode(roles), scheme=scheme, key_id=key_id, proof=proof
+        owner=owner,
+        tenant=tenant,
+        roles=_ROLES.decode(roles),
+        scheme=scheme,
+        key_id=key_id,
+        proof=proof,
+        expires_at=expires_at,
     )
 
 
