@@ -238,6 +238,49 @@ async def test_roles_of_the_settings_hold_for_the_agents_that_they_name() -> Non
             assert (await call(app, body, path=path, headers=V1 | KNOWN)).status == status
 
 
+HOOK = {"url": "https://example.com/hook"}
+HOOKED: list[tuple[str, dict[str, str], dict[str, Any]]] = [
+    (
+        "/",
+        V1,
+        rpc("SendMessage", message=said("x"), configuration={"taskPushNotificationConfig": HOOK}),
+    ),
+    ("/message:send", V1, {"message": said("x"), "configuration": {"taskPushNotificationConfig": HOOK}}),
+    (
+        "/",
+        {},
+        rpc(
+            "message/send",
+            message={"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]},
+            configuration={"pushNotificationConfig": HOOK},
+        ),
+    ),
+    (
+        "/",
+        {},
+        rpc(
+            "tasks/send", message={"role": "user", "parts": [{"type": "text", "content": "x"}]}, webhookUrl=HOOK["url"]
+        ),
+    ),
+]
+
+
+@pytest.mark.proves("4-25")
+@pytest.mark.parametrize(("path", "headers", "body"), HOOKED)
+async def test_a_webhook_in_a_message_needs_the_right_to_set_one_however_it_is_said(
+    path: str, headers: dict[str, str], body: dict[str, Any]
+) -> None:
+    other = "another secret of the tests"
+    secrets = [
+        {"owner": "alice", "secret": SECRET, "roles": ["caller"]},
+        {"owner": "bob", "secret": other, "roles": ["user"]},
+    ]
+    async with serving(auth={"schemes": [HEADER | {"secrets": secrets}]}) as app:
+        refused = await call(app, body, path=path, headers=headers | KNOWN)
+        assert (refused.status, b"CreateTaskPushNotificationConfig" in refused.body) == (403, True)
+        assert (await call(app, body, path=path, headers=headers | {"X-Secret": other})).status == 200
+
+
 async def test_everybody_sees_only_their_own_tasks() -> None:
     other = "another secret of the tests"
     secrets = [{"owner": "alice", "secret": SECRET}, {"owner": "bob", "secret": other}]

@@ -2,16 +2,20 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
+from joserfc.jwk import OctKey
 
 from accord.console.routing import VISITOR_BURST
 from accord.core.audit import REGISTRY
 from accord.core.registry import developers, registry
-from accord.storage.commands import audit
+from accord.model.base import timestamp_ms
+from accord.protocol import jose
+from accord.storage.commands import apikeys, audit
 from accord.storage.store import StoreUnavailable
-from tests.registry.conftest import GEN, V03, V1, VAULT, Asking, serving
+from tests.registry.conftest import GEN, SCHEMES, V03, V1, VAULT, Asking, serving
 
 pytestmark = pytest.mark.proves("2-34")
 
@@ -382,16 +386,73 @@ async def test_a_revoked_key_is_refused() -> None:
 
 
 async def test_a_key_can_do_no_more_than_who_made_it(server: Asking) -> None:
-    made = (await server("POST", "/developers/me/apikeys", {"expires_days": 1}, by="rita")).json()
+    made = (await server("POST", "/developers/me/apikeys", {"expires_days": 1}, by="dora")).json()
     assert made["api_key_info"]["expires_at"] > made["api_key_info"]["created_at"]
     headers = {"X-API-Key": made["plain_api_key"]}
     me = (await server("GET", "/developers/me", **headers)).json()
-    assert (me["tenant"], me["roles"]) == ("acme", ["reader"])
-    assert (await server("POST", "/agent-cards/", {"card_data": VAULT}, **headers)).status == 403
+    assert (me["tenant"], me["roles"]) == ("acme", ["admin"])
     anywhere = (await server("POST", "/developers/me/apikeys", by="root")).json()
     roaming = await server("GET", "/developers/me", **{"X-API-Key": anywhere["plain_api_key"]})
     assert roaming.json()["tenant"] is None
     assert len((await server("GET", "/developers/me/apikeys", by="root")).json()) == 1
+
+
+async def test_making_keys_is_a_right_of_its_own() -> None:
+    roles = [{"name": "reader", "operations": ["GetTask"], "makes_keys": True}, {"name": "admin"}]
+    async with serving(auth={"schemes": SCHEMES}) as server:
+        refused = await server("POST", "/developers/me/apikeys", by="rita")
+        assert (refused.status, refused.json()["detail"]) == (403, "Your roles do not include making keys")
+    async with serving(auth={"schemes": SCHEMES, "roles": roles}) as server:
+        assert (await server("POST", "/developers/me/apikeys", by="dora")).status == 403
+        made = (await server("POST", "/developers/me/apikeys", by="rita")).json()
+        headers = {"X-API-Key": made["plain_api_key"]}
+        assert (await server("GET", "/developers/me", **headers)).json()["roles"] == ["reader"]
+        assert (await server("POST", "/agent-cards/", {"card_data": VAULT}, **headers)).status == 403
+
+
+async def test_a_key_lasts_no_longer_than_the_key_it_was_made_with() -> None:
+    schemes = [{"type": "api-keys", "remember_seconds": 0}, *_header_only()]
+
+    async def make(server: Asking, by: dict[str, Any], **body: Any) -> dict[str, Any]:
+        answer = await server("POST", "/developers/me/apikeys", body, **{"X-API-Key": by["plain_api_key"]})
+        assert answer.status == 201, answer.body
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def statuses(server: Asking, *keys: dict[str, Any]) -> list[int]:
+        brought = [{"X-API-Key": one["plain_api_key"]} for one in keys]
+        return [(await server("GET", "/developers/me", **headers)).status for headers in brought]
+
+    async with serving(auth={"schemes": schemes}) as server:
+        first = (await server("POST", "/developers/me/apikeys", {"expires_days": 1}, by="alice")).json()
+        second, longer = await make(server, first), await make(server, first, expires_days=30)
+        shorter, third = await make(server, first, expires_days=0.5), await make(server, second)
+        until = first["api_key_info"]["expires_at"]
+        assert [one["api_key_info"]["expires_at"] for one in (second, longer, third)] == [until] * 3
+        assert shorter["api_key_info"]["expires_at"] < until
+        fourth = await make(server, third)
+        too_many = await server("POST", "/developers/me/apikeys", {}, **{"X-API-Key": fourth["plain_api_key"]})
+        assert too_many.status == 403
+        keys = (first, second, longer, third, fourth)
+        assert await statuses(server, *keys) == [200] * 5
+        path = "/developers/me/apikeys"
+        assert (await server("DELETE", f"{path}/{second['api_key_info']['id']}", by="alice")).status == 204
+        assert await statuses(server, *keys) == [200, 401, 200, 401, 401]
+        assert await server.app.host.engine.store.do(apikeys.revoke, first["api_key_info"]["id"])
+        assert await statuses(server, *keys) == [401] * 5
+        assert (await server("GET", path, by="alice")).json() == []
+
+
+async def test_a_key_lasts_no_longer_than_the_token_it_was_made_with() -> None:
+    secret = "a secret that tokens of the tests are signed with"
+    jwt = {"type": "jwt", "issuer": "me", "audience": ["us"], "secret": secret, "leeway_seconds": 0}
+    exp = int(time.time()) + 300
+    claims = json.dumps({"iss": "me", "aud": "us", "sub": "alice", "exp": exp}).encode()
+    token = jose.signed(claims, {"alg": "HS256"}, OctKey.import_key(secret))
+    async with serving(auth={"schemes": [jwt, {"type": "api-keys"}]}) as server:
+        for body in ({}, {"expires_days": 9}):
+            made = await server("POST", "/developers/me/apikeys", body, Authorization=f"Bearer {token}")
+            assert made.json()["api_key_info"]["expires_at"] == timestamp_ms(exp * 1000)
 
 
 async def test_keys_have_limits(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.storage.commands import apikeys
+from accord.storage.commands import apikeys, sessions
 from accord.storage.commands.apikeys import NewKey, StoredKey
+from accord.storage.commands.sessions import NewSession
 from accord.storage.store import Tx
 from tests.storage.conftest import MINUTE, AnyStore
 
@@ -153,3 +154,33 @@ async def test_owners_have_their_own_keys(ready: AnyStore) -> None:
     assert not await ready.do(apikeys.revoke_held, "a1", "alice", "acme")
     assert await held("alice", "acme") == ["a2"]
     assert await held("bob", "acme") == ["b1"]
+
+
+async def test_a_key_is_good_as_long_as_all_that_it_comes_from(ready: AnyStore) -> None:
+    line = ["a" * 16, "a" * 16 + "b" * 16, "a" * 16 + "b" * 16 + "c" * 16, "a" * 64]
+    for id in (*line, "a" * 15 + "b"):
+        await ready.do(apikeys.create, replace(NEW, id=id))
+    session = NewSession(hash="s", owner="alice", tenant="", roles=(), scheme="k", key_id=line[2], lasts_ms=MINUTE)
+    await ready.do(sessions.begin, session)
+
+    async def live() -> list[str]:
+        return sorted(key.id for key in await ready.read(apikeys.listed) if key.is_live)
+
+    assert await ready.read(sessions.find, "s") is not None
+    assert await ready.do(apikeys.revoke, line[1])
+    assert await live() == sorted([line[0], line[3], "a" * 15 + "b"])
+    assert await ready.read(sessions.find, "s") is None
+    revoked = [await ready.read(apikeys.find, id) for id in line[1:3]]
+    assert len({key and key.revoked_at for key in revoked} - {None}) == 1
+    assert await ready.do(apikeys.revoke, line[0])
+    assert await live() == ["a" * 15 + "b"]
+
+
+async def test_a_key_ends_at_the_latest_when_it_is_said_to(ready: AnyStore) -> None:
+    first = await ready.do(apikeys.create, NEW)
+    bound = (first.expires_at or 0) + MINUTE
+    for lasts, until in ((None, bound), (9 * MINUTE, bound), (None, None)):
+        made = await ready.do(apikeys.create, replace(NEW, id=f"{lasts}-{until}", lasts_ms=lasts, until=until))
+        assert made.expires_at == until
+    short = await ready.do(apikeys.create, replace(NEW, id="short", lasts_ms=1000, until=bound))
+    assert short.expires_at == short.created_at + 1000

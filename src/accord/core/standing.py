@@ -53,16 +53,10 @@ class Stay:
 class Standing:
     """Those who stay, by what they came with."""
 
-    def __init__(
-        self,
-        looks: Mapping[str, Look] | None = None,
-        now_ms: Callable[[], int] = SYSTEM.now_ms,
-        seconds: float = LOOK_SECONDS,
-    ) -> None:
-        """Ask `looks`, by the kinds of tickets, every so many `seconds`; other tickets end by their time alone."""
+    def __init__(self, looks: Mapping[str, Look] | None = None, now_ms: Callable[[], int] = SYSTEM.now_ms) -> None:
+        """Ask `looks`, by the kinds of tickets; others end by their time alone."""
         self._looks = looks or {}
         self._now_ms = now_ms
-        self._seconds = seconds
         self._stays: dict[Ticket, set[Stay]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -107,7 +101,7 @@ class Standing:
 
     async def _run(self) -> None:
         while self._stays:
-            await asyncio.sleep(self._seconds)
+            await asyncio.sleep(LOOK_SECONDS)
             for ticket in list(self._stays):
                 if not await self._is_good(ticket):
                     for stay in list(self._stays.get(ticket, ())):

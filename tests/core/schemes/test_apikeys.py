@@ -4,14 +4,13 @@ import hashlib
 import hmac
 import re
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from accord.core.access import Identity, Presented
-from accord.core.schemes import apikeys as scheme_module
 from accord.core.interface import Ticket
+from accord.core.schemes import apikeys as scheme_module
 from accord.core.schemes.apikeys import ApiKeyAccess, new_key
 from accord.core.schemes.settings import ApiKeys
 from accord.errors import AgentUnavailable, AuthenticationFailed

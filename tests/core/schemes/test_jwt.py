@@ -10,7 +10,8 @@ from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 from msgspec.structs import replace
 
 from accord.core.access import Identity
-from accord.core.schemes.jwt import MAX_TOKEN, JwtAccess
+from accord.core.interface import Ticket
+from accord.core.schemes.jwt import LAST_SECOND, MAX_TOKEN, JwtAccess
 from accord.core.schemes.settings import Jwt
 from accord.errors import AuthenticationFailed
 from accord.protocol import jose
@@ -376,3 +377,13 @@ def test_settings_that_would_let_anybody_in_are_refused(settings: dict[str, Any]
 def test_keys_cannot_be_had_without_a_way_to_fetch_them() -> None:
     with pytest.raises(ValueError, match="fetch"):
         JwtAccess(Jwt(**SETTINGS))
+
+
+@pytest.mark.parametrize(("exp", "until"), [(AT + 300, AT + 300 + 7), (1e300, LAST_SECOND)])
+async def test_a_ticket_says_until_when_a_token_is_good(exp: float, until: int, issuer: Issuer, clock: Clock) -> None:
+    access = accepting(issuer, clock, leeway_seconds=7)
+    brought = bringing(Authorization=f"Bearer {issuer.token({'exp': exp})}")
+    for _ in range(2):  # what is remembered has it too
+        found = await access.identify(brought)
+        assert found is not None
+        assert found.ticket == Ticket(kind="jwt", until=until * 1000)

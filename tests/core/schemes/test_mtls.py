@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from accord.core.access import Identity, Presented
+from accord.core.interface import Ticket
 from accord.core.schemes.mtls import MtlsAccess
 from accord.core.schemes.settings import Grant, Mtls
 from accord.errors import AuthenticationFailed
@@ -228,3 +229,9 @@ async def test_what_the_proxy_could_not_verify_is_refused(clock: Clock) -> None:
 def test_a_header_that_anybody_could_send_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"trusted_proxies|proxy\.example"):
         Mtls(**settings)
+
+
+async def test_a_ticket_says_until_when_a_certificate_is_good(clock: Clock) -> None:
+    found = await access(clock).identify(Presented(certificate=der(certificate("alice", days=3))))
+    assert found is not None
+    assert found.ticket == Ticket(kind="mtls", until=int((AT + timedelta(days=3)).timestamp()) * 1000)

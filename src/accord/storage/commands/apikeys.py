@@ -36,7 +36,7 @@ _COLUMNS = f"""id, hash, name, owner, tenant, roles, created_at, expires_at, use
 
 
 class NewKey(Struct, frozen=True, kw_only=True):
-    """A key to keep; without a `tenant` its holder may name any. It ends after `lasts_ms`, and `until` at the latest."""
+    """A key to keep; without a `tenant` its holder may name any. It ends after `lasts_ms`, at the latest at `until`."""
 
     id: str
     hash: str
