@@ -18,6 +18,7 @@ from accord.errors import (
     AuthenticationFailed,
     InternalError,
     InvalidParams,
+    PermissionDenied,
     PushNotSupported,
     RateLimited,
     TaskTimeout,
@@ -231,9 +232,16 @@ async def test_what_a_caller_adds_meanwhile_has_nothing_sent_again(joining: Join
     assert [request.message.parts for request in here.peer.sent] == [(Part(text="hello"),)]
 
 
-async def test_a_webhook_that_is_refused_is_done_without(joining: Joining) -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        InvalidParams("`url`: Only https is allowed"),
+        PermissionDenied("Your roles do not include CreateTaskPushNotificationConfig: send it without a webhook"),
+    ],
+)
+async def test_a_webhook_that_is_refused_is_done_without(refusal: AccordError, joining: Joining) -> None:
     here = await joining(terms=QUICK)
-    here.peer.answer = in_turn(InvalidParams("`url`: Only https is allowed"), there(S.COMPLETED))
+    here.peer.answer = in_turn(refusal, there(S.COMPLETED))
     assert (await sent(here.service, saying("hello"), ALICE)).status.state is S.COMPLETED
     pushes = [
         request.configuration and request.configuration.task_push_notification_config for request in here.peer.sent

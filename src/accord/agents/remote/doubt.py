@@ -65,7 +65,7 @@ def is_about_webhook(error: Exception, request: SendRequest) -> bool:
     """Whether a message was refused because of the webhook that it brought, so that it may do without."""
     if request.configuration is None or request.configuration.task_push_notification_config is None:
         return False
-    if isinstance(error, InvalidParams):
+    if isinstance(error, InvalidParams | PermissionDenied):
         said = " ".join((error.message, *(f"{field} {why}" for field, why in error.violations))).lower()
         return any(word in said for word in WEBHOOK_WORDS)
     return isinstance(error, PushNotSupported)
