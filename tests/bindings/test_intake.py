@@ -46,7 +46,12 @@ class Door:
 async def test_a_large_body_of_a_stranger_is_not_read(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     decode = jsonrpc.decode
-    monkeypatch.setattr(jsonrpc, "decode", lambda body: read.append(len(body)) or decode(body))
+
+    def noted(body: bytes) -> jsonrpc.Entry | jsonrpc.Batch:
+        read.append(len(body))
+        return decode(body)
+
+    monkeypatch.setattr(jsonrpc, "decode", noted)
     app = JsonRpc(Scripted(), admit=Door(is_open=False).admit)
     large = await call(app, rpc(*GET[dialect]) | {"padding": LONG}, headers=said(dialect))
     assert (large.status, large.headers["x-a2a-dialect"], large.json()["id"]) == (401, dialect, None)

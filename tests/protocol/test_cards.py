@@ -167,7 +167,7 @@ def test_an_agent_has_one_name_in_registries_whichever_card_is_asked_for(provide
 @pytest.mark.proves("B-13")
 @pytest.mark.parametrize("only", [None, V03, RELAY])
 def test_readers_of_0_3_are_offered_an_extended_card_where_they_can_authenticate(only: DialectName | None) -> None:
-    def offers(card: AgentCard) -> bool | None:
+    def offers(card: AgentCard) -> Any:
         return json.loads(encode_card(card, ALL, only)).get("supportsAuthenticatedExtendedCard")
 
     key = SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name="X-API-Key"))

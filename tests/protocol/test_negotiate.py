@@ -353,7 +353,7 @@ def test_a_human_readable_id_alone_says_that_a_card_is_vault_s() -> None:
 
 @pytest.mark.proves("B-00")
 def test_only_the_first_parts_are_looked_at_however_many_there_are() -> None:
-    many = [{}] * 100_000
+    many: list[dict[str, Any]] = [{}] * 100_000
     assert route("message/send", sent(TYPE_TEXT, *many)).dialect is RELAY
     assert route("message/send", sent(*many[:7], TYPE_TEXT)).dialect is RELAY
     assert route("message/send", sent(*many[:8], TYPE_TEXT)).dialect is V03

@@ -170,8 +170,9 @@ class Composition:
         guarded: dict[str, Hosted] = {}
         for name, agent in self._agents.items():
             service = self._service(host, agent.profile)
-            gates_of: dict[str, Any] = {"usage": usage, "audit": audit, "standing": standing}
-            gate = Guarded(service, name, roles=rules.roles, required=required, **gates_of)
+            gate = Guarded(
+                service, name, roles=rules.roles, usage=usage, required=required, audit=audit, standing=standing
+            )
             guarded[name] = observed.agent(gate, agent.profile.name)
         admit = observed.admit(rules.access, audit)
         published = self._published(store, rules)

@@ -6,7 +6,7 @@ It only puts the pieces together; what the registry does is `core.registry`, its
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from accord.app.outside import asking, trusting
 from accord.bindings import wellknown
@@ -52,8 +52,15 @@ class Gates(NamedTuple):
         if self.sessions is not None:
             gate = Gate(self.access, self.admit, self.sessions, is_public=is_public)
             admit, visit = gate.admit, gate.visit
-        record: dict[str, Any] = {"usage": self.usage, "audit": self.audit, "standing": self.standing}
-        return Api(routes, admit=admit, visit=visit, refusals=refusals, **record)
+        return Api(
+            routes,
+            admit=admit,
+            visit=visit,
+            usage=self.usage,
+            refusals=refusals,
+            audit=self.audit,
+            standing=self.standing,
+        )
 
 
 class Published:
