@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from accord.bindings.jsonrpc import JsonRpc
+from accord.core.access import Presented
+from accord.core.interface import Caller
 from accord.errors import AccordError, AgentUnavailable, RateLimited
 from accord.model import Event, Task, TaskState, TaskStatus
 from accord.testing.asgi import call
@@ -50,6 +52,32 @@ def app() -> JsonRpc:
 
 
 # --- the dialect --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("B-00")
+async def test_who_asks_for_a_task_that_is_not_there_is_answered_as_it_spoke_last() -> None:
+    kept = {"t-1": "vault"}
+
+    async def origin(task_id: str, caller: Caller) -> str | None:
+        return kept.get(task_id)
+
+    async def admit(presented: Presented) -> Caller:
+        return Caller(owner=presented.header("x-me") or "")
+
+    app = JsonRpc(Answers(), origin=origin, admit=admit)
+
+    async def spoken(me: str, method: str, params: object) -> str:
+        return (await call(app, rpc(method, params), headers={"X-Me": me})).headers["x-a2a-dialect"]
+
+    assert await spoken("alice", "tasks/get", {"id": "gone"}) == "v03"
+    assert await spoken("alice", "message/send", GEN_SEND) == "gen"
+    assert await spoken("alice", "tasks/get", {"id": "gone"}) == "gen"
+    assert await spoken("alice", "tasks/get", {"id": "t-1"}) == "vault", "what the task says comes first"
+    assert await spoken("bob", "tasks/get", {"id": "gone"}) == "v03", "that was somebody else"
+    assert await spoken("alice", "message/send", RELAY_SEND) == "relay"
+    assert await spoken("alice", "tasks/cancel", {"id": "gone"}) == "relay"
+    assert await spoken("", "message/send", GEN_SEND) == "gen"
+    assert await spoken("", "tasks/get", {"id": "gone"}) == "v03", "everybody is nobody here"
 
 
 @pytest.mark.proves("B-00")

@@ -7,6 +7,7 @@ Every refusal is a JSON-RPC error object; the HTTP status is 200 but for those t
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
@@ -44,6 +45,7 @@ from accord.bindings.streams import Writer, last_seen
 from accord.core.access import Access
 from accord.core.interface import A2A, Caller, answering, streaming
 from accord.core.quotas import Quotas
+from accord.core.schemes.recent import Recent
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
 from accord.model import AgentCard, Event, Request
 from accord.protocol import jsonrpc, sse
@@ -60,7 +62,7 @@ from accord.protocol.negotiate import (
     answer_dialect,
     negotiate,
 )
-from accord.protocol.operations import ROWS, DialectName
+from accord.protocol.operations import ROWS, DialectName, Operation
 from accord.protocol.sse import Frame
 
 log = logging.getLogger("accord.jsonrpc")
@@ -72,6 +74,12 @@ LARGE_BYTES = 64 * 1024
 
 They are then refused without the id of their call, and in the dialect that the address and the headers tell.
 """
+
+SENDS = frozenset({Operation.SEND, Operation.STREAM})
+"""What shows by its message which dialect a caller speaks."""
+
+REMEMBERED, DAY_SECONDS = 10_000, 86_400.0
+"""Of how many callers, and for how long, it is known what they spoke: it is a guess for a task that is not there."""
 
 _DIALECT, _VERSION = DIALECT_HEADER.encode(), VERSION_HEADER.encode()
 _NAMES = {name: name.value for name in DialectName}
@@ -143,6 +151,7 @@ class JsonRpc:
         self._quotas = quotas
         self._origin = origin
         self._enabled = enabled
+        self._spoken: Recent[tuple[str | None, str], DialectName] = Recent(REMEMBERED, DAY_SECONDS, time.monotonic)
         self._admit = admit or Access().admit
         self._answering = answering(service)
         self._streaming = streaming(service)
@@ -211,7 +220,9 @@ class JsonRpc:
                 return _failure(entry.id, route.error, route.dialect)
             if route.ask_task and self._origin:
                 origin = await self._origin(route.ask_task, caller)
-                route = route.settle(DialectName(origin)) if origin else route
+                route = route.settle(DialectName(origin) if origin else None, self._spoken.get(caller.account))
+            elif caller.owner and route.operation in SENDS:
+                self._spoken.put(caller.account, route.dialect)
         except AccordError as error:
             return _failure(entry.id, error, route.dialect)
         known = replace(caller, origin=_NAMES[route.dialect], binding=BINDING, extensions=extensions(asked.scope))
