@@ -327,7 +327,10 @@ async def test_a_signing_key_has_to_be_one() -> None:
     found = await examined(card={"signing_key": "no-such-file.jwk"})
     assert found.failed == ["signing key"]
     write("key.jwk", json.dumps(ECKey.generate_key("P-256").as_dict(private=True)))
-    assert (await examined(card={"signing_key": "key.jwk"})).one("signing key")[0] is OK
+    card = {"signing_key": "key.jwk"}
+    status, detail = (await examined(card=card)).one("signing key")
+    assert (status, "this machine only" in detail) == (WARNING, True)
+    assert (await examined(card=card, server={"url": "https://me.example"})).one("signing key")[0] is OK
 
 
 async def test_signers_have_to_be_keys() -> None:

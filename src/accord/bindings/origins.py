@@ -12,6 +12,8 @@ from accord.bindings.http import Scope, authority
 from accord.model import AgentCard
 from accord.protocol import hosts
 
+_PORTS = {"http": 80, "https": 443}
+
 
 def asked(scope: Scope) -> str | None:
     """Return the origin that the caller used, if it said one, with the path that the host is mounted at."""
@@ -23,6 +25,17 @@ def asked(scope: Scope) -> str | None:
 def is_local(card: AgentCard) -> bool:
     """Whether a card is at an address that nobody but this machine can use."""
     return bool(card.supported_interfaces) and hosts.is_here(hosts.host_of(card.supported_interfaces[0].url))
+
+
+def is_own(card: AgentCard, origin: str | None) -> bool:
+    """Whether a card that is `moved` to an origin is at addresses of its own, and not at one that its caller made up.
+
+    Of a local card those are the names of this machine, at the port that is listened on: another port may be anybody's.
+    """
+    if origin is None or not is_local(card):
+        return True
+    own, asked = hosts.split(card.supported_interfaces[0].url), hosts.split(origin)
+    return hosts.is_loopback(asked.hostname or "") and _port(asked) == _port(own)
 
 
 def moved(card: AgentCard, origin: str | None) -> AgentCard:
@@ -55,3 +68,7 @@ def at(url: str, origin: str | None) -> str:
 def _is_beside(url: SplitResult, own: SplitResult) -> bool:
     """Whether a URL is of the same host as another: of its origin, or of its name and without a scheme."""
     return url[:2] == own[:2] or (not url.scheme and url.hostname == own.hostname)
+
+
+def _port(url: SplitResult) -> int | None:
+    return url.port or _PORTS.get(url.scheme)

@@ -47,7 +47,8 @@ class WellKnown:
     ) -> None:
         """Serve `card`, which is as it is since `modified`, or else since now, in the enabled dialects.
 
-        What speaks A2A 1.0 is given to `sign` as it is written, because a signature holds for one document only.
+        What speaks A2A 1.0 is given to `sign` as it is written, because a signature holds for one document only. It
+        vouches for the addresses on it, so a card that was moved to a host that only its caller names has none.
         """
         self._card = card
         self._enabled = enabled
@@ -81,7 +82,8 @@ class WellKnown:
     def _write(self, dialect: DialectName | None, origin: str | None) -> Document:
         body = encode_card(origins.moved(self._card, origin), self._enabled, dialect)
         speaks_1_0 = DialectName.V1 in (dialect, *(self._enabled if dialect is None else ()))
-        signed = self._sign(body) if self._sign and speaks_1_0 else body
+        is_ours = speaks_1_0 and origins.is_own(self._card, origin)
+        signed = self._sign(body) if self._sign and is_ours else body
         return Document.of(signed, self._modified, [(b"vary", b"A2A-Version")])
 
 

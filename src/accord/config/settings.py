@@ -188,7 +188,8 @@ class Card(Section, frozen=True, kw_only=True):
     """Protocol extensions besides those that every agent here has."""
 
     signing_key: str | None = None
-    """The private key that signs cards: a JSON Web Key, or the name of its file."""
+    """The private key that signs cards: a JSON Web Key, or the name of its file. Cards are signed for `server.url` and
+    this machine's own names, and for no other host that a caller names."""
 
     signing_key_url: str | None = None
     """Where callers find the public key."""

@@ -21,6 +21,7 @@ from accord.client.keys import KeyManagementError
 from accord.config import BadSettings
 from accord.config.settings import Credentials
 from accord.core.schemes.settings import ApiKeys
+from accord.protocol import hosts
 from accord.storage import migrate
 from accord.storage.address import PostgresAddress, SqliteAddress
 from accord.storage.commands import apikeys, credentials
@@ -53,6 +54,9 @@ async def _signing(patient: Patient) -> list[Finding]:
         signing(patient.settings.card)
     except ValueError as error:
         return [failed("signing key", f"card.signing_key: {error}", "name the file of a private JSON Web Key")]
+    if hosts.is_here(hosts.host_of(patient.url)):
+        told = "cards are signed for callers on this machine only: no other address of the server is known"
+        return [warning("signing key", told, "set server.url to the address that callers use")]
     return [ok("signing key", "cards can be signed")]
 
 
