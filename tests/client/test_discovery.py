@@ -7,15 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 from joserfc.jwk import ECKey
+from msgspec.structs import replace
 
 from accord.client import BadCard, CardNotFound
 from accord.client.auth import Bearer
 from accord.client.card_cache import CardCache
-from accord.client.discovery import Discovered, Discovery, pinned
+from accord.client.discovery import Discovered, Discovery, given, pinned
 from accord.client.exchange import Exchange
 from accord.client.transports.aiohttp import AiohttpTransport
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
+from accord.model import CardProfile
 from accord.protocol.card_signatures import read_signing_key, sign
+from accord.protocol.cards import decode_card
 from accord.protocol.operations import DialectName
 from tests.client.pages import CARD, CATALOG, OLD_CARD, Page, Pages, catalog, published, written
 
@@ -259,6 +262,27 @@ async def test_a_card_is_believed_if_a_pinned_key_has_signed_it() -> None:
         pages.pages[CARD] = Page(written(f"{pages.url}/rpc"))
         with pytest.raises(BadCard, match="not signed"):
             await find(pages.url, keys=pinned([KEY.as_dict(private=False)]))
+
+
+async def test_of_a_signed_card_only_that_is_read_which_is_signed() -> None:
+    signing = read_signing_key(msgspec.json.encode(KEY.as_dict(private=True)))
+    async with published() as pages:
+        document = sign(written(f"{pages.url}/rpc"), signing)
+        changed = msgspec.json.decode(document) | {"url": "https://evil.example/"}
+        pages.pages[CARD] = Page(msgspec.json.encode(changed))
+        found = await find(pages.url, keys=pinned(KEY))
+    assert found.signed_by == "mine"
+    assert b"evil" not in found.document
+
+
+def test_of_a_card_that_is_given_only_that_is_used_which_is_signed() -> None:
+    signing = read_signing_key(msgspec.json.encode(KEY.as_dict(private=True)))
+    card = decode_card(sign(written("https://agents.example/rpc"), signing))
+    profile = CardProfile(human_readable_id="acme/trips", service_identifiers={"key": "somebody-elses"})
+    found = given(replace(card, profile=profile), pinned(KEY))
+    assert found.signed_by == "mine"
+    assert found.card == replace(card, profile=CardProfile(human_readable_id="acme/trips"))
+    assert given(replace(card, profile=profile)).card.profile == profile
 
 
 def test_keys_are_pinned_in_any_form() -> None:

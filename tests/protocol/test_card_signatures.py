@@ -5,15 +5,17 @@ import json
 from typing import Any
 
 import pytest
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.types import a2a_pb2
 from a2a.utils import signing as sdk
 from google.protobuf import json_format
 from hypothesis import assume, given, settings
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 from jwt.api_jwk import PyJWK
+from msgspec.structs import replace
 
 from accord.errors import InvalidParams
-from accord.model import AgentCard
+from accord.model import AgentCard, Scopes, SecurityRequirement
 from accord.protocol import card_signatures, jcs, jose
 from accord.protocol.card_signatures import SigningKey, UntrustedCard
 from accord.protocol.cards import decode_card, encode_card
@@ -68,7 +70,7 @@ def header_of(document: bytes, at: int = 0) -> dict[str, Any]:
 def test_a_signed_card_is_verified(key: Key) -> None:
     own = signing_key(key, jku="https://example.com/jwks.json")
     signed = card_signatures.sign(encode_card(CARD, V1), own)
-    assert card_signatures.verify(signed, public(own), NOW) == own.kid
+    assert card_signatures.verify(signed, public(own), NOW).key == own.kid
     assert header_of(signed) == {
         "alg": own.alg,
         "typ": "JOSE",
@@ -119,12 +121,12 @@ def test_any_card_can_be_signed_and_signed_again(card: AgentCard) -> None:
             once = card_signatures.sign(encode_card(card, dialects), ES256)
         except jcs.NotCanonical:
             assume(False)
-        assert card_signatures.verify(once, TRUSTED, NOW) == "k-1"
+        assert card_signatures.verify(once, TRUSTED, NOW).key == "k-1"
         other = signing_key(ECKey.generate_key("P-256", {"kid": "k-2"}))
         twice = card_signatures.sign(once, other)
         assert card_signatures.payloads(once) == card_signatures.payloads(twice)
-        assert card_signatures.verify(twice, public(other), NOW) == "k-2"
-        assert card_signatures.verify(twice, TRUSTED, NOW) == "k-1"
+        assert card_signatures.verify(twice, public(other), NOW).key == "k-2"
+        assert card_signatures.verify(twice, TRUSTED, NOW).key == "k-1"
 
 
 # --- the official SDK as a judge --------------------------------------------------------------------------------------
@@ -178,9 +180,92 @@ def test_we_verify_what_the_sdk_signs(card: AgentCard) -> None:
         decode_card(document)
     except InvalidParams:
         assume(False)  # theirs leaves out what is required and empty; what cannot be read is not trusted either
-    assert card_signatures.verify(document, TRUSTED, NOW) == "k-1"
+    assert card_signatures.verify(document, TRUSTED, NOW).key == "k-1"
     with pytest.raises(UntrustedCard):
         card_signatures.verify(changed(document, version="tampered"), TRUSTED, NOW)
+
+
+@pytest.mark.proves("CARD-SIGN-001")
+def test_what_an_sdk_serves_beside_what_it_signed_does_not_count() -> None:
+    sign = sdk.create_agent_card_signer(
+        PyJWK.from_dict(NATIVE.as_dict(private=True) | {"alg": "ES256"}),
+        {"kid": "k-1", "alg": "ES256", "typ": "JOSE", "jku": None},
+    )
+    theirs = of_sdk(encode_card(CARD, V1))
+    served = agent_card_to_dict(sign(theirs))  # which adds what clients of 0.3 read
+    assert {"url", "preferredTransport"} <= served.keys()
+    found = card_signatures.verify(json.dumps(served).encode(), TRUSTED, NOW)
+    assert not found.is_whole
+    assert not {"url", "preferredTransport"} & json.loads(found.document).keys()
+    assert decode_card(found.document).supported_interfaces == CARD.supported_interfaces
+    judge(of_sdk(found.document), ES256)
+
+
+# --- what is covered --------------------------------------------------------------------------------------------------
+
+EVERYWHERE = card_signatures.sign(encode_card(CARD, ALL), ES256)
+"""A card of all dialects."""
+
+FOREIGN = {
+    "url": "https://evil.example/",
+    "additionalInterfaces": [{"url": "https://evil.example/", "transport": "JSONRPC"}],
+    "authSchemes": [{"scheme": "oauth2", "tokenUrl": "https://evil.example/token"}],
+    "humanReadableId": "somebody/else",
+    "teeDetails": {"type": "SGX"},
+}
+"""Members that A2A 1.0 does not know, and others read."""
+
+
+def unsigned(document: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(document)
+    del found["signatures"]
+    return found
+
+
+def test_whoever_verifies_a_whole_card_gets_all_of_it() -> None:
+    found = card_signatures.verify(EVERYWHERE, TRUSTED, NOW)
+    assert found.is_whole
+    assert json.loads(found.document) == json.loads(EVERYWHERE)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_a_signature_does_not_cover_is_not_handed_out(name: str) -> None:
+    found = card_signatures.verify(changed(EVERYWHERE, **{name: FOREIGN[name]}), TRUSTED, NOW)
+    assert not found.is_whole
+    assert b"evil" not in found.document
+    assert unsigned(found.document).keys() & FOREIGN.keys() == set()
+    assert decode_card(found.document) == decode_card(EVERYWHERE)
+
+
+@pytest.mark.parametrize("requirements", [[], [{}], [{"schemes": {"other": {"list": []}}}]])
+def test_what_the_sdks_leave_out_is_not_handed_out_where_only_they_have_signed(requirements: Any) -> None:
+    asked = encode_card(replace(CARD, security_requirements=(SecurityRequirement(schemes={"key": Scopes()}),)), V1)
+    signed = json.loads(card_signatures.sign(asked, ES256))
+    assert card_signatures.verify(json.dumps(signed).encode(), TRUSTED, NOW).is_whole
+    of_sdks = json.dumps(signed | {"signatures": signed["signatures"][1:2], "securityRequirements": requirements})
+    found = card_signatures.verify(of_sdks.encode(), TRUSTED, NOW)
+    assert not found.is_whole
+    assert decode_card(found.document).security_requirements == ()
+
+
+@given(strategies.cards)
+@settings(max_examples=50)
+def test_what_is_handed_out_can_be_verified_again_and_is_whole(card: AgentCard) -> None:
+    try:
+        document = card_signatures.sign(encode_card(card, ALL), ES256)
+    except jcs.NotCanonical:
+        assume(False)
+    *of_1_0, _of_all = json.loads(document)["signatures"]
+    for one in of_1_0:
+        some = changed(document, url="https://evil.example/", signatures=[one])
+        found = card_signatures.verify(some, TRUSTED, NOW)
+        try:
+            decode_card(found.document)
+        except InvalidParams:
+            assume(False)  # what is required and empty is not there for the SDKs
+        again = card_signatures.verify(found.document, TRUSTED, NOW)
+        assert again.is_whole
+        assert unsigned(again.document) == unsigned(found.document)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -197,7 +282,7 @@ def test_we_verify_what_the_sdk_signs(card: AgentCard) -> None:
     ],
 )
 def test_a_changed_card_is_not_trusted(members: dict[str, Any]) -> None:
-    assert card_signatures.verify(SIGNED, TRUSTED, NOW) == "k-1"
+    assert card_signatures.verify(SIGNED, TRUSTED, NOW).key == "k-1"
     with pytest.raises(UntrustedCard, match="no signature by a trusted key"):
         card_signatures.verify(changed(SIGNED, **members), TRUSTED, NOW)
 
@@ -214,7 +299,7 @@ def test_the_members_of_other_dialects_are_signed_too() -> None:
 def test_a_card_of_another_dialect_is_verified_as_it_stands() -> None:
     document = card_signatures.sign(encode_card(CARD, ALL, DialectName.V03), ES256)
     assert len(json.loads(document)["signatures"]) == 1
-    assert card_signatures.verify(document, TRUSTED, NOW) == "k-1"
+    assert card_signatures.verify(document, TRUSTED, NOW).key == "k-1"
 
 
 @pytest.mark.proves("CARD-SIGN-004")
@@ -237,7 +322,7 @@ def test_a_key_that_is_expired_revoked_or_not_for_this_verifies_nothing(member: 
 
 def test_a_key_that_expires_later_still_verifies() -> None:
     keys = jose.read_keys(json.dumps({"keys": [NATIVE.as_dict(private=False) | {"exp": NOW + 1}]}).encode())
-    assert card_signatures.verify(SIGNED, keys, NOW) == "k-1"
+    assert card_signatures.verify(SIGNED, keys, NOW).key == "k-1"
 
 
 def test_keys_are_pinned_and_never_those_that_the_card_brings() -> None:
@@ -301,7 +386,7 @@ def test_what_is_no_signature_is_not_trusted(signatures: Any) -> None:
 def test_only_so_many_signatures_are_looked_at() -> None:
     good = json.loads(SIGNED)["signatures"][0]
     bad = {"protected": encoded({"alg": "ES256", "kid": "nobody's"}), "signature": "AA"}
-    assert card_signatures.verify(changed(SIGNED, signatures=[*[bad] * 15, good]), TRUSTED, NOW) == "k-1"
+    assert card_signatures.verify(changed(SIGNED, signatures=[*[bad] * 15, good]), TRUSTED, NOW).key == "k-1"
     with pytest.raises(UntrustedCard):
         card_signatures.verify(changed(SIGNED, signatures=[*[bad] * 16, good]), TRUSTED, NOW)
 

@@ -8,7 +8,10 @@ from joserfc.jwk import ECKey, Key
 
 from accord.core.interface import Caller
 from accord.core.registry.cards import BadCard
-from accord.core.registry.registry import Registry
+from accord.core.registry.names import UnknownName
+from accord.core.registry.ports import Answer
+from accord.core.registry.registry import Change, Registry
+from accord.core.registry.remote import RemoteRegistry
 from accord.core.registry.trust import Signed, Trust
 from accord.protocol import card_signatures
 from tests.registry.conftest import V1, VAULT, document, serving
@@ -60,7 +63,40 @@ async def test_a_registry_that_takes_signed_cards_only(ready: AnyStore) -> None:
         with pytest.raises(BadCard, match="signatures: "):
             await registry.publish(Caller(), card)
     made = await registry.publish(Caller(), signed(V1))
-    assert registry.judge(made.card.encode()).state is Signed.TRUSTED
+    assert registry.sift(made.card.encode())[0].state is Signed.TRUSTED
+
+
+ELSEWHERE = {
+    "url": "https://evil.example/steal",
+    "additionalInterfaces": [{"url": "https://evil.example/steal", "transport": "JSONRPC"}],
+    "authSchemes": [{"scheme": "oauth2", "tokenUrl": "https://evil.example/token"}],
+    "tags": ["trusted"],
+}
+"""What others than A2A 1.0 read on a card."""
+
+
+async def test_nothing_is_published_of_a_signed_card_that_its_signature_does_not_cover(ready: AnyStore) -> None:
+    registry = Registry(ready, trust=TRUST, signed_only=True)
+    changed = json.loads(signed(V1)) | ELSEWHERE | {"humanReadableId": "acme/planner"}
+    made = await registry.publish(Caller(), json.dumps(changed).encode())
+    assert json.loads(made.card).keys() == json.loads(signed(V1)).keys()
+    assert "evil" not in made.card
+    assert made.handle == "acme/planner", "the name is the publisher's to choose"
+    again = await registry.change(Caller(), made.id, Change(card=ELSEWHERE))
+    assert again.card == made.card
+
+
+async def test_a_registry_elsewhere_is_believed_as_far_as_the_card_is_signed() -> None:
+    async def ask(method: str, url: str, body: bytes | None = None) -> Answer:
+        card = json.loads(signed(V1)) | {"supportedInterfaces": None} if "other" in url else json.loads(signed(V1))
+        return Answer(status=200, body=json.dumps({"card_data": card | ELSEWHERE}).encode())
+
+    registry = RemoteRegistry("http://localhost:1", ask, trust=TRUST, signed_only=True)
+    card = await registry.resolve("acme/planner")
+    assert [one.url for one in card.supported_interfaces] == [one["url"] for one in V1["supportedInterfaces"]]
+    assert card.security_schemes == {}
+    with pytest.raises(UnknownName):
+        await registry.resolve("acme/other")
 
 
 async def test_the_verdict_is_shown(tmp_path: Any) -> None:
@@ -69,6 +105,10 @@ async def test_the_verdict_is_shown(tmp_path: Any) -> None:
     async with serving(registry={"signers": str(file)}) as ask:
         made = await ask.publish(json.loads(signed(V1)))
         assert made["signature"] == {"state": "trusted", "key": "ours", "detail": "Signed by the trusted key ours"}
+        beside = {"card_data": json.loads(signed(V1)) | ELSEWHERE}
+        checked = (await ask("POST", "/utils/validate-card", beside)).json()
+        assert "not all of it" in checked["signature"]["detail"]
+        assert "evil" not in json.dumps(checked["validated_card_data"])
         changed = await ask("PUT", f"/agent-cards/{made['id']}", {"card_data": {"description": "New"}})
         assert changed.json()["signature"]["state"] == "untrusted"
         judged = await ask("POST", "/utils/validate-card", {"card_data": json.loads(signed(V1, THEIRS))})

@@ -21,12 +21,14 @@ from accord.client.findings import Finding, Trust, at_home, told, usable
 from accord.client.retries import Retries
 from accord.client.wire import SECONDS, Outgoing, Reply, Unreachable
 from accord.errors import AccordError, AgentUnavailable, AuthenticationFailed, PermissionDenied, RateLimited
-from accord.model import AgentCard
+from accord.model import AgentCard, CardProfile
 from accord.protocol.cards import CARD_TYPE, CATALOG_TYPE, decode_card, encode_card
 from accord.protocol.operations import DialectName
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key
+
+    from accord.protocol.card_signatures import Verified
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where cards are: since A2A 0.3, and before."""
@@ -213,12 +215,11 @@ class Discovery:
     def _read(self, url: str, served: str, document: bytes) -> Discovered:
         if len(document) > MAX_CARD_BYTES:
             raise BadCard(url, [Finding(where="", what=f"It is larger than {MAX_CARD_BYTES} bytes")])
-        signed_by = None if self._keys is None else _signer(url, document, self._keys)
-        try:
-            stated = decode_card(document)
-        except AccordError as error:
-            named = [Finding(where=one.field, what=one.description) for one in error.violations]
-            raise BadCard(url, named or [Finding(where="", what=error.message)]) from error
+        signed_by = None
+        if self._keys is not None:
+            verified = _verified(url, document, self._keys)
+            signed_by, document = verified.key, verified.document
+        stated = _decoded(url, document)
         if not stated.supported_interfaces and b'"supportedInterfaces"' not in document:
             stated = at_home(stated, served)
         card, findings = usable(stated, served, replace(self._trust, is_signed=signed_by is not None))
@@ -231,11 +232,25 @@ class Discovery:
 def given(card: AgentCard, keys: Iterable["Key"] | None = None) -> Discovered:
     """Return a card that the caller has from elsewhere, who answers for its addresses; keys are asked all the same."""
     document = encode_card(card, frozenset({DialectName.V1}))
-    signed_by = None if keys is None else _signer(card.name, document, keys)
-    return Discovered(card=card, url="", document=document, signed_by=signed_by)
+    if keys is None:
+        return Discovered(card=card, url="", document=document)
+    verified = _verified(card.name, document, keys)
+    covered = _decoded(card.name, verified.document)
+    if card.profile is not None:  # the name is not the signer's, but the one under which the caller has the card
+        covered = replace(covered, profile=CardProfile(human_readable_id=card.profile.human_readable_id))
+    return Discovered(card=covered, url="", document=verified.document, signed_by=verified.key)
 
 
-def _signer(url: str, document: bytes, keys: Iterable["Key"]) -> str:
+def _decoded(url: str, document: bytes) -> AgentCard:
+    try:
+        return decode_card(document)
+    except AccordError as error:
+        named = [Finding(where=one.field, what=one.description) for one in error.violations]
+        raise BadCard(url, named or [Finding(where="", what=error.message)]) from error
+
+
+def _verified(url: str, document: bytes, keys: Iterable["Key"]) -> "Verified":
+    """Return what of a card is signed: nothing else is read of one that keys are pinned for."""
     from accord.protocol.card_signatures import UntrustedCard, verify
 
     try:

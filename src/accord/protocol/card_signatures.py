@@ -2,7 +2,8 @@
 
 A card is signed and verified as the document that is served, because what is signed must be what is read.
 Implementations disagree on what of a card is signed (see `payloads`), so each reading gets a signature of its own and
-any of them is accepted. Keys are pinned: a card's `jku` is written for others and never followed here.
+any of them is accepted, but it covers no more than what it reads: whoever verifies a card gets that, and has to read
+nothing else. Keys are pinned: a card's `jku` is written for others and never followed here.
 """
 
 from collections.abc import Iterable
@@ -37,6 +38,18 @@ _document = Decoder(dict[str, Any])
 
 class UntrustedCard(Exception):
     """No signature of the card is by a key that is trusted."""
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    """What somebody has signed of a card: the name of their key, and a document with all that the signature covers.
+
+    Where it is not `is_whole`, members were left out that anybody may have added or changed. The signatures are still
+    there, for others who want to verify the same.
+    """
+
+    key: str
+    document: bytes
+    is_whole: bool
 
 
 class SigningKey(Struct, frozen=True, kw_only=True):
@@ -80,26 +93,33 @@ def sign(document: bytes, key: SigningKey) -> bytes:
     return codec.encode(card | {"signatures": [*card.get("signatures", ()), *added]})
 
 
-def verify(document: bytes, keys: Iterable[Key], now: float) -> str:
-    """Return the name of the trusted key that signed a card, or raise UntrustedCard.
+def verify(document: bytes, keys: Iterable[Key], now: float) -> Verified:
+    """Return what a trusted key has signed of a card, as much as there is, or raise UntrustedCard.
+
+    A signature over the whole document covers all of it. One as A2A 1.0 has it covers the members of A2A 1.0 and not
+    those that other dialects read: 0.3's `url` and `additionalInterfaces`, AgentVault's `authSchemes` and `tokenUrl`.
+    One by an official SDK does not cover either what is empty, such as a requirement without scopes.
 
     Keys are pinned by their `kid`; one with an `exp` that has passed, or with `revoked`, verifies nothing any more.
     """
     trusted = [key for key in keys if _is_valid(key, now)]
     try:
-        card = codec.decode(document, _document)
-        readings = payloads(document)
+        stated = codec.decode(document, _document).get("signatures")
+        readings = _readings(document)
+        payloads = [jcs.encode(reading) for reading in readings]
     except (AccordError, jcs.NotCanonical) as error:
         raise UntrustedCard(f"The card cannot be verified: {error}") from None
-    stated = card.get("signatures")
-    for member in stated[:MAX_SIGNATURES] if isinstance(stated, list) else ():
-        kid = _signer(member, readings, trusted)
-        if kid is not None:
-            return kid
+    looked_at = stated[:MAX_SIGNATURES] if isinstance(stated, list) else []
+    for reading, payload in zip(readings, payloads, strict=True):
+        for member in looked_at:
+            key = _signer(member, payload, trusted)
+            if key is not None:
+                covered = codec.encode(reading | {"signatures": stated})
+                return Verified(key=key, document=covered, is_whole=payload == payloads[0])
     raise UntrustedCard("The card has no signature by a trusted key" if stated else "The card is not signed")
 
 
-def _signer(member: Any, readings: Iterable[bytes], trusted: list[Key]) -> str | None:
+def _signer(member: Any, payload: bytes, trusted: list[Key]) -> str | None:
     match member:
         case {"protected": str(protected), "signature": str(signature)}:
             pass
@@ -112,7 +132,7 @@ def _signer(member: Any, readings: Iterable[bytes], trusted: list[Key]) -> str |
         return None
     if key is None:
         return None
-    return header.kid if any(_is_by(key, header.alg, protected, signature, payload) for payload in readings) else None
+    return header.kid if _is_by(key, header.alg, protected, signature, payload) else None
 
 
 def _is_by(key: Key, alg: str, protected: str, signature: str, payload: bytes) -> bool:
@@ -141,15 +161,20 @@ def payloads(document: bytes) -> tuple[bytes, ...]:
        such as an alternative among `securityRequirements` that asks for no scopes.
     3. The document as it stands, which covers the members of other dialects too.
     """
+    whole, *of_1_0 = _readings(document)
+    return tuple(dict.fromkeys(jcs.encode(reading) for reading in (*of_1_0, whole)))
+
+
+def _readings(document: bytes) -> tuple[dict[str, Any], ...]:
+    """Return what each of the forms says, the one that covers most first."""
     if codec.is_too_deep(document):
         raise jcs.NotCanonical("Nested too deeply")
     whole = codec.decode(document, _document)
     whole.pop("signatures", None)
-    readings = [whole]
-    if "supportedInterfaces" in whole:
-        stated = _stated(document)
-        readings = [stated, _without_empty(stated) or {}, whole]
-    return tuple(dict.fromkeys(jcs.encode(reading) for reading in readings))
+    if "supportedInterfaces" not in whole:
+        return (whole,)
+    stated = _stated(document)
+    return whole, stated, _without_empty(stated) or {}
 
 
 def _stated(document: bytes) -> dict[str, Any]:

@@ -181,7 +181,7 @@ class RegistryApi:
                 is_valid=True,
                 human_readable_id=found.facts.handle,
                 signature=verdict,
-                validated_card_data=Raw(document),
+                validated_card_data=Raw(found.facts.card.encode()),
             )
         )
 
@@ -189,7 +189,7 @@ class RegistryApi:
         return await self._registry.find(asked.caller, asked.parts["id"].lower())
 
     async def _shown(self, listing: Listing, caller: Caller | None) -> Shown:
-        document = listing.card.encode()
+        verdict, counted = self._registry.sift(listing.card.encode())
         is_own = caller is not None and (caller.tenant, caller.owner) == (listing.tenant, listing.owner)
         return Shown(
             id=listing.id,
@@ -201,10 +201,10 @@ class RegistryApi:
             developer_id=_developer(listing.tenant, listing.owner),
             developer_is_verified=bool(listing.owner),
             is_own=is_own,
-            card_data=Raw(document),
+            card_data=Raw(counted),
             created_at=time_of(listing.created_at),
             updated_at=time_of(listing.updated_at),
-            signature=self._registry.judge(document),
+            signature=verdict,
             health=_health(await self._registry.health(listing)),
         )
 

@@ -85,8 +85,15 @@ class Registry:
     # --- changing -------------------------------------------------------------------------------------------------
 
     def check(self, document: bytes, name: str | None = None) -> tuple[Published, Verdict]:
-        """Return what a card says and by whom it is signed, or raise BadCard if it could not be published."""
-        found, verdict = cards.read(document, name), self.judge(document)
+        """Return what a card says and by whom it is signed, or raise BadCard if it could not be published.
+
+        Of a card that a trusted key has signed, nothing is published that the signature does not cover. Its name is the
+        publisher's to choose, so it is taken from all of the card.
+        """
+        found = cards.read(document, name)
+        verdict, counted = self._trust.sift(document)
+        if verdict.state is Signed.TRUSTED:
+            found = cards.read(counted, found.facts.handle)
         if self._signed_only and verdict.state is not Signed.TRUSTED:
             raise BadCard((Finding("signatures", f"Only cards signed by a trusted key are taken: {verdict.detail}"),))
         return found, verdict
@@ -190,9 +197,9 @@ class Registry:
         """Return what came of the last look for an agent."""
         return await self._store.read(checks.last, listing.tenant, listing.id)
 
-    def judge(self, document: bytes) -> Verdict:
-        """Say by whom a card is signed."""
-        return self._trust.judge(document)
+    def sift(self, document: bytes) -> tuple[Verdict, bytes]:
+        """Say by whom a card is signed, and return what counts of it."""
+        return self._trust.sift(document)
 
     # --- who may --------------------------------------------------------------------------------------------------
 

@@ -59,15 +59,14 @@ class RemoteRegistry:
         except (RegistryRefused, NotReached) as error:
             kind = NotAsked if isinstance(error, NotReached) or error.may_pass else UnknownName
             raise kind(f"{name}: {self.url}: {error}") from None
-        document = codec.encode(found.get("card_data"))
+        verdict, counted = self._trust.sift(codec.encode(found.get("card_data")))
         try:
-            card = cards.read(document, name).card
+            card = cards.read(counted, name).card
         except BadCard as error:
             raise UnknownName(f"{name}: the card that {self.url} has cannot be used: {error}") from None
         places = [hosts.host_of(one.url) for one in card.supported_interfaces]
         if not hosts.is_loopback(hosts.host_of(self.url)) and any(map(hosts.is_here, places)):
             raise UnknownName(f"{name}: the card that {self.url} has leads to this machine itself")
-        verdict = self._trust.judge(document)
         if self._signed_only and verdict.state is not Signed.TRUSTED:
             raise UnknownName(f"{name}: {verdict.detail}")
         return names.under(card, name)

@@ -18,6 +18,8 @@ from accord.protocol import codec
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
+NOT_ALL = ", but not all of it: members that the signature does not cover do not count"
+
 _signed = Decoder(dict[str, Any])
 
 
@@ -60,17 +62,24 @@ class Trust:
 
     def judge(self, document: bytes) -> Verdict:
         """Say by whom a card is signed."""
+        verdict, _ = self.sift(document)
+        return verdict
+
+    def sift(self, document: bytes) -> tuple[Verdict, bytes]:
+        """Say by whom a card is signed, and return what counts of it: of a trusted one, what its signature covers."""
         if not _signatures(document):
-            return Verdict(state=Signed.UNSIGNED, detail="The card is not signed")
+            return Verdict(state=Signed.UNSIGNED, detail="The card is not signed"), document
         if not self._keys:
-            return Verdict(state=Signed.UNTRUSTED, detail="The card is signed, but no key is pinned to verify it with")
+            detail = "The card is signed, but no key is pinned to verify it with"
+            return Verdict(state=Signed.UNTRUSTED, detail=detail), document
         from accord.protocol.card_signatures import UntrustedCard, verify
 
         try:
-            key = verify(document, self._keys, self._now())
+            found = verify(document, self._keys, self._now())
         except UntrustedCard as error:
-            return Verdict(state=Signed.UNTRUSTED, detail=str(error))
-        return Verdict(state=Signed.TRUSTED, key=key, detail=f"Signed by the trusted key {key}")
+            return Verdict(state=Signed.UNTRUSTED, detail=str(error)), document
+        detail = f"Signed by the trusted key {found.key}" + ("" if found.is_whole else NOT_ALL)
+        return Verdict(state=Signed.TRUSTED, key=found.key, detail=detail), found.document
 
 
 def _signatures(document: bytes) -> Any:
