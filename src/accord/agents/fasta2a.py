@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
+from accord.agents.contexts import in_context, outer_context
 from accord.agents.kinds import Given, Kind, comes_from, profile
 from accord.agents.turns import Record, stoppable, take_turns
 from accord.core.agent import Profile
@@ -49,7 +50,8 @@ class WorkerAgent:
         async def turn(message: Message, record: Record) -> None:
             hosted = _Hosted(ctx, record, self._conversation)
             self._hosted.set(hosted)
-            params = {"id": ctx.task_id, "context_id": ctx.context_id, "message": _message(message)}
+            said = in_context(message, hosted.context_id)
+            params = {"id": ctx.task_id, "context_id": hosted.context_id, "message": _message(said)}
             if ctx.task.metadata:
                 params["metadata"] = ctx.task.metadata
             await stoppable(ctx, self._worker.run_task(params), cancel)
@@ -66,6 +68,7 @@ class _Hosted:
 
     def __init__(self, ctx: Context, record: Record, conversation: Any) -> None:
         self.ctx = ctx
+        self.context_id = outer_context(ctx)
         self.state = TaskState.SUBMITTED  # workers refuse what is not: whoever claimed the task is unknown to them
         self._conversation = conversation
         self._record = record
@@ -79,7 +82,7 @@ class _Hosted:
         task = self.ctx.task
         history = task.history[-history_length:] if history_length else task.history
         shown = replace(task, status=TaskStatus(state=self.state, timestamp=task.status.timestamp), history=history)
-        return _task(shown)
+        return _task(in_context(shown, self.context_id))
 
     async def update(self, state: TaskState, artifacts: Sequence[Any], messages: Sequence[Any]) -> None:
         """Take what a worker stores."""
@@ -164,11 +167,11 @@ class _Storage:
 
     async def load_context(self, context_id: str) -> Any:
         hosted = self._hosted()
-        return await hosted.recall() if context_id == hosted.ctx.context_id else None
+        return await hosted.recall() if context_id == hosted.context_id else None
 
     async def update_context(self, context_id: str, context: Any) -> None:
         hosted = self._hosted()
-        if context_id != hosted.ctx.context_id:
+        if context_id != hosted.context_id:
             raise KeyError(context_id)
         await hosted.remember(context)
 

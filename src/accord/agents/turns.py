@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.agents.contexts import in_context
 from accord.core.context import Context, Failed
 from accord.core.said import Said
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState
@@ -70,6 +71,7 @@ class Record:
         if self._has_ended:
             log.warning("reported after the end", extra={"task_id": self._ctx.task_id, "said": type(body).__name__})
             return
+        body = in_context(body, self._ctx.context_id)  # the agent may know it by another name
         match body:
             case StatusUpdate():
                 self._check(body.task_id)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from accord.agents.contexts import in_context, outer_context
 from accord.agents.kinds import Given, Kind, Options, comes_from, profile
 from accord.agents.turns import Record, stoppable, take_turns
 from accord.core.agent import Profile
@@ -37,8 +38,8 @@ class ExecutorOptions(Options, frozen=True, kw_only=True):
 class Version(Protocol):
     """One version of the SDK's types."""
 
-    def request(self, ctx: Context, message: Message | None, task: Task | None) -> Any:
-        """Return the `RequestContext` of a call."""
+    def request(self, ctx: Context, context_id: str, message: Message | None, task: Task | None) -> Any:
+        """Return the `RequestContext` of a call, in a conversation of that name."""
 
     def queue(self, put: Put) -> Any:
         """Return the `EventQueue` whose events are put there."""
@@ -60,11 +61,11 @@ class ExecutorAgent:
         """Execute the turns of the task, as many as its caller has answered questions."""
 
         async def turn(message: Message, record: Record) -> None:
-            request = self._version.request(ctx, message, None if record.is_first else ctx.task)
+            request = self._request(ctx, message, None if record.is_first else ctx.task)
             await stoppable(ctx, self._executor.execute(request, self._version.queue(record.put)), cancel)
 
         async def cancel() -> None:
-            await self._executor.cancel(self._version.request(ctx, None, ctx.task), self._version.queue(_nowhere))
+            await self._executor.cancel(self._request(ctx, None, ctx.task), self._version.queue(_nowhere))
 
         try:
             await take_turns(ctx, turn)
@@ -73,6 +74,12 @@ class ExecutorAgent:
                 raise
             log.exception("executor failed", extra={"task_id": ctx.task_id})
             raise Failed(told) from error
+
+    def _request(self, ctx: Context, message: Message | None, task: Task | None) -> Any:
+        """Return the context of a call: executors keep by `context_id` what they remember, and few ask whose it is."""
+        name = outer_context(ctx)
+        said = None if message is None else in_context(message, name)
+        return self._version.request(ctx, name, said, None if task is None else in_context(task, name))
 
 
 async def _nowhere(_body: EventBody) -> None:

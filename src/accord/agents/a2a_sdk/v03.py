@@ -27,7 +27,7 @@ _DIALECT = V03()
 class Types:
     """The types of the SDK 0.3."""
 
-    def request(self, ctx: Context, message: Message | None, task: Task | None) -> Any:
+    def request(self, ctx: Context, context_id: str, message: Message | None, task: Task | None) -> Any:
         """Return the context of a call."""
         found = None if task is None else _types.Task.model_validate_json(_DIALECT.push_task(task))
         request = None
@@ -40,7 +40,7 @@ class Types:
             user=_Caller(ctx.caller.owner), state={"tenant": ctx.tenant}, requested_extensions=asked
         )
         return _execution.RequestContext(
-            request, task_id=ctx.task_id, context_id=ctx.context_id, task=found, call_context=call
+            request, task_id=ctx.task_id, context_id=context_id, task=found, call_context=call
         )
 
     def queue(self, put: Callable[[EventBody], Awaitable[None]]) -> Any:

@@ -32,7 +32,7 @@ _MEMBERS = {
 class Types:
     """The types of the SDK 1.x."""
 
-    def request(self, ctx: Context, message: Message | None, task: Task | None) -> RequestContext:
+    def request(self, ctx: Context, context_id: str, message: Message | None, task: Task | None) -> RequestContext:
         """Return the context of a call."""
         found = None if task is None else _parsed(_DIALECT.push_task(task), pb.StreamResponse()).task
         request = None
@@ -41,7 +41,7 @@ class Types:
             request = _parsed(_DIALECT.encode_request(Operation.SEND, sent), pb.SendMessageRequest())
         asked = {*ctx.caller.extensions, *(message.extensions if message else ())}
         call = ServerCallContext(user=_Caller(ctx.caller.owner), tenant=ctx.tenant, requested_extensions=asked)
-        return RequestContext(call, request, task_id=ctx.task_id, context_id=ctx.context_id, task=found)
+        return RequestContext(call, request, task_id=ctx.task_id, context_id=context_id, task=found)
 
     def queue(self, put: Callable[[EventBody], Awaitable[None]]) -> EventQueue:
         """Return a queue whose events are put there."""

@@ -8,10 +8,12 @@ in threads.
 from contextlib import aclosing
 from importlib import import_module
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from accord.agents.adk.calls import Call, answered
+from accord.agents.contexts import outer_context
 from accord.agents.kinds import Count, Given, Kind, Options, comes_from, profile
 from accord.core.agent import Profile
 from accord.core.context import Context
@@ -78,7 +80,7 @@ class AdkAgent:
 
         from accord.agents.adk.hearing import Hearing
 
-        user, session = ctx.caller.owner or ANYBODY, ctx.context_id
+        user, session = names_of(ctx) if self._is_runner else (ctx.caller.owner or ANYBODY, ctx.context_id)
 
         async def load(name: str, version: int) -> Any:
             where = {"app_name": runner.app_name, "user_id": user, "session_id": session}
@@ -110,6 +112,15 @@ def _runner(thing: Any, sessions: Any) -> Any:
         auto_create_session=True,
         **what,
     )
+
+
+def names_of(ctx: Context) -> tuple[str, str]:
+    """Return user and session for a runner whose services remember by them, for all callers and tenants alike.
+
+    A user is `tenant/owner`, or the owner alone where there is no tenant.
+    """
+    user = "/".join(quote(one, safe="@:") for one in (ctx.tenant, ctx.caller.owner or ANYBODY) if one)
+    return user, outer_context(ctx)
 
 
 def _is_app(thing: Any) -> bool:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from accord.agents import kinds
 from accord.agents.content import answer_id, file_parts
+from accord.agents.contexts import outer_context
 from accord.agents.http import payload
 from accord.agents.http.flow import Flow, Posting
 from accord.agents.http.hearing import Heard
@@ -102,7 +103,7 @@ class HttpAgent:
         self._check(said.parts)
         told = Said(
             parts=said.parts,
-            context_id=ctx.context_id,
+            context_id=outer_context(ctx),
             task_id=ctx.task_id,
             message_id=said.message_id,
             callback_url=callback_url,

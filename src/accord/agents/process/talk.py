@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.agents.content import answer_id, prompt
+from accord.agents.contexts import outer_context
 from accord.agents.process import files, spawn
 from accord.agents.process.holding import EXPIRED, Holding
 from accord.agents.process.live import Live
@@ -241,7 +242,7 @@ class Turn:
             **self._means.env,
             **self._place.env,
             "TASK_ID": self._ctx.task_id,
-            "CONTEXT_ID": self._ctx.context_id,
+            "CONTEXT_ID": outer_context(self._ctx),
             "TASK_INBOX": str(self._place.boxes.inbox),
             "TASK_OUTBOX": str(self._place.boxes.outbox),
         }

@@ -9,11 +9,11 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
-from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 from msgspec.structs import replace
 
+from accord.agents.contexts import outer_context
 from accord.agents.remote.means import NO_ANSWER, Means
 from accord.agents.remote.terms import Mode, Offer
 from accord.core.context import Context, Failed
@@ -58,19 +58,10 @@ class Waiting:
         return blank, ctx.task.status.state
 
     async def _context(self) -> str:
-        """Return what the agent is to call the conversation.
-
-        Callers must not get into each other's by choosing the same name, so theirs is not passed on where there are
-        several.
-        """
-        ctx = self._ctx
-        owner = ctx.caller.owner
-        known = await self._remotes.context(ctx.tenant, self._means.name, owner, ctx.context_id)
-        if known is not None:
-            return known
-        if not owner and not ctx.tenant:
-            return ctx.context_id
-        return str(uuid5(NAMESPACE_URL, "\n".join((ctx.tenant, owner, self._means.name, ctx.context_id))))
+        """Return what the agent is to call the conversation: as it has said, or as we do."""
+        ctx, name = self._ctx, self._means.name
+        known = await self._remotes.context(ctx.tenant, name, ctx.caller.owner, ctx.context_id)
+        return known if known is not None else outer_context(ctx, name)
 
     # --- looking --------------------------------------------------------------------------------------------------
 

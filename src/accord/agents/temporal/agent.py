@@ -25,6 +25,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from accord.agents.contexts import outer_context
 from accord.agents.kinds import Given, profile
 from accord.agents.temporal import TemporalOptions, progress
 from accord.agents.temporal.cancels import Cancels
@@ -157,7 +158,7 @@ class TemporalAgent:
                 task_queue=options.task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 execution_timeout=None if limit is None else timedelta(seconds=limit),
-                memo={"agent": self.profile.name, "contextId": ctx.context_id},
+                memo={"agent": self.profile.name, "contextId": outer_context(ctx)},
                 rpc_timeout=ANSWER,
             )
         except WorkflowAlreadyStartedError:
@@ -171,7 +172,7 @@ class TemporalAgent:
             noted = f"signalled:{message.message_id}"
             if ctx.kept(noted) is not None:
                 continue
-            payloads = await client.data_converter.encode([given_of(message, self._options.input)])
+            payloads = await client.data_converter.encode([given_of(ctx, message, self._options.input)])
             request = SignalWorkflowExecutionRequest(
                 namespace=client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id=ctx.task_id),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from accord.agents.content import conversation, prompt
+from accord.agents.contexts import in_context, outer_context
 from accord.agents.kinds import JSON
 from accord.agents.temporal import progress
 from accord.core.agent import TEXT
@@ -36,9 +37,9 @@ MODES: Mapping[str, tuple[str, ...]] = {
 log = logging.getLogger("accord.temporal")
 
 
-def given_of(message: Message, how: str) -> Any:
+def given_of(ctx: Context, message: Message, how: str) -> Any:
     """Return a message as a workflow is given it: one JSON value."""
-    return _GIVEN[how](message)
+    return _GIVEN[how](in_context(message, outer_context(ctx)))
 
 
 def _message(message: Message) -> Any:
@@ -76,12 +77,12 @@ _GIVEN: Mapping[str, Callable[[Message], Any]] = {
 
 async def input_of(ctx: Context, message: Message, how: str) -> Any:
     """Return what a workflow begins with: its message, with what was said before if it is to know that."""
-    given = given_of(message, how)
+    given = given_of(ctx, message, how)
     if how != "conversation":
         return given
     before = [said for said in await conversation(ctx) if said not in ctx.history]
     return {
-        "contextId": ctx.context_id,
+        "contextId": outer_context(ctx),
         "taskId": ctx.task_id,
         "message": given,
         "history": [{"role": _ROLES[said.role], "text": prompt(said.parts)} for said in before],
