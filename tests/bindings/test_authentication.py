@@ -86,6 +86,17 @@ async def test_whoever_is_unknown_gets_401_and_a_json_rpc_error(
     assert service.callers == []
 
 
+@pytest.mark.proves("B-17", "3-21")
+@pytest.mark.parametrize("dialect", ["vault", "gen"])
+async def test_a_notification_of_somebody_unknown_gets_401_as_well(dialect: str, app: JsonRpc, service: Lists) -> None:
+    unnumbered = {"jsonrpc": "2.0", "method": "tasks/list", "params": {}}
+    answer = await ask(app, unnumbered, X_A2A_Dialect=dialect)
+    assert (answer.status, answer.body) == (401, b"")
+    assert answer.headers["www-authenticate"]
+    assert service.callers == []
+    assert (await ask(app, unnumbered, X_A2A_Dialect=dialect, X_Acme=SECRET)).status == 204
+
+
 @pytest.mark.proves("3-33", "4-24")
 async def test_whoever_is_known_is_served_as_themselves(app: JsonRpc, service: Lists) -> None:
     basic = base64.b64encode(b"alice:password").decode()

@@ -12,7 +12,14 @@ from a2a.types import a2a_pb2
 from a2a.utils.errors import TaskNotFoundError
 
 from accord.bindings.jsonrpc import JsonRpc
-from accord.errors import AuthenticationFailed, RateLimited, TaskNotFound
+from accord.errors import (
+    AccordError,
+    AgentUnavailable,
+    AuthenticationFailed,
+    PermissionDenied,
+    RateLimited,
+    TaskNotFound,
+)
 from accord.testing.asgi import Response, call
 from tests.bindings.scripted import Scripted
 from tests.bindings.test_rest_resuming import BOUND_SECONDS, listening
@@ -163,6 +170,30 @@ async def test_a_call_that_forgot_its_id_is_told_what_is_wrong(dialect: str, new
 async def test_a_notification_is_never_answered(dialect: str, _new: str, old: str, params: Any) -> None:
     answer = await asking(Scripted(TaskNotFound()), dialect, old, params)
     assert (answer.status, answer.body) == (204, b"")
+
+
+@pytest.mark.proves("B-17", "3-21", "C-03")
+@pytest.mark.parametrize("dialect", ["vault", "gen"])
+@pytest.mark.parametrize(("method", "params"), [("tasks/get", {"id": "t"}), ("tasks/sendSubscribe", {"id": "t"})])
+@pytest.mark.parametrize(
+    ("error", "status", "header"),
+    [
+        (AuthenticationFailed(), 401, None),
+        (PermissionDenied(), 403, None),
+        (RateLimited(retry_after=7), 429, ("retry-after", "7")),
+        (AgentUnavailable(retry_after=5), 503, ("retry-after", "5")),
+    ],
+    ids=["401", "403", "429", "503"],
+)
+async def test_what_http_says_of_a_notification_is_said(
+    dialect: str, method: str, params: Any, error: AccordError, status: int, header: tuple[str, str] | None
+) -> None:
+    """The body stays empty, but nobody takes for done what was not let in."""
+    if (dialect, method) == ("gen", "tasks/sendSubscribe"):
+        method = "tasks/subscribe"
+    answer = await asking(Scripted(error), dialect, method, params)
+    assert (answer.status, answer.body, answer.headers["content-length"]) == (status, b"", "0")
+    assert header is None or answer.headers[header[0]] == header[1]
 
 
 @pytest.mark.proves("C-03")

@@ -3,9 +3,9 @@
 import asyncio
 
 from accord.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation
-from accord.model import Message, Part, Role, SendConfiguration, Task, TaskState
+from accord.model import Message, Part, Role, SendConfiguration, StatusUpdate, SubscribeRequest, Task, TaskState
 from accord.protocol.operations import Operation
-from tests.conformance.scene import Scene, begun, outcome, read, refused, rested, saying, task_of, text_of
+from tests.conformance.scene import Scene, begun, opened, outcome, read, refused, rested, saying, task_of, text_of
 
 S = TaskState
 SEND, STREAM = Operation.SEND, Operation.STREAM
@@ -62,6 +62,17 @@ async def answers_alone(scene: Scene) -> None:
     answer = await scene.wire.ask(SEND, saying("tck-message-response"))
     assert isinstance(answer, Message)
     assert (answer.role, text_of(answer), answer.task_id) == (Role.AGENT, "Direct message response", None)
+
+
+async def shows_the_task(scene: Scene) -> None:
+    task = await outcome(scene.wire, "tck-message-response")
+    assert (task.status.state, text_of(task)) == (S.COMPLETED, "Direct message response")
+    assert [message.role for message in task.history] == [Role.USER]
+    events = await opened(scene.wire, Operation.SUBSCRIBE, SubscribeRequest(id=task.id))
+    assert task_of(events[-1].body) == task.id
+    assert isinstance(events[-1].body, StatusUpdate)
+    assert events[-1].body.status.message is not None
+    assert text_of(events[-1].body.status.message) == "Direct message response"
 
 
 async def waits_for_the_end(scene: Scene) -> None:

@@ -79,6 +79,14 @@ TABLE: tuple[Row, ...] = (
         where=WAITING,
     ),
     Row(
+        name="send-message-task",
+        proves=proves("2-16", "2-17", "2-19"),
+        says="where an answer is never a message alone, the task behind it is found and followed by the id",
+        plays=messages.shows_the_task,
+        uses=(SEND, GET, SUBSCRIBE),
+        where=dialects(VAULT),
+    ),
+    Row(
         name="send-blocks",
         proves=proves("CORE-EXECUTION-MODE-001", "B-08"),
         says="a send waits until the task ends",
@@ -305,6 +313,7 @@ TABLE: tuple[Row, ...] = (
         says="a message alone is a stream of one",
         plays=streams.answers_alone,
         uses=(STREAM,),
+        where=WAITING,
     ),
     Row(
         name="stream-question",

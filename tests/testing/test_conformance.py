@@ -210,6 +210,20 @@ async def test_a_message_is_answered_with_a_message(a2a: Running, naming: Naming
     assert [list(event) for event in streamed] == [["message"]]
 
 
+@both_ways
+async def test_where_an_answer_is_always_a_task_it_has_the_message(a2a: Running, naming: Naming) -> None:
+    """A2A 0.1, which `relay` reads, sends with `tasks/send` and knows no other answer."""
+    message_id, text = naming("tck-message-response")
+    said = {"role": "user", "messageId": message_id, "parts": [{"type": "text", "text": text}]}
+    task = await rpc(a2a, "tasks/send", {"id": "mine", "message": said}, {})
+    assert (task["kind"], task["status"]["state"]) == ("task", "completed")
+    assert task["status"]["message"]["parts"] == [{"type": "text", "text": "Direct message response"}]
+    assert (await rpc(a2a, "tasks/get", {"id": task["id"]}, {}))["id"] == task["id"]
+    streamed = await events_of(a2a, "tasks/sendSubscribe", {"id": "mine", "message": said}, {})
+    assert [event["kind"] for event in streamed][0] == "task"
+    assert streamed[-1]["status"]["message"]["parts"] == [{"type": "text", "text": "Direct message response"}]
+
+
 # --- several turns ------------------------------------------------------------------------------------------------
 
 

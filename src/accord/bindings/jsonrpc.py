@@ -96,7 +96,7 @@ Origin = Callable[[str, Caller], Awaitable[str | None]]
 
 
 class Answer(Struct, frozen=True):
-    """One finished answer; an empty body answers a notification."""
+    """One finished answer; an empty body answers a notification, of which only HTTP says what is wrong."""
 
     body: bytes
     dialect: DialectName
@@ -225,8 +225,14 @@ class JsonRpc:
                 self._spoken.put(caller.account, route.dialect)
         except AccordError as error:
             return _failure(entry.id, error, route.dialect)
-        known = replace(caller, origin=_NAMES[route.dialect], binding=BINDING, extensions=extensions(asked.scope))
         dialect = BY_MEMBER if route.by_member else DIALECTS[route.dialect]
+        known = replace(
+            caller,
+            origin=_NAMES[route.dialect],
+            binding=BINDING,
+            extensions=extensions(asked.scope),
+            wants_task=not dialect.knows_messages(entry.method),
+        )
         return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope, dialect)
 
     def _route(self, asked: Asked, call: Call) -> Route | Rejection:
@@ -369,11 +375,9 @@ def _success(call: Call, result: bytes) -> bytes:
 
 def _failure(identifier: bytes, error: AccordError, name: DialectName) -> Answer:
     dialect = DIALECTS[name]
-    if identifier == jsonrpc.NO_ID:
-        if dialect.has_notifications:
-            return Answer(b"", name)
-        identifier = b"null"
-    body = jsonrpc.failure(identifier, dialect.encode_error(error))
+    is_unanswered = identifier == jsonrpc.NO_ID and dialect.has_notifications
+    stated = b"null" if identifier == jsonrpc.NO_ID else identifier
+    body = b"" if is_unanswered else jsonrpc.failure(stated, dialect.encode_error(error))
     return Answer(body, name, error.row.rpc_http, error_headers(error))
 
 
@@ -381,4 +385,5 @@ async def _write(send: Send, answer: Answer) -> None:
     if answer.body:
         await respond(send, answer.status, answer.body, [*JSON, _SAID[answer.dialect], *answer.headers])
     else:
-        await respond(send, 204, b"", [_SAID[answer.dialect], *answer.headers])
+        status = 204 if answer.status == 200 else answer.status
+        await respond(send, status, b"", [_SAID[answer.dialect], *answer.headers])

@@ -70,10 +70,7 @@ class Links:
         self._clock = clock
 
     def linked(self, value: T, tenant: str, origin: str | None = None) -> T:
-        """Return an answer, event or task in which files have addresses; `origin` is the one that the caller used.
-
-        A message that answers without a task stays as it is: nobody keeps its bytes.
-        """
+        """Return an answer, event or task in which files have addresses; `origin` is the one that the caller used."""
         return cast(T, self._linked(value, tenant, origins.at(self._url, origin)))
 
     def _linked(self, value: Any, tenant: str, base: str) -> Any:

@@ -108,7 +108,7 @@ class Service:
     async def send(self, request: SendRequest, caller: Caller) -> Task | Message:
         """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
         configuration = request.configuration or SendConfiguration()
-        answers_alone = self._profile.answers_alone(request.message)
+        answers_alone = self._answers_alone(request, caller)
         self._check_inline(request)
         with _retryable:
             task = (await self._intake.accept(request, caller)).task
@@ -137,13 +137,16 @@ class Service:
             waiting.uncancel()
         return (await self._intake.find(task_id, caller))[1]
 
+    def _answers_alone(self, request: SendRequest, caller: Caller) -> bool:
+        return not caller.wants_task and self._profile.answers_alone(request.message)
+
     async def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
         """Send a message and follow what comes of it; the first event is the task.
 
         Whoever sends the same message again may say `after` which event: the first event is then the task as of that.
         """
         self._need_streaming()
-        if self._profile.answers_alone(request.message):
+        if self._answers_alone(request, caller):
             answer = await self.send(request, caller)
             yield Event(seq=0, body=answer)
             return

@@ -54,6 +54,10 @@ class Dialect(ABC):
     push_media_type: ClassVar[str] = "application/json"
     """What a webhook body of this dialect is called, unless it is the simple one, which is plain JSON."""
 
+    def knows_messages(self, _method: str) -> bool:
+        """Whether who calls a method understands an answer that is a message alone; others are shown its task."""
+        return True
+
     # --- requests -----------------------------------------------------------------------------------------------
 
     @abstractmethod

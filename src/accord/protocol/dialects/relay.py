@@ -68,6 +68,10 @@ class Relay(V03):
     reader: ClassVar = Reader(ids_required=False, tag="type")
     writer: ClassVar = RelayWriter()
 
+    def knows_messages(self, method: str) -> bool:
+        """Say no to 0.1, whose methods all answer with a task."""
+        return not method.startswith("tasks/")
+
     def read_send(self, params: bytes) -> SendRequest:
         """Read the parameters of a send; 0.1 names the session beside the message.
 

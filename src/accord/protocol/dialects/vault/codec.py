@@ -4,6 +4,7 @@ Written is only what AgentVault's published models accept; reading is tolerant. 
 events `events`, the card is `card`. What the profile leaves open is decided here:
 
 - A send answers at once, so its answer is the id alone and the client reads the task itself.
+- A message that an agent answers with is never an answer of its own: it is in the task, where the client looks for it.
 - A client can subscribe only after that, so a subscription begins with what happened meanwhile (C-01).
 - Listing tasks and webhooks is not in the profile; it is offered with A2A 1.0's field names.
 """
@@ -128,6 +129,10 @@ class Vault(Dialect):
     links_files: ClassVar = True
     partial_results: ClassVar = frozenset({Operation.SEND, Operation.CANCEL})
     replays: ClassVar = frozenset({Operation.SUBSCRIBE})
+
+    def knows_messages(self, _method: str) -> bool:
+        """Say no: all that a send answers is the id of a task."""
+        return False
 
     # --- requests ---
 
