@@ -43,6 +43,17 @@ async def keeps(scene: Scene) -> None:
     assert await scene.wire.ask(READ, PushGetRequest(task_id=task.id, id="p-1")) == replaced
 
 
+async def replaces_what_has_no_name(scene: Scene) -> None:
+    inline = SendConfiguration(task_push_notification_config=PushConfig(url=HOOK + "/0"))
+    answer = await scene.wire.ask(SEND, saying("tck-input-required", configuration=inline))
+    task_id = task_of(answer)
+    for number in range(1, 3):
+        made = await scene.wire.ask(SET, PushConfig(task_id=task_id, url=f"{HOOK}/{number}"))
+        page = await scene.wire.ask(LIST, PushListRequest(task_id=task_id))
+        assert [(config.id, config.url) for config in page.configs] == [(made.id, f"{HOOK}/{number}")]
+        assert await scene.wire.ask(READ, PushGetRequest(task_id=task_id, id=made.id)) == page.configs[0]
+
+
 async def forgets(scene: Scene) -> None:
     task = await outcome(scene.wire, "tck-input-required")
     await scene.wire.ask(SET, PushConfig(task_id=task.id, id="p-1", url=HOOK))

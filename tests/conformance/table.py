@@ -420,6 +420,14 @@ TABLE: tuple[Row, ...] = (
         uses=(PUSH_SET, PUSH_GET, PUSH_LIST),
     ),
     Row(
+        name="push-set-again",
+        proves=proves("3-40", "B-11"),
+        says="where a webhook is set, one without a name replaces the one that has none, also that of the message",
+        plays=push.replaces_what_has_no_name,
+        uses=(SEND, PUSH_SET, PUSH_GET, PUSH_LIST),
+        where=dialects(V03, RELAY, VAULT),
+    ),
+    Row(
         name="push-forget",
         proves=proves("PUSH-DEL-001", "PUSH-DEL-002", "PUSH-GET-002", "B-11", "4-21"),
         says="webhooks are deleted, once or twice",

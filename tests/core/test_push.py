@@ -415,6 +415,34 @@ async def test_a_webhook_that_is_replaced_meanwhile_gets_the_rest(hosting: Hosti
     await rests(host, task)
 
 
+async def test_a_webhook_that_is_replaced_where_it_is_gets_nothing_twice(hosting: Hosting) -> None:
+    """What is being posted is on its way to the same receiver: the new token is for what comes after it."""
+    sender = Recorder()
+    sender.held["w"] = asyncio.Event()
+    host = await hosting(tells, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.until(lambda: len(sender.tried) == 1)
+    await host.default.push_set(PushConfig(url=URL, id="w", task_id=task.id, token="new"), ALICE)
+    sender.held.pop("w").set()
+    await sender.told(S.COMPLETED)
+    await rests(host, task)
+    assert [got.event.seq for got in sender.tried] == sorted({got.event.seq for got in sender.tried})
+    assert [got.config.token for got in sender.got] == [None] + ["new"] * (len(sender.got) - 1)
+
+
+async def test_what_failed_before_a_webhook_was_replaced_is_tried_anew(hosting: Hosting) -> None:
+    sender = Recorder(lambda delivery: None if delivery.config.token else NotDelivered("401", is_final=True))
+    sender.held["w"] = asyncio.Event()
+    host = await hosting(tells, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.until(lambda: len(sender.tried) == 1)
+    await host.default.push_set(PushConfig(url=URL, id="w", task_id=task.id, token="new"), ALICE)
+    sender.held.pop("w").set()
+    assert await sender.told(S.COMPLETED) == [S.WORKING, S.WORKING, S.COMPLETED]
+    assert [got.attempt for got in sender.got] == [1] * len(sender.got)
+    assert not (await rests(host, task)).is_dead
+
+
 async def test_a_webhook_that_is_deleted_gets_nothing_more(hosting: Hosting) -> None:
     sender = Recorder()
     host = await hosting(asks, sender=sender)

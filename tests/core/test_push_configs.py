@@ -49,6 +49,11 @@ async def asks(ctx: Context) -> str:
     return f"{await ctx.ask('Well?')}"
 
 
+@agent
+async def asks_twice(ctx: Context) -> str:
+    return f"{await ctx.ask('Well?')} {await ctx.ask('And?')}"
+
+
 @pytest.fixture
 async def host(hosting: Hosting) -> Host:
     return await hosting(asks, sender=Nowhere())
@@ -91,6 +96,21 @@ async def test_a_webhook_may_come_with_the_message(host: Host) -> None:
     more = SendConfiguration(task_push_notification_config=replace(FULL, id="zz"))
     await host.default.send(saying("good", task_id=task.id, configuration=more), ALICE)
     assert await ids(host, task) == sorted([found.id, "zz"])
+
+
+@pytest.mark.proves("B-11", "3-40")
+async def test_a_webhook_that_comes_with_each_message_is_one_webhook(hosting: Hosting) -> None:
+    """It has no name of its own, so it has the task's, by which whoever sets it later in 0.3 replaces it as well."""
+    host = await hosting(asks_twice, sender=Nowhere())
+    first = SendConfiguration(task_push_notification_config=FULL)
+    task = await sent(host.default, saying("x", configuration=first), ALICE)
+    moved = SendConfiguration(task_push_notification_config=replace(FULL, url=f"{URL}/moved"))
+    await host.default.send(saying("good", task_id=task.id, configuration=moved), ALICE)
+    assert await ids(host, task) == [task.id]
+    await put(host, task, "0")  # which comes first, but is not the one without a name
+    for id in (None, "default"):
+        found = await host.default.push_get(PushGetRequest(task_id=task.id, id=id), ALICE)
+        assert (found.id, found.url) == (task.id, f"{URL}/moved")
 
 
 async def test_a_webhook_that_the_sender_would_not_call_is_refused(host: Host, task: Task) -> None:

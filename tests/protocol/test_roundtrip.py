@@ -61,6 +61,10 @@ def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
+OWN_UNNAMED = {"v03", "v03_rest", "relay", "vault"}
+"""Where a webhook that is set without a name is read with its task's, so that the next one replaces it (B-11)."""
+
+
 def unlisted(name: str, before: Any, after: Any) -> list[str]:
     """Differences that the dialect's list does not explain."""
     one, other = (msgspec.json.decode(msgspec.json.encode(model)) for model in (before, after))
@@ -80,6 +84,8 @@ def _explains(pattern: str, path: str) -> bool:
 def test_requests(name: str, operation: str, data: st.DataObject) -> None:
     codec, asked = CODECS[name], Operation[operation]
     request = data.draw(strategies.requests[operation])
+    if asked is Operation.PUSH_SET and name in OWN_UNNAMED:
+        request = replace(request, id=request.id or request.task_id)
     wire = codec.encode_request(asked, request)
     read = codec.decode_request(asked, wire)
     assert codec.encode_request(asked, read) == wire

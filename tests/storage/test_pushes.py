@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from accord.model import Authentication, PushConfig, PushFormat
 from accord.storage.commands import jobs, pushes, tasks
@@ -124,6 +125,26 @@ async def test_a_webhook_that_is_replaced_keeps_its_place(with_hook: AnyStore) -
     await with_hook.do(grow)
     due = await taken(with_hook)
     assert (due.config.url, due.dialect, due.cursor) == ("https://new", "v03", 1)
+
+
+async def test_whoever_delivers_a_webhook_goes_on_unless_it_moves(with_hook: AnyStore) -> None:
+    for _ in range(4):
+        await with_hook.do(grow)
+    busy = await taken(with_hook)
+    same = replace(busy.config, token="new")
+    await with_hook.do(pushes.put, TENANT, "t-1", same, "v03")
+    assert await is_idle(with_hook)
+    told = await with_hook.do(pushes.advance, busy, 1, keeps=True)
+    assert (told.config, told.dialect, told.cursor) == (same, "v03", 1)
+    await with_hook.do(pushes.put, TENANT, "t-1", replace(same, token="newer"), "v03")
+    await with_hook.do(pushes.fail, told, "401", None)
+    (hook,) = await with_hook.read(pushes.listed, TENANT, "t-1")
+    assert (hook.is_dead, hook.attempts, hook.config.token) == (False, 0, "newer")
+    again = await taken(with_hook)
+    await with_hook.do(pushes.put, TENANT, "t-1", replace(again.config, url="https://new"), "v03")
+    assert (await taken(with_hook, "n-2")).cursor == 1
+    with pytest.raises(Fenced):
+        await with_hook.do(pushes.advance, again, 2, keeps=True)
 
 
 async def test_a_dead_webhook_that_is_replaced_is_tried_again(with_hook: AnyStore) -> None:
@@ -259,7 +280,7 @@ async def test_an_event_that_is_being_committed_while_the_delivery_ends_is_not_f
     await with_hook.do(grow)
     due = await taken(with_hook)
     outcomes = await overlapped(with_hook, grow, lambda tx: pushes.advance(tx, due, 1, keeps=False))
-    assert outcomes == [2, None]
+    assert outcomes == [2, replace(due, cursor=1)]
     assert (await taken(with_hook)).cursor == 1
 
 

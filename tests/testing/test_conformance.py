@@ -220,7 +220,7 @@ async def test_where_an_answer_is_always_a_task_it_has_the_message(a2a: Running,
     assert task["status"]["message"]["parts"] == [{"type": "text", "text": "Direct message response"}]
     assert (await rpc(a2a, "tasks/get", {"id": task["id"]}, {}))["id"] == task["id"]
     streamed = await events_of(a2a, "tasks/sendSubscribe", {"id": "mine", "message": said}, {})
-    assert [event["kind"] for event in streamed][0] == "task"
+    assert streamed[0]["kind"] == "task"
     assert streamed[-1]["status"]["message"]["parts"] == [{"type": "text", "text": "Direct message response"}]
 
 

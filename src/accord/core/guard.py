@@ -252,7 +252,8 @@ class Guarded:
         elif not request.message.task_id:
             await self._usage.open_task(caller)
         elif (push := _webhook(request)) is not None:
-            await self._make_room_for(push, request.message.task_id, caller)
+            task_id = request.message.task_id
+            await self._make_room_for(replace(push, id=push.id or task_id), task_id, caller)
 
     async def _make_room_for(self, config: PushConfig, task_id: str | None, caller: Caller) -> None:
         """Refuse one webhook too many. Two that come at the same moment may both be let in."""

@@ -265,8 +265,13 @@ class Intake:
         )
 
     def _push(self, request: SendRequest, task_id: str) -> PushConfig | None:
+        """Return the webhook that comes with a message.
+
+        One without a name is its task's own, as in the official SDK: who says where it listens with each message is
+        told everything once.
+        """
         push = request.configuration.task_push_notification_config if request.configuration else None
-        return None if push is None else replace(push, id=push.id or self._engine.make_id(), task_id=task_id)
+        return None if push is None else replace(push, id=push.id or task_id, task_id=task_id)
 
     def _completed(self, message: Message, task_id: str, context_id: str | None) -> Message:
         message_id = message.message_id or self._engine.make_id()

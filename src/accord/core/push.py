@@ -210,8 +210,7 @@ class Pusher:
                     replay.pass_by(event)
                     if is_wanted(event, due.config):
                         attempt = await self._send(due, event, await replay.task(stored, event), stored.trace)
-                        await self._store.do(pushes.advance, due, cursor, keeps=True, attempt=attempt)
-                        due = replace(due, attempts=0)
+                        due = await self._store.do(pushes.advance, due, cursor, keeps=True, attempt=attempt)
             await self._store.do(pushes.advance, due, cursor, keeps=False)
         except Fenced:
             log.info("webhook has another sender now", extra={"task_id": due.task_id})

@@ -282,14 +282,16 @@ class Service:
         return config
 
     async def push_get(self, request: PushGetRequest, caller: Caller) -> PushConfig:
-        """Read a webhook; the only one also goes by the name of what was given none."""
+        """Read a webhook; without an id the one that was given none, or the first, and the only one as `default`."""
         self._need_pushes()
         configs = await self._configs(request.task_id, caller)
-        for config in configs:
-            if request.id in (None, config.id):
-                return config
-        if request.id == UNNAMED and len(configs) == 1:
-            return configs[0]
+        named = {config.id: config for config in configs}
+        found = named.get(request.id)
+        if found is None and request.id in (None, UNNAMED):
+            is_clear = request.id is None or len(configs) == 1
+            found = named.get(request.task_id) or next(iter(configs if is_clear else ()), None)
+        if found is not None:
+            return found
         raise TaskNotFound("There is no such push configuration", metadata={"taskId": request.task_id})
 
     async def push_list(self, request: PushListRequest, caller: Caller) -> PushPage:

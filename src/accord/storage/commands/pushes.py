@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accord.model import PushConfig
 from accord.storage.commands.tasks import Fenced
@@ -68,27 +69,43 @@ class Webhook(Struct, frozen=True, kw_only=True):
 async def put(tx: Tx, tenant: str, task_id: str, config: PushConfig, dialect: str, after: int | None = None) -> bool:
     """Create or replace a webhook; false if there is no such task.
 
-    A new one gets what happens from now on, or after an event. One that is replaced is tried again at once, and whoever
-    is delivering it loses it: the rest is for the new address.
+    A new one gets what happens from now on, or after an event. One that is replaced is tried again at once. If it
+    moves, whoever is delivering it loses it: the rest is for the new address. Otherwise they go on, as `advance` tells
+    them: a second sender would repeat to the same receiver what the first is posting.
     """
     last = await _lock(tx, tenant, task_id)
     if last is None:
         return False
-    known = await tx.run(
+    known = await tx.one(
+        "SELECT config FROM push WHERE tenant = :tenant AND task_id = :task_id AND id = :id {for_update}",
+        tenant=tenant,
+        task_id=task_id,
+        id=config.id or "",
+    )
+    if known is None:
+        await _insert(tx, tenant, task_id, config, dialect, (last if after is None else after, last))
+    else:
+        moves = _CONFIG.decode(known[0]).url != config.url
+        await _replace(tx, (tenant, task_id), config, dialect, last, moves=moves)
+    tx.signal(TOPIC)
+    return True
+
+
+async def _replace(tx: Tx, of: tuple[str, str], config: PushConfig, dialect: str, last: int, *, moves: bool) -> None:
+    tenant, task_id = of
+    await tx.run(
         """UPDATE push SET config = :config, dialect = :dialect, attempts = 0, dead_at = NULL, last_error = NULL,
-             node = NULL, epoch = epoch + 1, due_at = CASE WHEN cursor < :last THEN {now} ELSE NULL END
+             node = CASE WHEN :moves = 1 THEN NULL ELSE node END, epoch = epoch + :moves,
+             due_at = CASE WHEN cursor < :last THEN {now} ELSE NULL END
            WHERE tenant = :tenant AND task_id = :task_id AND id = :id""",
         tenant=tenant,
         task_id=task_id,
         id=config.id or "",
         config=_ENCODER.encode(config).decode(),
         dialect=dialect,
+        moves=int(moves),
         last=last,
     )
-    if not known:
-        await _insert(tx, tenant, task_id, config, dialect, (last if after is None else after, last))
-    tx.signal(TOPIC)
-    return True
 
 
 async def _lock(tx: Tx, tenant: str, task_id: str) -> int | None:
@@ -205,18 +222,19 @@ async def release(tx: Tx, node: str, delivering: Collection[Due]) -> None:
             )
 
 
-async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool, attempt: Attempt | None = None) -> None:
+async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool, attempt: Attempt | None = None) -> Due:
     """Move the cursor past what was delivered, with which `attempt`; `keeps` goes on holding the webhook, for more.
 
-    Without it the webhook is given back, due again if the log has grown meanwhile.
+    Without it the webhook is given back, due again if the log has grown meanwhile. Returns it as it is by now.
     """
     # Appending leaves a webhook alone that is being delivered: without the lock neither would see the other.
     last = None if keeps else await _lock(tx, due.tenant, due.task_id)
-    changed = await tx.run(
+    row = await tx.one(
         """UPDATE push SET cursor = :cursor, attempts = 0, last_error = NULL,
              node = CASE WHEN :keeps = 1 THEN node ELSE NULL END,
              due_at = CASE WHEN :keeps = 1 THEN due_at WHEN :has_grown = 1 THEN {now} ELSE NULL END
-           WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND epoch = :epoch""",
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND epoch = :epoch
+           RETURNING config, dialect""",
         tenant=due.tenant,
         task_id=due.task_id,
         id=due.id,
@@ -225,26 +243,39 @@ async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool, attempt: Attemp
         keeps=int(keeps),
         has_grown=int(last is not None and last > cursor),
     )
-    _fence(changed, due)
+    if row is None:
+        raise _fenced(due)
     await _note(tx, due, attempt)
+    return replace(due, cursor=cursor, attempts=0, config=_CONFIG.decode(row[0]), dialect=row[1])
 
 
 async def fail(tx: Tx, due: Due, error: str, delay_ms: int | None, attempt: Attempt | None = None) -> None:
-    """Note a failed delivery, with which `attempt`: due again after a while, or, without one, dead."""
-    changed = await tx.run(
-        """UPDATE push SET node = NULL, attempts = attempts + 1, last_error = :error,
+    """Note a failed delivery, with which `attempt`: due again after a while, or, without one, dead.
+
+    A webhook that was replaced meanwhile is due at once: what failed is not what it is now.
+    """
+    key: dict[str, Value] = {"tenant": due.tenant, "task_id": due.task_id, "id": due.id}
+    row = await tx.one(
+        """SELECT config FROM push
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND epoch = :epoch {for_update}""",
+        **key,
+        epoch=due.epoch,
+    )
+    if row is None:
+        raise _fenced(due)
+    is_replaced = _CONFIG.decode(row[0]) != due.config
+    await tx.run(
+        """UPDATE push SET node = NULL, attempts = CASE WHEN :replaced = 1 THEN 0 ELSE attempts + 1 END,
+             last_error = :error,
              due_at = CASE WHEN :dead = 1 THEN NULL ELSE {now} + :delay_ms END,
              dead_at = CASE WHEN :dead = 1 THEN {now} ELSE NULL END
-           WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND epoch = :epoch""",
-        tenant=due.tenant,
-        task_id=due.task_id,
-        id=due.id,
-        epoch=due.epoch,
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id""",
+        **key,
         error=error,
-        dead=int(delay_ms is None),
-        delay_ms=delay_ms or 0,
+        replaced=int(is_replaced),
+        dead=int(delay_ms is None and not is_replaced),
+        delay_ms=0 if is_replaced else delay_ms or 0,
     )
-    _fence(changed, due)
     await _note(tx, due, attempt)
 
 
@@ -308,9 +339,8 @@ async def redeliver(tx: Tx, tenant: str, task_id: str, id: str, after: int | Non
     return changed == 1
 
 
-def _fence(changed: int, due: Due) -> None:
-    if not changed:
-        raise Fenced(f"Webhook {due.id} of task {due.task_id} has another sender than epoch {due.epoch}, or is gone")
+def _fenced(due: Due) -> Fenced:
+    return Fenced(f"Webhook {due.id} of task {due.task_id} has another sender than epoch {due.epoch}, or is gone")
 
 
 def _webhook(row: Row) -> Webhook:

@@ -43,6 +43,7 @@ from accord.protocol.dialects.v03.reader import (
     read_configuration,
     read_filter,
     read_push,
+    read_set,
 )
 from accord.protocol.dialects.v03.wire import (
     MEMBERS,
@@ -117,7 +118,7 @@ class V03(Dialect):
                 wire = codec.decode(params, _PUSH_SET)
                 if wire.push_notification_config is None:
                     raise invalid_field("pushNotificationConfig", MISSING)
-                return read_push(wire.push_notification_config, wire.target())
+                return read_set(wire.push_notification_config, wire.target())
             case Operation.EXTENDED_CARD:
                 return CardRequest()
             case _:

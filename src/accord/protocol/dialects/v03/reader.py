@@ -95,6 +95,14 @@ def read_push(wire: PushIn, task_id: str | None = None, config_id: str | None = 
     )
 
 
+def read_set(wire: PushIn, task_id: str, config_id: str | None = None) -> PushConfig:
+    """Read a webhook that is set: it replaces what was set before under the same name, and without one under none.
+
+    The name of what has none is the task's id, as in the official SDK.
+    """
+    return read_push(wire, task_id, config_id or task_id)
+
+
 def _authentication(wire: AuthenticationIn | None) -> Authentication | None:
     if wire is None:
         return None

@@ -40,7 +40,7 @@ from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import RestDialect
 from accord.protocol.dialects.v03.codec import BY_TASK, V03
-from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_push, settle
+from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_set, settle
 from accord.protocol.dialects.v03.wire import (
     MISSING,
     ByTask,
@@ -390,10 +390,10 @@ def _read_create(params: bytes) -> PushConfig:
     wire = _named(codec.decode(params, _CREATE))
     stated = (wire.config or wire).push_notification_config
     if stated is not None:
-        return read_push(stated, wire.target(), wire.config_id)
+        return read_set(stated, wire.target(), wire.config_id)
     if wire.url is None:
         raise invalid_field("config.pushNotificationConfig", MISSING)
-    return read_push(codec.decode(params, _BARE), wire.target())
+    return read_set(codec.decode(params, _BARE), wire.target())
 
 
 # --- the names of the definition itself -----------------------------------------------------------------------------

@@ -295,7 +295,7 @@ def _read_push(operation: Operation, wire: PushIn) -> Request:
             return codec.convert(
                 {"taskId": task_id} | stated(pageSize=wire.page_size, pageToken=wire.page_token), PushListRequest
             )
-    return _read_config(wire, task_id, identifier)
+    return _read_config(wire, task_id, identifier or task_id)  # what is set without a name replaces what has none
 
 
 def _read_config(wire: PushIn, task_id: str | None, identifier: str | None) -> PushConfig:
