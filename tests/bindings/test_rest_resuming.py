@@ -18,7 +18,7 @@ from accord.core.archive import Archive
 from accord.core.follow import Hub
 from accord.core.host import Host
 from accord.core.push import Delivery, Sent
-from accord.model import PushConfig
+from accord.model import PushConfig, PushFormat
 from accord.protocol.sse import Decoder, Frame
 from accord.storage import migrate
 from accord.storage.blobs import LargeParts, open_blobs
@@ -39,6 +39,9 @@ class Nowhere:
     """A sender that delivers nothing to nobody."""
 
     def check(self, config: PushConfig) -> None: ...
+
+    def form(self, dialect: str) -> PushFormat:
+        return PushFormat.TASK
 
     async def send(self, delivery: Delivery) -> Sent:
         return Sent()

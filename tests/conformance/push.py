@@ -4,6 +4,7 @@ from typing import Any
 
 from accord.errors import InvalidParams, PushNotSupported, TaskNotFound
 from accord.model import (
+    ArtifactUpdate,
     Authentication,
     PushConfig,
     PushDeleteRequest,
@@ -87,6 +88,14 @@ async def delivers_to_who_came_with_the_message(scene: Scene) -> None:
     bodies = await _completed(scene.wire, receiver, sent.id)
     told = [body.status.state for body in bodies if isinstance(body, Task | StatusUpdate)]
     assert told[-2:] == [S.WORKING, S.COMPLETED], "every change of state is told"
+    made = [body for body in bodies if isinstance(body, ArtifactUpdate)]
+    if scene.wire.dialect.push_format is PushFormat.EVENT:
+        (update,) = made
+        assert (update.append, update.last_chunk) == (False, True)
+        assert [part.text for part in update.artifact.parts] == ["Generated text content"]
+        assert bodies.index(update) == len(bodies) - 2, "and what was made, before the end"
+    else:
+        assert made == []
     if scene.wire.name is not VAULT:  # whose profile has a url and nothing else
         assert {one.headers["authorization"] for one in receiver.all} == {"Bearer t-2"}
         assert {one.headers["x-a2a-notification-token"] for one in receiver.all} == {"t-2"}

@@ -22,6 +22,7 @@ from accord.model import (
     GetRequest,
     PushConfig,
     PushDeleteRequest,
+    PushFormat,
     PushGetRequest,
     PushListRequest,
     SubscribeRequest,
@@ -57,6 +58,9 @@ class Nowhere:
     """A sender that delivers nothing to nobody."""
 
     def check(self, config: PushConfig) -> None: ...
+
+    def form(self, dialect: str) -> PushFormat:
+        return PushFormat.TASK
 
     async def send(self, delivery: Delivery) -> None: ...
 

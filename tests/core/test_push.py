@@ -38,14 +38,18 @@ Refuses = Callable[[Delivery], Exception | None]
 class Recorder:
     """A sender that keeps what it delivers, refuses what it is told to and can be held up."""
 
-    def __init__(self, refuses: Refuses = lambda _: None) -> None:
+    def __init__(self, refuses: Refuses = lambda _: None, told_as: PushFormat = PushFormat.TASK) -> None:
         self.refuses = refuses
+        self.told_as = told_as
         self.tried: list[Delivery] = []
         self.got: list[Delivery] = []
         self.held: dict[str, asyncio.Event] = {}
         self._more = asyncio.Event()
 
     def check(self, config: PushConfig) -> None: ...
+
+    def form(self, dialect: str) -> PushFormat:
+        return self.told_as
 
     async def send(self, delivery: Delivery) -> Sent:
         self.tried.append(delivery)

@@ -41,6 +41,9 @@ class Nowhere:
         if not config.url.startswith("https:"):
             raise InvalidParams("Only https")
 
+    def form(self, dialect: str) -> PushFormat:
+        return PushFormat.TASK
+
     async def send(self, delivery: Delivery) -> None: ...
 
 

@@ -141,6 +141,93 @@ async def test_a_webhook_that_comes_with_an_answer_is_told_all_that_comes_of_it(
     assert {got.dialect for got in sender.got} == {"v03"}, "as whoever set it speaks"
 
 
+# --- artifacts, where events are the form of the dialect --------------------------------------------------------------
+
+MANY = 2000
+
+
+@agent
+async def streams(ctx: Context) -> AsyncIterator[str]:
+    for number in range(MANY):
+        yield f"{number} "
+        if number == MANY // 2:
+            await ctx.status("half way")
+
+
+def kinds(sender: Recorder) -> list[str]:
+    """What a webhook was told, each in a word."""
+    bodies = [got.event.body for got in sender.got]
+    return [body.status.state.name if isinstance(body, StatusUpdate) else type(body).__name__ for body in bodies]
+
+
+def in_order(sender: Recorder) -> bool:
+    numbers = [got.event.seq for got in sender.got]
+    return numbers == sorted(set(numbers))
+
+
+@pytest.mark.proves("B-10", "PUSH-DELIVER-002")
+async def test_a_streamed_artifact_is_told_once_and_whole(hosting: Hosting) -> None:
+    sender = Recorder(told_as=PushFormat.EVENT)
+    host = await hosting(streams, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.told(S.COMPLETED)
+    assert kinds(sender) == ["WORKING", "WORKING", "ArtifactUpdate", "COMPLETED"]
+    told = sender.got[2].event.body
+    assert isinstance(told, ArtifactUpdate)
+    assert (told.append, told.last_chunk) == (False, True)
+    assert (told.artifact,) == (await host.default.get(GetRequest(id=task.id), ALICE)).artifacts
+    assert in_order(sender)
+
+
+@pytest.mark.proves("B-10")
+async def test_what_is_unfinished_when_a_task_rests_is_told_with_it(hosting: Hosting) -> None:
+    """The artifact goes on after the question: nobody says that it is whole, but there is something to read."""
+    sender = Recorder(told_as=PushFormat.EVENT)
+    host = await hosting(writes, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    await sender.told(S.INPUT_REQUIRED)
+    assert kinds(sender) == ["WORKING", "WORKING", "ArtifactUpdate", "WORKING", "Task"]
+    asked = sender.got[-1]
+    assert asked.event.body == asked.task
+    assert text(asked.task) == "one two "
+    await host.default.send(saying("three", task_id=task.id), ALICE)
+    await sender.told(S.COMPLETED)
+    again = ["WORKING", "ArtifactUpdate", "WORKING"]  # what it says before it asks, a second time
+    assert kinds(sender)[5:] == ["WORKING", *again, "WORKING", "ArtifactUpdate", "COMPLETED"]
+    whole = sender.got[-2].event.body
+    assert isinstance(whole, ArtifactUpdate)
+    assert [whole.artifact] == [one for one in sender.got[-1].task.artifacts if one.artifact_id != "large"]
+    assert in_order(sender)
+
+
+@pytest.mark.proves("B-10")
+async def test_what_rests_as_it_was_before_is_not_told_again(hosting: Hosting) -> None:
+    @agent
+    async def drafts(ctx: Context) -> None:
+        if not ctx.task.artifacts:
+            await ctx.artifact("a draft", id="draft", last_chunk=False)
+        await ctx.ask("Well?")
+        await ctx.ask("Really?")
+
+    sender = Recorder(told_as=PushFormat.EVENT)
+    host = await hosting(drafts, sender=sender)
+    task = await sent(host.default, with_hook(), ALICE)
+    for word in ("yes", "yes"):
+        task = await sent(host.default, saying(word, task_id=task.id), ALICE)
+    await sender.told(S.COMPLETED)
+    assert kinds(sender) == ["WORKING", "Task", "WORKING", "INPUT_REQUIRED", "WORKING", "COMPLETED"]
+
+
+@pytest.mark.parametrize("names", [("artifact",), ("*",)], ids=str)
+async def test_who_names_artifacts_is_told_every_chunk(hosting: Hosting, names: tuple[str, ...]) -> None:
+    sender = Recorder(told_as=PushFormat.EVENT)
+    host = await hosting(tells, sender=sender)
+    await sent(host.default, with_hook(events=(*names, "completed")), ALICE)
+    await sender.told(S.COMPLETED)
+    told = [got.event.body for got in sender.got if isinstance(got.event.body, ArtifactUpdate)]
+    assert [update.append for update in told] == [False, True]
+
+
 # --- the task as it was -----------------------------------------------------------------------------------------------
 
 
@@ -164,9 +251,9 @@ async def as_of(host: Host, delivery: Delivery) -> Task:
     return events[0].body
 
 
-@pytest.mark.parametrize("form", [PushFormat.TASK, PushFormat.EVENT])
-async def test_a_delivery_has_the_task_as_it_was_then(hosting: Hosting, form: PushFormat) -> None:
-    sender = Recorder()
+@pytest.mark.parametrize("form", [PushFormat.TASK, PushFormat.EVENT, None])
+async def test_a_delivery_has_the_task_as_it_was_then(hosting: Hosting, form: PushFormat | None) -> None:
+    sender = Recorder(told_as=PushFormat.EVENT)
     host = await hosting(writes, sender=sender)
     task = await sent(host.default, with_hook(payload_format=form), ALICE)
     await host.default.send(saying("three", task_id=task.id), ALICE)
@@ -180,8 +267,9 @@ async def test_a_delivery_has_the_task_as_it_was_then(hosting: Hosting, form: Pu
     assert sender.got[0].task.artifacts == ()
 
 
-async def test_what_is_delivered_late_is_delivered_as_it_was(hosting: Hosting) -> None:
-    sender = Recorder()
+@pytest.mark.parametrize("told_as", PushFormat)
+async def test_what_is_delivered_late_is_delivered_as_it_was(hosting: Hosting, told_as: PushFormat) -> None:
+    sender = Recorder(told_as=told_as)
     host = await hosting(writes, sender=sender)
     task = await sent(host.default, with_hook(), ALICE)
     await host.default.send(saying("three", task_id=task.id), ALICE)

@@ -141,6 +141,8 @@ async def test_events_are_numbered_without_gaps_whoever_appends(ready: AnyStore,
     assert sorted(last) == list(range(3, 37, 3))
     events = [decode_event(row) for row in await ready.read(tasks.events_after, TENANT, "t-1", 0)]
     assert [event.seq for event in events] == list(range(1, 37))
+    backwards = await ready.read(tasks.events_before, TENANT, "t-1", 6, 3)
+    assert [decode_event(row) for row in backwards] == events[4:1:-1]
     found = await texts(ready)
     for group in (found[at : at + 3] for at in range(0, 36, 3)):
         assert len({text.partition("-")[0] for text in group}) == 1, "one append stays together"

@@ -10,7 +10,7 @@ from accord.core.hooks import Detail, Hooks, LeaseLost, NodeReaped, RunEnded, Ru
 from accord.core.interface import Caller
 from accord.core.push import Delivery, NotDelivered
 from accord.errors import AuthenticationFailed, TaskNotCancelable
-from accord.model import CancelRequest, PushConfig, SendConfiguration
+from accord.model import CancelRequest, PushConfig, PushFormat, SendConfiguration
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.tally import BUCKETS, Durations, Tally
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying
@@ -185,6 +185,9 @@ class Sender:
     """Refuses one webhook for good."""
 
     def check(self, config: PushConfig) -> None: ...
+
+    def form(self, dialect: str) -> PushFormat:
+        return PushFormat.TASK
 
     async def send(self, delivery: Delivery) -> None:
         if delivery.config.id == "refused":

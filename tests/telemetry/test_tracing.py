@@ -18,7 +18,7 @@ from accord.core.host import Host
 from accord.core.interface import Caller, Hosted
 from accord.core.push import Delivery, NotDelivered, Sent
 from accord.errors import AgentUnavailable, TaskNotFound
-from accord.model import GetRequest, PushConfig, SendConfiguration, Task, TaskState
+from accord.model import GetRequest, PushConfig, PushFormat, SendConfiguration, Task, TaskState
 from accord.storage.commands import tasks
 from accord.telemetry.conventions import describe
 from accord.telemetry.logs import Lines, Objects
@@ -254,6 +254,9 @@ class Hooked:
 
     def check(self, config: PushConfig) -> None:
         """Take any."""
+
+    def form(self, dialect: str) -> PushFormat:
+        return PushFormat.TASK
 
     async def send(self, delivery: Delivery) -> Sent:
         self.headers.append(dict(process.headers()))

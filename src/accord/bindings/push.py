@@ -66,6 +66,10 @@ class PushSender:
         except Refused as refused:
             raise invalid_field("url", str(refused)) from None
 
+    def form(self, dialect: str) -> PushFormat:
+        """Return what bodies hold in a dialect, of webhooks that ask for nothing else."""
+        return _dialect(dialect).push_format
+
     async def send(self, delivery: Delivery) -> Sent:
         """Deliver, or raise NotDelivered."""
         config, dialect = delivery.config, _dialect(delivery.dialect)

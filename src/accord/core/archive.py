@@ -11,7 +11,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core.snapshots import Snapshots
-from accord.model import Event, EventBody, Message, Part, Task, TaskState, TaskStatus
+from accord.model import (
+    ArtifactUpdate,
+    Event,
+    EventBody,
+    Message,
+    Part,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 from accord.model.inside import parts_of
 from accord.model.keys import USAGE
 from accord.protocol import lifecycle
@@ -21,6 +31,9 @@ from accord.storage.commands import tasks
 from accord.storage.commands.tasks import Stored
 from accord.storage.records import decode_event, decode_task
 from accord.storage.store import Store
+
+AT_REST = lifecycle.ENDED | lifecycle.INTERRUPTED
+"""States in which nobody works on a task."""
 
 
 def fingerprint(part: Part, hash: str | None = None) -> str:
@@ -120,6 +133,25 @@ class Archive:
             for event, row in zip(events, rows, strict=True)
         ]
 
+    async def leaves_open(self, tenant: str, task_id: str, event: Event) -> bool:
+        """Whether a task comes to rest with an event, and of an artifact nobody has said that it is whole.
+
+        Of each artifact its latest chunk counts; what was made before the task last rested does not.
+        """
+        if not _rests(event.body):
+            return False
+        seq, whole = event.seq, set[str]()
+        while rows := await self.store.read(tasks.events_before, tenant, task_id, seq):
+            seq = rows[-1][0]
+            for body in (decode_event(row, dated=False).body for row in rows):
+                if isinstance(body, Task) or _rests(body):
+                    return False
+                if isinstance(body, ArtifactUpdate) and body.artifact.artifact_id not in whole:
+                    if not body.last_chunk:
+                        return True
+                    whole.add(body.artifact.artifact_id)
+        return False
+
     async def file(self, tenant: str, task_id: str, wanted: str) -> Part | None:
         """Return the file of a task that has a fingerprint, or None; no other's bytes are looked up.
 
@@ -140,3 +172,7 @@ class Archive:
         hash_of = self._parts.hash_of if self._parts else None
         files = (part for part in parts if part.raw is not None)
         return next((one for one in files if fingerprint(one, hash_of(one) if hash_of else None) == wanted), None)
+
+
+def _rests(body: EventBody) -> bool:
+    return isinstance(body, StatusUpdate) and body.status.state in AT_REST

@@ -1,10 +1,13 @@
-"""Which events a webhook is told: every change of state, and artifacts if it wants events; or those that it names.
+"""Which events a webhook is told: every change of state, and artifacts if it gets events; or those that it names.
 
 A name is a kind of event (`status`, `artifact`, `message`) or a state (`completed`), as any dialect spells it; `*` is
-everything. It decides nothing but that: deliveries are `core.push`, and what a body holds is a dialect's.
+everything. Who asks for events is told every chunk; who gets them because that is its dialect's form, each artifact
+once, when it is whole. It decides nothing but that: deliveries are `core.push`, and what a body holds is a dialect's.
 """
 
 from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
 
 from accord.model import ArtifactUpdate, Event, EventBody, MessageUpdate, PushConfig, PushFormat, StatusUpdate, Task
 from accord.model import TaskState as S
@@ -47,6 +50,24 @@ def is_wanted(event: Event, config: PushConfig) -> bool:
     if isinstance(event.body, StatusUpdate | Task):
         return True
     return isinstance(event.body, ArtifactUpdate) and config.payload_format is PushFormat.EVENT
+
+
+def wants_wholes(config: PushConfig, form: PushFormat) -> bool:
+    """Whether a webhook, whose dialect has bodies of that form, is told artifacts when they are whole."""
+    return not config.events and config.payload_format is None and form is PushFormat.EVENT
+
+
+def is_whole(event: Event) -> bool:
+    """Whether an event says that an artifact is whole."""
+    return isinstance(event.body, ArtifactUpdate) and event.body.last_chunk
+
+
+def whole(event: Event, task: Task) -> Event:
+    """Return the event that says that an artifact is whole with all of it, as the task has it then."""
+    update = event.body
+    assert isinstance(update, ArtifactUpdate)
+    found = (one for one in task.artifacts if one.artifact_id == update.artifact.artifact_id)
+    return replace(event, body=replace(update, artifact=next(found, update.artifact), append=False))
 
 
 def _names(body: EventBody) -> frozenset[str]:

@@ -20,9 +20,9 @@ from accord.core import tracing
 from accord.core.archive import Archive
 from accord.core.engine import Engine
 from accord.core.hooks import Delivered
-from accord.core.interest import is_wanted
+from accord.core.interest import is_wanted, is_whole, wants_wholes, whole
 from accord.core.tracing import UNTRACED, Delivering, Span
-from accord.model import Event, PushConfig, StatusUpdate, Task
+from accord.model import Event, PushConfig, PushFormat, StatusUpdate, Task
 from accord.protocol import lifecycle
 from accord.storage.commands import pushes, tasks
 from accord.storage.commands.pushes import Attempt, Due
@@ -94,6 +94,9 @@ class Sender(Protocol):
 
     def check(self, config: PushConfig) -> None:
         """Raise InvalidParams for a webhook that it would never call."""
+
+    def form(self, dialect: str) -> PushFormat:
+        """Return what bodies hold in a dialect, of webhooks that ask for nothing else."""
 
     async def send(self, delivery: Delivery) -> Sent:
         """Deliver, or raise NotDelivered."""
@@ -208,8 +211,8 @@ class Pusher:
                 for event in events:
                     cursor = event.seq
                     replay.pass_by(event)
-                    if is_wanted(event, due.config):
-                        attempt = await self._send(due, event, await replay.task(stored, event), stored.trace)
+                    if told := await self._told(due, event, stored, replay):
+                        attempt = await self._send(due, *told, stored.trace)
                         due = await self._store.do(pushes.advance, due, cursor, keeps=True, attempt=attempt)
             await self._store.do(pushes.advance, due, cursor, keeps=False)
         except Fenced:
@@ -219,6 +222,22 @@ class Pusher:
         except Exception as error:  # a sender may raise anything: it must not keep the webhook
             log.exception("delivery broke off", extra={"task_id": due.task_id})
             await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
+
+    async def _told(self, due: Due, event: Event, stored: Stored, replay: Replay) -> tuple[Event, Task] | None:
+        """Return what a webhook is told of an event, and the task after it; None if it is not told.
+
+        Of artifacts that are left as they are when the task rests, nobody says that they are whole: who waits for that
+        is told the task, with all that it made, in the place of its status.
+        """
+        in_wholes = wants_wholes(due.config, self._sender.form(due.dialect))
+        if not (is_wanted(event, due.config) or (in_wholes and is_whole(event))):
+            return None
+        task = await replay.task(stored, event)
+        if in_wholes and is_whole(event):
+            return whole(event, task), task
+        if in_wholes and await self._engine.archive.leaves_open(due.tenant, due.task_id, event):
+            return replace(event, body=task), task
+        return event, task
 
     async def _after(self, due: Due, cursor: int) -> tuple[Stored, list[Event]] | None:
         """Return the task and what happened to it after an event; of a log that is gone, the task is what is left."""

@@ -25,8 +25,8 @@ class PushConfig(Model):
     """One webhook of one task.
 
     `payload_format` and `events` are ours, accepted in every dialect and never sent to one that does not know them.
-    Without `events` a webhook is told every change of state; with them, what has one of these names: `status`,
-    `artifact`, `message`, `*`, or a state.
+    Without `events` a webhook is told every change of state and, if it gets events, artifacts; with them, what has one
+    of these names: `status`, `artifact`, `message`, `*`, or a state.
     """
 
     url: NonEmpty

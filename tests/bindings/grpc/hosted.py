@@ -14,6 +14,7 @@ from accord.model import (
     AgentInterface,
     AgentSkill,
     PushConfig,
+    PushFormat,
     Scopes,
     SecurityRequirement,
     SecurityScheme,
@@ -40,6 +41,9 @@ class Quiet:
 
     def check(self, config: PushConfig) -> None:
         pass
+
+    def form(self, dialect: str) -> PushFormat:
+        return PushFormat.TASK
 
     async def send(self, delivery: Any) -> None:
         pass

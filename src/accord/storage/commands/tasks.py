@@ -312,6 +312,18 @@ async def events_after(tx: Tx, tenant: str, task_id: str, seq: int, limit: int =
     )
 
 
+async def events_before(tx: Tx, tenant: str, task_id: str, seq: int, limit: int = READ_PAGE) -> list[Row]:
+    """Return the events before a sequence number in the same form, the latest first."""
+    return await tx.all(
+        """SELECT seq, kind, data, at FROM event WHERE tenant = :tenant AND task_id = :task_id AND seq < :seq
+           ORDER BY seq DESC LIMIT :limit""",
+        tenant=tenant,
+        task_id=task_id,
+        seq=seq,
+        limit=limit,
+    )
+
+
 async def lengths(tx: Tx, tenants: Mapping[str, str]) -> dict[str, int]:
     """Return how many events the logs of tasks have had, of those that are there; each with its tenant."""
     rows = await tx.all(
