@@ -50,8 +50,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     `origin` is the edge's own note of how it came in, which the service keeps with new tasks; `extensions` are those
     that it declared. One that `wants_task` is shown the task behind an answer that is a message alone, and one that
     `sees_all` reads and changes what others of its tenant have as if it were its own. `ticket` is what may end while it
-    is here. `scheme` and `peer`, the way it authenticated and the address it came from, are for the audit log, `binding`
-    is for the metrics, and `trace` the context of a trace that its request brought, where requests are traced.
+    is here. `scheme` and `peer`, the way it authenticated and the address it came from, are for the audit log,
+    `binding` is for the metrics, and `trace` the context of a trace that its request brought, where requests are traced.
     """
 
     tenant: str = ""
