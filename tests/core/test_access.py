@@ -129,7 +129,12 @@ def test_a_challenge_is_quoted() -> None:
 def test_the_card_says_what_is_enforced_as_alternatives() -> None:
     schemes = [Fixed("a", None, key=KEY), Fixed("b", None, basic=BASIC, key=BASIC), Fixed("c", None)]
     assert card_security(schemes) == (
-        {"key": KEY, "basic": BASIC, "key2": BASIC},
-        tuple(SecurityRequirement(schemes={name: Scopes()}) for name in ("key", "basic", "key2")),
+        {
+            "key": KEY,
+            "basic": BASIC,
+            "key2": BASIC,
+            "c": SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="c")),
+        },
+        tuple(SecurityRequirement(schemes={name: Scopes()}) for name in ("key", "basic", "key2", "c")),
     )
     assert card_security([]) == ({}, ())

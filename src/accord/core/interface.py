@@ -51,7 +51,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     that it declared. One that `wants_task` is shown the task behind an answer that is a message alone, and one that
     `sees_all` reads and changes what others of its tenant have as if it were its own. `ticket` is what may end while it
     is here. `scheme` and `peer`, the way it authenticated and the address it came from, are for the audit log,
-    `binding` is for the metrics, and `trace` the context of a trace that its request brought, where requests are traced.
+    `binding` is for the metrics, and `trace` the context of a trace that its request brought, if requests are traced.
     """
 
     tenant: str = ""
