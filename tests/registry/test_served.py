@@ -108,7 +108,7 @@ def test_agentvault_goes_the_whole_way(registry: Registry, tmp_path: Path) -> No
         "pagination": [pages | {"offset": 0, "current_page": 1}, pages | {"offset": 2, "current_page": 2}],
         "searched": ["Echo"],
         "same": True,
-        "card": ["echo/echo", ["echo"]],
+        "card": ["localhost/echo", ["echo"]],
         "missing": [404, "There is no agent 'no/body'"],
         "states": ["SUBMITTED", "WORKING", "COMPLETED"],
         "text": "hello there",
