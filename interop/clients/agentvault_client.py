@@ -82,7 +82,7 @@ class Talk:
     async def card_is_read(self) -> None:
         """The card says who the agent is and how to be known."""
         found = [self._card.human_readable_id, [scheme.scheme for scheme in self._card.auth_schemes]]
-        same(found, ["conformance/conformance", ["apiKey"]])
+        same(found, ["localhost/conformance", ["apiKey"]])
 
     async def send(self) -> None:
         """A text becomes a task."""

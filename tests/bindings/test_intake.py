@@ -81,7 +81,6 @@ FULL = {
 }
 
 
-@pytest.mark.proves("4-31")
 @pytest.mark.parametrize("name", FULL)
 @pytest.mark.parametrize("binding", [JsonRpc, Rest])
 async def test_more_values_than_anybody_needs_are_refused_before_they_are_made(binding: type[Any], name: str) -> None:
