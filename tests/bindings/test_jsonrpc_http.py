@@ -300,6 +300,19 @@ async def test_notifications_and_batches(app: Application) -> None:
     assert (await call(app, [notification], headers=V1)).status == 204
 
 
+async def test_a_key_names_each_call_of_a_batch_by_its_place(app: Application) -> None:
+    headers = V1 | {"Idempotency-Key": "k"}
+
+    async def sends(attempt: str, *words: str) -> list[str]:
+        said = [MESSAGE | {"messageId": f"{attempt}-{at}", "parts": [{"text": word}]} for at, word in enumerate(words)]
+        batch = [rpc("SendMessage", {"message": message}, at) for at, message in enumerate(said)]
+        return [found["result"]["task"]["id"] for found in (await call(app, batch, headers=headers)).json()]
+
+    first = await sends("a", "one", "two", "two")
+    assert len(set(first)) == 3
+    assert await sends("b", "one", "two", "two") == first
+
+
 async def test_a_notification_that_asks_for_a_stream_gets_no_answer(app: Application) -> None:
     notification = {"jsonrpc": "2.0", "method": "SendStreamingMessage", "params": {"message": MESSAGE}}
     answer = await call(app, notification, headers=V1)

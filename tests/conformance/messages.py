@@ -150,6 +150,23 @@ async def takes_a_message_once(scene: Scene) -> None:
     assert (theirs.id == tasks[0].id, scene.gate.runs) == (False, 3)
 
 
+async def takes_a_key_once(scene: Scene) -> None:
+    """The client makes a new id for each attempt, but says by its key that it is the same."""
+    scene.gate.go.set()
+    wire, key = scene.wire, {"Idempotency-Key": "the-same"}
+    answers = [task_of(await wire.ask(SEND, saying("once"), headers=key)) for _ in range(2)]
+    async with wire.follow(STREAM, saying("once"), headers=key) as events:
+        answers.append(task_of((await anext(events)).body))
+    await rested(wire, answers[0])
+    assert (len(set(answers)), scene.gate.runs) == (1, 1)
+    await refused(wire, InvalidParams, wire.ask(SEND, saying("something else"), headers=key))
+    again = task_of(await wire.ask(SEND, saying("once"), headers={"Idempotency-Key": "another"}))
+    theirs = task_of(await scene.other.ask(SEND, saying("once"), headers=key))
+    for task_id, whose in ((again, wire), (theirs, scene.other)):
+        await rested(whose, task_id)
+    assert (len({answers[0], again, theirs}), scene.gate.runs) == (3, 3)
+
+
 async def refuses_a_media_type(scene: Scene) -> None:
     parts = (Part(raw=b"x", filename="x.bin", media_type="application/x-unsupported-tck-type"),)
     asking = scene.wire.ask(SEND, saying("", parts=parts))

@@ -155,6 +155,14 @@ TABLE: tuple[Row, ...] = (
         gated=True,
     ),
     Row(
+        name="send-key-once",
+        proves=proves("CORE-SEND-001"),
+        says="what is sent again under the same key is the same task, whatever its id, and nothing else is taken",
+        plays=messages.takes_a_key_once,
+        uses=(SEND, STREAM),
+        gated=True,
+    ),
+    Row(
         name="send-media-type",
         proves=proves("CORE-SEND-003", "B-errors"),
         says="content of a type that the agent does not take is refused",

@@ -345,6 +345,13 @@ async def test_what_is_too_large_is_refused_before_anything_is_asked(operation: 
 LONG = replace(TASK, history=tuple(replace(SAID, message_id=f"m-{number}") for number in range(5)))
 
 
+async def test_a_key_has_a_bound() -> None:
+    keyed = Caller(owner="alice", idempotency_key="k" * 9)
+    guarded = Guarded(Scripted(), "echo", usage=Usage(Quotas(identifier=8)))
+    with pytest.raises(RequestTooLarge, match="Idempotency-Key"):
+        await guarded.send(saying("x", "m"), keyed)
+
+
 async def test_the_latest_messages_are_shown_and_no_more_than_so_many() -> None:
     page = replace(RESULTS[Operation.LIST], tasks=(LONG, TASK))
     results = {Operation.SEND: LONG, Operation.GET: LONG, Operation.CANCEL: LONG, Operation.LIST: page}

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from accord import Context, agent
 from accord.agents.echo import echo
@@ -194,6 +195,34 @@ async def test_an_answer_that_is_sent_again_is_one_answer(host: Host) -> None:
     assert first == second
     assert isinstance(first, Task)
     assert sum(text(message) == "Ada" for message in first.history) == 1
+
+
+async def test_what_is_sent_again_under_the_same_key_finds_its_task_whatever_its_id(host: Host) -> None:
+    keyed = replace(ALICE, idempotency_key="k")
+    answers = await asyncio.gather(*(host.default.send(saying("a"), keyed) for _ in range(5)))
+    assert len({answer.id for answer in answers if isinstance(answer, Task)}) == 1
+    for other in (replace(BOB, idempotency_key="k"), replace(ALICE, idempotency_key="l"), ALICE):
+        answer = await host.default.send(saying("a"), other)
+        assert isinstance(answer, Task)
+        assert answer.id not in {one.id for one in answers if isinstance(one, Task)}
+    with pytest.raises(InvalidParams) as refused:
+        await host.default.send(saying("b"), keyed)
+    assert refused.value.violations[0].field == "Idempotency-Key"
+    for other_agent in ("brief", "asking"):  # to whom another message may have the same name
+        await host.services[other_agent].send(saying("b"), keyed)
+
+
+async def test_an_answer_under_the_same_key_is_one_answer(host: Host) -> None:
+    service, keyed = host.services["asking"], replace(ALICE, idempotency_key="k")
+    task = await service.send(saying("hi"), ALICE)
+    assert isinstance(task, Task)
+    first, second = [await service.send(saying("Ada", task_id=task.id), keyed) for _ in range(2)]
+    assert first == second
+    assert isinstance(first, Task)
+    assert sum(text(message) == "Ada" for message in first.history) == 1
+    for other in (saying("Bob", task_id=task.id), saying("Ada")):
+        with pytest.raises(InvalidParams, match="Idempotency-Key"):
+            await service.send(other, keyed)
 
 
 # --- streams ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from accord.model import MessageUpdate, StatusUpdate, TaskState
 from accord.storage.commands import endings, jobs, pushes, runs, steps, tasks
 from accord.storage.commands.endings import HasEnded, NoSuchTask, Timer
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA
-from accord.storage.commands.runs import IDEMPOTENCY_MS, AlreadyWoken, OtherContext, Work
+from accord.storage.commands.runs import IDEMPOTENCY_MS, Accepted, AlreadyWoken, OtherContext, OtherSend, Work
 from accord.storage.commands.tasks import Behind, Ended, Fenced
 from tests.storage.conftest import (
     AGENT,
@@ -101,6 +101,31 @@ async def test_the_same_message_sent_at_the_same_time_makes_one_task(ready: AnyS
     assert {one.task_id for one in done} == {first.task_id}
     assert await ready.read(table, "task", "tenant, id") == [(TENANT, first.task_id)]
     assert await waiting(ready) == [(RUN, first.task_id)]
+
+
+async def test_under_one_name_one_message_is_sent(ready: AnyStore) -> None:
+    async with asyncio.timeout(BOUND_SECONDS):
+        done = await asyncio.gather(
+            *(
+                ready.do(runs.accept, TENANT, accepting(f"t-{at}", key=f"said {at % 2}", name="alice/k"))
+                for at in range(10)
+            ),
+            return_exceptions=True,
+        )
+    assert [type(one) for one in done].count(OtherSend) == 5
+    kept = [one for one in done if isinstance(one, Accepted)]
+    (first,) = [one for one in kept if not one.is_repeated]
+    assert {one.task_id for one in kept} == {first.task_id}
+    assert await ready.read(table, "task", "tenant, id") == [(TENANT, first.task_id)]
+    said = f"said {int(first.task_id[2:]) % 2}"
+    assert sorted(await ready.read(table, "idempotency", "key, task_id")) == sorted(
+        [("alice/k", first.task_id), (said, first.task_id)]
+    )
+    with pytest.raises(OtherSend):
+        await ready.do(runs.say, TENANT, saying(first.task_id, key="said otherwise", name="alice/k"))
+    assert await bodies(ready, first.task_id) == []
+    await ready.do(pass_time, IDEMPOTENCY_MS + MINUTE)
+    assert not (await ready.do(runs.accept, TENANT, accepting("t-99", key="said 9", name="alice/k"))).is_repeated
 
 
 async def test_after_a_day_the_same_message_is_another(ready: AnyStore) -> None:

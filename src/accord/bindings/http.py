@@ -41,6 +41,7 @@ QUOTAS = Quotas()
 JSON: Headers = [(b"content-type", b"application/json")]
 
 EXTENSIONS, EXTENSIONS_V03 = b"a2a-extensions", b"x-a2a-extensions"
+IDEMPOTENCY_KEY = b"idempotency-key"
 _NONE: frozenset[str] = frozenset()
 
 Admit = Callable[[Presented], Awaitable[Caller]]
@@ -153,6 +154,12 @@ def extensions(scope: Scope) -> frozenset[str]:
         return _NONE
     stated = _all(scope, EXTENSIONS) or _all(scope, EXTENSIONS_V03)
     return frozenset(uri.strip() for value in stated for uri in value.split(",") if uri.strip())
+
+
+def idempotency_key(scope: Scope) -> str | None:
+    """Return the caller's own name for what it sends, which it says again when it repeats itself."""
+    found = headers_of(scope).get(IDEMPOTENCY_KEY)
+    return found.decode("latin-1") if found else None
 
 
 def activated(scope: Scope, known: frozenset[str]) -> Headers:

@@ -33,6 +33,7 @@ from accord.bindings.http import (
     error_headers,
     extensions,
     headers_of,
+    idempotency_key,
     presented,
     query,
     read_body,
@@ -114,6 +115,15 @@ class Asked(Struct, frozen=True):
     path: str
     caller: Caller | None = None
     """Who asks, where that is known already."""
+
+    place: str = ""
+    """Where in a batch a call is: what names the request names each of its calls by that."""
+
+    @property
+    def key(self) -> str | None:
+        """What the caller calls what it sends, so that it may say it again."""
+        named = idempotency_key(self.scope)
+        return None if named is None else named + self.place
 
 
 class Understood(Struct, frozen=True):
@@ -231,6 +241,7 @@ class JsonRpc:
             origin=_NAMES[route.dialect],
             binding=BINDING,
             extensions=extensions(asked.scope),
+            idempotency_key=asked.key,
             wants_task=not dialect.knows_messages(entry.method),
         )
         return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope, dialect)
@@ -280,8 +291,8 @@ class JsonRpc:
             await _write(send, self._refused(asked, entries, error))
             return
         asked, answers = replace(asked, caller=caller), list[Answer]()
-        for entry in entries.entries:
-            understood = await self._understand(asked, entry)
+        for position, entry in enumerate(entries.entries):
+            understood = await self._understand(replace(asked, place=f"[{position}]"), entry)
             if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
                 refused = InvalidRequest("A stream cannot be part of a batch")
                 understood = _failure(understood.call.id, refused, understood.route.dialect)

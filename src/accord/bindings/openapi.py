@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from accord.bindings import origins
 from accord.bindings.http import Document, Receive, Scope, Send, publish, respond
-from accord.model import AgentCard
+from accord.model import AgentCard, SendRequest
 from accord.protocol import codec, structures
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
 from accord.protocol.negotiate import ALL_DIALECTS, SPOKEN
@@ -56,6 +56,12 @@ _RESUMING = [
         "schema": {"type": "integer", "minimum": 0},
     },
 ]
+_REPEATING = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "The caller's name for what it sends: the same under the same key, sent again, is the same task.",
+    "schema": {"type": "string", "minLength": 1},
+}
 
 
 class Documents:
@@ -200,6 +206,8 @@ def _parameters(address: Address, request: dict[str, Any]) -> Iterator[dict[str,
                 yield {"name": name, "in": "query", "schema": schema}
     if address.row.streams:
         yield from _RESUMING
+    if address.row.request is SendRequest:
+        yield _REPEATING
     spoken = [version.value for version in SPOKEN[address.dialect]]
     yield {"name": "A2A-Version", "in": "header", "schema": {"type": "string", "examples": spoken}}
 

@@ -33,6 +33,7 @@ from accord.bindings.http import (
     error_headers,
     extensions,
     header,
+    idempotency_key,
     presented,
     query,
     read_body,
@@ -162,7 +163,13 @@ class Rest:
         check_version(header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version"), match.dialect)
         dialect, stated = REST_DIALECTS[match.dialect], _parameters(match, scope, body)
         request = dialect.decode_request(match.operation, stated)
-        caller = replace(caller, origin=match.dialect.value, binding=BINDING, extensions=extensions(scope))
+        caller = replace(
+            caller,
+            origin=match.dialect.value,
+            binding=BINDING,
+            extensions=extensions(scope),
+            idempotency_key=idempotency_key(scope),
+        )
         return Heard(request, caller, dialect.answering(match.operation, stated))
 
     def _likely(self, path: str) -> DialectName:

@@ -209,6 +209,8 @@ class Guarded:
             caller = self._entitled(operation, request, caller, caller.roles)
         if self._required and operation in SENDS:
             self._need_extensions(request, caller)
+        if caller.idempotency_key is not None:
+            self._bounds.line("Idempotency-Key", caller.idempotency_key, self._quotas.identifier)
         check = self._checks.get(operation)
         if check is not None:
             check(request)

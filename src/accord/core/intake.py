@@ -17,7 +17,7 @@ from accord.core.engine import Engine
 from accord.core.hooks import TaskAccepted
 from accord.core.interface import Caller
 from accord.core.start import Start
-from accord.errors import ContentTypeNotSupported, TaskNotFound, UnsupportedOperation
+from accord.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation
 from accord.model import Event, Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.model.keys import BUDGET
@@ -91,7 +91,10 @@ class Intake:
 
     async def _start(self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None) -> Begun:
         ready = await self._ready(request, caller, work, parent)
-        accepted = await self._engine.store.do(runs.accept, caller.tenant, ready.accept)
+        try:
+            accepted = await self._engine.store.do(runs.accept, caller.tenant, ready.accept)
+        except runs.OtherSend:
+            raise _other_send() from None
         self.begin(ready, accepted)
         if accepted.is_repeated:
             stored, found = await self.find(accepted.task_id, caller)
@@ -120,6 +123,7 @@ class Intake:
             message_id=task.history[0].message_id,
             work=work,
             key=self._key(request.message, caller) if parent is None else None,
+            name=self._name(caller) if parent is None else None,
             parent=parent,
             working=working if work.node else None,
             deadline_ms=None if due is None else max(0, due - new.at),
@@ -206,6 +210,7 @@ class Intake:
             agent=self._agent,
             origin=caller.origin,
             key=self._key(message, caller, calls=calls),
+            name=None if calls else self._name(caller),
             push=self._push(request, task_id),
             budget=asked.budget,
             deadline_at=asked.deadline_at(at),
@@ -217,6 +222,8 @@ class Intake:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
         except runs.OtherContext:
             raise invalid_field("message.contextId", "Not the context of the task") from None
+        except runs.OtherSend:
+            raise _other_send() from None
         except endings.HasEnded:
             raise UnsupportedOperation("The task has ended and accepts no more messages") from None
         task = await engine.archive.unpack(caller.tenant, done.stored)
@@ -281,11 +288,20 @@ class Intake:
         """Return what makes a send the same: who, to whom, the message's id, and what it says.
 
         A client that uses one id for different messages is careless, not repeating itself; a run that `calls` never is.
+        If the caller has a name of its own for what it sends, that stands for the id, of which some make a new one each
+        time.
         """
+        named = None if calls else caller.idempotency_key
+        if named is not None:
+            return _digest(caller.owner, self._agent, named, replace(message, message_id=""))
         if not message.message_id or (self._profile.takes_repeats and not calls):
             return None
-        said = msgspec.json.encode((caller.owner, self._agent, message))
-        return hashlib.sha256(said).hexdigest()
+        return _digest(caller.owner, self._agent, message)
+
+    def _name(self, caller: Caller) -> str | None:
+        """Return the caller's name for what it sends, under which nothing else may be sent."""
+        named = caller.idempotency_key
+        return None if named is None else _digest(caller.owner, self._agent, named)
 
     def _check_media_types(self, message: Message) -> None:
         for part in message.parts:
@@ -296,6 +312,14 @@ class Intake:
 
     def _tell(self, caller: Caller, task_id: str, *, is_new: bool) -> None:
         self._engine.hooks.tell(TaskAccepted(tenant=caller.tenant, task_id=task_id, agent=self._agent, is_new=is_new))
+
+
+def _digest(*said: str | Message) -> str:
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+
+
+def _other_send() -> InvalidParams:
+    return invalid_field("Idempotency-Key", "Something else was sent under this key within a day")
 
 
 def _working(task: Task, at: int) -> StatusUpdate:

@@ -48,10 +48,11 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     One that `roams` may name another tenant in its request. `roles` say what it may do, None that it may do everything.
     `origin` is the edge's own note of how it came in, which the service keeps with new tasks; `extensions` are those
-    that it declared. One that `wants_task` is shown the task behind an answer that is a message alone, and one that
-    `sees_all` reads and changes what others of its tenant have as if it were its own. `ticket` is what may end while it
-    is here. `scheme` and `peer`, the way it authenticated and the address it came from, are for the audit log,
-    `binding` is for the metrics, and `trace` the context of a trace that its request brought, if requests are traced.
+    that it declared, and `idempotency_key` is its own name for what it sends. One that `wants_task` is shown the task
+    behind an answer that is a message alone, and one that `sees_all` reads and changes what others of its tenant have
+    as if it were its own. `ticket` is what may end while it is here. `scheme` and `peer`, the way it authenticated and
+    the address it came from, are for the audit log, `binding` is for the metrics, and `trace` the context of a trace
+    that its request brought, where requests are traced.
     """
 
     tenant: str = ""
@@ -60,6 +61,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     roams: bool = False
     roles: frozenset[str] | None = None
     extensions: frozenset[str] = frozenset()
+    idempotency_key: str | None = None
     wants_task: bool = False
     sees_all: bool = False
     ticket: Ticket | None = None

@@ -349,8 +349,8 @@ this very moment. `ON CONFLICT` would see to that here, for twice what keeping a
 
 
 def _accept(tenant: str, request: Accept) -> Item:
-    if request.new.blobs or request.parent is not None or request.work.is_held:
-        raise ValueError("References to large parts, children and what is held are left to the portable command")
+    if request.new.blobs or request.parent is not None or request.work.is_held or request.name is not None:
+        raise ValueError("References to large parts, children, what is held and names are left to the portable command")
     new, work, push = request.new, request.work, request.push
     task = new.task
     working = request.working if work.node is not None else None

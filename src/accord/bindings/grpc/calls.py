@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from accord.bindings.grpc.messages import from_json
 from accord.bindings.grpc.reading import Reader
 from accord.bindings.grpc.status import Metadata, as_metadata, status_of
-from accord.bindings.http import Admit, Scope, activated, extensions, header
+from accord.bindings.http import Admit, Scope, activated, extensions, header, idempotency_key
 from accord.bindings.streams import last_seen
 from accord.core.interface import A2A, Caller, answering, streaming
 from accord.errors import AccordError, AgentUnavailable, InternalError
@@ -74,7 +74,13 @@ class Calls:
         after = last_seen(scope) if method.streams else None
         params = await _convert(partial(to_json, method.request), body)
         request = method.dialect.decode_request(method.operation, params)
-        known = replace(caller, origin=method.dialect.name.value, binding=BINDING, extensions=extensions(scope))
+        known = replace(
+            caller,
+            origin=method.dialect.name.value,
+            binding=BINDING,
+            extensions=extensions(scope),
+            idempotency_key=idempotency_key(scope),
+        )
         return Understood(request, known, after, as_metadata(activated(scope, self._extensions)))
 
     # --- one answer -----------------------------------------------------------------------------------------------

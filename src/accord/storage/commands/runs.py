@@ -58,13 +58,15 @@ class Work(Struct, frozen=True, kw_only=True):
 class Accept(Struct, frozen=True, kw_only=True):
     """A message that makes a task. `working` is the event that says so, if a node takes the task at once.
 
-    What makes it the same message is its `key` or, if a run calls, the step of its `parent`.
+    What makes it the same message is its `key` or, if a run calls, the step of its `parent`. No other may be sent under
+    its `name`, if it has one.
     """
 
     new: NewTask
     message_id: str
     work: Work
     key: str | None = None
+    name: str | None = None
     parent: Parent | None = None
     working: StatusUpdate | None = None
     deadline_ms: int | None = None
@@ -84,6 +86,7 @@ class Say(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     agent: str | None = None
     key: str | None = None
+    name: str | None = None
     push: PushConfig | None = None
     origin: str | None = None
     blobs: tuple[str, ...] = ()
@@ -158,6 +161,10 @@ class OtherContext(Exception):
     """The message names another context than its task's."""
 
 
+class OtherSend(Exception):
+    """Something else was sent under the name of this message."""
+
+
 class AlreadyWoken(Exception):
     """What the work wants to wait for is there already."""
 
@@ -167,6 +174,7 @@ async def accept(tx: Tx, tenant: str, request: Accept) -> Accepted:
     new, work, task_id = request.new, request.work, request.new.task.id
     if request.key is not None and (known := await _known(tx, tenant, request.key, task_id)):
         return Accepted(task_id=known, is_repeated=True)
+    await _name(tx, tenant, request.name, task_id)
     if request.parent and (known := await children.adopt(tx, tenant, request.parent, task_id, new.at)):
         return Accepted(task_id=known, is_repeated=True)
     begins = [] if request.working is None or work.node is None else [request.working]
@@ -189,6 +197,7 @@ async def say(tx: Tx, tenant: str, request: Say) -> Continued:
         raise OtherContext(f"Task {head.id} does not belong to context {request.message.context_id}")
     if request.key is not None and await _known(tx, tenant, request.key, head.id):
         return Continued(task_id=head.id, is_repeated=True, stored=await _reread(tx, tenant, head))
+    await _name(tx, tenant, request.name, head.id)
     if head.task_state in lifecycle.ENDED:
         raise HasEnded(head.task_state)
     await append(tx, tenant, _adding(head, request))
@@ -369,6 +378,12 @@ async def _known(tx: Tx, tenant: str, key: str, task_id: str) -> str | None:
         ttl=IDEMPOTENCY_MS,
     )
     return None
+
+
+async def _name(tx: Tx, tenant: str, name: str | None, task_id: str) -> None:
+    """Note the name of a message that is new, or raise if it belongs to another: kept as long as keys are."""
+    if name is not None and await _known(tx, tenant, name, task_id):
+        raise OtherSend(f"A message to task {task_id} has the name of another")
 
 
 async def rouse(
