@@ -385,9 +385,9 @@ async def test_a_task_is_told_in_order_and_again_after_a_failure(
     receiver.answers = lambda count: web.Response(status=500 if count in (1, 2, 4) else 200)
     host = await hosting(tells, sender=sender)
     task = await sent(host.default, with_hook(receiver, token="t0ken-s3cret"), ALICE)
-    await receiver.until(lambda: len(receiver.got) == 6)
+    await receiver.until(lambda: len(receiver.got) == 7)
     assert receiver.states() == [S.WORKING] * 5 + [S.COMPLETED]
-    assert receiver.headers("X-A2A-Event-Id") == [f"{task.id}:w:{seq}" for seq in (1, 1, 1, 3, 3, 5)]
+    assert receiver.headers("X-A2A-Event-Id") == [f"{task.id}:w:{seq}" for seq in (1, 1, 1, 3, 3, 4, 5)]
     assert len(set(receiver.bodies[:3])) == 1
     assert set(receiver.headers("Authorization")) == {"Bearer t0ken-s3cret"}
     assert "s3cret" not in caplog.text
@@ -408,7 +408,7 @@ async def test_a_receiver_that_is_gone_is_not_called_again_and_may_be_asked_for(
     await until(is_dead)
     assert len(receiver.got) == 1
     assert await host.engine.store.do(pushes.redeliver_dead) == 1
-    await receiver.until(lambda: len(receiver.got) == 4)
+    await receiver.until(lambda: len(receiver.got) == 5)
     assert receiver.states()[1:] == [S.WORKING, S.WORKING, S.COMPLETED]
 
 
