@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 KEY = os.environ["WEBHOOK_KEY"]
 OLDEST_SECONDS = 300
@@ -26,6 +27,14 @@ def is_genuine(signature: str, body: bytes) -> bool:
     return any(name == "v1" and hmac.compare_digest(value, ours) for name, value in members)
 
 
+def in_a_line(told: dict[str, Any]) -> str:
+    """What an event of A2A 1.0 tells: what was made, or the state of the task."""
+    if "artifactUpdate" in told:
+        return "".join(part.get("text", "") for part in told["artifactUpdate"]["artifact"]["parts"])
+    state: str = (told.get("statusUpdate") or told["task"])["status"]["state"]
+    return state
+
+
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -34,8 +43,7 @@ class Receiver(BaseHTTPRequestHandler):
             return
         event = self.headers["X-A2A-Event-Id"]
         if event not in seen:
-            status = json.loads(body)["statusUpdate"]["status"]
-            print(self.headers["X-A2A-Task-Id"], status["state"], flush=True)
+            print(self.headers["X-A2A-Task-Id"], in_a_line(json.loads(body)), flush=True)
             seen.add(event)  # after the work is done: what fails comes again
         self.send_response(204)
         self.end_headers()

@@ -130,8 +130,11 @@ def test_a_receiver_of_webhooks_believes_only_what_is_signed(tmp_path: Path) -> 
             answered = accord(tmp_path, "send", server.url, "--task-id", task["id"], "Friday")
             assert answered.returncode == 0, answered.stderr
             assert receiver.stdout is not None
-            told = [receiver.stdout.readline() for _ in range(2)]
-        assert told == [f"{task['id']} TASK_STATE_WORKING\n", f"{task['id']} TASK_STATE_COMPLETED\n"]
+            told = [receiver.stdout.readline().rstrip("\n").partition(" ") for _ in range(3)]
+        assert {about for about, _, _ in told} == {task["id"]}
+        (_, _, begun), (_, _, made), (_, _, ended) = told
+        assert (begun, ended) == ("TASK_STATE_WORKING", "TASK_STATE_COMPLETED")
+        assert "Friday" in made
     finally:
         bound.cancel()
         receiver.kill()
