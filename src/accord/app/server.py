@@ -48,7 +48,7 @@ STOPS = "Cancel %s running task(s), timeout graceful shutdown exceeded"
 UNFINISHED = "ASGI callable returned without completing response."
 """What uvicorn calls errors when it stops and somebody still follows a task, as is usual here."""
 
-LATE_SECONDS = 1
+LATE_SECONDS = 5
 """How much longer than the grace answers can take that are ended with it, before uvicorn does not wait for them."""
 
 GARBAGE = 20_000, 20, 50

@@ -29,7 +29,7 @@ AGENT_KEY = "x-accord-agent"
 MAX_CALLS = 10_000
 """Calls at a time, most of them streams that wait: as many as the memory of a small machine surely holds."""
 
-LATE_SECONDS = 1.0
+LATE_SECONDS = 5.0
 """How much longer than they may last calls can take to be answered, before gRPC breaks them off."""
 
 OPTIONS: tuple[tuple[str, int], ...] = (
