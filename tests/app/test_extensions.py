@@ -72,6 +72,9 @@ async def test_it_is_required_over_grpc_as_well() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await stub.SendMessage(request, metadata=(("a2a-version", "1.0"),), timeout=10)
         assert NEEDED in (refused.value.details() or "")
-        declared = (("a2a-version", "1.0"), ("a2a-extensions", NEEDED))
-        answer = await stub.SendMessage(request, metadata=declared, timeout=10)
+        declared = (("a2a-version", "1.0"), ("a2a-extensions", f"{NEEDED}, {IDEMPOTENT_SEND}"))
+        call = stub.SendMessage(request, metadata=declared, timeout=10)
+        answer = await call
+        used = dict([*await call.initial_metadata(), *await call.trailing_metadata()])["a2a-extensions"]
+        assert set(used.split(", ")) == {NEEDED, IDEMPOTENT_SEND}, "what every server promises is said as well"
         assert "".join(part.text for part in answer.task.artifacts[0].parts) == "over grpc "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from accord.bindings.compression import SMALLEST, Compression
+from accord.bindings.compression import PIECE, SMALLEST, Compression
 from accord.bindings.http import Receive, Scope, Send, read_body, respond
 from accord.core.quotas import Quotas
 from accord.errors import RequestTooLarge
@@ -98,3 +98,24 @@ async def test_a_body_that_is_not_what_it_says_arrives_as_it_is() -> None:
 async def test_an_unknown_format_is_refused() -> None:
     answer = await call(Compression(echo), b"x", headers={"content-encoding": "br"})
     assert (answer.status, answer.headers["accept-encoding"]) == (415, "gzip, deflate")
+
+
+async def test_a_bomb_is_inflated_piece_by_piece() -> None:
+    packed, sizes = gzip.compress(bytes(5_000_000)), list[int]()
+
+    async def measuring(scope: Scope, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            sizes.append(len(message["body"]))
+            if not message["more_body"]:
+                return
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": packed, "more_body": False}
+
+    async def send(_: object) -> None:
+        raise AssertionError("Nothing is answered")
+
+    scope = {"type": "http", "headers": [(b"content-encoding", b"gzip")]}
+    await Compression(measuring)(scope, receive, send)
+    assert (sum(sizes), max(sizes) <= PIECE) == (5_000_000, True)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from accord.protocol.operations import DialectName, Operation
 from tests.conformance.scene import Scene
-from tests.conformance.wire import V1, Binding, Speech
+from tests.conformance.wire import Binding, Speech
 
 
 class Store(Enum):
@@ -59,6 +59,4 @@ class Row(Struct, frozen=True, kw_only=True):
         """Whether a scenario is played so."""
         if not self.where(speech) or not all(map(speech.has, self.uses)):
             return False
-        return store is Store.MEMORY or (
-            self.kept and speech.dialect is V1 and speech.binding in (Binding.JSONRPC, Binding.REST)
-        )
+        return store is Store.MEMORY or self.kept

@@ -133,8 +133,8 @@ async def rested(wire: Wire, task_id: str) -> Task:
     try:
         async with wire.follow(Operation.SUBSCRIBE, SubscribeRequest(id=task_id)) as events:
             async for seen in events:
-                if state_of(seen.body) in REST:
-                    break
+                if state_of(seen.body) in REST and (await read(wire, task_id)).status.state in REST:
+                    break  # a stream that begins with the beginning tells earlier rests as well
     except Refusal as refusal:  # it has ended: there is nothing to follow
         if not isinstance(refusal.error, UnsupportedOperation):
             raise

@@ -183,9 +183,15 @@ async def is_sent_again(scene: Scene) -> None:
     async with scene.wire.follow(STREAM, message) as events:
         task_id = task_of((await anext(events)).body)
         cut = events.last_seen
+    assert cut is not None
+    await scene.gate.reached.wait()
     scene.gate.go.set()
+    await opened_until_end(scene, task_id)
     rest = await opened(scene.wire, STREAM, message, after=cut)
     begins(scene.wire, rest[0], task_id)
+    assert spoken(rest) == "wait to the end"
+    numbers = [seen.seq for seen in rest if seen.seq is not None]
+    assert numbers == list(range(cut, cut + len(numbers)))
     assert (state_of(rest[-1].body), scene.gate.runs) == (S.COMPLETED, 1)
     assert (await scene.wire.ask(Operation.GET, GetRequest(id=task_id))).status.state is S.COMPLETED
 

@@ -1,8 +1,7 @@
 """The conformance matrix: which requirement is proven by which scenario, over which bindings, dialects and stores.
 
 A row is written once and holds everywhere, unless it says `where`. Every pair of binding and dialect is tried with
-tasks in memory; the other stores only with A2A 1.0, and only where a row has something to do with what is `kept`:
-no store knows how it was spoken to.
+tasks in memory; with the other stores too, where a row has something to do with what is `kept`.
 """
 # size: a table, with one row for each requirement
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from accord.outbound import Outbound, Policy, Refused, Unreachable, checked, names
+from accord.outbound import Outbound, Policy, Refused, Unreachable, checked, names, session
 from accord.outbound.addresses import objection
 from tests.outbound.conftest import Listening
 
@@ -358,3 +358,7 @@ async def test_slow_names_take_no_thread_that_agents_need(
     hangs.set()
     found = await asyncio.gather(*looks, return_exceptions=True)
     assert {type(error) for error in found} == {socket.gaierror}
+
+
+def test_nobody_is_waited_for_longer_than_webhooks_may_take() -> None:
+    assert 10 <= session.CONNECT_SECONDS <= session.TOTAL_SECONDS <= 30

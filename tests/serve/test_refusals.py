@@ -76,6 +76,12 @@ def test_behind_a_proxy_credentials_are_the_proxy_s_to_keep(tmp_path: Path) -> N
         assert behind.post("ListTasks", headers=forwarded).status_code == 401
 
 
+def test_what_proxies_say_is_not_read_unless_there_is_one(tmp_path: Path) -> None:
+    with running(tmp_path) as server:
+        card = httpx.get(f"{server.url}/.well-known/agent-card.json", headers={"X-Forwarded-Proto": "https"}).json()
+        assert card["url"].startswith("http://")
+
+
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_every_address_is_those_of_both_families() -> None:
     with closing(listen(Server(host="::", port=free_port()))) as found:

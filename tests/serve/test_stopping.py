@@ -43,6 +43,19 @@ def test_within_the_grace_an_agent_finishes_and_its_stream_gets_everything(tmp_p
     assert "Traceback" not in server.all_shown
 
 
+def _wait_until_no_calls(port: int) -> None:
+    """Wait until it takes no new calls, and so has begun to end those that there are."""
+    end = time.monotonic() + BOUND_SECONDS
+    while time.monotonic() < end:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            try:
+                a2a_pb2_grpc.A2AServiceStub(channel).ListTasks(a2a_pb2.ListTasksRequest(), timeout=BOUND_SECONDS)
+            except grpc.RpcError as error:
+                assert error.code() is grpc.StatusCode.UNAVAILABLE
+                return
+    raise AssertionError("it still takes calls")
+
+
 def _wait_until_closed(server: Server) -> None:
     """Wait until it refuses connections, and so has noticed that it is to stop."""
     end = time.monotonic() + BOUND_SECONDS
@@ -132,7 +145,7 @@ def test_grpc_calls_are_finished_as_well(tmp_path: Path) -> None:
             seen.append(event)
             if event.WhichOneof("payload") == "artifact_update" and not go.exists():
                 server.process.send_signal(signal.SIGTERM)
-                _wait_until_closed(server)
+                _wait_until_no_calls(port)
                 go.touch()
         assert seen[-1].status_update.status.state == a2a_pb2.TASK_STATE_COMPLETED
         assert server.ended() == 0

@@ -112,6 +112,17 @@ async def test_an_error_that_ends_the_transaction_does_not_end_the_writer(store:
     assert await store.read(count) == 1
 
 
+async def test_a_commit_is_on_the_disk_before_anybody_hears_of_it(store: SqliteStore) -> None:
+    """Killing a process cannot show it: what the system has, it still writes. Only the loss of power would."""
+
+    async def pragmas(tx: Tx) -> list[object]:
+        found = [await tx.one(f"PRAGMA {name}") for name in ("synchronous", "journal_mode")]
+        return [row[0] for row in found if row is not None]
+
+    full = 2
+    assert await store.do(pragmas) == [full, "wal"]
+
+
 # Closing
 
 

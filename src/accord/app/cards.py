@@ -10,6 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from accord.config import BadSettings, Settings
+from accord.config.settings import Card
 from accord.core.agent import Agent, Profile
 from accord.core.schemes.card import CardSecurity
 from accord.core.service import Offers
@@ -70,14 +71,17 @@ def facts(settings: Settings, security: CardSecurity) -> Facts:
         provider=AgentProvider(organization=provider.organization, url=provider.url) if provider else None,
         documentation_url=card.documentation_url,
         icon_url=card.icon_url,
-        extensions=(
-            *(
-                AgentExtension(uri=one.uri, description=one.description, required=one.required, params=one.params)
-                for one in card.extensions
-            ),
-            *PROMISES,
-        ),
+        extensions=extensions(card),
     )
+
+
+def extensions(card: Card) -> tuple[AgentExtension, ...]:
+    """Return the extensions of all cards: those of the settings, and what every server promises."""
+    stated = (
+        AgentExtension(uri=one.uri, description=one.description, required=one.required, params=one.params)
+        for one in card.extensions
+    )
+    return (*stated, *PROMISES)
 
 
 def describe(profile: Profile, endpoints: Endpoints, offers: Offers, facts: Facts) -> AgentCard:

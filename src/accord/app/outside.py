@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from accord.app import cards
 from accord.app.grace import Grace
 from accord.bindings.http import Admit
 from accord.bindings.wellknown import Sign
@@ -153,7 +154,7 @@ async def grpc_server(
         agents=agents,
         enabled=frozenset(server.dialects),
         admit=admit,
-        extensions=frozenset(one.uri for one in settings.card.extensions),
+        extensions=frozenset(one.uri or "" for one in cards.extensions(settings.card)),
         quotas=settings.limits,
         shares_port=server.workers > 1,
     )
