@@ -5,7 +5,9 @@ migrations have made. Most tests get the address of the server from the fixture 
 a fixture of its own for pytest, with which all of them would start a server; but here they share one.
 """
 
+import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +25,10 @@ with warnings.catch_warnings():
 
 RECKLESS = "fsync = off\nfull_page_writes = off\n"
 """Nothing here has to survive that the machine loses power; that a process is killed is survived all the same."""
+
+START_SECONDS = 120
+LOOK_SECONDS = 0.1
+"""Between two looks at a server that is starting."""
 
 _MADE: dict[str, str] = {}
 """What the tables of an address are when the migrations have just made them."""
@@ -45,6 +51,25 @@ _USED = """
 """Tables that have had rows: one that has lost them all is planned for otherwise than a new one."""
 
 
+def started(folder: str) -> PostgresServer:
+    """A server that has been started in a folder."""
+    server = get_server(folder, start=False)
+    start(server)
+    return server
+
+
+def start(server: PostgresServer) -> None:
+    """Start a server, however long it takes: `pg_ctl` is waited for only 10 seconds, but what it started goes on."""
+    until = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            return server.start()
+        except (subprocess.SubprocessError, AssertionError, FileNotFoundError):  # the last: there is no log to show yet
+            if time.monotonic() > until:
+                raise
+            time.sleep(LOOK_SECONDS)
+
+
 @contextmanager
 def served() -> Iterator[PostgresServer]:
     """Run a server for as long as somebody needs it.
@@ -52,7 +77,7 @@ def served() -> Iterator[PostgresServer]:
     It runs as another user if we are root, so it cannot live among pytest's folders, which are closed to others.
     """
     with tempfile.TemporaryDirectory(prefix="accord-postgres-") as folder:
-        server = get_server(folder)
+        server = started(folder)
         try:
             with Path(folder, "postgresql.auto.conf").open("a", encoding="utf-8") as settings:
                 settings.write(RECKLESS)

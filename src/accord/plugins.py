@@ -72,7 +72,7 @@ __all__ = [
 
 _HOMES = {
     "accord.agents.kinds": ("Given", "Kind", "Options", "profile"),
-    "accord.core.access": ("Identity", "Presented", "Scheme", "challenge"),
+    "accord.core.access": ("BodyNeeded", "Identity", "Presented", "Scheme", "challenge"),
     "accord.core.agent": ("Agent", "Crash", "Living", "Node", "Profile"),
     "accord.core.context": ("Context", "Failed", "Rejected"),
     "accord.core.schemes.kinds": ("SchemeKind",),

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from accord.storage.store import StoreUnavailable
 from accord.testing import call, lifespan
 from tests.app.conftest import CARD, HEADER, V1, echo, get, planner, rpc, said, send, serving, text_of
 from tests.core.conftest import postgres
-from tests.crash.conftest import running_postgres
+from tests.crash.conftest import Postgres, running_postgres
 from tests.databases import dropped
 
 __all__ = ["postgres"]
@@ -60,20 +61,26 @@ async def test_without_its_store_it_lives_and_is_not_ready(
         assert (await get(app, "/readyz")).status == 200
 
 
-async def test_a_database_that_is_killed_and_comes_back() -> None:
-    """The real thing: PostgreSQL dies under the application, which is ready again when the database is."""
+@pytest.fixture
+def mortal() -> Iterator[Postgres]:
+    """A server to be killed; here, as it may take longer to start than a test has."""
     with running_postgres() as server:
-        url = await server.empty()
-        async with serving(echo, store=url) as app:
-            assert text_of(await send(app, "before")) == "before "
-            await asyncio.to_thread(server.kill)
-            assert (await get(app, "/readyz")).json()["checks"] == {"store": "unavailable"}
-            assert (await get(app, "/healthz")).status == 200
-            refused = await call(app, rpc("GetTask", id="x"), headers=V1)
-            assert (refused.status, refused.headers["retry-after"]) == (503, "5")
-            await asyncio.to_thread(server.start)
-            assert (await get(app, "/readyz")).status == 200
-            assert text_of(await send(app, "after")) == "after "
+        yield server
+
+
+async def test_a_database_that_is_killed_and_comes_back(mortal: Postgres) -> None:
+    """The real thing: PostgreSQL dies under the application, which is ready again when the database is."""
+    url = await mortal.empty()
+    async with serving(echo, store=url) as app:
+        assert text_of(await send(app, "before")) == "before "
+        await asyncio.to_thread(mortal.kill)
+        assert (await get(app, "/readyz")).json()["checks"] == {"store": "unavailable"}
+        assert (await get(app, "/healthz")).status == 200
+        refused = await call(app, rpc("GetTask", id="x"), headers=V1)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+        await asyncio.to_thread(mortal.start)
+        assert (await get(app, "/readyz")).status == 200
+        assert text_of(await send(app, "after")) == "after "
 
 
 async def test_health_asks_nobody_who_they_are() -> None:
@@ -167,13 +174,16 @@ async def _served(app: Application) -> int:
         return (await get(app, "/readyz")).status
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-async def test_an_empty_database_gets_its_tables(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if store == "postgres":
-        url = await dropped(request.getfixturevalue("postgres"))
-    else:
-        url = f"sqlite:///{tmp_path}/new.db"
-    await to_a2a(echo, store=url).check()
+@pytest.fixture(params=["sqlite", "postgres"])
+async def empty(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/new.db"
+    return await dropped(request.getfixturevalue("postgres"))
+
+
+async def test_an_empty_database_gets_its_tables(empty: str) -> None:
+    await to_a2a(echo, store=empty).check()
     for turn in range(2):
-        async with serving(store=url) as app:
+        async with serving(store=empty) as app:
             assert text_of(await send(app, f"turn {turn}")) == f"turn {turn} "

@@ -11,6 +11,7 @@ from joserfc.jwk import ECKey, Key, OKPKey
 
 from accord.protocol.card_signatures import UntrustedCard, verify
 from tests.app.conftest import CARD, echo, get, planner, serving
+from tests.ports import free_port
 
 KEY: Key = ECKey.generate_key("P-256", {"kid": "k-1"})
 PATHS = (CARD, f"/agents/echo{CARD}", f"/agents/trip-planner{CARD}", "/.well-known/agent.json")
@@ -50,7 +51,7 @@ async def test_every_card_at_an_address_of_its_own_can_be_verified(
 @pytest.mark.parametrize("bound", ["127.0.0.1", "0.0.0.0", "::"])
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "0.0.0.0:8000", "localhost:9999", "localhost"])
 async def test_an_address_that_only_the_caller_names_is_not_signed(bound: str, host: str) -> None:
-    async with serving(echo, card={"signing_key": private()}, server={"host": bound, "grpc_port": 8001}) as app:
+    async with serving(echo, card={"signing_key": private()}, server={"host": bound, "grpc_port": free_port()}) as app:
         for path in (CARD, f"/agents/echo{CARD}"):
             for query in ("", "dialect=v1"):
                 served = await get(app, path, query=query, headers={"Host": host})

@@ -2,15 +2,16 @@
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import httpx
 
 from accord.protocol.sse import Decoder
+from tests.bounds import LONG_SECONDS, bounded
 from tests.serve.running import running
 
 PAGES, TASKS, REPORTS = 50, 10, 30
-BOUND_SECONDS = 50.0
 
 AGENT = """
 from accord import Context, agent
@@ -46,18 +47,19 @@ async def told(port: int, wanted: int, is_open: asyncio.Event) -> list[tuple[str
         writer.close()
 
 
+@partial(bounded, seconds=LONG_SECONDS)
 async def test_fifty_pages_hear_of_every_update_of_a_busy_server(tmp_path: Path) -> None:
     (tmp_path / "busy.py").write_text(AGENT)
     wanted = TASKS * (REPORTS + 2)  # each works, reports and ends
     with running(tmp_path, "busy:reporter", "--store", f"sqlite:///{tmp_path}/accord.db") as server:
-        async with asyncio.timeout(BOUND_SECONDS), httpx.AsyncClient() as client, asyncio.TaskGroup() as group:
+        async with httpx.AsyncClient() as client, asyncio.TaskGroup() as group:
             opened = [asyncio.Event() for _ in range(PAGES)]
             pages = [group.create_task(told(server.port, wanted, is_open)) for is_open in opened]
             for is_open in opened:
                 await is_open.wait()
             body = {"agent": "reporter", "text": str(REPORTS)}
             for _ in range(TASKS):
-                answer = await client.post(f"{server.url}/api/tasks", json=body, timeout=BOUND_SECONDS)
+                answer = await client.post(f"{server.url}/api/tasks", json=body, timeout=LONG_SECONDS)
                 assert answer.status_code == 201, answer.text
     first = pages[0].result()
     assert len(set(first)) == wanted

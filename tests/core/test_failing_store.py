@@ -76,7 +76,7 @@ async def _has_logged(caplog: pytest.LogCaptureFixture, *doing: str) -> bool:
 
 async def test_work_that_was_never_begun_is_not_lost(hosting: Hosting, between: Between) -> None:
     watch = Watch()
-    host = await hosting(steady, wrap=between, limits=Limits(lease_seconds=0.3, poll_seconds=0.1, tenant_runs=9))
+    host = await hosting(steady, wrap=between, limits=Limits(lease_seconds=3, poll_seconds=0.1, tenant_runs=9))
     host.engine.hooks = Hooks((watch,))
     between.store.refuses = times("steps.load", 5)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)

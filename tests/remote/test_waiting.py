@@ -32,7 +32,7 @@ from tests.core.doubles import is_parked, reaches, rows, sent, until
 from tests.remote.conftest import PUSH, WEBHOOK, Joined, Joining, Scripted, there
 
 S = TaskState
-SOON = Terms(webhook=WEBHOOK, sla_seconds=0.2, first_poll=0.01, most_poll=0.05)
+SOON = Terms(webhook=WEBHOOK, sla_seconds=1, first_poll=0.01, most_poll=0.05)
 POLL = Terms(mode=Mode.POLL, first_poll=0.01, most_poll=0.05)
 FOLLOW = Terms(mode=Mode.SUBSCRIBE, first_poll=0.01, most_poll=0.05)
 MADE = Artifact(artifact_id="a", parts=(Part(text="well"),))

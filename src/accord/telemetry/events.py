@@ -21,6 +21,8 @@ EVENTS: Mapping[str, str] = {
     "an answer has no protobuf form": "grpc.not_encodable",
     "gRPC takes nobody without a client certificate": "grpc.demands_certificates",
     "refused": "access.refused",
+    "a stream ended: its caller is not let in any more": "access.stream_ended",
+    "a credential could not be looked up again": "access.not_looked_up",
     "the use of a key was not noted": "access.use_not_noted",
     "an issuer's keys could not be read": "access.issuer_unreadable",
     "audit waits for the store": "audit.waits",

@@ -327,19 +327,18 @@ async def test_a_model_that_never_comes_to_an_end_is_given_up(make: Making, mode
             await asyncio.sleep(0.01)
 
     models.plays(goes_on)
-    async with running(make(answer_seconds=0.3)) as a2a:
+    async with running(make(answer_seconds=2)) as a2a:
         task = await sent(a2a, "hi")
-        async with asyncio.timeout(30):
-            await models.left.wait()
-    assert (task.status.state, reason(task)) == (TaskState.FAILED, "The model was not done after 0.3 seconds")
+        await models.left.wait()
+    assert (task.status.state, reason(task)) == (TaskState.FAILED, "The model was not done after 2 seconds")
 
 
 @bounded
 async def test_nor_is_it_tried_again_after_its_time(make: Making, models: Models) -> None:
     models.otherwise = hangs_after(begins=False)
-    async with running(make(answer_seconds=0.3)) as a2a:
+    async with running(make(answer_seconds=2)) as a2a:
         task = await sent(a2a, "hi")
-    assert (reason(task), len(models.asked)) == ("The model was not done after 0.3 seconds", 1)
+    assert (reason(task), len(models.asked)) == ("The model was not done after 2 seconds", 1)
 
 
 @bounded
@@ -367,7 +366,7 @@ async def test_nobody_there(make: Making, slept: list[float]) -> None:
 @bounded
 async def test_a_model_that_falls_silent_is_given_up(make: Making, models: Models, begins: bool) -> None:
     models.plays(hangs_after(begins=begins))
-    async with running(make(start_seconds=0.2, silent_seconds=0.2)) as a2a:
+    async with running(make(start_seconds=2, silent_seconds=2)) as a2a:
         task = await sent(a2a, "hi")
     assert (reason(task), len(models.asked)) == ("The model does not answer in time", 1)
 
@@ -382,8 +381,7 @@ async def test_cancelling_closes_the_connection(make: Making, models: Models) ->
                 if isinstance(event.body, ArtifactUpdate) or (isinstance(event.body, Task) and event.body.artifacts):
                     break
         task = await a2a.cancel(task)
-        async with asyncio.timeout(5):
-            await models.left.wait()
+        await models.left.wait()
     assert task.status.state is TaskState.CANCELED
 
 

@@ -20,9 +20,10 @@ from accord.agents.kinds import Given
 from accord.core.remotes import Reaching, Remotes
 from accord.model import Task, TaskState
 from accord.storage.store import Tx
-from accord.testing import Running, running, text_in
+from accord.testing import MovableClock, Running, running, text_in
 from tests.agents.http.test_answers import parts, text_in_status
 from tests.agents.http.webhook import Asked, Behave, Webhook, hangs, says, webhook, writes
+from tests.core.doubles import is_parked, until
 from tests.serve.running import BOUND_SECONDS, Server, text_of
 
 TAKEN = says({"message": "Workflow was started"})
@@ -52,15 +53,19 @@ class Flow:
         await self.hook.until(lambda: len(self.hook.asked) >= messages)
         return task
 
+    async def waits(self, task: Task) -> None:
+        """Wait until the task does: the flow has said that it was told, or something was reported."""
+        await until(lambda: is_parked(self.a2a.app.host.engine.store, task.id))
+
 
 @asynccontextmanager
-async def flowing(*answers: Behave, **options: Any) -> AsyncIterator[Flow]:
+async def flowing(*answers: Behave, clock: MovableClock | None = None, **options: Any) -> AsyncIterator[Flow]:
     """Host a flow that calls back."""
     async with webhook(*(answers or (TAKEN,))) as hook:
         given = HttpOptions(url=hook.url, mode="callback", **{"backoff": 0.001} | options)
         agent = KIND.make(Given(options=given, name="flow"))
         assert isinstance(agent, Reaching)
-        async with running(agent) as a2a:
+        async with running(agent, clock=clock) as a2a:
             yield Flow(a2a, hook)
 
 
@@ -309,20 +314,24 @@ async def test_a_flow_that_may_have_got_it_is_waited_for() -> None:
 
 
 async def test_silence_makes_a_task_unknown_and_a_late_report_tells() -> None:
-    async with flowing(sla_seconds=0.2) as flow:
+    clock = MovableClock()
+    async with flowing(clock=clock, sla_seconds=30) as flow:
         task = await flow.told()
-        unknown = await flow.a2a.reaches(task, TaskState.UNKNOWN)
-        assert text_in(unknown) == "The flow reported nothing for 0.2 seconds"
+        await flow.waits(task)
+        unknown = await clock.until(flow.a2a.reaches(task, TaskState.UNKNOWN), within=60)
+        assert text_in(unknown) == "The flow reported nothing for 30 seconds"
         assert await flow.reports({"status": "completed", "text": "late"}) == 204
         ended = await flow.a2a.get(task)
         assert (ended.status.state, text_in(ended)) == (TaskState.COMPLETED, "late")
 
 
 async def test_a_person_may_have_a_flow_told_again() -> None:
-    async with flowing(sla_seconds=0.2) as flow:
+    clock = MovableClock()
+    async with flowing(clock=clock, sla_seconds=30) as flow:
         task = await flow.told()
-        await flow.a2a.reaches(task, TaskState.UNKNOWN)
-        remotes = Remotes(flow.a2a.app.host.engine.archive)
+        await flow.waits(task)
+        await clock.until(flow.a2a.reaches(task, TaskState.UNKNOWN), within=60)
+        remotes = Remotes(flow.a2a.app.host.engine.archive, now_ms=clock.clock.now_ms)
         assert await remotes.retry(flow.a2a.caller.tenant, task.id)
         await flow.hook.until(lambda: len(flow.hook.asked) == 2)
         first, again = flow.hook.asked
@@ -332,12 +341,12 @@ async def test_a_person_may_have_a_flow_told_again() -> None:
 
 
 async def test_a_caller_has_all_the_time_there_is() -> None:
-    async with flowing(sla_seconds=0.3) as flow:
+    clock = MovableClock()
+    async with flowing(clock=clock, sla_seconds=30) as flow:
         task = await flow.told()
         assert await flow.reports({"status": "input-required", "text": "Which?"}) == 204
-        with pytest.raises(TimeoutError):  # nothing comes of it for longer than the flow would have had
-            async with asyncio.timeout(1.0):
-                await flow.a2a.reaches(task, TaskState.UNKNOWN)
+        await flow.waits(task)
+        await clock.advance(300)  # longer than the flow would have had
         assert (await flow.a2a.get(task)).status.state is TaskState.INPUT_REQUIRED
 
 
