@@ -215,6 +215,7 @@ class Application:
                 await _unavailable(scope, receive, answer)
         finally:
             self._requests.discard(request)
+            scope.pop(ANSWER, None)  # it refers to the connection, which has the scope: nobody is to search for that
 
     def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         running, scope = self._running, placed(scope)
