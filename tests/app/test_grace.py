@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from accord import agent, to_a2a
 from accord.app.grace import Grace
+from accord.bindings.http import ANSWER
 from accord.testing.asgi import call, lifespan
+from tests.app.conftest import serving
 
 HOUR = 3600.0
 """Longer than any test may take: whoever waited for it a second time would not be done within the bound."""
@@ -72,3 +75,22 @@ async def test_it_begins_once_and_tells_at_its_end(passing: Passing) -> None:
     async with asyncio.timeout(BOUND_SECONDS):
         await told.wait()
     assert (grace.left(), grace.is_over) == (0.0, True)
+
+
+async def test_a_request_that_is_over_leaves_nothing_that_refers_to_its_connection() -> None:
+    async def send(_: object) -> None:
+        pass
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async with serving() as app:
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "GET",
+            "path": "/healthz",
+            "query_string": b"",
+            "headers": [],
+        }
+        await app(scope, receive, send)
+        assert ANSWER not in scope, "the scope is the connection's, and so would be what it has sent with"
