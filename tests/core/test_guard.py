@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.core.guard import SENDS, Guarded
+from accord.core.guard import Guarded
 from accord.core.interface import Caller, answering, streaming
 from accord.core.quotas import Quotas, Usage
 from accord.core.roles import Role, Roles
@@ -34,7 +34,7 @@ from accord.model import (
     Task,
     TaskFilter,
 )
-from accord.protocol.operations import ROWS, Operation
+from accord.protocol.operations import ROWS, SENDS, Operation
 from tests.bindings.scripted import EVENTS, RESULTS, SAID, TASK, Scripted
 from tests.core.conftest import saying
 

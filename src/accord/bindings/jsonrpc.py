@@ -63,7 +63,7 @@ from accord.protocol.negotiate import (
     answer_dialect,
     negotiate,
 )
-from accord.protocol.operations import ROWS, DialectName, Operation
+from accord.protocol.operations import ROWS, SENDS, DialectName
 from accord.protocol.sse import Frame
 
 log = logging.getLogger("accord.jsonrpc")
@@ -75,9 +75,6 @@ LARGE_BYTES = 64 * 1024
 
 They are then refused without the id of their call, and in the dialect that the address and the headers tell.
 """
-
-SENDS = frozenset({Operation.SEND, Operation.STREAM})
-"""What shows by its message which dialect a caller speaks."""
 
 REMEMBERED, DAY_SECONDS = 10_000, 86_400.0
 """Of how many callers, and for how long, it is known what they spoke: it is a guess for a task that is not there."""
@@ -231,7 +228,7 @@ class JsonRpc:
             if route.ask_task and self._origin:
                 origin = await self._origin(route.ask_task, caller)
                 route = route.settle(DialectName(origin) if origin else None, self._spoken.get(caller.account))
-            elif caller.owner and route.operation in SENDS:
+            elif caller.owner and route.operation in SENDS:  # what shows by its message how a caller speaks
                 self._spoken.put(caller.account, route.dialect)
         except AccordError as error:
             return _failure(entry.id, error, route.dialect)

@@ -43,16 +43,12 @@ from accord.model import (
     TaskPage,
 )
 from accord.protocol import lifecycle
-from accord.protocol.operations import Operation
+from accord.protocol.operations import SENDS, Operation
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Any)
 
 Follow = Callable[[R, Caller, int | None], AsyncIterator[Event]]
-
-SENDS = frozenset({Operation.SEND, Operation.STREAM})
-"""What reaches the agent. A required extension shapes what is said to it, so these must declare one (3.3.4); to read or
-cancel a task, which says nothing to the agent, any client will do."""
 
 KEEPS = SENDS | {Operation.PUSH_SET}
 """What may leave something in the store."""
@@ -207,6 +203,7 @@ class Guarded:
         caller = self._placed(request.tenant, caller)
         if caller.roles is not None:
             caller = self._entitled(operation, request, caller, caller.roles)
+        # They shape what is said to the agent (3.3.4): to read or cancel a task any client will do.
         if self._required and operation in SENDS:
             self._need_extensions(request, caller)
         if caller.idempotency_key is not None:

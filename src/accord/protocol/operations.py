@@ -201,6 +201,9 @@ TABLE: tuple[Row, ...] = (
 
 ROWS: Mapping[Operation, Row] = {row.operation: row for row in TABLE}
 
+SENDS = frozenset({Operation.SEND, Operation.STREAM})
+"""What brings a message to the agent."""
+
 
 def method_name(operation: Operation, dialect: DialectName) -> str | None:
     """Return the JSON-RPC method that our client sends, or None if the dialect lacks the operation."""

@@ -122,16 +122,21 @@ async def test_a_server_that_does_not_stream_is_understood(make: Making, models:
         assert text_in(await sent(a2a, "hi")) == "all at once"
 
 
-@bounded
-async def test_pictures_that_a_model_makes_are_files(make: Making, models: Models, api: str) -> None:
-    image = {"openai": {"type": "image_url", "image_url": {"url": "data:image/webp;base64,YWI="}}, "ollama": "YWI="}
+def draws(api: str, data: str) -> Any:
+    """A model that answers with a picture, whose bytes are said to be this."""
+    image = {"openai": {"type": "image_url", "image_url": {"url": f"data:image/webp;base64,{data}"}}, "ollama": data}
 
-    async def draws(stage: Stage, asked: Asked) -> None:
+    async def drawing(stage: Stage, asked: Asked) -> None:
         await stage.head()
         await stage.word("", images=[image[api]])
         await stage.end()
 
-    models.plays(draws)
+    return drawing
+
+
+@bounded
+async def test_pictures_that_a_model_makes_are_files(make: Making, models: Models, api: str) -> None:
+    models.plays(draws(api, "YWI="))
     async with running(make()) as a2a:
         task = await sent(a2a, "draw")
     (part,) = [part for artifact in task.artifacts for part in artifact.parts]
@@ -141,14 +146,7 @@ async def test_pictures_that_a_model_makes_are_files(make: Making, models: Model
 @bounded
 @pytest.mark.parametrize("data", ["YWI", "\x80"])
 async def test_pictures_that_are_none_are_the_model_s_fault(make: Making, models: Models, api: str, data: str) -> None:
-    image = {"openai": {"type": "image_url", "image_url": {"url": f"data:image/webp;base64,{data}"}}, "ollama": data}
-
-    async def draws(stage: Stage, asked: Asked) -> None:
-        await stage.head()
-        await stage.word("", images=[image[api]])
-        await stage.end()
-
-    models.plays(draws)
+    models.plays(draws(api, data))
     async with running(make()) as a2a:
         task = await sent(a2a, "draw")
     assert task.status.state is TaskState.FAILED
