@@ -19,6 +19,7 @@ from bench import (
     latency,
     memory,
     remote,
+    resume,
     scale,
     send,
     server,
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "workflows": workflows.run,
     "feed": feed.run,
     "console": console.run,
+    "resume": resume.run,
     "scale": scale.run,
 }
 

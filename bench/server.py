@@ -105,13 +105,14 @@ _READ = b'{"jsonrpc":"2.0","id":%d,"method":"GetTask","params":{"id":"%b"}}'
 _HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n"
 
 
-def _posted(body: bytes) -> bytes:
+def posted(body: bytes) -> bytes:
+    """Make a request of a body."""
     return b"%bContent-Length: %d\r\n\r\n%b" % (_HEAD, len(body), body)
 
 
 def _call(method: bytes, text: bytes) -> bytes:
     number = next(_numbers)
-    return _posted(_ASKED % (number, method, number, text))
+    return posted(_ASKED % (number, method, number, text))
 
 
 def sends(_number: int) -> bytes:
@@ -120,7 +121,7 @@ def sends(_number: int) -> bytes:
 
 
 def _gets(tasks: list[bytes], number: int) -> bytes:
-    return _posted(_READ % (number, tasks[number % len(tasks)]))
+    return posted(_READ % (number, tasks[number % len(tasks)]))
 
 
 async def _some_tasks(port: int) -> list[bytes]:
@@ -166,22 +167,22 @@ async def cold(server: Server, setting: Setting) -> Measured:
 async def measured(setting: Setting) -> tuple[dict[str, Measured], dict[str, Measured]]:
     """Return what was measured, and the shares.
 
-    Ours are measured in many short rounds with the bare application, as their shares are what must hold and the machine
-    is twice as fast in one second as in the next; the others are so far away that a few rounds tell.
+    All are measured in turn with the bare application: ours in many short rounds, as their shares are what must hold
+    and the machine is twice as fast in one second as in the next; the others are so far away that a few rounds tell.
     """
-    ours, others = (20, 0.35), (3, 1.2)
     async with AsyncExitStack() as stack:
-        taken: dict[str, list[Measured]] = {}
         ports = {one.name: await stack.enter_async_context(running(one, setting.database(one.kind))) for one in SERVERS}
-        for which, (rounds, seconds) in ((OURS, ours), (OTHERS, others)):
+
+        async def taken(which: tuple[Server, ...], rounds: int, seconds: float) -> dict[str, list[Measured]]:
             size = setting.size((seconds, CHUNKS), (0.2, CHUNKS // 10))
-            taken |= await in_rounds(
-                setting.rounds(rounds), {one.name: partial(measure, ports[one.name], one, *size) for one in which}
-            )
-    rows = medians(taken)
-    shares = _shares({one.name: taken[one.name] for one in OURS}, BARE, SHARED)
-    shares |= _shares({one.name: [rows[one.name]] for one in (OURS[0], *OTHERS)}, BARE, SHARED)
-    del shares[BARE]
+            measures = {one.name: partial(measure, ports[one.name], one, *size) for one in which}
+            return await in_rounds(setting.rounds(rounds), measures)
+
+        ours = await taken(OURS, 20, 0.35)
+        others = await taken((OURS[0], *OTHERS), 3, 1.2)
+    shares = _shares(ours, BARE, SHARED) | _shares(others, BARE, SHARED)
+    del shares[BARE], others[BARE]  # ours are what its row stands beside
+    rows = medians(ours | others)
     starts = {one.name: partial(cold, one, setting) for one in SERVERS if one.kind == MEMORY}
     started = await in_rounds(setting.rounds(3), starts)
     for name, found in medians(started).items():

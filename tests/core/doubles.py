@@ -29,6 +29,7 @@ class Meddler:
         self.real = store
         self.begun: list[str] = []
         self.done: list[str] = []
+        self.early: list[str] = []
         self.given: list[tuple[str, tuple[Any, ...]]] = []
         self.refuses: Says = lambda _: False
         self.loses: Says = lambda _: False
@@ -36,6 +37,11 @@ class Meddler:
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         found: T = await self._run(self.real.do, command, *args, **kwargs)
+        return found
+
+    async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = await self._run(self.real.do_early, command, *args, **kwargs)
+        self.early.append(self.done[-1])
         return found
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -99,8 +99,16 @@ class Watched:
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command."""
+        return await self._run(self.store.do, command, *args, **kwargs)
+
+    async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a command that nobody is told of."""
+        return await self._run(self.store.do_early, command, *args, **kwargs)
+
+    async def _run(self, how: Any, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return await self.store.do(command, *args, **kwargs)
+            found: T = await how(command, *args, **kwargs)
+            return found
         except Fenced:
             say("refused", command=command.__name__)
             raise

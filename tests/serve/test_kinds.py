@@ -51,8 +51,7 @@ def test_a_file_that_a_table_names_is_watched(tmp_path: Path) -> None:
     (here / "accord.toml").write_text(f'[agents.x]\ntarget = "{file}:greet"\n')
     with running(here, "--reload", ACCORD_SERVER__GRACE_SECONDS="0.2") as server:
         said_at_last(server, "one")
-        file.write_text("def greet(text: str) -> str:\n    return 'another'\n")
-        said_at_last(server, "another")
+        said_at_last(server, "another", lambda: file.write_text("def greet(text: str) -> str:\n    return 'another'\n"))
 
 
 def test_a_framework_that_is_not_installed_is_said_in_one_line(tmp_path: Path) -> None:

@@ -158,8 +158,7 @@ def test_a_changed_workflow_is_served_anew(tmp_path: Path, more: list[str]) -> N
     here.mkdir()
     with running(here, str(file), "--reload", *more, ACCORD_SERVER__GRACE_SECONDS="0.2") as server:
         said_at_last(server, "one")
-        file.write_text(PLAIN.replace("WORD", "two"))
-        said_at_last(server, "two")
+        said_at_last(server, "two", lambda: file.write_text(PLAIN.replace("WORD", "two")))
         file.write_text(PLAIN.replace("WORD", "{{steps.no.output}}"))
         server.says("error UNKNOWN_REFERENCE")
         file.write_text(PLAIN.replace("WORD", "three"))

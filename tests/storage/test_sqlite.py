@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from accord.storage import migrate, sqlite
+from accord.storage import migrate, sqlite, sqlite_log
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import StoreUnavailable, Tx
 from tests.storage.conftest import Heard
@@ -187,8 +187,8 @@ async def test_whether_a_task_belongs_in_an_index_is_decided_without_a_table(tmp
 @pytest.fixture
 def small_log(monkeypatch: pytest.MonkeyPatch) -> int:
     """Make logs long sooner; return the size in bytes at which one is started over."""
-    monkeypatch.setattr(sqlite, "CHECKPOINT_PAGES", 20)
-    monkeypatch.setattr(sqlite, "LONG_LOG_PAGES", 100)
+    monkeypatch.setattr(sqlite_log, "CHECKPOINT_PAGES", 20)
+    monkeypatch.setattr(sqlite_log, "LONG_LOG_PAGES", 100)
     return 100 * (4096 + 24)
 
 
@@ -208,7 +208,7 @@ async def test_only_the_writer_checkpoints(small_log: int, tmp_path: Path) -> No
 async def test_readers_that_always_overlap_do_not_keep_the_log_growing(
     small_log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "READERS_MS", 5_000)  # however busy the machine is
+    monkeypatch.setattr(sqlite_log, "READERS_MS", 5_000)  # however busy the machine is
     store = SqliteStore(tmp_path / "accord.db")
     await store.do(make)
     done, sizes = asyncio.Event(), list[int]()
@@ -241,7 +241,7 @@ async def busy(tx: Tx) -> None:
 async def test_a_long_read_delays_the_log_s_end_and_no_writer_for_long(
     small_log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "READERS_MS", 1)
+    monkeypatch.setattr(sqlite_log, "READERS_MS", 1)
     store = SqliteStore(tmp_path / "accord.db")
     await store.do(make)
     pause = Pause()

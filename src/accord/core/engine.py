@@ -25,7 +25,7 @@ from accord.core.hooks import Hooks, LeaseLost, NodeReaped, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.core.journal import Journal
-from accord.core.promise import Promise
+from accord.core.promise import Later, Promise
 from accord.core.reaching import Beside, Reaching, Services
 from accord.core.run import Run, Tools
 from accord.core.spawning import Spawning
@@ -106,6 +106,7 @@ class Engine:
         self._working: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._calling: Counter[Run] = Counter()
         self._promised: Counter[str] = Counter()
+        self.later = Later(self._promised)
         self._turn = 0
         self.is_dismissing = self._is_draining = False
         self._has_backlog = False
@@ -148,6 +149,7 @@ class Engine:
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
         """Leave: running work finishes, or is handed over when the time is up."""
+        self.later.begin()
         self._is_draining = True
         if self._working:
             await asyncio.wait(list(self._working.values()), timeout=grace_seconds)

@@ -6,13 +6,15 @@ It decides what belongs together in one transaction and whether this node takes 
 
 import hashlib
 from contextlib import ExitStack
+from enum import Enum
+from functools import partial
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core import tracing
-from accord.core.agent import Profile
+from accord.core.agent import Crash, Profile
 from accord.core.engine import Engine
 from accord.core.hooks import TaskAccepted
 from accord.core.interface import Caller
@@ -44,6 +46,14 @@ class Begun(Struct, frozen=True):
     events: tuple[Event, ...] = ()
 
 
+class Hears(Enum):
+    """What the sender of a message hears first."""
+
+    TASK = "the task, and perhaps nothing else"
+    EVENTS = "the task, and then what comes of it"
+    END = "what became of it"
+
+
 class Ready(Struct, frozen=True):
     """A task that is about to be made: what is stored, the task, the event that says that work on it begins."""
 
@@ -65,7 +75,9 @@ class Intake:
     def _profile(self) -> Profile:
         return self._engine.agents[self._agent].profile
 
-    async def accept(self, request: SendRequest, caller: Caller, parent: Parent | None = None) -> Begun:
+    async def accept(
+        self, request: SendRequest, caller: Caller, parent: Parent | None = None, hears: Hears = Hears.TASK
+    ) -> Begun:
         """Keep a message and begin to work on it; return the task as it was before that.
 
         With a `parent` it is that run which calls: the task that it makes is noted there and ends with it.
@@ -78,7 +90,7 @@ class Intake:
             work = self._work(request, node)
             if request.message.task_id:
                 return await self._continue(request, caller, work, calls=parent is not None)
-            return await self._start(request, caller, work, parent)
+            return await self._start(request, caller, work, parent, hears)
 
     async def find(self, task_id: str, caller: Caller) -> tuple[Stored, Task]:
         """Read a task of the caller's; one that is not there and one that is not theirs look the same."""
@@ -89,13 +101,25 @@ class Intake:
 
     # --- a new task -----------------------------------------------------------------------------------------------
 
-    async def _start(self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None) -> Begun:
+    async def _start(
+        self,
+        request: SendRequest,
+        caller: Caller,
+        work: runs.Work,
+        parent: Parent | None,
+        hears: Hears = Hears.TASK,
+    ) -> Begun:
         ready = await self._ready(request, caller, work, parent)
-        try:
-            accepted = await self._engine.store.do(runs.accept, caller.tenant, ready.accept)
+        store = self._engine.store
+        is_early = hears is Hears.END and work.node is not None and self._profile.crash is not Crash.FAIL
+        try:  # what must not be run twice is on the disk before it is run once
+            accepted = await (store.do_early if is_early else store.do)(runs.accept, caller.tenant, ready.accept)
         except runs.OtherSend:
             raise _other_send() from None
-        self.begin(ready, accepted)
+        if hears is Hears.EVENTS and accepted.job is not None:
+            self._engine.later.add(self._agent, partial(self.begin, ready, accepted))
+        else:
+            self.begin(ready, accepted)
         if accepted.is_repeated:
             stored, found = await self.find(accepted.task_id, caller)
             return Begun(found, stored.last_seq)

@@ -1,6 +1,10 @@
 """Places for runs that are about to begin: taken while the store is asked, so that nobody else is given one."""
 
+import asyncio
 from collections import Counter
+from collections.abc import Callable
+
+from accord.storage.store import ARRIVALS
 
 
 class Promise:
@@ -20,3 +24,32 @@ class Promise:
 
     def __exit__(self, *_raised: object) -> None:
         self._promised[self._agent] -= self._count
+
+
+class Later:
+    """Runs that begin once no other message is just being taken in, or after some turns of the loop.
+
+    They would take the processor from those whose callers have not even heard of their tasks.
+    """
+
+    def __init__(self, promised: Counter[str]) -> None:
+        """Keep places in `promised`, which has those of messages that are being taken in as well."""
+        self._promised = promised
+        self._held: list[tuple[str, Callable[[], object]]] = []
+
+    def add(self, agent: str, begin: Callable[[], object]) -> None:
+        """Call `begin` a little later, and keep a place for a run of this agent until then."""
+        self._promised[agent] += 1
+        self._held.append((agent, begin))
+        if len(self._held) == 1:
+            asyncio.get_running_loop().call_soon(self.begin, ARRIVALS)
+
+    def begin(self, turns: int = 0) -> None:
+        """Begin everything that waits here, after so many turns at most."""
+        if turns and sum(self._promised.values()) > len(self._held):
+            asyncio.get_running_loop().call_soon(self.begin, turns - 1)
+            return
+        held, self._held = self._held, []
+        for agent, begin in held:
+            self._promised[agent] -= 1
+            begin()

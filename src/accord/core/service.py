@@ -20,7 +20,7 @@ from accord.core.agent import Profile
 from accord.core.context import wait_key
 from accord.core.engine import LATE, Engine
 from accord.core.follow import Stops, at_answer, at_end
-from accord.core.intake import Intake
+from accord.core.intake import Hears, Intake
 from accord.core.interest import check_events
 from accord.core.interface import Caller
 from accord.core.journal import Call, Child
@@ -111,8 +111,8 @@ class Service:
         answers_alone = self._answers_alone(request, caller)
         self._check_inline(request)
         with _retryable:
-            task = (await self._intake.accept(request, caller)).task
             waits = answers_alone or not configuration.return_immediately  # no effect on a message alone (3.2.2)
+            task = (await self._intake.accept(request, caller, hears=Hears.END if waits else Hears.TASK)).task
             if waits and not request.is_held:
                 task = await self._settled(task.id, caller)
         if request.timeout_ms is not None and _is_late(task):
@@ -135,6 +135,7 @@ class Service:
             if waiting is None or not self._engine.is_dismissing:
                 raise
             waiting.uncancel()
+        await self._engine.store.do(tasks.read_head, caller.tenant, task_id)  # so that it is durable, as it is told now
         return (await self._intake.find(task_id, caller))[1]
 
     def _answers_alone(self, request: SendRequest, caller: Caller) -> bool:
@@ -153,7 +154,7 @@ class Service:
         configuration = request.configuration or SendConfiguration()
         self._check_inline(request)
         with _retryable:
-            begun = await self._intake.accept(request, caller)
+            begun = await self._intake.accept(request, caller, hears=Hears.EVENTS)
             task, seq = begun.task, begun.seq
             if after is not None and after < seq:
                 stored, task = await self._intake.find(task.id, caller)

@@ -126,6 +126,10 @@ class PostgresStore:
         result: T = written.result
         return result
 
+    async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a command in one durable transaction: its fsync is shared as it is."""
+        return await self.do(command, *args, **kwargs)
+
     async def _alone(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in a transaction of its own; one that lost a race is run again."""
         for _ in range(RETRIES):

@@ -2,15 +2,15 @@
 
 Commands are coroutines whose awaits never suspend, so the writer thread drives them synchronously: no hop per
 statement, and everything that arrived during one commit shares the next. What callers wait for is committed by the loop
-itself where the disk is quick (decision 9). Every commit is fsynced before it is acknowledged. apsw brings its
-own SQLite, because the standard library's may have the WAL-reset bug (fixed in 3.51.3).
+itself where the disk is quick (decision 9). Every commit is fsynced before it is acknowledged; what nobody is told of
+shares the fsync of what follows (decision 17). apsw brings its own SQLite, because the standard library's may have the
+WAL-reset bug (fixed in 3.51.3).
 """
 
 import asyncio
-import logging
 import queue
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -20,18 +20,14 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import apsw
 
 from accord.storage.commands import journal, runs, tasks
-from accord.storage.sql import Engine, compile
+from accord.storage.sqlite_log import Log
+from accord.storage.sqlite_tx import Tx, drive, translated
 from accord.storage.store import (
     ARRIVALS,
-    BadValue,
+    FEW_ARRIVALS,
     Command,
-    NotACommand,
-    Row,
-    StoreFull,
     StoreRefused,
     StoreUnavailable,
-    Value,
-    refuse_nul,
 )
 
 P = ParamSpec("P")
@@ -63,82 +59,27 @@ QUICK_SECONDS = 0.002
 UNKNOWN_SECONDS = 0.01
 """What a disk is taken to need before it is known."""
 
+SOON_SECONDS = 0.01
+"""How long something may be in the file that is not on the disk."""
+
+AGAIN_SECONDS = 1.0
+"""When that is tried again which the disk refused."""
+
 NEWS = 0.1
 """How much the latest commit counts in what is usual: one slow one among many is no reason to change anything."""
 
 MOST_HERE = 32
 """Commands that the loop commits at once: more would keep it from everything else for too long."""
 
-CHECKPOINT_PAGES = 4_000
-"""A log this long (16 MB) is moved into the file as far as readers allow. At SQLite's own 1,000 the ends of the
-indexes, which every task changes, were moved after every thirty tasks, and whoever came meanwhile waited."""
-
-LONG_LOG_PAGES = 16_000
-"""A log this long (64 MB) is started over: readers that overlap without end would keep it growing for ever."""
-
-READERS_MS = 250
-"""How long writing waits for such readers, who do not wait for it; a longer read is given room for another 64 MB."""
-
-log = logging.getLogger("accord.sqlite")
-
-
-class Tx:
-    """A transaction on one connection; its methods are coroutines that never suspend."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
-        self._cursor = connection.cursor()
-        self.topics: list[str] = []
-
-    async def one(self, sql: str, /, **values: Value) -> Row | None:
-        """Run a statement and return its first row."""
-        rows = self._execute(sql, values).fetchall()
-        return rows[0] if rows else None
-
-    async def all(self, sql: str, /, **values: Value) -> list[Row]:
-        """Run a statement and return its rows."""
-        return self._execute(sql, values).fetchall()
-
-    async def run(self, sql: str, /, **values: Value) -> int:
-        """Run a statement and return how many rows it changed."""
-        self._execute(sql, values).fetchall()
-        return self._connection.changes()
-
-    async def many(self, sql: str, rows: Sequence[Mapping[str, Value]], /) -> None:
-        """Run a statement once for each row of values."""
-        text, placed = compile(sql, Engine.SQLITE)
-        given = [placed(row) for row in rows]
-        for values in given:
-            refuse_nul(values)
-        try:
-            self._cursor.executemany(text, given)
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise BadValue(f"SQLite: {error}") from error
-
-    async def lock(self, number: int) -> None:
-        """Do nothing: whoever writes to SQLite holds the whole file."""
-
-    def signal(self, *topics: str) -> None:
-        """Publish hints once the transaction is committed."""
-        self.topics.extend(topics)
-
-    def _execute(self, sql: str, values: Mapping[str, Value]) -> apsw.Cursor:
-        text, placed = compile(sql, Engine.SQLITE)
-        given = placed(values)  # by place: SQLite would look each name up for twice the time
-        refuse_nul(given)
-        try:
-            return self._cursor.execute(text, given)
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise BadValue(f"SQLite: {error}") from error
-
 
 class Waiting(NamedTuple):
-    """A command in the writer's queue, and who waits for it."""
+    """A command in the writer's queue, and who waits for it; one that `is_early` is done before it is on the disk."""
 
     start: Callable[[Tx], Coroutine[Any, Any, Any]]
     done: "asyncio.Future[Any]"
     loop: asyncio.AbstractEventLoop
     is_waited_for: bool = False
+    is_early: bool = False
 
 
 class Outcome(NamedTuple):
@@ -166,16 +107,17 @@ class SqliteStore:
         self.commits = 0
         self._gate = threading.Lock()
         self._closed = False
-        self._log_pages = 0
         self._may_read = threading.Event()
         self._may_read.set()
-        self._too_long = LONG_LOG_PAGES
         self._said: dict[asyncio.AbstractEventLoop, list[Waiting]] = {}
         self._handed_over = 0
         self._usual = UNKNOWN_SECONDS
+        self._watching: asyncio.AbstractEventLoop | None = None
+        self._is_late = False
+        self._untold: dict[asyncio.AbstractEventLoop, list[str]] = {}
         self._queue: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
         self._writer = self._open(writes=not read_only)
-        self._writer.set_wal_hook(self._grown)
+        self._log = Log(path, self._writer, self._may_read)
         self._readers: queue.SimpleQueue[apsw.Connection] = queue.SimpleQueue()
         for _ in range(READERS if path else 0):
             self._readers.put(self._open(writes=False))
@@ -186,6 +128,15 @@ class SqliteStore:
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in one durable transaction."""
+        return await self._asked(lambda tx: command(tx, *args, **kwargs), command, is_early=False)
+
+    async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a command in one transaction that outlives the process, and is durable with the next one or soon."""
+        return await self._asked(lambda tx: command(tx, *args, **kwargs), command, is_early=True)
+
+    def _asked(
+        self, start: Callable[[Tx], Coroutine[Any, Any, T]], command: Callable[..., Any], *, is_early: bool
+    ) -> "asyncio.Future[T]":
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         with self._gate:
@@ -193,9 +144,10 @@ class SqliteStore:
             said = self._said.get(loop)
             if said is None:
                 said = self._said[loop] = []
-                loop.call_soon(self._hand_over, loop, 0, ARRIVALS if command is runs.accept else 0)
-            said.append(Waiting(lambda tx: command(tx, *args, **kwargs), done, loop, command in WAITED_FOR))
-        return await done
+                turns = 0 if command is not runs.accept else ARRIVALS if is_early else FEW_ARRIVALS
+                loop.call_soon(self._hand_over, loop, 0, turns)
+            said.append(Waiting(start, done, loop, command in WAITED_FOR, is_early))
+        return done
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop, seen: int, turns: int) -> None:
         """Give the writer what was asked for, once nobody else comes in a turn of the loop, so that it goes together.
@@ -212,9 +164,12 @@ class SqliteStore:
             del self._said[loop]
             if not self._handed_over and self._usual < QUICK_SECONDS and _is_for_here(said):
                 outcomes = self._commit_here(said)
-            if outcomes is None or self._log_pages >= CHECKPOINT_PAGES:
+            if outcomes is None or self._log.is_long:
                 self._handed_over += 1
                 self._queue.put(said if outcomes is None else [])
+            if self._log.early_since is not None and self._watching is None:
+                self._watching = loop
+                loop.call_later(SOON_SECONDS, self._watch, loop)
         if outcomes is not None:
             self._deliver(outcomes)
 
@@ -222,7 +177,7 @@ class SqliteStore:
         """Commit on the loop what nobody else's writing delays; None if another process is writing."""
         self._writer.set_busy_timeout(0)
         try:
-            self._writer.execute("BEGIN IMMEDIATE")
+            self._begin(syncs=not all(waiting.is_early for waiting in said))
         except apsw.BusyError:
             return None
         except apsw.Error as error:
@@ -274,9 +229,11 @@ class SqliteStore:
         while turns := self._next_turns():
             if batch := [waiting for turn in turns for waiting in turn]:
                 self._resolve(self._commit(batch))
-            self._checkpoint()
+            self._log.move(BUSY_MS)
+            self._sync_late()
             with self._gate:
                 self._handed_over -= len(turns)
+        self._log.sync_early()
         self._writer.close()
 
     def _next_turns(self) -> list[list[Waiting]]:
@@ -311,13 +268,21 @@ class SqliteStore:
 
     def _transact(self, run: Callable[[Waiting], Outcome], batch: list[Waiting]) -> list[Outcome]:
         if not self._writer.in_transaction:
-            self._writer.execute("BEGIN IMMEDIATE")
+            self._begin()
         outcomes = [run(waiting) for waiting in batch]
         start = perf_counter()
         self._writer.execute("COMMIT")
-        self._usual += NEWS * (perf_counter() - start - self._usual)
+        if self._log.syncs:
+            self._usual += NEWS * (perf_counter() - start - self._usual)
+            if self._log.early_since is not None:  # this wrote nothing, but may have read what is not on the disk
+                self._log.sync()
         self.commits += 1
         return outcomes
+
+    def _begin(self, *, syncs: bool = True) -> None:
+        """Begin a transaction whose commit is fsynced, or is not."""
+        self._log.sync_commits(syncs)
+        self._writer.execute("BEGIN IMMEDIATE")
 
     def _run(self, waiting: Waiting) -> Outcome:
         tx = Tx(self._writer)
@@ -367,37 +332,44 @@ class SqliteStore:
                 done.set_result(outcome.result)
             else:
                 done.set_exception(outcome.error)
-        topics = [topic for outcome in outcomes for topic in outcome.topics]
+        self._tell(outcomes[0].waiting.loop, outcomes)
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, outcomes: Sequence[Outcome] = ()) -> None:
+        """Publish the hints of what is on the disk, and keep those of what is not."""
+        topics = [topic for outcome in outcomes if not outcome.waiting.is_early for topic in outcome.topics]
+        early = [topic for outcome in outcomes if outcome.waiting.is_early for topic in outcome.topics]
+        if self._log.early_since is None:
+            topics += self._untold.pop(loop, []) + early
+        elif early:
+            self._untold.setdefault(loop, []).extend(early)
         if topics:
             self._publish(topics)
 
-    # --- the write-ahead log --------------------------------------------------------------------------------------
+    # --- what is in the file and not on the disk ------------------------------------------------------------------
 
-    def _grown(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """Note the log's length after a commit. Such a hook takes the place of SQLite's own automatic checkpoint."""
-        self._log_pages = pages
-        return apsw.SQLITE_OK
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the writer sync what has been in the log for a while, unless a later commit has; it calls this then."""
+        with self._gate:
+            since = None if self._closed else self._log.early_since
+            if since is None:
+                self._watching = None
+            elif (left := since + SOON_SECONDS - perf_counter()) > 0:
+                loop.call_later(left, self._watch, loop)
+            else:
+                self._is_late = True
+                self._handed_over += 1
+                self._queue.put([])
+        if since is None:
+            self._tell(loop)
 
-    def _checkpoint(self) -> None:
-        """Move the log into the file, now that those who wrote it are not kept waiting. No other connection does."""
-        if self._log_pages < CHECKPOINT_PAGES:
+    def _sync_late(self) -> None:
+        """Sync what has been in the log for too long, in the writer's thread."""
+        if not self._is_late or (loop := self._watching) is None:
             return
-        start_over = self._log_pages >= self._too_long
-        if start_over:
-            self._may_read.clear()  # readers that overlap for ever would keep the log from being started over
-        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if start_over else apsw.SQLITE_CHECKPOINT_PASSIVE
-        self._writer.set_busy_timeout(READERS_MS)
-        try:
-            self._writer.wal_checkpoint("main", mode)
-            if start_over:
-                self._log_pages, self._too_long = 0, LONG_LOG_PAGES
-        except apsw.BusyError:
-            self._too_long = self._log_pages + LONG_LOG_PAGES
-        except apsw.Error as error:  # the log keeps everything meanwhile
-            log.warning("checkpoint failed", extra={"reason": str(error)})
-        finally:
-            self._may_read.set()
-            self._writer.set_busy_timeout(BUSY_MS)
+        self._is_late = False
+        again = 0.0 if self._log.sync_early() else AGAIN_SECONDS
+        with suppress(RuntimeError):  # the loop was closed
+            loop.call_soon_threadsafe(loop.call_later, again, self._watch, loop)
 
     # --- readers --------------------------------------------------------------------------------------------------
 
@@ -462,30 +434,8 @@ def _snapshot(connection: apsw.Connection, start: Callable[[Tx], Coroutine[Any, 
         raise translated(error) from error
 
 
-def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends; one that does is no command."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    coroutine.close()
-    raise NotACommand("A command may await nothing but its transaction")
-
-
 def _use_log(connection: apsw.Connection) -> None:
     """Turn on the write-ahead log, and make every commit durable."""
     if connection.pragma("journal_mode", "wal") != "wal":
         raise StoreRefused("SQLite cannot keep a write-ahead log here: choose a file on a local disk")
     connection.pragma("synchronous", "full")
-
-
-def translated(error: BaseException, path: Path | None = None) -> BaseException:
-    """Return our error for one of SQLite's that says the store cannot be used, now or ever."""
-    if isinstance(error, apsw.FullError):
-        return StoreFull("The disk is full")
-    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
-        return StoreRefused(f"{path or 'The file'} is no SQLite database, or damaged: {error}")
-    if isinstance(error, apsw.BusyError | apsw.LockedError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError):
-        return StoreUnavailable(f"SQLite: {error}")
-    return error

@@ -42,12 +42,21 @@ ARRIVALS = 20
 """Turns of the loop in which requests that arrive together are read. Tasks are accepted once these are over: one that
 went ahead would take the processor from those that are still being read, and hold all others up behind it."""
 
+FEW_ARRIVALS = 10
+"""The same on SQLite for those whose callers hear of them at once: of many, the first need not wait for the last."""
+
 
 class Store(Protocol):
     """A place where commands run."""
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in one durable transaction."""
+
+    async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a command that nobody is told of before a later one is done.
+
+        It is in a transaction that outlives this process, and may be durable a little later: with the next that is.
+        """
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command that only reads, on one consistent snapshot."""

@@ -56,6 +56,7 @@ EVENTS: Mapping[str, str] = {
     "tables were not analysed": "store.not_analysed",
     "a batch was refused, its commands run alone": "store.batch_refused",
     "checkpoint failed": "store.checkpoint_failed",
+    "log was not synced": "store.log_not_synced",
     "hints are not carried, followers poll": "signals.down",
     "hints are carried again": "signals.up",
     "a hint was not taken": "signals.not_taken",

@@ -174,6 +174,9 @@ class Watched:
             self.puts.append([type(one) for one in args[2]])
         return await self._store.do(command, *args, **kwargs)
 
+    async def do_early(self, command: StoreCommand[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await self.do(command, *args, **kwargs)
+
     async def read(self, command: StoreCommand[..., Any], *args: Any, **kwargs: Any) -> Any:
         return await self._store.read(command, *args, **kwargs)
 
@@ -248,6 +251,9 @@ class Flaky:
     async def do(self, command: StoreCommand[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._check()
         return await self._store.do(command, *args, **kwargs)
+
+    async def do_early(self, command: StoreCommand[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await self.do(command, *args, **kwargs)
 
     async def read(self, command: StoreCommand[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._check()
