@@ -6,6 +6,7 @@ It parses no more than it must, because what the client costs is missing from th
 import asyncio
 import statistics
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -156,8 +157,7 @@ async def streams(port: int, request: Request, at_once: int) -> Streams:
     """Let so many connections read a stream each."""
     loop, start = asyncio.get_running_loop(), perf_counter()
     made = [
-        await loop.create_connection(lambda number=number: _Reading(request(number)), "127.0.0.1", port)
-        for number in range(at_once)
+        await loop.create_connection(partial(_Reading, request(number)), "127.0.0.1", port) for number in range(at_once)
     ]
     reading = [protocol for _, protocol in made]
     await asyncio.gather(*(one.done for one in reading))

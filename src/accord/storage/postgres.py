@@ -13,6 +13,7 @@ import asyncpg
 
 from accord.storage.commands import tasks
 from accord.storage.notify import PostgresSignals
+from accord.storage.postgres_batch import Override
 from accord.storage.postgres_overrides import Overrides
 from accord.storage.postgres_pool import Connections, Lent
 from accord.storage.postgres_reads import Reads
@@ -118,17 +119,19 @@ class PostgresStore:
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in one durable transaction; hot ones share theirs with whatever arrives at the same time."""
-        override = self._overrides.get(command)
+        return await self._do(self._overrides.get(command), command, *args, **kwargs)
+
+    async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a command in one durable transaction, which it shares with more others than it otherwise would."""
+        return await self._do(self._overrides.get(command, is_early=True), command, *args, **kwargs)
+
+    async def _do(self, override: Override | None, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         done = None if override is None else override.put(*args, **kwargs)
         written = None if done is None else await done
         if written is None:
             return await self._alone(command, *args, **kwargs)
         result: T = written.result
         return result
-
-    async def do_early(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command in one durable transaction: its fsync is shared as it is."""
-        return await self.do(command, *args, **kwargs)
 
     async def _alone(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command in a transaction of its own; one that lost a race is run again."""

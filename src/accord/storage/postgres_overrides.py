@@ -32,7 +32,7 @@ from accord.storage.postgres_rows import (
 )
 from accord.storage.records import encode_body, encode_task, state_name
 from accord.storage.sql import Engine, compile
-from accord.storage.store import ARRIVALS
+from accord.storage.store import ARRIVALS, FEW_ARRIVALS
 
 
 class Overrides:
@@ -58,20 +58,21 @@ class Overrides:
         self._table: dict[Callable[..., Any], Override] = {
             tasks.append: Override(_append, log),
             runs.settle: Override(_settle, log),
-            runs.accept: Override(_accept, batcher(_write_accepted, ARRIVALS)),
+            runs.accept: Override(_accept, batcher(_write_accepted, FEW_ARRIVALS)),
             jobs.finish: Override(_finish, batcher(_write_finished)),
             reports.relay: Override(relay_item, batcher(write_relays)),
             journal.advance: Override(advance_item, batcher(write_advances)),
             audit.append: Override(audit_item, batcher(write_audit)),
         }
+        self._early = {runs.accept: Override(_accept, batcher(_write_accepted, ARRIVALS))}
 
-    def get(self, command: Callable[..., Any]) -> Override | None:
-        """Return how a command is run by sets, if it is."""
-        return self._table.get(command)
+    def get(self, command: Callable[..., Any], *, is_early: bool = False) -> Override | None:
+        """Return how a command is run by sets, if it is; together with more others if nobody hears of it yet."""
+        return (is_early and self._early.get(command)) or self._table.get(command)
 
     async def close(self) -> None:
         """Finish what was accepted."""
-        for override in self._table.values():
+        for override in (*self._early.values(), *self._table.values()):
             await override.batcher.close()
 
 

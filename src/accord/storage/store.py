@@ -43,7 +43,7 @@ ARRIVALS = 20
 went ahead would take the processor from those that are still being read, and hold all others up behind it."""
 
 FEW_ARRIVALS = 10
-"""The same on SQLite for those whose callers hear of them at once: of many, the first need not wait for the last."""
+"""The same for those whose callers hear of them at once: of many, the first need not wait for the last."""
 
 
 class Store(Protocol):
