@@ -8,6 +8,7 @@ called on the way, Python's and C's, in order; a secret compared with `==` shows
 import base64
 import gc
 import hashlib
+import hmac
 import json
 import sys
 import time
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import OctKey
 
+from accord.bindings.links import Claim, Links, NotSigned
 from accord.core.access import Access, Presented
 from accord.core.schemes import apikeys as keys
 from accord.core.schemes import passwords
@@ -31,6 +33,7 @@ from accord.storage import migrate
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey
 from accord.storage.sqlite import SqliteStore
+from accord.workflows import hooks
 
 COMPARED = "compare_digest"
 """The one comparison that takes as long whatever it compares."""
@@ -182,6 +185,42 @@ def test_a_password_that_is_nearly_right_takes_the_same_path() -> None:
     for guess in [*near("correct horse"), "", "x" * 200]:
         with followed() as steps:
             assert not kept.fits(guess)
+        ways.append(list(steps))
+    assert any(COMPARED in step for step in ways[0])
+    assert all(way == ways[0] for way in ways)
+
+
+def _hook(guess: str) -> bool:
+    return hooks.is_signed(SECRET, BODY, f"sha256={guess}")
+
+
+LINKS = Links(SECRET.encode(), "http://localhost/", 3600.0, lambda: 0.0)
+LINK = LINKS._path(Claim("acme", "t-1", "x", 3600), "a.txt")
+"""The path of a file: what it claims, the signature of that, its name."""
+
+
+def _link(guess: str) -> bool:
+    try:
+        LINKS.read(f"{LINK.partition('.')[0]}.{guess}/a.txt")
+    except NotSigned:
+        return False
+    return True
+
+
+SIGNATURES: dict[str, tuple[Callable[[str], bool], str]] = {
+    "webhook": (_hook, hmac.new(SECRET.encode(), BODY, hashlib.sha256).hexdigest()),
+    "file": (_link, LINK.partition(".")[2].partition("/")[0]),
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_a_signature_that_is_nearly_right_takes_the_same_path(name: str) -> None:
+    fits, right = SIGNATURES[name]
+    assert fits(right)
+    ways = []
+    for guess in near(right, "ab"):
+        with followed() as steps:
+            assert not fits(guess)
         ways.append(list(steps))
     assert any(COMPARED in step for step in ways[0])
     assert all(way == ways[0] for way in ways)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -123,3 +124,26 @@ def test_granian_s_workers_are_replaced_and_do_not_outlive_their_parent(tmp_path
         server.process.kill()
         server.ended()
         assert not server._reader.is_alive()
+
+
+def test_limits_hold_in_every_worker(tmp_path: Path) -> None:
+    """A head of 100 KB is too large by default; with room for it, whichever process is asked takes it, in pieces."""
+    large = b"x" * 50_000
+    answered = {}
+    for head in ("500000", "32000"):
+        with running(tmp_path, *TARGETS, "--workers", "2", ACCORD_LIMITS__HEAD=head) as server:
+            answered[head] = {_asked(server.port, large)[:12] for _ in range(6)}
+    assert answered["500000"] == {b"HTTP/1.1 200"}
+    assert answered["32000"] <= {b"HTTP/1.1 431", b""}, "whoever still sends may not get to read why"
+
+
+def _asked(port: int, value: bytes) -> bytes:
+    """Send nothing, with a header of twice this value, which comes in pieces, and return how the answer begins."""
+    with socket.create_connection(("127.0.0.1", port), timeout=BOUND_SECONDS) as asking:
+        asking.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Large: ")
+        with suppress(OSError):  # it may have been refused by now
+            for piece in (value, value, b"\r\nContent-Length: 2\r\n\r\n{}"):
+                time.sleep(0.05)
+                asking.sendall(piece)
+            return asking.recv(64)
+        return b""
