@@ -121,6 +121,20 @@ async def test_they_do_not_wait_for_ever() -> None:
     assert promised.total() == 0
 
 
+async def test_one_that_cannot_begin_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise LookupError("on purpose")
+
+    promised: Counter[str] = Counter()
+    later, begun = Later(promised), []
+    later.add("broken", fail)
+    later.add("parrot", lambda: begun.append("second"))
+    later.begin()
+    assert begun == ["second"]
+    assert promised.total() == 0
+    assert caplog.messages == ["work could not be begun"]
+
+
 async def test_a_stream_s_run_keeps_its_place_until_it_begins(hosting: Hosting) -> None:
     at_once, most = 0, 0
 

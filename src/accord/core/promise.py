@@ -1,10 +1,13 @@
 """Places for runs that are about to begin: taken while the store is asked, so that nobody else is given one."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 
 from accord.storage.store import ARRIVALS
+
+log = logging.getLogger("accord.engine")
 
 
 class Promise:
@@ -52,4 +55,7 @@ class Later:
         held, self._held = self._held, []
         for agent, begin in held:
             self._promised[agent] -= 1
-            begin()
+            try:
+                begin()
+            except Exception:  # the others must begin; what nobody works on is given back by its node
+                log.exception("work could not be begun", extra={"agent": agent})
