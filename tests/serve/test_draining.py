@@ -63,18 +63,17 @@ def test_when_it_has_drained_it_stops_as_ever(tmp_path: Path, more: list[str]) -
     go, seen = tmp_path / "go", []
     body = rpc("SendStreamingMessage", message=said(str(go)))
     brief = LONG | {"ACCORD_SERVER__DRAIN_SECONDS": "0.5"}
-    with (
-        running(tmp_path, *TARGETS, *more, **brief) as server,
-        httpx.stream("POST", f"{server.url}/agents/halting/", json=body, headers=V1, timeout=BOUND_SECONDS) as response,
-    ):
-        for _, last in events(response):
-            seen.append(last)
-            if "artifactUpdate" in last and not go.exists():
-                server.process.send_signal(signal.SIGTERM)
-                until(lambda: is_closed(server))
-                go.touch()
-    assert seen[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
-    assert server.ended() == 0
+    with running(tmp_path, *TARGETS, *more, **brief) as server:
+        url = f"{server.url}/agents/halting/"
+        with httpx.stream("POST", url, json=body, headers=V1, timeout=BOUND_SECONDS) as response:
+            for _, last in events(response):
+                seen.append(last)
+                if "artifactUpdate" in last and not go.exists():
+                    server.process.send_signal(signal.SIGTERM)
+                    until(lambda: is_closed(server))
+                    go.touch()
+        assert seen[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert server.ended() == 0  # by itself: whoever leaves `running` sends another signal
     assert "Traceback" not in server.all_shown
 
 
