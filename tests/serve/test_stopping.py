@@ -26,20 +26,18 @@ def test_within_the_grace_an_agent_finishes_and_its_stream_gets_everything(tmp_p
     go = tmp_path / "go"
     seen = []
     body = rpc("SendStreamingMessage", message=said(str(go)))
-    with (
-        running(tmp_path, HALTING, *more, **PATIENT) as server,
-        httpx.stream("POST", f"{server.url}/", json=body, headers=V1, timeout=BOUND_SECONDS) as response,
-    ):
-        for number, last in events(response):
-            seen.append((number, last))
-            if "artifactUpdate" in last and not go.exists():
-                server.process.send_signal(signal.SIGTERM)
-                _wait_until_closed(server)
-                go.touch()
+    with running(tmp_path, HALTING, *more, **PATIENT) as server:
+        with httpx.stream("POST", f"{server.url}/", json=body, headers=V1, timeout=BOUND_SECONDS) as response:
+            for number, last in events(response):
+                seen.append((number, last))
+                if "artifactUpdate" in last and not go.exists():
+                    server.process.send_signal(signal.SIGTERM)
+                    _wait_until_closed(server)
+                    go.touch()
+        assert server.ended() == 0  # by itself: whoever leaves `running` sends another signal
     assert seen[-1][1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     numbers = [number for number, _ in seen]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    assert server.ended() == 0
     assert "Traceback" not in server.all_shown
 
 
