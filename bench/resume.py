@@ -16,7 +16,7 @@ from accord.storage.open import open_store
 from accord.storage.store import Tx
 from bench.cluster import Node, cluster
 from bench.report import Table, Target
-from bench.server import posted
+from bench.server import made, posted
 from bench.setting import POSTGRES, Setting
 from bench.timing import Measured, in_rounds, medians
 
@@ -65,15 +65,7 @@ async def killed(setting: Setting) -> Measured:
 
 async def _begin(node: Node, place: int, count: int, said: bytes) -> list[str]:
     """Begin so many tasks on a server, which runs those that it takes, and return their ids."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
-    found: list[str] = []
-    for number in range(count):
-        writer.write(posted(_BEGUN % (number, place * count + number, said)))
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        found.append(json.loads(await reader.readexactly(length))["result"]["task"]["id"])
-    writer.close()
-    return found
+    return await made(node.port, (posted(_BEGUN % (number, place * count + number, said)) for number in range(count)))
 
 
 async def _logs(tx: Tx) -> dict[str, list[tuple[int, int]]]:

@@ -8,7 +8,7 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import count
@@ -124,15 +124,15 @@ def _gets(tasks: list[bytes], number: int) -> bytes:
     return posted(_READ % (number, tasks[number % len(tasks)]))
 
 
-async def _some_tasks(port: int) -> list[bytes]:
-    """Send a few messages and return the ids of their tasks."""
+async def made(port: int, requests: Iterable[bytes]) -> list[str]:
+    """Send messages, one after the other, and return the ids of their tasks."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    found = []
-    for _ in range(20):
-        writer.write(sends(0))
+    found: list[str] = []
+    for request in requests:
+        writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-        found.append(json.loads(await reader.readexactly(length))["result"]["task"]["id"].encode())
+        found.append(json.loads(await reader.readexactly(length))["result"]["task"]["id"])
     writer.close()
     return found
 
@@ -146,7 +146,7 @@ async def measure(port: int, server: Server, seconds: float, chunks: int) -> Mea
     length = min(chunks, server.chunks)
     many, one = await load.rate(port, sends, 32, seconds), await load.rate(port, sends, 1, seconds)
     found = {SEND: many.per_second, "p50 ms": many.p50, "p99 ms": many.p99, ONE: one.per_second}
-    tasks = await _some_tasks(port) if server.name != BARE else []
+    tasks = [id.encode() for id in await made(port, map(sends, range(20)))] if server.name != BARE else []
     found[GET] = (await load.rate(port, partial(_gets, tasks), 32, seconds)).per_second if tasks else many.per_second
     card = load.get("/.well-known/agent-card.json")
     found[CARD] = (await load.rate(port, lambda _: card, 16, seconds)).per_second

@@ -8,6 +8,7 @@ import pytest
 
 from accord import Context, agent
 from accord.core.engine import Limits
+from accord.core.host import Host
 from accord.core.promise import Later, Promise
 from accord.model import TaskState
 from accord.storage.store import ARRIVALS
@@ -37,15 +38,15 @@ async def asking(ctx: Context) -> str:
     return (await ctx.call("parrot", ctx.text)).text
 
 
+def meddling(host: Host) -> Meddler:
+    store = host.engine.store
+    assert isinstance(store, Meddler)
+    return store
+
+
 async def test_only_who_waits_for_the_end_has_a_task_that_is_kept_early(hosting: Hosting) -> None:
-    wrapped: list[Meddler] = []
-
-    def wrap(store: object) -> Meddler:
-        wrapped.append(Meddler(store))  # type: ignore[arg-type]  # as it is given
-        return wrapped[0]
-
-    host = await hosting(parrot, once, asking, wrap=wrap)
-    store = wrapped[0]
+    host = await hosting(parrot, once, asking, wrap=Meddler)
+    store = meddling(host)
     service = host.services["parrot"]
     await service.send(saying("hello", configuration=AT_ONCE), ALICE)
     await all_of(service.stream(saying("hello"), ALICE))
@@ -59,30 +60,18 @@ async def test_only_who_waits_for_the_end_has_a_task_that_is_kept_early(hosting:
 
 
 async def test_what_another_may_have_to_run_is_not_kept_early(hosting: Hosting) -> None:
-    wrapped: list[Meddler] = []
-
-    def wrap(store: object) -> Meddler:
-        wrapped.append(Meddler(store))  # type: ignore[arg-type]  # as it is given
-        return wrapped[0]
-
-    host = await hosting(parrot, wrap=wrap, limits=Limits(lease_seconds=3.0, poll_seconds=0.05, tenant_runs=5))
+    host = await hosting(parrot, wrap=Meddler, limits=Limits(lease_seconds=3.0, poll_seconds=0.05, tenant_runs=5))
     await host.services["parrot"].send(saying("hello"), ALICE)
-    assert wrapped[0].early == []
+    assert meddling(host).early == []
 
 
 async def test_who_is_told_of_a_task_after_all_is_told_of_what_is_durable(hosting: Hosting) -> None:
     """A server that stops tells who waits how the task stands: it makes a durable commit before it does."""
-    wrapped: list[Meddler] = []
-
-    def wrap(store: object) -> Meddler:
-        wrapped.append(Meddler(store))  # type: ignore[arg-type]  # as it is given
-        return wrapped[0]
-
-    host = await hosting(endless, wrap=wrap)
+    host = await hosting(endless, wrap=Meddler)
     host.engine.dismiss()
     answer = await host.services["endless"].send(saying("hello"), ALICE)
     assert answer.status.state is TaskState.WORKING  # type: ignore[union-attr]  # it answers with tasks
-    store = wrapped[0]
+    store = meddling(host)
     assert store.early == [ACCEPT]
     done = store.done[store.done.index(ACCEPT) :]
     assert done.index("tasks.read_head") < done.index("tasks.read_task")
