@@ -281,6 +281,35 @@ def test_an_unknown_version_is_refused(version: str, method: str) -> None:
     assert repr(version) in refused.error.message
 
 
+@pytest.mark.proves("4-51", "VER-SERVER-003")
+@pytest.mark.parametrize(
+    ("version", "enabled", "supported"),
+    [
+        ("0.3", {V1}, "1.0"),
+        ("0.2", {V1, VAULT, GEN}, "1.0"),
+        ("1.0", {V03, GEN}, "0.2, 0.3"),
+        ("1.0", {RELAY}, "0.2, 0.3"),
+        ("1.0", {VAULT}, "none"),
+        ("99.0", {V1}, "1.0"),
+    ],
+)
+@pytest.mark.parametrize(
+    "more", [{}, {"dialect": "v1"}, {"dialect": "v03"}, {"path": "/a2a"}, {"method": "GetTask"}], ids=str
+)
+def test_a_version_whose_dialect_is_off_is_refused(
+    version: str, enabled: set[DialectName], supported: str, more: dict[str, Any]
+) -> None:
+    refused = rejection(**({"method": "tasks/get"} | more), version=version, enabled=frozenset(enabled))
+    assert isinstance(refused.error, VersionNotSupported)
+    assert refused.error.metadata["supported"] == supported
+    assert refused.error.message.endswith(f"is not supported here; supported: {supported}")
+
+
+@pytest.mark.parametrize("dialects", [[V03], [RELAY], [V03, V1]], ids=str)
+def test_a_version_that_one_dialect_speaks_is_served(dialects: list[DialectName]) -> None:
+    assert isinstance(route("tasks/get", {"id": "t"}, version="0.3", enabled=frozenset(dialects)), Route)
+
+
 @pytest.mark.proves("VER-SERVER-003")
 def test_an_unknown_version_is_refused_in_the_callers_dialect() -> None:
     assert rejection("message/send", version="9.9", path="/gen/").dialect is GEN

@@ -382,10 +382,9 @@ def _success(call: Call, result: bytes) -> bytes:
 
 
 def _failure(identifier: bytes, error: AccordError, name: DialectName) -> Answer:
-    dialect = DIALECTS[name]
-    is_unanswered = identifier == jsonrpc.NO_ID and dialect.has_notifications
-    stated = b"null" if identifier == jsonrpc.NO_ID else identifier
-    body = b"" if is_unanswered else jsonrpc.failure(stated, dialect.encode_error(error))
+    """Return the error of a call; a notification has no answer, whatever fails (JSON-RPC 2.0, 4.1)."""
+    is_unanswered = identifier == jsonrpc.NO_ID
+    body = b"" if is_unanswered else jsonrpc.failure(identifier, DIALECTS[name].encode_error(error))
     return Answer(body, name, error.row.rpc_http, error_headers(error))
 
 

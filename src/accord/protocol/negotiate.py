@@ -37,8 +37,12 @@ class Version(Enum):
 MOUNTS: Mapping[str, DialectName] = {"/a2a": VAULT, "/jsonrpc": V03, "/gen": GEN}
 """Paths that speak one dialect; everything else is told apart by what is sent."""
 
-SPOKEN: Mapping[DialectName, tuple[Version, ...]] = {V1: (Version.V1_0,), V03: (Version.V0_3, Version.V0_2)}
-"""The versions that a dialect speaks, where the address alone has chosen it."""
+SPOKEN: Mapping[DialectName, frozenset[Version]] = {
+    V1: frozenset({Version.V1_0}),
+    V03: frozenset({Version.V0_2, Version.V0_3}),
+    RELAY: frozenset({Version.V0_2, Version.V0_3}),
+}
+"""The versions of each dialect that has any; a request for another version is refused (A2A 1.0, 3.6.2)."""
 
 _PUSH = "tasks/pushNotificationConfig/"
 TELLING: Mapping[str, DialectName] = {
@@ -101,7 +105,7 @@ class Rejection(Struct, frozen=True):
 def negotiate(inquiry: Inquiry) -> Route | Rejection:
     """Choose the dialect of a JSON-RPC request."""
     try:
-        version = parse_version(inquiry.version)
+        version = parse_version(inquiry.version, inquiry.enabled)
         dialect, ask_task, by_member = _choose(inquiry, version)
     except AccordError as error:
         stated = "1.0" if inquiry.method[:1].isupper() else None
@@ -134,29 +138,26 @@ def answer_dialect(path: str, dialect: str | None, version: str | None) -> Diale
 
 
 @lru_cache(maxsize=64)
-def parse_version(text: str | None) -> Version | None:
-    """Read an `A2A-Version`; missing or empty says nothing, an unknown one is refused."""
+def parse_version(text: str | None, dialects: frozenset[DialectName] = ALL_DIALECTS) -> Version | None:
+    """Read an `A2A-Version`, or None if it is missing or empty; one that none of `dialects` speaks is refused."""
     if text is None or not text.strip():
         return None
     major, _, rest = text.strip().partition(".")
-    try:
-        return Version(f"{major}.{rest.partition('.')[0]}")
-    except ValueError:
-        known = ", ".join(version.value for version in Version)
-        raise VersionNotSupported(
-            f"A2A version {text.strip()[:20]!r} is not supported; this server speaks {known}",
-            metadata={"supported": known},
-        ) from None
+    stated = f"{major}.{rest.partition('.')[0]}"
+    spoken = frozenset[Version]().union(*(SPOKEN.get(dialect, ()) for dialect in dialects))
+    for version in spoken:
+        if version.value == stated:
+            return version
+    known = ", ".join(version.value for version in Version if version in spoken) or "none"
+    raise VersionNotSupported(
+        f"A2A version {text.strip()[:20]!r} is not supported here; supported: {known}", metadata={"supported": known}
+    )
 
 
 def check_version(text: str | None, dialect: DialectName) -> None:
     """Refuse an `A2A-Version` that is not the dialect's; missing or empty leaves the choice to the address."""
-    version = parse_version(text)
-    if version is not None and version not in SPOKEN[dialect]:
-        known = ", ".join(other.value for other in SPOKEN[dialect])
-        raise VersionNotSupported(
-            f"A2A version {version.value} is not spoken at this address, only {known}", metadata={"supported": known}
-        )
+    if text:
+        parse_version(text, frozenset({dialect}))
 
 
 def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str | None, bool]:

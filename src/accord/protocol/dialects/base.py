@@ -33,9 +33,6 @@ class Dialect(ABC):
     wraps_events: ClassVar[bool] = True
     """Whether a JSON-RPC stream carries each event as a JSON-RPC answer, or bare."""
 
-    has_notifications: ClassVar[bool] = False
-    """Whether a call without an id is never answered. A2A itself has no such calls, so it is told what is wrong."""
-
     refuses_by_event: ClassVar[bool] = False
     """Whether clients that ask for events read nothing else, so that only an event can tell them they get no stream."""
 

@@ -156,7 +156,6 @@ class Gen(Dialect):
     """The generic dialect."""
 
     name: ClassVar = DialectName.GEN
-    has_notifications: ClassVar = True
     partial_results: ClassVar = frozenset({Operation.CANCEL})
 
     # --- requests ---

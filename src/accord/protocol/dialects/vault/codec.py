@@ -124,7 +124,6 @@ class Vault(Dialect):
     """AgentVault's profile 0.2."""
 
     name: ClassVar = DialectName.VAULT
-    has_notifications: ClassVar = True
     wraps_events: ClassVar = False
     links_files: ClassVar = True
     partial_results: ClassVar = frozenset({Operation.SEND, Operation.CANCEL})
