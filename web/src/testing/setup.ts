@@ -6,3 +6,9 @@ afterEach(cleanup);
 // What jsdom does not have, since it lays nothing out.
 Element.prototype.scrollIntoView ??= () => undefined;
 globalThis.CSS ??= { escape: (text: string) => text.replaceAll(/[^\w-]/g, String.raw`\$&`) } as typeof CSS;
+HTMLDialogElement.prototype.showModal ??= function showModal(this: HTMLDialogElement) {
+  this.open = true;
+};
+HTMLDialogElement.prototype.close ??= function close(this: HTMLDialogElement) {
+  this.open = false;
+};

@@ -1,12 +1,12 @@
-import { act, fireEvent, render, screen } from "@testing-library/react";
+import { act, fireEvent, render, screen, within } from "@testing-library/react";
 import { useEffect } from "react";
 import { expect, test, vi } from "vitest";
 import { Decision } from "./Decision";
 import { listenForShortcuts } from "./shortcuts";
 
-function Listening({ onDecide, keysOf }: { onDecide: (approved: boolean, comment: string) => Promise<unknown>; keysOf?: string }) {
+function Listening({ onDecide, keys }: { onDecide: (approved: boolean, comment: string) => Promise<unknown>; keys?: { group: string; subject: string } }) {
   useEffect(listenForShortcuts, []);
-  return <Decision busy={false} onDecide={onDecide} keysOf={keysOf} />;
+  return <Decision busy={false} onDecide={onDecide} keys={keys} />;
 }
 const labels = () => screen.getAllByRole("button").map((button) => button.textContent);
 
@@ -31,12 +31,17 @@ test("after a refusal one may decide again", async () => {
   expect(screen.getByRole("button", { name: "Approve" })).toHaveProperty("disabled", false);
 });
 
-test("letters decide only where they are said to", () => {
+test("a letter asks before it decides, and only for a selected decision", () => {
   const decide = vi.fn(async () => undefined);
   const { rerender } = render(<Listening onDecide={decide} />);
   fireEvent.keyDown(document.body, { key: "x" });
-  expect(decide).not.toHaveBeenCalled();
-  rerender(<Listening onDecide={decide} keysOf="Inbox" />);
+  expect(screen.queryByRole("dialog")).toBeNull();
+  rerender(<Listening onDecide={decide} keys={{ group: "Inbox", subject: "Deploy 3.1" }} />);
+  fireEvent.keyDown(document.body, { key: "x", repeat: true });
+  expect(screen.queryByRole("dialog")).toBeNull();
   fireEvent.keyDown(document.body, { key: "x" });
+  const dialog = screen.getByRole("dialog", { name: 'Reject "Deploy 3.1"?' });
+  expect(decide).not.toHaveBeenCalled();
+  fireEvent.click(within(dialog).getByRole("button", { name: "Reject" }));
   expect(decide).toHaveBeenCalledExactlyOnceWith(false, "");
 });

@@ -21,6 +21,7 @@ export function Dialog({ title, open, onClose, footer, wide, children }: DialogP
     const dialog = element.current;
     if (!dialog || !open) return;
     dialog.showModal();
+    dialog.querySelector<HTMLElement>("[data-focus]")?.focus();
     return () => dialog.close();
   }, [open]);
   if (!open) return null;
@@ -58,17 +59,19 @@ interface ConfirmProps {
   /** The verb on the button ("Cancel the task"), never "OK". */
   action: string;
   kind?: ButtonKind;
+  /** Whether Enter confirms at once; otherwise the focus is on what changes nothing. */
+  isFocused?: boolean;
   busy?: boolean;
   onConfirm: () => void;
   onClose: () => void;
   children: ReactNode;
 }
 
-export function ConfirmDialog({ title, open, action, kind = "danger", busy, onConfirm, onClose, children }: ConfirmProps) {
+export function ConfirmDialog({ title, open, action, kind = "danger", isFocused, busy, onConfirm, onClose, children }: ConfirmProps) {
   const footer = (
     <>
       <Button onClick={onClose}>Keep as it is</Button>
-      <Button kind={kind} busy={busy} onClick={onConfirm}>
+      <Button kind={kind} data-focus={isFocused || undefined} busy={busy} onClick={onConfirm}>
         {action}
       </Button>
     </>

@@ -101,8 +101,8 @@ export function Table<Row extends object>({ label, rows, columns, rowKey, select
     onOpen?.(row);
   }
 
-  useShortcut({ keys: "j", label: "Next row", group: "List" }, () => move(1));
-  useShortcut({ keys: "k", label: "Previous row", group: "List" }, () => move(-1));
+  useShortcut({ keys: "j", label: "Next row", group: "List", repeats: true }, () => move(1));
+  useShortcut({ keys: "k", label: "Previous row", group: "List", repeats: true }, () => move(-1));
   useShortcut(
     { keys: "Enter", label: "Open the row", group: "List" },
     () => {

@@ -5,6 +5,8 @@ export interface Shortcut {
   keys: string;
   label: string;
   group: string;
+  /** Whether a key that is held runs it again and again: for moving only, never for what changes something. */
+  repeats?: boolean;
 }
 
 interface Registered extends Shortcut {
@@ -47,7 +49,7 @@ function onKeyDown(event: KeyboardEvent): void {
   const match = (pending && find(`${pending} ${name}`)) || find(name);
   if (match) {
     event.preventDefault();
-    match.run(event);
+    if (!event.repeat || match.repeats) match.run(event);
   } else if (!modified && registered.some((shortcut) => shortcut.keys.startsWith(`${name} `))) {
     prefix = { key: name, at: event.timeStamp };
   }
@@ -62,13 +64,13 @@ export function listenForShortcuts(): () => void {
 /** Binds a key while the component is mounted and lists it in the help ("?"). */
 export function useShortcut(shortcut: Shortcut, run: (event: KeyboardEvent) => void, enabled = true): void {
   const latest = useEffectEvent(run);
-  const { keys, label, group } = shortcut;
+  const { keys, label, group, repeats } = shortcut;
   useEffect(() => {
     if (!enabled) return;
-    const entry: Registered = { keys, label, group, run: (event) => latest(event) };
+    const entry: Registered = { keys, label, group, repeats, run: (event) => latest(event) };
     change([...registered, entry]);
     return () => change(registered.filter((other) => other !== entry));
-  }, [keys, label, group, enabled]);
+  }, [keys, label, group, repeats, enabled]);
 }
 
 function subscribe(listener: () => void): () => void {

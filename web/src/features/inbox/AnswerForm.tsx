@@ -2,13 +2,13 @@ import { Play } from "lucide-react";
 import type { Question } from "@/api/types";
 import { Button, Decision, type JsonSchema } from "@/ui";
 import { ReplyForm } from "../tasks/canvas/ReplyForm";
-import { useAnswer } from "./queries";
+import { subjectOf, useAnswer } from "./queries";
 
-/** The form that answers a question, by its kind; in the inbox and on the canvas alike. */
-export function AnswerForm({ question }: { question: Question }) {
+/** The form that answers a question, by its kind. `isSelected`: the user chose this question, so keys may decide it. */
+export function AnswerForm({ question, isSelected = false }: { question: Question; isSelected?: boolean }) {
   const answer = useAnswer(question);
   if (question.kind === "approval") {
-    return <Decision keysOf="Inbox" busy={answer.isPending} onDecide={(approved, comment) => answer.mutateAsync({ kind: "decision", approved, comment })} />;
+    return <Decision keys={isSelected ? { group: "Inbox", subject: subjectOf(question) } : undefined} busy={answer.isPending} onDecide={(approved, comment) => answer.mutateAsync({ kind: "decision", approved, comment })} />;
   }
   if (question.kind === "execute") {
     return (

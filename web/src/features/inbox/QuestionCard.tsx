@@ -41,7 +41,7 @@ export function QuestionCard({ question, isOpen, onSelect, onOpenTask }: Questio
       {isOpen && (
         <div className="mt-3 flex max-w-2xl flex-col gap-3 pl-7 max-phone:pl-0">
           <Markdown text={question.text} />
-          <AnswerForm question={question} />
+          <AnswerForm question={question} isSelected />
         </div>
       )}
     </article>

@@ -6,24 +6,24 @@ import { TaskPanel } from "../tasks/TaskPanel";
 import { QuestionCard } from "./QuestionCard";
 import { useInbox } from "./queries";
 
-/** Everything that waits for a person, the oldest first. One is open at a time: j and k move, typing answers. */
+/** Everything that waits for a person, the oldest first. The user opens one at a time: nothing opens by itself. */
 export default function InboxPage() {
   const inbox = useInbox();
   const search = useSearch({ from: "/console/inbox" });
   const navigate = useNavigate({ from: "/inbox" });
   const items = inbox.data?.items ?? [];
-  // An answered question leaves the list; the one that takes its place is opened.
-  const open = items.find((item) => item.id === search.id) ?? items[0];
+  // An answered question leaves the list. None takes its place: a key or a second click would decide it unread.
+  const open = items.find((item) => item.id === search.id);
 
   function select(question: Question | undefined) {
     if (!question) return;
     void navigate({ search: { id: question.id }, replace: true });
     document.getElementById(`question-${question.id}`)?.scrollIntoView({ block: "nearest" });
   }
-  const move = (step: number) => select(items[items.findIndex((item) => item === open) + step]);
+  const move = (step: 1 | -1) => select(open ? items[items.indexOf(open) + step] : items[0]);
 
-  useShortcut({ keys: "j", label: "Next question", group: "Inbox" }, () => move(1));
-  useShortcut({ keys: "k", label: "Previous question", group: "Inbox" }, () => move(-1));
+  useShortcut({ keys: "j", label: "Next question", group: "Inbox", repeats: true }, () => move(1));
+  useShortcut({ keys: "k", label: "Previous question", group: "Inbox", repeats: true }, () => move(-1));
   useShortcut(
     { keys: "Enter", label: "Answer", group: "Inbox" },
     () => document.querySelector<HTMLElement>(`#question-${CSS.escape(open?.id ?? "")} :is(textarea, input, select, [data-answer])`)?.focus(),

@@ -47,8 +47,8 @@ function Shown({ run }: { run: RunView }) {
   const step = run.steps.find((one) => one.name === selected);
   const go = (change: RunsSearch) => void navigate({ to: "/runs/$runId", params: { runId: run.id }, search: { ...search, ...change }, replace: true });
   const select = (name: string | null) => name !== null && go({ step: name, tab: undefined });
-  useShortcut({ keys: "j", label: "Next step", group: "Run" }, () => select(stepBeside(run, selected, 1)));
-  useShortcut({ keys: "k", label: "Previous step", group: "Run" }, () => select(stepBeside(run, selected, -1)));
+  useShortcut({ keys: "j", label: "Next step", group: "Run", repeats: true }, () => select(stepBeside(run, selected, 1)));
+  useShortcut({ keys: "k", label: "Previous step", group: "Run", repeats: true }, () => select(stepBeside(run, selected, -1)));
   useShortcut({ keys: "v", label: "Graph, waterfall, both", group: "Run" }, () => go({ view: VIEWS[(VIEWS.indexOf(view) + 1) % VIEWS.length] }));
   useShortcut({ keys: "y", label: "Show or hide the document", group: "Run" }, () => go({ yaml: search.yaml ? undefined : true }));
   useShortcut({ keys: "Escape", label: "Back to the runs", group: "Run" }, () => void navigate({ to: "/runs", search: { workflow: search.workflow, state: search.state } }));

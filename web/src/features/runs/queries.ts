@@ -80,7 +80,7 @@ export function useDecision(id: string, step: string) {
   const client = useQueryClient();
   return useMutation({
     mutationFn: (said: { approved: boolean; comment: string }) => api.post(path(id, `/approvals/${encodeURIComponent(step)}`), said),
-    onSuccess: (_, said) => toast(said.approved ? "Approved" : "Rejected"),
+    onSuccess: (_, said) => toast(`${said.approved ? "Approved" : "Rejected"}: ${step}`),
     onError: (error) => toast(error.message, "error"),
     onSettled: () => {
       void client.invalidateQueries({ queryKey: keys.run(id) });

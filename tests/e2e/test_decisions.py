@@ -1,0 +1,48 @@
+"""Decisions and questions in a browser: nothing is approved by accident, and every question has its form."""
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.e2e.conftest import Demo, Watched
+
+
+def ask_approval(demo: Demo, title: str, key: str) -> str:
+    task_id: str = demo.send(title, key, path="/agents/releases/", at_once=True)["id"]
+    return task_id
+
+
+def waiting_card(page: Page, title: str) -> Locator:
+    return page.get_by_role("article").filter(has_text=title)
+
+
+def is_waiting(page: Page, task_id: str) -> bool:
+    return bool(page.evaluate("id => fetch(`/api/tasks/${id}`).then(r => r.json()).then(t => t.waiting)", task_id))
+
+
+def test_a_held_key_approves_nothing_in_the_inbox(page: Page, demo: Demo) -> None:
+    tasks = {title: ask_approval(demo, title, title) for title in ("Deploy 7.1", "Deploy 7.2")}
+    page.goto("./inbox")
+    for title in tasks:
+        expect(waiting_card(page, title)).to_be_visible()
+    expect(page.get_by_placeholder("Comment (optional)")).to_have_count(0)  # nothing is selected by itself
+    page.keyboard.press("a")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    waiting_card(page, "Deploy 7.1").get_by_role("button", name="Deploy 7.1").click()
+    page.keyboard.down("a")
+    for _ in range(20):
+        page.keyboard.down("a")  # Playwright sends a repeated key for a key that is down
+    page.keyboard.up("a")
+    dialog = page.get_by_role("dialog", name='Approve "Deploy 7.1"?')
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert all(is_waiting(page, task_id) for task_id in tasks.values())
+    page.keyboard.press("a")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="Approved: Deploy 7.1")).to_be_visible()
+    expect(waiting_card(page, "Deploy 7.1")).to_have_count(0)
+    page.keyboard.press("a")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert is_waiting(page, tasks["Deploy 7.2"])
