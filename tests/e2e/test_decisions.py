@@ -1,10 +1,9 @@
 """Decisions and questions in a browser: nothing is approved by accident, and every question has its form."""
 
-import re
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.e2e.conftest import Demo, Watched
+from tests.e2e.conftest import Demo
 
 
 def ask_approval(demo: Demo, title: str, key: str) -> str:
