@@ -1,6 +1,5 @@
 """Decisions and questions in a browser: nothing is approved by accident, and every question has its form."""
 
-
 from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.conftest import Demo
