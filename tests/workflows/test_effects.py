@@ -559,6 +559,22 @@ async def test_inputs_are_given_checked_and_have_defaults(tmp_path: Path) -> Non
         assert refused.state == "REJECTED", inputs
 
 
+async def test_a_required_input_with_an_enum_can_be_served_and_run(tmp_path: Path) -> None:
+    head = (
+        "inputs:\n  size: {required: true, enum: [small, large]}\n  n: {type: integer, required: true, enum: [3, 4]}\n"
+        "  spec: {type: object, required: true}\n"
+        "vars: {who: '{{inputs.spec.who}}', first: '{{input | json}}', label: '{{inputs.size}} {{inputs.n}}'}"
+    )
+    text = flow(shell("a", 'echo "{{vars.label}} {{vars.who}}"'), head=head)
+    given = {"size": "large", "n": 4, "spec": {"who": "Ada"}}
+    run = await ran(text, tmp_path, inputs=given, input="[1]")
+    assert run.output == "large 4 Ada", run.why
+    refused = await ran(text, tmp_path, inputs={**given, "size": "huge"}, input="[1]")
+    assert (refused.state, "give one of small, large" in refused.why) == ("REJECTED", True)
+    agent = WorkflowAgent(read(text), directory=tmp_path, env={}, vars={"size": "small"})
+    assert agent.profile.skills[0].name == "main"
+
+
 def test_a_dry_run_shows_what_a_step_is_for(tmp_path: Path) -> None:
     steps = (shell("a", "make all", "description: Builds everything"), shell("b", "make test"))
     found = report(plan(read(flow(*steps)), base=tmp_path, env={}))

@@ -113,10 +113,9 @@ class WorkflowAgent:
 
     def _definitions(self) -> dict[str, Member]:
         found: dict[str, Member] = {}
-        given = {name: _EMPTY[one.type] for name, one in self.document.inputs.items() if one.required}
         workflows: list[str | None] = [one.name for one in self.document.workflows]
         for workflow in workflows or [None]:
-            for name, member in members.definitions(self._plan(Wish(workflow=workflow, inputs=given))).items():
+            for name, member in members.definitions(self._plan(Wish(workflow=workflow), is_outline=True)).items():
                 if found.setdefault(name, member) != member:
                     raise ValueError(f"{name}: two workflows have a step of that name that say different things of it")
         return found
@@ -208,7 +207,7 @@ class WorkflowAgent:
         )
         return origin.entries(found, self._told, self.text)
 
-    def _plan(self, wish: Wish) -> Plan:
+    def _plan(self, wish: Wish, *, is_outline: bool = False) -> Plan:
         made = plan(
             self.document,
             workflow=wish.workflow,
@@ -216,6 +215,7 @@ class WorkflowAgent:
             input=wish.input,
             base=self._directory,
             env=self._env,
+            is_outline=is_outline,
         )
         return replace(made, check_agents=wish.check_agents)
 

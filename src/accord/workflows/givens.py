@@ -25,6 +25,19 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
+_STAND_INS: Mapping[str, Any] = {"string": "", "number": 0, "integer": 0, "boolean": False, "array": [], "object": {}}
+"""Type of an input -> a value of it."""
+
+
+def stand_ins(document: Document, given: Collection[str]) -> dict[str, Any]:
+    """Return a valid value for each required input that is not given, to plan a document before any run."""
+    return {
+        name: one.enum[0] if one.enum else _STAND_INS[one.type]
+        for name, one in document.inputs.items()
+        if one.required and one.default is None and name not in given
+    }
+
+
 def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[dict[str, Any], list[Finding]]:
     """Return the values of a document's inputs: given by name, in the JSON of the run's input, or the default."""
     values: dict[str, Any] = {}
@@ -54,9 +67,13 @@ def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[
 
 
 def vars_of(
-    document: Document, given: Mapping[str, Any], text: str, inputs: Mapping[str, Any]
+    document: Document, given: Mapping[str, Any], text: str, inputs: Mapping[str, Any], *, is_outline: bool = False
 ) -> tuple[dict[str, Any], list[Finding]]:
-    """Return a run's variables: those given, and the document's with their templates replaced."""
+    """Return a run's variables: those given, and the document's with their templates replaced.
+
+    In an outline the input is a stand-in, so a variable that cannot be made of it is an empty text.
+    """
+    of_a_run = doubtful(document) if is_outline else frozenset()
     done: dict[str, Any] = {name: value for name, value in given.items() if name not in document.inputs}
     left = {name: value for name, value in document.vars.items() if name not in done}
     problems: list[Finding] = []
@@ -71,7 +88,10 @@ def vars_of(
             try:
                 done[name] = _settled(values, value)
             except (BadExpression, Unresolved) as error:
-                problems.append(found("UNKNOWN_REFERENCE", f"vars.{name}: {error}", _fix(value)))
+                if name in of_a_run and isinstance(error, Unresolved):
+                    done[name] = ""
+                else:
+                    problems.append(found("UNKNOWN_REFERENCE", f"vars.{name}: {error}", _fix(value)))
             del left[name]
     return done, problems
 

@@ -35,19 +35,21 @@ def plan(
     *,
     base: Path,
     env: Mapping[str, str] | None = None,
+    is_outline: bool = False,
 ) -> Plan:
     """Return what a run of a workflow follows, the first of a document unless one is named; raises BadDocument.
 
     `vars` are variables and inputs by their names; `base` is where relative paths begin; `env` is what `${NAME}` and
-    `{{env.NAME}}` must be found in.
+    `{{env.NAME}}` must be found in. An outline has stand-ins for inputs that only a run is given.
     """
     environment = os.environ if env is None else env
     text = input or ""
     one = _workflow(document, workflow)
-    inputs, problems = givens.inputs_of(document, vars or {}, text)
+    given = {**(givens.stand_ins(document, vars or {}) if is_outline else {}), **(vars or {})}
+    inputs, problems = givens.inputs_of(document, given, text)
     if problems:
         raise BadDocument(problems)
-    variables, problems = givens.vars_of(document, vars or {}, text, inputs)
+    variables, problems = givens.vars_of(document, given, text, inputs, is_outline=is_outline)
     if problems:
         raise BadDocument(problems)
     pattern, steps = _arranged(document, one, base)
