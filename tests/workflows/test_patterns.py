@@ -94,6 +94,27 @@ def test_what_a_step_says_itself_counts_more_than_the_pattern() -> None:
     assert [step.depends_on for step in planned(text).steps] == [(), (), ("y",)]
 
 
+@pytest.mark.parametrize("pattern", ["hub-spoke", "hierarchical"])
+def test_a_lead_that_depends_on_its_workers_collects(pattern: str) -> None:
+    steps = [
+        "name: dig, agent: w, task: x",
+        "name: fix, agent: w, task: x, dependsOn: [dig]",
+        "name: close, agent: l, task: x, dependsOn: [ready]",
+    ]
+    text = document(
+        pattern, ["l: lead", "w: worker"], steps, "coordination: {barriers: [{name: ready, waitFor: [fix]}]}"
+    )
+    assert lines_of(planned(text)) == ["dig: w", "fix: w, after dig", "close: l, after ready"]
+    opened = planned(
+        document(
+            pattern,
+            ["l: lead", "w: worker"],
+            ["name: go, agent: l, task: x", *steps[:2], steps[2].replace("ready", "fix")],
+        )
+    )
+    assert lines_of(opened) == ["go: l", "dig: w, after go", "fix: w, after dig", "close: l, after fix"]
+
+
 def test_others_are_heard_unless_the_task_speaks_of_them() -> None:
     last = "name: sum, agent: c, task: 'Sum up {{steps.a.output | first-line}}'"
     text = document(

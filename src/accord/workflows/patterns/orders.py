@@ -3,6 +3,8 @@
 No step is done twice and none is left out by these; patterns with rounds are `rounds`, those with a choice `choices`.
 """
 
+from collections.abc import Sequence
+
 from accord.workflows.document import Step
 from accord.workflows.patterns.cast import (
     Cast,
@@ -69,10 +71,7 @@ def hub_spoke(cast: Cast) -> list[Step]:
     spokes = [step for step in cast.steps if step not in hubs]
     needed(hubs, "it needs an agent with the role hub, coordinator or lead")
     needed(spokes, "it needs steps of others than the hub")
-    first, *rest = hubs
-    last = rest or [like(first, f"{first.name}-summary", SUMMARY)]
-    middle = [hears(step, (first.name,)) for step in spokes]
-    return [after(first, ()), *middle, *(hears(step, names_of(middle)) for step in last)]
+    return _led(hubs, [spokes])
 
 
 def hierarchical(cast: Cast) -> list[Step]:
@@ -82,13 +81,25 @@ def hierarchical(cast: Cast) -> list[Step]:
     workers = [step for step in cast.steps if step not in leads and step not in managers]
     needed(leads, "it needs an agent with the role lead")
     needed(workers, "it needs steps of workers, who are neither lead nor manager")
-    first, *rest = leads
-    levels: list[list[Step]] = [[after(first, ())]]
-    for level in (managers, workers):
-        if level:
-            levels.append([hears(step, names_of(levels[-1])) for step in level])
-    last = rest or [like(first, f"{first.name}-summary", SUMMARY)]
-    return [*(step for level in levels for step in level), *(hears(step, names_of(levels[-1])) for step in last)]
+    return _led(leads, [managers, workers])
+
+
+def _led(leads: Sequence[Step], levels: Sequence[Sequence[Step]]) -> list[Step]:
+    """Return levels of steps between the first step of a lead and its others, which hear the lowest level.
+
+    A lead's step with a `dependsOn` of its own collects results, so it never opens; if no step opens, the top level
+    begins at once.
+    """
+    opening = next((step for step in leads if not step.depends_on), None)
+    collecting = [step for step in leads if step is not opening]
+    done: list[list[Step]] = [] if opening is None else [[after(opening, ())]]
+    for level in filter(None, levels):
+        above = names_of(done[-1]) if done else ()
+        done.append([hears(step, above) for step in level])
+    if opening is not None and not collecting:
+        collecting = [like(opening, f"{opening.name}-summary", SUMMARY)]
+    last = [hears(step, names_of(done[-1])) for step in collecting]
+    return [*(step for level in done for step in level), *last]
 
 
 def handoff(cast: Cast) -> list[Step]:
