@@ -1,6 +1,7 @@
 """What the agent of every server does, and how a server's process says where it is.
 
 A message is one word. `chunks` is answered in pieces, `hold` never, `ask` with a question, anything else with itself.
+`echo` is for servers whose answers can be messages: the answer is a message with the same text and no artifact.
 The scripts beside this file put that into the terms of one implementation each; they run as modules, in environments
 that have little in common.
 """
@@ -13,6 +14,7 @@ NAME = "Parrot"
 DESCRIPTION = "Repeats what it is told"
 CHUNKS = ("one ", "two ", "three")
 QUESTION = "Which colour?"
+ECHO = "echo"
 
 
 def pieces(text: str) -> tuple[str, ...]:

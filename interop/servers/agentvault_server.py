@@ -52,6 +52,12 @@ class Parrot(BaseA2AAgent):
             await self._store.notify_message_event(task_id, question)
             await self._store.update_task_state(task_id, TaskState.INPUT_REQUIRED)
             return
+        if text == agent.ECHO:
+            answer = Message(role="assistant", parts=[TextPart(content=text)])
+            self._messages[task_id].append(answer)
+            await self._store.notify_message_event(task_id, answer)
+            await self._store.update_task_state(task_id, TaskState.COMPLETED)
+            return
         said = agent.pieces(text)
         if len(said) > 1:  # so that each piece is seen: who follows late is only told what comes then
             await self._followed[task_id].wait()

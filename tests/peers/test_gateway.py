@@ -11,9 +11,9 @@ import pytest
 
 from interop.offers import OFFERS, Offer
 from interop.processes import Peer
-from interop.servers.agent import CHUNKS, QUESTION
+from interop.servers.agent import CHUNKS, ECHO, QUESTION
 from tests.peers.conftest import available
-from tests.serve.running import BOUND_SECONDS, V1, Server, events, rpc, running, said, text_of
+from tests.serve.running import BOUND_SECONDS, V1, Server, accord, events, rpc, running, said, text_of
 
 BINDINGS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest", "GRPC": "grpc"}
 
@@ -29,6 +29,29 @@ def test_any_server_is_served_to_clients_of_1_0(offer: Offer, started: Callable[
         if offer.asks:
             asks(near, offer)
         cancels(near)
+
+
+@pytest.mark.parametrize("offer", available(offer for offer in OFFERS if offer.name == "agentvault"))
+@pytest.mark.proves("2-17")
+def test_an_answer_equal_to_the_question_arrives(offer: Offer, started: Callable[[Peer], str], tmp_path: Path) -> None:
+    url = started(offer.peer)
+    (tmp_path / "accord.toml").write_text(f'[remotes.x]\nurl = "{url}"\n', encoding="utf-8")
+    with running(tmp_path) as near:
+        task = near.send(ECHO, "m-1")
+        assert task["status"]["message"]["parts"] == [{"text": ECHO}]
+        body = rpc("SendStreamingMessage", message=said(ECHO, "m-2"))
+        with httpx.stream("POST", near.url, json=body, headers=V1, timeout=BOUND_SECONDS) as answer:
+            *_, (_, last) = events(answer)
+        assert last["statusUpdate"]["status"]["message"]["parts"] == [{"text": ECHO}]
+    workflow = (
+        f'{{version: "1.0", name: w, swarm: {{pattern: dag}}, workflows: [{{name: w, steps: [{{name: s, type: a2a, \
+url: "{url}", task: {ECHO}}}]}}]}}'
+    )
+    (tmp_path / "w.yaml").write_text(workflow, encoding="utf-8")
+    run = accord(tmp_path, "run", "w.yaml")
+    assert (run.returncode, run.stdout) == (0, f"{ECHO}\n"), run.stderr
+    streamed_by_cli = accord(tmp_path, "send", url, ECHO, "--stream")
+    assert f"Message:\n{ECHO}\n" in streamed_by_cli.stdout
 
 
 def streamed(near: Server, text: str, message_id: str) -> str:

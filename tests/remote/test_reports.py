@@ -259,6 +259,36 @@ def test_a_question_without_words_has_them_fetched() -> None:
     assert bare.status.message is None
 
 
+def test_an_answer_equal_to_the_callers_message_is_kept() -> None:
+    mine = Message(message_id="m-0", role=Role.USER, parts=(Part(text="hello"),))
+    report = task(S.WORKING, history=(mine, said("hello", ""), said("hello", "")))
+    new = [
+        body.message.parts
+        for body in heard(report, place=here(history=(mine,))).bodies
+        if isinstance(body, MessageUpdate)
+    ]
+    assert new == [mine.parts, mine.parts]
+    again = heard(report, place=here(history=(mine, said("hello"), said("hello"))))
+    assert not any(isinstance(body, MessageUpdate) for body in again.bodies)
+
+
+def test_the_last_message_of_a_task_without_artifacts_is_its_answer() -> None:
+    (ended,) = heard(task(S.COMPLETED, history=(said("hello"),))).bodies
+    assert isinstance(ended, StatusUpdate)
+    assert ended.status.message is not None
+    assert ended.status.message.parts == (Part(text="hello"),)
+    *_, ended = heard(task(S.COMPLETED, history=(said("on the way"),), artifacts=(artifact("hello"),))).bodies
+    assert isinstance(ended, StatusUpdate)
+    assert ended.status.message is None
+
+
+def test_a_question_without_an_id_that_is_asked_again_is_another_one() -> None:
+    asks = task(S.INPUT_REQUIRED, history=(said("Which?", ""),))
+    asked = [heard(asks, replace(LINK, sent=sent)).bodies[-1] for sent in (1, 2)]
+    ids = {body.status.message.message_id for body in asked if isinstance(body, StatusUpdate) and body.status.message}
+    assert len(ids) == 2
+
+
 @pytest.mark.parametrize(("append", "last"), [(False, False), (True, False), (True, True), (False, True)])
 def test_pieces_are_passed_on_as_they_are(append: bool, last: bool) -> None:
     piece = ArtifactUpdate(task_id="r-1", context_id="c-there", artifact=artifact("x"), append=append, last_chunk=last)

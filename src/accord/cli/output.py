@@ -96,14 +96,17 @@ def of_task(task: Task, *, with_history: bool = False) -> Iterator[str]:
         yield from of_parts(task.status.message.parts, "Status")
     for message in task.history if with_history else ():
         yield from of_parts(message.parts, "User" if message.role is Role.USER else "Agent")
-    if not with_history and _is_silent(task) and task.history and task.history[-1].role is Role.AGENT:
-        yield from of_parts(task.history[-1].parts, "Message")  # some agents say it nowhere else
+    if not with_history:
+        yield from of_last_message(task)
     for artifact in task.artifacts:
         yield from of_artifact(artifact)
 
 
-def _is_silent(task: Task) -> bool:
-    return task.status.message is None and not task.artifacts
+def of_last_message(task: Task) -> Iterator[str]:
+    """Return the agent's last message, if the task has its answer nowhere else."""
+    is_silent = task.status.message is None and not task.artifacts
+    if is_silent and task.history and task.history[-1].role is Role.AGENT:
+        yield from of_parts(task.history[-1].parts, "Message")
 
 
 def of_message(message: Message) -> Iterator[str]:

@@ -91,6 +91,7 @@ class LiveText:
         self._texts = _Texts()
         self._open: str | None = None
         self._last = "\n"
+        self._has_message = False
 
     def event(self, event: Event) -> None:
         """Print what is new."""
@@ -108,6 +109,7 @@ class LiveText:
             case Message() as message:
                 self._lines(output.of_message(message))
             case MessageUpdate(message=message) if message.role is Role.AGENT:
+                self._has_message = True
                 self._lines(output.of_parts(message.parts, "Message"))
         if self._open is None:
             self._progress.event(event)
@@ -116,6 +118,8 @@ class LiveText:
         """Say once more which task it is and how it stands: who watches only the end needs it."""
         self.pause()
         if isinstance(answer, Task):
+            if not self._has_message:
+                output.lines(output.of_last_message(answer))
             output.lines(output.heading(answer))
 
     def pause(self) -> None:

@@ -201,7 +201,7 @@ class _Reader:
     def read(self) -> News:
         match self._report.body:
             case Task() as task:
-                task = _with_question(task)
+                task = _with_last_message(task)
                 made: list[EventBody] = [*self._artifacts(task.artifacts), *self._messages(task)]
                 return self._with_status(task.status, tuple(made))
             case StatusUpdate(status=status):
@@ -276,10 +276,11 @@ class _Reader:
         return replace(update, task_id=self._here.task_id, context_id=self._here.context_id)
 
     def _messages(self, task: Task) -> Iterable[MessageUpdate]:
-        """Return what the agent said and is not known here; by the words, because not every dialect has ids."""
-        here = self._here.task
-        current = here.status.message if here else None
-        known = Counter(_words(said) for said in (*(here.history if here else ()), *([current] if current else ())))
+        """Return the agent's messages that are not known here, compared by their parts: not every dialect has ids.
+
+        The caller's messages are left out of the comparison: an agent may answer with the words of the question.
+        """
+        known = Counter(_words(message) for message in _agent_messages(self._here.task))
         known.update(_words(said) for said in ([task.status.message] if task.status.message else ()))
         for said in task.history:
             words = _words(said)
@@ -296,8 +297,8 @@ class _Reader:
         )
 
     def _message(self, message: Message) -> Message:
-        """Return a message as the agent here says it."""
-        identifier = message.message_id or f"{self._here.task_id}-{_words(message)[:16]}"
+        """Return a message as the agent here says it; one without an id gets one that is its own in this turn."""
+        identifier = message.message_id or f"{self._here.task_id}-{self._link.sent}-{_words(message)[:16]}"
         return replace(
             message,
             message_id=identifier,
@@ -307,13 +308,25 @@ class _Reader:
         )
 
 
-def _with_question(task: Task) -> Task:
-    """Return a task that asks with its question; some agents have it only as the last thing that they said."""
+def _with_last_message(task: Task) -> Task:
+    """Return a task whose status has the question or the answer that an agent has only as its last message.
+
+    A stream of A2A 1.0 has no event for a message of the history, so its callers get only what the status has.
+    """
     last = task.history[-1] if task.history else None
-    is_bare = task.status.state in lifecycle.INTERRUPTED and task.status.message is None
+    is_ended = task.status.state in lifecycle.ENDED and not task.artifacts
+    is_bare = (is_ended or task.status.state in lifecycle.INTERRUPTED) and task.status.message is None
     if not is_bare or last is None or last.role is not Role.AGENT:
         return task
     return replace(task, status=replace(task.status, message=last), history=task.history[:-1])
+
+
+def _agent_messages(task: Task | None) -> Iterable[Message]:
+    """Return the agent's messages of a task, that of its status included."""
+    if task is None:
+        return ()
+    current = () if task.status.message is None else (task.status.message,)
+    return (message for message in (*task.history, *current) if message.role is Role.AGENT)
 
 
 def _words(message: Message) -> str:
