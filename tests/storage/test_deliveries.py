@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.model import PushConfig
+from accord.model import Authentication, PushConfig
 from accord.storage.commands import deliveries, pushes, tasks
 from accord.storage.commands.browsing import Seen
 from accord.storage.commands.deliveries import Wanted
@@ -46,6 +46,21 @@ async def test_webhooks_are_found_by_task_id_and_address(with_hooks: AnyStore) -
     assert [one.task_id for one in await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(url="t-3_%"))] == ["t-3"]
     assert await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(url="t-3%%")) == [], "no pattern of the caller's"
     assert await with_hooks.read(deliveries.page, TENANT, ALL, Wanted(task_id="t-5")) == [], "another tenant's"
+
+
+async def test_search_matches_the_shown_address_only(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new("t-1"))
+    config = PushConfig(
+        url="https://user:pass@Example.com/hooks?key=in-query",
+        id="in-id",
+        token="in-token",
+        authentication=Authentication(scheme="Bearer", credentials="in-credentials"),
+    )
+    await ready.do(pushes.put, TENANT, "t-1", config, "v1")
+    (shown,) = await ready.read(deliveries.page, TENANT, ALL, Wanted(url="example.com/hooks"))
+    assert shown.address == "https://example.com/hooks"
+    for hidden in ("in-query", "in-id", "in-token", "in-credentials", "Bearer", "pass", '"url"'):
+        assert await ready.read(deliveries.page, TENANT, ALL, Wanted(url=hidden)) == [], hidden
 
 
 async def test_pages_go_on_where_they_ended(with_hooks: AnyStore) -> None:

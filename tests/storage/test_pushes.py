@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from accord.model import Authentication, PushConfig, PushFormat
+from accord.storage import migrate
 from accord.storage.commands import jobs, pushes, tasks
 from accord.storage.commands.pushes import Attempt, Due
 from accord.storage.commands.tasks import Fenced
@@ -430,3 +432,27 @@ async def test_who_lost_a_webhook_notes_nothing(with_hook: AnyStore) -> None:
     with pytest.raises(Fenced):
         await with_hook.do(pushes.advance, due, 1, keeps=True, attempt=attempt())
     assert await with_hook.read(pushes.tried, TENANT, "t-1") == []
+
+
+async def test_migration_fills_in_lanes_of_stored_webhooks(store: AnyStore) -> None:
+    for migration in migrate.known()[:4]:
+        await store.do(migrate._apply, migration)
+
+    async def write(tx: Tx) -> None:
+        await tx.run(
+            """INSERT INTO task (tenant, id, context_id, agent, owner, state, updated_at)
+               VALUES ('acme', 't', 'c', 'a', 'alice', 'working', 1)"""
+        )
+        for id, url in (("1", "https://Example.com:8443/a?key=x"), ("2", "http://example.com")):
+            await tx.run(
+                "INSERT INTO push (tenant, task_id, id, config, dialect) VALUES ('acme', 't', :id, :config, 'v1')",
+                id=id,
+                config=msgspec.json.encode(PushConfig(url=url, id=id)).decode(),
+            )
+
+    await store.do(write)
+    await migrate.upgrade(store)
+    assert await store.read(table, "push", "id, caller, host, address") == [
+        ("1", "acme\nalice", "example.com:8443", "https://Example.com:8443/a"),
+        ("2", "acme\nalice", "example.com", "http://example.com"),
+    ]

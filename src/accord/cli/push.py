@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accord.cli.db import StoreOption, exit_with, opened
-from accord.cli.tables import Output, address_of, plain, show, time_of
+from accord.cli.tables import Output, plain, show, time_of
 
 if TYPE_CHECKING:
     from accord.storage.commands.pushes import Standing
@@ -103,6 +103,6 @@ def _shown(webhook: "Standing") -> dict[str, Any]:
         "attempts": webhook.attempts,
         "next": time_of(webhook.due_at),
         "dead_since": time_of(webhook.dead_at),
-        "url": address_of(webhook.url),
+        "url": webhook.address,
         "error": webhook.last_error,
     }

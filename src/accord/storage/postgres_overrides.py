@@ -306,6 +306,9 @@ class _AcceptRow(NamedTuple):
     data: str | None
     push_id: str | None
     config: str | None
+    caller: str | None
+    host: str | None
+    address: str | None
     deadline_ms: int | None
     trace: str | None
 
@@ -332,8 +335,9 @@ WITH item AS MATERIALIZED (
     INSERT INTO event (tenant, task_id, seq, kind, data, at)
     SELECT tenant, task_id, seq, kind, data, at FROM fresh WHERE kind IS NOT NULL
 ), hooked AS (
-    INSERT INTO push (tenant, task_id, id, config, dialect, due_at)
-    SELECT tenant, task_id, push_id, config, COALESCE(origin, ''), CASE WHEN kind IS NULL THEN NULL ELSE {{now}} END
+    INSERT INTO push (tenant, task_id, id, config, caller, host, address, dialect, due_at)
+    SELECT tenant, task_id, push_id, config, caller, host, address, COALESCE(origin, ''),
+           CASE WHEN kind IS NULL THEN NULL ELSE {{now}} END
     FROM fresh WHERE config IS NOT NULL
 ), timed AS (
     INSERT INTO job (tenant, queue, kind, key, run_at)
@@ -380,6 +384,9 @@ def _accept(tenant: str, request: Accept) -> Item:
         data=data,
         push_id=None if push is None else push.id or "",
         config=None if push is None else msgspec.json.encode(push).decode(),
+        caller=None if push is None else pushes.caller_of(tenant, new.owner),
+        host=None if push is None else pushes.host_of(push),
+        address=None if push is None else pushes.address_of(push),
         deadline_ms=request.deadline_ms,
         trace=new.trace,
     )

@@ -5,7 +5,6 @@ shown, and what was said was shortened before it was kept. Whoever may cancel a 
 """
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -117,7 +116,7 @@ class DeliveriesApi:
             id=f"{found.task_id}/{found.id}",
             task_id=found.task_id,
             push_id=found.id,
-            url=_address(found.url),
+            url=found.address,
             agent=found.agent,
             state=found.state,  # type: ignore[arg-type]  # one of `deliveries.STATES`
             cursor=found.cursor,
@@ -144,13 +143,3 @@ def _attempt(tried: Tried) -> AttemptView:
         request=Exchange(headers=request.headers, body=request.body),
         response=Exchange(headers=response.headers, body=response.body),
     )
-
-
-def _address(url: str) -> str:
-    """Return an address without what may be a secret in it."""
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return ""
-    return f"{parts.scheme}://{host}{parts.path}"

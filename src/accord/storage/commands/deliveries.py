@@ -3,10 +3,8 @@
 It only reads, and lets what was given up be tried again; delivering is `pushes`.
 """
 
-import msgspec
 from msgspec import Struct
 
-from accord.model import PushConfig
 from accord.storage.commands import pushes
 from accord.storage.commands.browsing import Seen
 from accord.storage.store import Row, Tx
@@ -21,8 +19,6 @@ STATES = {
 
 _LAST = """FROM push_attempt AS tried WHERE tried.tenant = push.tenant AND tried.task_id = push.task_id
                       AND tried.push_id = push.id ORDER BY tried.id DESC LIMIT 1"""
-
-_CONFIG = msgspec.json.Decoder(PushConfig)
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -41,7 +37,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
     task_id: str
     id: str
-    url: str
+    address: str
     agent: str
     state: str
     cursor: int
@@ -65,14 +61,15 @@ async def page(tx: Tx, tenant: str, seen: Seen, wanted: Wanted) -> list[Found]:
     if wanted.state is not None:
         conditions.append(STATES[wanted.state])
     if wanted.url:
-        conditions.append("push.config LIKE :url ESCAPE '!'")
+        # Not the configuration: whether a search matches must tell nothing of a token, credentials or a query.
+        conditions.append("push.address LIKE :url ESCAPE '!'")
         values["url"] = f"%{_literal(wanted.url)}%"
     if wanted.before is not None:
         conditions.append("(push.task_id, push.id) < (:before_task, :before_id)")
         values |= {"before_task": wanted.before[0], "before_id": wanted.before[1]}
     stands = " ".join(f"WHEN {condition} THEN '{state}'" for state, condition in STATES.items())
     rows = await tx.all(
-        f"""SELECT push.task_id, push.id, push.config, task.agent, CASE {stands} END, push.cursor, task.last_seq,
+        f"""SELECT push.task_id, push.id, push.address, task.agent, CASE {stands} END, push.cursor, task.last_seq,
                    push.attempts, push.due_at, push.last_error,
                    (SELECT tried.at {_LAST}), (SELECT tried.status {_LAST})
             FROM push JOIN task ON task.tenant = push.tenant AND task.id = push.task_id
@@ -84,11 +81,11 @@ async def page(tx: Tx, tenant: str, seen: Seen, wanted: Wanted) -> list[Found]:
 
 
 def _found(row: Row) -> Found:
-    task_id, id, config, agent, state, cursor, last_seq, attempts, due_at, last_error, at, status = row
+    task_id, id, address, agent, state, cursor, last_seq, attempts, due_at, last_error, at, status = row
     return Found(
         task_id=task_id,
         id=id,
-        url=_CONFIG.decode(config).url,
+        address=address,
         agent=agent,
         state=state,
         cursor=cursor,

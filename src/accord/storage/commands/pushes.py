@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.model import PushConfig
+from accord.protocol import hosts
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Row, Tx, Value
 
@@ -73,9 +74,10 @@ async def put(tx: Tx, tenant: str, task_id: str, config: PushConfig, dialect: st
     moves, whoever is delivering it loses it: the rest is for the new address. Otherwise they go on, as `advance` tells
     them: a second sender would repeat to the same receiver what the first is posting.
     """
-    last = await _lock(tx, tenant, task_id)
-    if last is None:
+    found = await _lock(tx, tenant, task_id)
+    if found is None:
         return False
+    last, owner = found
     known = await tx.one(
         "SELECT config FROM push WHERE tenant = :tenant AND task_id = :task_id AND id = :id {for_update}",
         tenant=tenant,
@@ -83,7 +85,7 @@ async def put(tx: Tx, tenant: str, task_id: str, config: PushConfig, dialect: st
         id=config.id or "",
     )
     if known is None:
-        await _insert(tx, tenant, task_id, config, dialect, (last if after is None else after, last))
+        await _insert(tx, (tenant, task_id, owner), config, dialect, (last if after is None else after, last))
     else:
         moves = _CONFIG.decode(known[0]).url != config.url
         await _replace(tx, (tenant, task_id), config, dialect, last, moves=moves)
@@ -94,7 +96,8 @@ async def put(tx: Tx, tenant: str, task_id: str, config: PushConfig, dialect: st
 async def _replace(tx: Tx, of: tuple[str, str], config: PushConfig, dialect: str, last: int, *, moves: bool) -> None:
     tenant, task_id = of
     await tx.run(
-        """UPDATE push SET config = :config, dialect = :dialect, attempts = 0, dead_at = NULL, last_error = NULL,
+        """UPDATE push SET config = :config, host = :host, address = :address, dialect = :dialect,
+             attempts = 0, dead_at = NULL, last_error = NULL,
              node = CASE WHEN :moves = 1 THEN NULL ELSE node END, epoch = epoch + :moves,
              due_at = CASE WHEN cursor < :last THEN {now} ELSE NULL END
            WHERE tenant = :tenant AND task_id = :task_id AND id = :id""",
@@ -102,35 +105,56 @@ async def _replace(tx: Tx, of: tuple[str, str], config: PushConfig, dialect: str
         task_id=task_id,
         id=config.id or "",
         config=_ENCODER.encode(config).decode(),
+        host=host_of(config),
+        address=address_of(config),
         dialect=dialect,
         moves=int(moves),
         last=last,
     )
 
 
-async def _lock(tx: Tx, tenant: str, task_id: str) -> int | None:
-    """Keep the task's log and webhooks as they are until this transaction ends; return the last sequence number."""
+async def _lock(tx: Tx, tenant: str, task_id: str) -> tuple[int, str] | None:
+    """Lock the task's log and webhooks until this transaction ends; return the last sequence number and the owner."""
     row = await tx.one(
-        "SELECT last_seq FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=task_id
+        "SELECT last_seq, owner FROM task WHERE tenant = :tenant AND id = :id {for_update}", tenant=tenant, id=task_id
     )
-    return None if row is None else int(row[0])
+    return None if row is None else (int(row[0]), row[1])
 
 
-async def _insert(tx: Tx, tenant: str, task_id: str, config: PushConfig, dialect: str, span: tuple[int, int]) -> None:
-    cursor, last = span
+async def _insert(tx: Tx, of: tuple[str, str, str], config: PushConfig, dialect: str, span: tuple[int, int]) -> None:
+    (tenant, task_id, owner), (cursor, last) = of, span
     await tx.run(
-        """INSERT INTO push (tenant, task_id, id, config, dialect, cursor, due_at)
-           VALUES (:tenant, :task_id, :id, :config, :dialect, :cursor,
+        """INSERT INTO push (tenant, task_id, id, config, caller, host, address, dialect, cursor, due_at)
+           VALUES (:tenant, :task_id, :id, :config, :caller, :host, :address, :dialect, :cursor,
                    CASE WHEN :behind = 1 THEN {now} ELSE NULL END)""",
         tenant=tenant,
         task_id=task_id,
         id=config.id or "",
         config=_ENCODER.encode(config).decode(),
+        caller=caller_of(tenant, owner),
+        host=host_of(config),
+        address=address_of(config),
         dialect=dialect,
         cursor=cursor,
         behind=int(cursor < last),
     )
     await _count(tx, tenant, task_id, 1)
+
+
+def caller_of(tenant: str, owner: str) -> str:
+    """Return the text that stands for an owner of a tenant in `push.caller`."""
+    return f"{tenant}\n{owner}"
+
+
+def host_of(config: PushConfig) -> str:
+    """Return the host and port of a webhook's URL, or nothing if it has none."""
+    return hosts.split(config.url).netloc.rpartition("@")[2].lower()
+
+
+def address_of(config: PushConfig) -> str:
+    """Return a webhook's URL without user, query and fragment, which may be secrets."""
+    parts = hosts.split(config.url)
+    return f"{parts.scheme}://{host_of(config)}{parts.path}" if parts.netloc else ""
 
 
 async def _count(tx: Tx, tenant: str, task_id: str, change: int) -> None:
@@ -228,7 +252,7 @@ async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool, attempt: Attemp
     Without it the webhook is given back, due again if the log has grown meanwhile. Returns it as it is by now.
     """
     # Appending leaves a webhook alone that is being delivered: without the lock neither would see the other.
-    last = None if keeps else await _lock(tx, due.tenant, due.task_id)
+    locked = None if keeps else await _lock(tx, due.tenant, due.task_id)
     row = await tx.one(
         """UPDATE push SET cursor = :cursor, attempts = 0, last_error = NULL,
              node = CASE WHEN :keeps = 1 THEN node ELSE NULL END,
@@ -241,7 +265,7 @@ async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool, attempt: Attemp
         epoch=due.epoch,
         cursor=cursor,
         keeps=int(keeps),
-        has_grown=int(last is not None and last > cursor),
+        has_grown=int(locked is not None and locked[0] > cursor),
     )
     if row is None:
         raise _fenced(due)
@@ -362,12 +386,12 @@ STANDINGS = {"due": "push.due_at IS NOT NULL", "dead": "push.dead_at IS NOT NULL
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """How the deliveries of one webhook go; nothing in it lets anybody in anywhere but, perhaps, the address."""
+    """How the deliveries of one webhook go, without its secrets."""
 
     tenant: str
     task_id: str
     id: str
-    url: str
+    address: str
     cursor: int
     last_seq: int
     attempts: int
@@ -379,7 +403,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 async def standings(tx: Tx, which: str, task_id: str | None, limit: int) -> list[Standing]:
     """Return webhooks of every tenant, or of one task, by their keys; `which` is one of `STANDINGS`."""
     rows = await tx.all(
-        f"""SELECT push.tenant, push.task_id, push.id, config, cursor, last_seq, attempts, due_at, dead_at, last_error
+        f"""SELECT push.tenant, push.task_id, push.id, address, cursor, last_seq, attempts, due_at, dead_at, last_error
            FROM push JOIN task ON task.tenant = push.tenant AND task.id = push.task_id
            WHERE {STANDINGS[which]} AND push.task_id = COALESCE(:task_id, push.task_id)
            ORDER BY push.tenant, push.task_id, push.id LIMIT :limit""",
@@ -391,7 +415,7 @@ async def standings(tx: Tx, which: str, task_id: str | None, limit: int) -> list
             tenant=tenant,
             task_id=task,
             id=id,
-            url=_CONFIG.decode(config).url,
+            address=address,
             cursor=cursor,
             last_seq=last_seq,
             attempts=attempts,
@@ -399,7 +423,7 @@ async def standings(tx: Tx, which: str, task_id: str | None, limit: int) -> list
             dead_at=dead_at,
             last_error=last_error,
         )
-        for tenant, task, id, config, cursor, last_seq, attempts, due_at, dead_at, last_error in rows
+        for tenant, task, id, address, cursor, last_seq, attempts, due_at, dead_at, last_error in rows
     ]
 
 
