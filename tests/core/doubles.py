@@ -33,6 +33,7 @@ class Meddler:
         self.given: list[tuple[str, tuple[Any, ...]]] = []
         self.refuses: Says = lambda _: False
         self.loses: Says = lambda _: False
+        self.refusal: StoreUnavailable = StoreUnavailable("The test wants it so")
         self.waits: dict[str, asyncio.Event] = {}
 
     async def do(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -57,7 +58,7 @@ class Meddler:
         if name in self.waits:
             await self.waits[name].wait()
         if self.refuses(name):
-            raise StoreUnavailable("The test wants it so")
+            raise self.refusal
         found = await how(command, *args, **kwargs)
         self.done.append(name)
         self.given.append((name, args))

@@ -7,15 +7,18 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.echo import echo
+from accord.core import engine, patience
 from accord.core.context import Failed
 from accord.core.engine import Limits
+from accord.core.guard import Guarded
 from accord.core.hooks import Hooks, RunStarted
 from accord.core.host import Host
+from accord.core.interface import Caller
 from accord.errors import AgentUnavailable
 from accord.model import Event, GetRequest, SubscribeRequest, Task, TaskState
 from accord.storage.commands.tasks import read_task
-from accord.storage.store import Store
-from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, states, text
+from accord.storage.store import Store, StoreInterrupted
+from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, said, saying, state, states, text
 from tests.core.doubles import Meddler, Says, Watch, reaches, rows, sent, times, until
 
 S = TaskState
@@ -189,6 +192,41 @@ async def test_a_call_outlives_the_database(hosting: Hosting, between: Between) 
 async def _has_completed(store: Store, task: Task) -> bool:
     found = await store.read(read_task, "acme", task.id)
     return found is not None and found.state == "completed"
+
+
+async def test_a_command_that_is_always_interrupted_ends_its_task(
+    hosting: Hosting, between: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "BROKEN_MS", 0)
+    host = await hosting(steady, wrap=between, limits=BRISK)
+    between.store.refusal = StoreInterrupted("statement timeout")
+    between.store.refuses = lambda name: name == "steps.commit"
+    task = await sent(host.default, saying("x"), ALICE)
+    assert state(task) is S.FAILED
+    assert said(task) == "The agent's process was lost 3 times; the task was given up"
+    tries = between.store.begun.count("steps.commit")
+    assert tries == 3 * (patience.INTERRUPTIONS + 1), "the bound, in each attempt"
+
+
+async def test_a_store_that_fails_before_an_operation_is_no_internal_error(hosting: Hosting, between: Between) -> None:
+    await hosting(steady, wrap=between, limits=BRISK)
+    between.store.refusal = StoreInterrupted("canceling statement due to user request")
+    between.store.refuses = lambda _: True
+
+    async def look(_request: GetRequest, _caller: Caller) -> Task:
+        raise AssertionError(await read_again(between.store))
+
+    class Raw:
+        get = staticmethod(look)
+
+    with pytest.raises(AgentUnavailable) as refused:
+        await Guarded(Raw(), "steady").get(GetRequest(id="t-1"), ALICE)  # type: ignore[arg-type]  # all that is asked
+    assert refused.value.retry_after
+
+
+async def read_again(store: Store) -> object:
+    return await store.read(read_task, "acme", "t-1")
 
 
 # --- those who follow ---------------------------------------------------------------------------------------------

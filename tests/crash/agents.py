@@ -191,6 +191,12 @@ async def hurried(ctx: Context) -> str:
     return both[0].text
 
 
+@agent
+async def parent(ctx: Context) -> str:
+    """Let another agent stream numbers."""
+    return (await ctx.call("chunks", ctx.text)).text
+
+
 @agent(attempts=MANY)
 async def secretary(ctx: Context) -> str:
     """Let another agent ask."""
@@ -250,6 +256,6 @@ HALF_A_CHARACTER = "\ud800"
 
 AGENTS = (
     *(chunks, careful, stubborn, large, endless, waiting, brief, deadly, fragile, telling, chain, poison, nul),
-    *(boss, hurried, secretary, inquirer, spender, patron),
+    *(boss, hurried, parent, secretary, inquirer, spender, patron),
     *(FlowAgent(DIAMOND, link), Member("side", side, attempts=MANY)),
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import asyncpg
 import pytest
 
 from accord.errors import AgentUnavailable
@@ -206,3 +207,95 @@ async def fill(client: Client) -> None:
 
 async def make_room(tx: Tx) -> None:
     await tx.all("PRAGMA max_page_count = 1000000")
+
+
+# --- statements that the server ends ----------------------------------------------------------------------------------
+
+STORM_SECONDS = 8.0
+STATEMENT_MS = 100
+LOCKED_SECONDS = 0.3
+"""How long a table is locked each time: statements that need it are canceled, and so is their first retry."""
+
+
+async def test_canceled_statements_fail_no_task(mortal: Postgres, start: Start) -> None:
+    store_url = await mortal.empty()
+    async with connected(store_url) as client:
+        nodes = await asyncio.gather(*(start(store_url, lease=SHORTER_SECONDS) for _ in range(2)))
+        storm = asyncio.create_task(cancel_backends(store_url))
+        kept = await asyncio.gather(*(sends_on(client, agent) for agent in ("chunks", "parent", "careful")))
+        canceled = await storm
+        assert canceled > 100, "there was a storm"
+        await all_complete(client, [task_id for ids in kept for task_id in ids])
+        assert begun_again(nodes) == []
+
+
+async def test_a_statement_timeout_fails_no_task(mortal: Postgres, start: Start) -> None:
+    store_url = await mortal.empty()
+    async with connected(store_url) as client:
+        await start(store_url, lease=SHORTER_SECONDS)
+        admin = await asyncpg.connect(store_url)
+        try:
+            await admin.execute(f"ALTER ROLE CURRENT_USER SET statement_timeout = {STATEMENT_MS}")
+            await cut_connections(admin)
+            *kept, _ = await asyncio.gather(
+                *(sends_on(client, agent) for agent in ("chunks", "parent", "careful")), lock_table(store_url)
+            )
+        finally:
+            await admin.execute("ALTER ROLE CURRENT_USER RESET statement_timeout")
+            await cut_connections(admin)
+            await admin.close()
+        await all_complete(client, [task_id for ids in kept for task_id in ids])
+
+
+async def sends_on(client: Client, agent: str) -> list[str]:
+    """Send for a while; whoever is refused is told when to come back. Returns the tasks that were accepted."""
+    accepted, delays = list[str](), list[float | None]()
+    until_at = time.monotonic() + STORM_SECONDS
+    while time.monotonic() < until_at:  # ends by itself
+        try:
+            accepted.append(await client.send(agent, "6 0.05"))
+        except AgentUnavailable as error:
+            delays.append(error.retry_after)
+        await asyncio.sleep(0.02)
+    assert all(delays)
+    return accepted
+
+
+async def cancel_backends(store_url: str) -> int:
+    """Cancel what every connection runs, again and again, and return how often that hit a statement."""
+    connection = await asyncpg.connect(store_url)
+    canceled = 0
+    until_at = time.monotonic() + STORM_SECONDS
+    while time.monotonic() < until_at:  # ends by itself
+        canceled += await connection.fetchval(
+            """SELECT count(*) FILTER (WHERE pg_cancel_backend(pid)) FROM pg_stat_activity
+               WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' AND state <> 'idle'"""
+        )
+        await asyncio.sleep(0.005)
+    await connection.close()
+    return canceled
+
+
+async def lock_table(store_url: str) -> list[str]:
+    """Lock the tasks for a moment, again and again."""
+    connection = await asyncpg.connect(store_url)
+    await connection.execute("SET statement_timeout = 0")
+    until_at = time.monotonic() + STORM_SECONDS
+    while time.monotonic() < until_at:  # ends by itself
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE task IN ACCESS EXCLUSIVE MODE")
+            await asyncio.sleep(LOCKED_SECONDS)
+        await asyncio.sleep(LOCKED_SECONDS)
+    await connection.close()
+    return []
+
+
+async def cut_connections(admin: asyncpg.Connection) -> None:
+    """Let every other connection be made anew, with the settings of its role."""
+    await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+
+async def all_complete(client: Client, task_ids: list[str]) -> None:
+    assert task_ids
+    for task in await asyncio.gather(*map(client.rested, task_ids)):
+        assert task.status.state is TaskState.COMPLETED, task.status

@@ -360,7 +360,7 @@ class Engine:
         except asyncio.CancelledError:
             if self._runs.get(key) is run and not run.is_cancelled:
                 raise  # the program ends
-        except Exception:  # it could not even say that it failed
+        except Exception:  # the store cannot be used, or not even a failure can be committed
             log.exception("run broke off", extra={"task_id": run.job.key})
             with suppress(StoreUnavailable):
                 await self.store.do(jobs.release, run.job, BROKEN_MS)

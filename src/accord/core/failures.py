@@ -10,12 +10,16 @@ from accord.core.context import Failed, Rejected
 from accord.errors import AccordError
 from accord.model import TaskState
 from accord.storage.commands.tasks import Fenced
+from accord.storage.store import StoreUnavailable
 
 
 def told(error: Exception) -> tuple[TaskState, str] | None:
-    """Return how a task ends and what its caller is told, or None if that is nothing; raises Fenced for a lost run."""
+    """Return how a task ends and what its caller is told, or None if that is nothing.
+
+    Raises what is not the agent's fault: `Fenced` for a lost run, `StoreUnavailable` for a store that cannot be used.
+    """
     match _lone(error):
-        case Fenced() as lost:
+        case Fenced() | StoreUnavailable() as lost:
             raise lost from None
         case Rejected() as meant:
             return TaskState.REJECTED, str(meant)

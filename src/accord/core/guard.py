@@ -18,6 +18,7 @@ from accord.core.roles import Roles, named_skills
 from accord.core.standing import Standing
 from accord.errors import (
     AccordError,
+    AgentUnavailable,
     ExtensionSupportRequired,
     InternalError,
     PermissionDenied,
@@ -44,6 +45,7 @@ from accord.model import (
 )
 from accord.protocol import lifecycle
 from accord.protocol.operations import SENDS, Operation
+from accord.storage.store import StoreUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Any)
@@ -162,6 +164,10 @@ class Guarded:
         except AccordError as error:
             outcome = error.row.reason
             raise
+        except StoreUnavailable as error:  # on the way to the operation, which says so itself
+            refusal = AgentUnavailable("The task store is not available at the moment; try again", retry_after=1)
+            outcome = refusal.row.reason
+            raise refusal from error
         except Exception:
             outcome = InternalError().row.reason
             raise

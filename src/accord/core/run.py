@@ -44,7 +44,7 @@ from accord.storage.commands.children import Watch
 from accord.storage.commands.jobs import SLA
 from accord.storage.commands.tasks import Append, Behind, Fenced
 from accord.storage.records import TERMINAL, state_name
-from accord.storage.store import Command
+from accord.storage.store import Command, StoreUnavailable
 
 log = logging.getLogger("accord.run")
 
@@ -204,7 +204,7 @@ class Run:
             raise asyncio.CancelledError  # the agent was stopped: whatever it made of that is not its end
         try:
             return await self.end(state, text)
-        except Fenced:
+        except (Fenced, StoreUnavailable):
             raise
         except Exception as error:  # it said what no store can keep
             log.exception("what the agent said was not kept", extra={"task_id": self.job.key})

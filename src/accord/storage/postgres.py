@@ -4,6 +4,7 @@ A server that is gone, or silent, is an error and never a hang; a lost connectio
 Hints travel on a connection of their own (`notify`), or as the caller carries them.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -18,7 +19,7 @@ from accord.storage.postgres_overrides import Overrides
 from accord.storage.postgres_pool import Connections, Lent
 from accord.storage.postgres_reads import Reads
 from accord.storage.sql import Engine, compile
-from accord.storage.store import Command, Row, StoreRefused, Value
+from accord.storage.store import Command, Row, StoreInterrupted, StoreRefused, Value
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,7 +32,10 @@ LOCKED_SECONDS = 3_600.0
 tables."""
 
 RETRIES = 5
-"""How often a command is tried again that lost a deadlock or a serialization race."""
+"""How often a command is retried that lost a deadlock or a serialization race, or that the server interrupted."""
+
+RETRY_SECONDS = 0.02
+"""The delay before the second retry of an interrupted command. It doubles with each retry; the first comes at once."""
 
 log = logging.getLogger("accord.postgres")
 
@@ -134,13 +138,8 @@ class PostgresStore:
         return result
 
     async def _alone(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a command in a transaction of its own; one that lost a race is run again."""
-        for _ in range(RETRIES):
-            try:
-                return await self._attempt(command, *args, **kwargs)
-            except _RACES as error:
-                log.info("command lost a race", extra={"reason": str(error)})
-        return await self._attempt(command, *args, **kwargs)
+        """Run a command in a transaction of its own."""
+        return await _with_retries(lambda: self._attempt(command, *args, **kwargs))
 
     async def _attempt(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         async with self._transaction() as connection:
@@ -152,6 +151,9 @@ class PostgresStore:
 
     async def read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a command that only reads, on one consistent snapshot."""
+        return await _with_retries(lambda: self._attempt_read(command, *args, **kwargs))
+
+    async def _attempt_read(self, command: Command[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         looking = self._looking.get(command)  # which needs no transaction around it: that would be two more round trips
         if looking is not None:
             with suppress(tasks.Torn):
@@ -178,6 +180,22 @@ class PostgresStore:
         """Lend a connection for one statement, which is a transaction by itself."""
         self.commits += 1
         return self._connections.lend()
+
+
+async def _with_retries(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Retry what lost a race or was interrupted; both were rolled back."""
+    for retry in range(RETRIES):
+        try:
+            return await attempt()
+        except _RACES as error:
+            log.info("command lost a race", extra={"reason": str(error)})
+        except StoreInterrupted as error:
+            log.warning("command interrupted", extra={"reason": str(error)})
+            await asyncio.sleep(RETRY_SECONDS * 2 ** (retry - 1) if retry else 0)
+    try:
+        return await attempt()
+    except _RACES as error:
+        raise StoreInterrupted(f"PostgreSQL: {error}") from error
 
 
 _RACES = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.InvalidCachedStatementError)

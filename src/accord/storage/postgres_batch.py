@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import asyncpg
 from msgspec import Struct
 
-from accord.storage.store import BadValue, StoreUnavailable
+from accord.storage.store import BadValue, StoreInterrupted, StoreUnavailable
 
 MAX_ITEMS = 512
 """Commands in one transaction: enough to hide the fsync, few enough that nobody waits long behind them."""
@@ -177,8 +177,8 @@ class Batcher:
         return [waiting for waiting in batch if id(waiting) not in done]
 
     def _refuse(self, batch: list[Waiting], error: Exception) -> None:
-        """Let each run alone if what the server refused may be the fault of one."""
-        if isinstance(error, asyncpg.PostgresError | BadValue):
+        """Let each run alone if what the server refused may be the fault of one, or passes when it is less."""
+        if isinstance(error, asyncpg.PostgresError | BadValue | StoreInterrupted):
             log.warning("a batch was refused, its commands run alone", extra={"reason": str(error)})
             self._leave(batch)
         else:

@@ -14,7 +14,7 @@ from typing import Any
 
 import asyncpg
 
-from accord.storage.store import BadValue, StoreFull, StoreRefused, StoreUnavailable
+from accord.storage.store import BadValue, StoreFull, StoreInterrupted, StoreRefused, StoreUnavailable
 
 POOL_SIZE = 8
 """Connections for commands; the hot ones are batched onto fewer, so more would only queue in the server."""
@@ -224,6 +224,8 @@ def _raise_ours(error: BaseException) -> None:
         raise BadValue(f"PostgreSQL: {error}") from error
     if isinstance(error, asyncpg.LockNotAvailableError):  # only migrations wait no longer than they say
         raise StoreUnavailable("PostgreSQL: a table is in use, by a backup perhaps: try again later") from error
+    if isinstance(error, _INTERRUPTED):
+        raise StoreInterrupted(_reason(error)) from error
     if isinstance(error, _UNAVAILABLE):
         raise StoreUnavailable(_reason(error)) from error
 
@@ -232,13 +234,18 @@ def _reason(error: BaseException) -> str:
     return f"PostgreSQL: {str(error) or 'no answer in time'}"
 
 
+_INTERRUPTED = (
+    asyncpg.QueryCanceledError,  # pg_cancel_backend, statement_timeout
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TransactionTimeoutError,
+    asyncpg.OutOfMemoryError,
+)
 _UNAVAILABLE = (
     OSError,
     asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.OperatorInterventionError,  # shutdowns, crashes, a server that starts
+    asyncpg.InsufficientResourcesError,  # connections, configured limits
+    asyncpg.PostgresIOError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # how a connection that was cut just now may show

@@ -76,6 +76,13 @@ class StoreFull(StoreUnavailable):
     """There is no room left on the disk; nothing was committed."""
 
 
+class StoreInterrupted(StoreUnavailable):
+    """The server ended a statement that was not at fault: an administrator, a time limit or a lost race.
+
+    The transaction is rolled back. The same command may pass the next time.
+    """
+
+
 class StoreRefused(Exception):
     """The store must not be used as it is; the message says why and what to do, waiting does not help."""
 

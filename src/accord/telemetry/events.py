@@ -52,6 +52,7 @@ EVENTS: Mapping[str, str] = {
     "what the agent said was not kept": "run.not_kept",
     "store unavailable": "store.unavailable",
     "command lost a race": "store.race_lost",
+    "command interrupted": "store.command_interrupted",
     "connections were cut": "store.connections_cut",
     "tables were not analysed": "store.not_analysed",
     "a batch was refused, its commands run alone": "store.batch_refused",
