@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from accord.agents.function import agent
+    from accord.agents.load import as_agent
     from accord.agents.relay import RelayA2AAdapter
     from accord.agents.remote.agent import RemoteAgent
     from accord.app import to_a2a
@@ -31,12 +32,14 @@ __all__ = [
     "Said",
     "__version__",
     "agent",
+    "as_agent",
     "serve_agent",
     "to_a2a",
 ]
 
 _HOMES = {
     ".agents.function": ("agent",),
+    ".agents.load": ("as_agent",),
     ".agents.relay": ("RelayA2AAdapter",),
     ".agents.remote.agent": ("RemoteAgent",),
     ".app": ("to_a2a",),

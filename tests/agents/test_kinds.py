@@ -352,8 +352,11 @@ async def test_a_table_says_more_about_a_function_than_it_says_itself(described:
         concurrency = 3
         max_tokens = 100
         max_cost = 0.5
+        extended_skills = ["bow"]
+        answers_message = true
         """
     )
+    assert ([skill.name for skill in made.profile.extended_skills], made.profile.answers_message) == (["bow"], True)
     profile = made.profile
     assert (profile.name, profile.description, profile.version) == ("x", "Greets politely", "2.0")
     assert (profile.input_modes, profile.crash, profile.attempts) == (("text/plain",), Crash.FAIL, 7)
@@ -367,6 +370,15 @@ def test_a_table_about_an_agent_leaves_what_it_does_not_mention(described: Calla
     made = described(f'[agents.x]\ntarget = "{HERE}:wave"\ntimeout = 9')
     assert made.profile == _but(wave.profile, name="x", timeout=9.0)
     assert described(f'agents.x = "{HERE}:wave"').profile == _but(wave.profile, name="x")
+
+
+def test_options_are_stated_in_code() -> None:
+    made = as_agent(greet, extended_skills=["bow"], timeout=2)
+    assert ([skill.id for skill in made.profile.extended_skills], made.profile.timeout) == (["bow"], 2)
+    with pytest.raises(NotAnAgent, match="unknown field `colour`"):
+        as_agent(greet, colour="red")
+    with pytest.raises(NotAnAgent, match="it is an agent already: state timeout where it is made"):
+        as_agent(wave, timeout=2)
 
 
 def test_an_agent_elsewhere_keeps_its_name(described: Callable[..., Agent]) -> None:

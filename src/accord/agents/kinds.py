@@ -47,6 +47,12 @@ class Options(Settings, frozen=True, kw_only=True):
     skills: tuple[str, ...] = ()
     """The names of what it can do, for the card."""
 
+    extended_skills: tuple[str, ...] = ()
+    """Names of skills that only the extended card has, for callers who have authenticated."""
+
+    answers_message: bool | None = None
+    """Answer a message with a bare message instead of a task."""
+
     input_modes: tuple[str, ...] = ()
     """The media types that it takes."""
 
@@ -225,12 +231,14 @@ def restated(profile: Profile, given: Given) -> Profile:
         description=description,
         version=options.version or profile.version,
         skills=skills_of(options.skills, description) or profile.skills,
+        extended_skills=skills_of(options.extended_skills, description) or profile.extended_skills,
         input_modes=options.input_modes or profile.input_modes,
         output_modes=options.output_modes or profile.output_modes,
         crash=profile.crash if options.on_crash is None else Crash(options.on_crash),
         attempts=options.attempts or profile.attempts,
         timeout=options.timeout or profile.timeout,
         concurrency=options.concurrency or profile.concurrency,
+        answers_message=profile.answers_message if options.answers_message is None else options.answers_message,
         budget=Budget(
             max_tokens=options.max_tokens or profile.budget.max_tokens,
             max_cost=options.max_cost or profile.budget.max_cost,

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeGuard
 
+import msgspec
+
 from accord.agents import function, kinds
 from accord.agents.kinds import Given, Kind
 from accord.agents.naming import NotThere, members, named
@@ -55,14 +57,21 @@ def _only_path(file: str) -> NoReturn:
     raise NotThere(f"{file} alone names nothing: write {which}")
 
 
-def as_agent(found: Any, name: str, env: Mapping[str, str] = NOTHING) -> Agent:
-    """Return an agent as it is, and anything that a kind of agents recognises as one."""
+def as_agent(found: Any, name: str | None = None, env: Mapping[str, str] = NOTHING, **options: Any) -> Agent:
+    """Return an agent as it is, and anything that an agent type recognizes as one of that type.
+
+    `options` are those of the type, as in `[agents.NAME]`: `as_agent(graph, extended_skills=["book"])`. `name` is the
+    name of the thing in errors.
+    """
+    name = name or str(getattr(found, "__name__", type(found).__name__))
     if is_agent(found):
+        if options:
+            raise NotAnAgent(f"{name}: it is an agent already: state {', '.join(options)} where it is made")
         return found
     kind = recognised(found, name)
     try:
-        return make(kind, Given(options=kind.options(), target=found, env=env))
-    except NotAnAgent as error:
+        return make(kind, Given(options=msgspec.convert(options, kind.options), target=found, env=env))
+    except (NotAnAgent, msgspec.ValidationError) as error:
         raise NotAnAgent(f"{name}: {error}") from error
 
 

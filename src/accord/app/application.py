@@ -306,5 +306,5 @@ def to_a2a(agent: Any, *agents: Any, **settings: Any) -> Application:
     from accord.agents.load import as_agent
 
     given = settings_of({"store": "sqlite://:memory:"} | settings, "to_a2a", os.environ)
-    served = [as_agent(one, getattr(one, "__name__", type(one).__name__), os.environ) for one in (agent, *agents)]
+    served = [as_agent(one, env=os.environ) for one in (agent, *agents)]
     return Application(served, given, env=os.environ)

@@ -59,7 +59,7 @@ def application_of(
     from accord.app.application import Application
     from accord.config import load
 
-    agent = as_agent(adapter, type(adapter).__name__, env)
+    agent = as_agent(adapter, env=env)
     if card is not None:
         agent = _as_on(card, agent)
     metadata = getattr(adapter, "get_metadata", None)

@@ -80,16 +80,21 @@ class Progress:
         if not self._is_seen:
             return
         match event.body:
-            case Task(status=status) | StatusUpdate(status=status):
+            case Task(status=status):
                 self._status(status)
+            case StatusUpdate(status=status, metadata=metadata):
+                self._status(status, (metadata or {}).get("node"))
             case ArtifactUpdate(artifact=artifact):
                 self._text = (self._text + output.safe(output.text_of(artifact.parts)))[-KEPT:]
             case Message() | MessageUpdate():
                 pass
         self.start()
 
-    def _status(self, status: TaskStatus) -> None:
+    def _status(self, status: TaskStatus, node: object = None) -> None:
+        """Show a status: its message, or the node of a graph that ended."""
         self._doing = LOWER[status.state]
+        if isinstance(node, str):
+            self._said = output.line(node)
         if status.message is not None:
             self._said = " ".join(output.safe(output.text_of(status.message.parts)).split())
 

@@ -62,6 +62,7 @@ from accord.model import (
 from accord.model.base import timestamp_ms
 from accord.model.keys import TASK_CONFIG
 from accord.protocol import lifecycle
+from accord.protocol.parts import joined_text
 from accord.storage.commands import endings, pushes, runs, tasks
 from accord.storage.commands.children import Parent
 from accord.storage.store import BadValue, StoreUnavailable
@@ -381,7 +382,7 @@ def _answer(task: Task) -> Message:
     """Return a task's answer as a message alone."""
     if task.status.message is not None:
         return replace(task.status.message, task_id=None)
-    parts = tuple(part for artifact in task.artifacts for part in artifact.parts)
+    parts = joined_text(tuple(part for artifact in task.artifacts for part in artifact.parts))
     return Message(message_id=task.id, role=Role.AGENT, parts=parts or (Part(text=""),), context_id=task.context_id)
 
 

@@ -80,6 +80,22 @@ def from_base64(text: str) -> bytes:
         raise ValueError("Invalid base64 encoded string") from None
 
 
+def joined_text(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return parts with adjacent plain texts, which are the chunks of a streamed answer, as one text."""
+    found: list[Part] = []
+    chunks: list[str] = []
+    for part in (*parts, None):
+        if part is not None and part.text is not None and part == Part(text=part.text):
+            chunks.append(part.text)
+            continue
+        if chunks:
+            found.append(Part(text="".join(chunks)))
+            chunks = []
+        if part is not None:
+            found.append(part)
+    return tuple(found)
+
+
 def _guess(part: AnyPart) -> str:
     if part.data is not UNSET:
         return "data"

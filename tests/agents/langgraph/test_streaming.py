@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 
-from accord.model import Artifact, ArtifactUpdate, Event, Part, StatusUpdate, Task, TaskState
+from accord.model import Artifact, ArtifactUpdate, Event, Part, Role, StatusUpdate, Task, TaskState
 from accord.protocol import lifecycle
 from accord.testing import running
 from tests.agents.langgraph.conftest import graph_agent
@@ -118,15 +118,21 @@ async def test_only_some_nodes_may_be_heard() -> None:
     assert chunks(events) == ["yes"]
 
 
-async def test_each_step_is_reported() -> None:
+def nodes(events: list[Event]) -> list[str]:
+    updates = [event.body.metadata or {} for event in events if isinstance(event.body, StatusUpdate)]
+    return ["/".join(metadata["path"]) for metadata in updates if "path" in metadata]
+
+
+@pytest.mark.proves("3-28")
+async def test_nodes_are_reported_and_are_not_in_the_history() -> None:
     graph = chained(MessagesState, plan=lambda state: {}, act=speaking("done"))
     events = await told(graph)
-    assert words(events) == ["plan", "act"]
-    metadata = [event.body.metadata for event in events if isinstance(event.body, StatusUpdate) and event.body.metadata]
-    assert metadata[0] == {"node": "plan", "path": ["plan"]}
-    assert words(await told(graph, updates="off")) == []
+    assert nodes(events) == ["plan", "act"]
+    assert words(events) == []
+    assert [message.role for message in task_of(events).history] == [Role.USER]
+    assert nodes(await told(graph, updates="off")) == []
     with_values = reports(await told(chained(MessagesState, act=speaking("done")), updates="values"))
-    value: Any = with_values[0][1].data
+    value: Any = with_values[0][0].data
     assert value["messages"][0]["content"] == "done"
 
 
@@ -153,7 +159,7 @@ async def test_graphs_within_graphs_are_seen() -> None:
     inner = chained(MessagesState, look=speaking("found ", "it"), check=lambda state: {})
     outer = chained(MessagesState, research=inner, sum_up=speaking("in ", "short"))
     events = await told(outer)
-    assert words(events) == ["research/look", "research/check", "research", "sum_up"]
+    assert nodes(events) == ["research/look", "research/check", "research", "sum_up"]
     assert text(task_of(events)) == "found it\n\nin short"
 
 

@@ -116,17 +116,16 @@ class Turn:
         await self._answer.add(message.id or "", node, str(message.text), is_last=is_last)
 
     async def _updated(self, space: tuple[str, ...], node: str, update: Any) -> None:
-        """Say that a node is done."""
+        """Report that a node ended: its name is metadata, because a status message joins the history."""
         if node.startswith("__"):  # an interrupt, or a note about the cache
             return
         await self._answer.node_ended(node)
         if self._options.updates == "off":
             return
         path = [one.partition(":")[0] for one in space] + [node]
-        said: list[Part] = [Part(text="/".join(path))]
-        if self._options.updates == "values" and update is not None:
-            said.append(Part(data=plain(update), media_type=questions.JSON))
-        await self._ctx.status(said, metadata={"node": node, "path": path})
+        has_value = self._options.updates == "values" and update is not None
+        value = Part(data=plain(update), media_type=questions.JSON) if has_value else None
+        await self._ctx.status(value, metadata={"node": node, "path": path})
 
     async def _custom(self, value: Any) -> None:
         """Pass on what a node writes itself: artifacts and parts as they are, anything else as a report."""
