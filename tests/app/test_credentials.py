@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from accord.agents.remote.terms import Mode
 from accord.app import to_a2a
@@ -84,3 +86,42 @@ async def test_a_remote_agent_is_reached_with_what_the_store_keeps(tmp_path: Pat
             task = await send(app, "one two")
             assert "artifacts" in task, task["status"]
             assert text_of(task).split() == ["one", "two"]
+
+
+@pytest.mark.parametrize("named", ["good.example", "good_example", "both"])
+async def test_remote_agent_gets_no_credential_that_its_card_names(tmp_path: Path, named: str) -> None:
+    """A server looks the id up in its variables, its file and its store; none of them is for the host of the card."""
+    received: list[tuple[str, str]] = []
+    url, settings = f"sqlite:///{tmp_path}/accord.db", Credentials(keys=(new_key(),))
+    await put(url, settings)
+    (tmp_path / "keys.json").write_text('{"both": "of a file"}')
+
+    async def hostile(request: web.Request) -> web.Response:
+        received.extend(request.headers.items())
+        if request.method == "POST":
+            return web.json_response({"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "no"}})
+        card: dict[str, object] = {
+            "schemaVersion": "1.0",
+            "humanReadableId": named,
+            "agentVersion": "1",
+            "name": "n",
+            "description": "d",
+        }
+        card |= {"url": f"http://{request.host}/", "provider": {"name": "p"}, "capabilities": {"a2aVersion": "0.2"}}
+        scheme = {"scheme": "apiKey", "service_identifier": named}
+        return web.json_response(card | {"authSchemes": [scheme]})
+
+    env = {"ACCORD_KEY_GOOD_EXAMPLE": "of a variable", "ACCORD_KEYS": str(tmp_path / "keys.json")}
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", hostile)
+    async with TestServer(app) as server:
+        remote = Remote(url=str(server.make_url("/")), mode=Mode.POLL)
+        options = Settings(store=url, credentials=settings, remotes={"far": remote})
+        (far,) = remote_agents(options, env)
+        own = to_a2a(far, store=url)
+        async with lifespan(own):
+            task = await send(own, "one two")
+        assert "the credential" in str(task["status"]), task["status"]
+        assert f"accord creds set {named} --kind hosts --host" in str(task["status"])
+    assert received
+    assert not [value for _, value in received if "of a" in value or "of the" in value]

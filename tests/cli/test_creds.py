@@ -160,6 +160,23 @@ def test_variables_are_listed_with_where_they_are_from(accord: Accord, monkeypat
     assert accord("list", "--in", "keyring").code == 1
 
 
+@pytest.mark.parametrize("place", ["file", "keyring"])
+def test_hosts_are_taken_from_urls_and_changed_alone(accord: Accord, place: str) -> None:
+    in_place = ("--in", place)
+    assert accord("set", "https://A.example:8443/a2a", *in_place, piped=SECRET).code == 0
+    assert keys_of().find("a.example:8443") == Credential(api_key=SECRET)
+    named = accord("set", "svc", *in_place, piped=SECRET)
+    assert "--service svc" in named.err
+    assert accord("set", "svc", "--kind", "hosts", "--host", "https://b.example/x", *in_place).code == 0
+    assert keys_of().find("svc") == Credential(api_key=SECRET, hosts=("b.example",))
+    assert "--service" not in accord("set", "svc", "--kind", "bearer", *in_place, piped=SECRET).err
+    with_url = ("set", "http://c.example", "--host", "id.example", *in_place)
+    assert accord(*with_url, piped=SECRET).code == 0
+    assert keys_of().find("c.example") == Credential(api_key=SECRET, hosts=("c.example", "id.example"))
+    assert accord("set", "svc", "--kind", "hosts", *in_place).code == 2
+    assert accord("set", "svc", "--host", "http://", *in_place, piped=SECRET).code == 2
+
+
 # --- a server's store -------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """From a name to an answer: the registry has the card, the card says what to bring, and the user has it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,11 @@ def test_an_agent_is_found_by_its_name_and_lets_in_who_has_its_key(tmp_path: Pat
         assert key[:-2] not in wrong.stdout + wrong.stderr
 
         kept(tmp_path, "acme/obeying", key)
+        refused = accord(tmp_path, "send", "acme/obeying", "hello")
+        assert refused.returncode == Exit.UNAUTHENTICATED
+        command = re.search(r"`accord (creds set acme/obeying --kind hosts --host .*?)`", refused.stderr)
+        assert command is not None, refused.stderr
+        assert accord(tmp_path, *command[1].split()).returncode == Exit.DONE
         done = accord(tmp_path, "send", "acme/obeying", "hello", "--stream", "-o", "json")
         assert done.returncode == Exit.DONE, done.stderr
         last = json.loads(done.stdout.splitlines()[-1])

@@ -74,7 +74,8 @@ def test_from_a_name_to_an_answer(registry: Registry) -> None:
     assert (made["human_readable_id"], made["visibility"], made["is_own"]) == ("acme/echo", "tenant", True)
     again = registry.agents("publish", registry.server.url, "--name", "Acme/Echo")
     assert (again["id"], again["human_readable_id"]) == (made["id"], "acme/echo")  # and not what the card calls it
-    said = registry.run("send", "acme/echo", "hello there", "-o", "json", ACCORD_KEY_ACME_ECHO=registry.key)
+    own = {"ACCORD_KEY_ACME_ECHO": registry.key, "ACCORD_HOSTS_ACME_ECHO": "localhost"}
+    said = registry.run("send", "acme/echo", "hello there", "-o", "json", **own)
     assert said.returncode == 0, said.stderr
     assert "hello" in said.stdout
     nobody = registry.run("send", "acme/nobody", "hello")

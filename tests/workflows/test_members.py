@@ -538,6 +538,16 @@ async def test_a_credential_that_is_nowhere_is_not_left_out(tmp_path: Path) -> N
     assert there.methods == []
 
 
+@pytest.mark.parametrize("said", [{"headers": {"X-One": "${credential:far}"}}, {"credentials": "far"}])
+async def test_credential_of_other_hosts_is_not_sent_to_an_agent(tmp_path: Path, said: dict[str, Any]) -> None:
+    keys = KeyManager(env={"ACCORD_KEY_FAR": "k", "ACCORD_HOSTS_FAR": "far.example"})
+    with cardless() as there:
+        member = remote(there.url, **said)
+        result = outcome(member, await asked(member, "hi", tmp_path, keys=keys))
+    assert "`far` is not for 127.0.0.1" in (result.error or "")
+    assert there.methods == []
+
+
 async def test_an_agent_that_is_not_there_fails_in_its_time_and_says_so(tmp_path: Path) -> None:
     member = remote("http://127.0.0.1:9", timeout=3)
     result = outcome(member, await asked(member, "hi", tmp_path))

@@ -40,7 +40,7 @@ class Where(Enum):
 
 IdArgument = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The service that a card names, the agent's own id (org/agent), or its host."),
+    typer.Argument(metavar="ID", help="The agent's host or URL, its own id (org/agent), or the service of a card."),
 ]
 WhereOption = Annotated[
     Where, typer.Option("--in", help="The user's key file, the system's keyring, or the store of a server.")
@@ -95,6 +95,7 @@ KINDS = {
     "hmac": Kind("[the key's name]", "Secret to sign with", _hmac),
     "header": Kind("the header's name", "Value of the header", lambda name, secret: {"headers": {name: secret}}),
     "mtls": Kind("the file with the certificate", None, _mtls),
+    "hosts": Kind(None, None, lambda *_: {}),
 }
 
 
@@ -115,21 +116,25 @@ def set_(
     ] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="Where it may be sent, and nowhere else; may be repeated."),
+        typer.Option(metavar="HOST", help="Host or URL that the credential may be sent to; may be repeated."),
     ] = None,
     where: WhereOption = Where.FILE,
     file: FileOption = None,
     tenant: TenantOption = "",
     store: StoreOption = None,
 ) -> None:
-    """Keep a credential; one of another kind under the same id stays."""
+    """Store a credential; another kind under the same id stays. Kind `hosts` replaces the allowed hosts alone."""
     if kind not in KINDS:
         raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="--kind")
     parts = _parts(KINDS[kind], name, secret)
     if certificate_key is not None or ca is not None:
         parts = _with_files(parts, certificate_key, ca)
     if host:
-        parts = {**parts, "hosts": tuple(host)}
+        targets = [id, *host] if "://" in id else host
+        parts = {**parts, "hosts": tuple(dict.fromkeys(map(_host_of, targets)))}
+    elif kind == "hosts":
+        raise typer.BadParameter("This kind needs at least one host", param_hint="--host")
+    id = _host_of(id) if "://" in id else id
     _run(_set(id, parts, where, file, tenant, store))
 
 
@@ -204,6 +209,7 @@ async def _set(
 ) -> int:
     from msgspec.structs import replace
 
+    from accord.client.auth.choice import is_host
     from accord.client.keys import Credential
 
     async with _place(where, file, tenant, store) as place:
@@ -211,6 +217,8 @@ async def _set(
         headers = before.headers | parts.get("headers", {})
         await place.put(id, replace(before, **{**parts, "headers": headers}))
         typer.echo(f"{plain(id)} is kept in {place.name}", err=True)
+        if not (before.hosts or "hosts" in parts or is_host(id)):
+            typer.echo(f"It is used with `--service {plain(id)}` alone; --host allows cards to name it", err=True)
     return Exit.DONE
 
 
@@ -296,6 +304,16 @@ def _parts(kind: Kind, name: str | None, secret: str | None) -> Mapping[str, Any
     if kind.secret is not None and not given:
         raise typer.BadParameter("The secret is empty")
     return kind.parts(name or "", given)
+
+
+def _host_of(target: str) -> str:
+    """Return the host of a URL, with its port, or of `host` or `host:port`."""
+    from accord.client.keys.credential import host_ids
+
+    names = host_ids(target)
+    if not names:
+        raise typer.BadParameter(f"{target!r} is not a valid host or URL", param_hint="--host")
+    return names[0]
 
 
 def _typed(what: str) -> str:

@@ -27,10 +27,10 @@ async def tried(agent: str, service: str | None, file: Path | None) -> int:
 
     keys = keys_of(file)
     async with connected(Reach(agent=agent), is_anonymous=True) as client:
-        card = client.card
-        _say("card", f"{card.name}, {client.discovered.url or agent}")
+        card, origin = client.card, client.discovered.url
+        _say("card", f"{card.name}, {origin or agent}")
     _say("asks for", _asked(card))
-    auth, schemes, ids = chosen(card, keys, service=service)
+    auth, schemes, ids = chosen(card, keys, service=service, origin=origin)
     _say("sends", "nothing" if isinstance(auth, Anonymous) else repr(auth))
     for label, names in (("scheme", schemes), ("kept as", ids)):
         if names:

@@ -65,7 +65,7 @@ async def connect(target: str | AgentCard, wishes: Wishes, stack: AsyncExitStack
     tls = wishes.tls if wishes.auth is None else tls_of(wishes.auth, wishes.tls)
     transport = _transport(wishes, tls, stack)
     found = await _found(target, wishes, transport)
-    auth = await _auth(found.card, wishes)
+    auth = await _auth(found, wishes)
     if auth is not None and wishes.auth is None and (chosen := tls_of(auth, wishes.tls)) is not tls:
         tls, transport = chosen, _transport(wishes, chosen, stack)  # with a certificate that was only chosen now
     driver = None if auth is None else Driver(auth, transport)
@@ -120,11 +120,12 @@ async def _addressed(target: str, resolve: Resolve | None) -> str | AgentCard:
         raise kind(target, {target: str(error).removeprefix(f"{target}: ")}) from None
 
 
-async def _auth(card: AgentCard, wishes: Wishes) -> Auth | None:
+async def _auth(found: Discovered, wishes: Wishes) -> Auth | None:
     """Return how to authenticate; without keys nobody is asked for any, and the agent says what it wants."""
     if wishes.auth is not None or wishes.keys is None:
         return wishes.auth
-    return await asyncio.to_thread(choose, card, wishes.keys, service=wishes.service)  # a keyring may take its time
+    # In a thread, because a keyring may take its time.
+    return await asyncio.to_thread(choose, found.card, wishes.keys, service=wishes.service, origin=found.url)
 
 
 class _Links:

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from accord.client.auth.choice import allowing, strays
 from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
-from accord.client.keys import KeyManagementError, Keys
+from accord.client.keys import Credential, KeyManagementError, Keys
 from accord.client.selection import JSONRPC
 from accord.errors import AuthenticationFailed, PermissionDenied
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
@@ -36,10 +37,10 @@ _REFERENCE = re.compile(r"\$\{(credential:)?([^${}]+)\}")
 log = logging.getLogger("accord.workflows")
 
 
-def filled(text: str, env: Mapping[str, str], keys: Keys) -> str:
+def filled(text: str, env: Mapping[str, str], keys: Keys, to: str | None = None) -> str:
     """Return a text with `${NAME}` from the environment and `${credential:NAME}` from what keys have under that name.
 
-    Raises KeyManagementError for one that is nowhere.
+    Raises KeyManagementError for one that is nowhere, or whose `hosts` leave out the address `to`.
     """
 
     def found(reference: re.Match[str]) -> str:
@@ -47,7 +48,7 @@ def filled(text: str, env: Mapping[str, str], keys: Keys) -> str:
         if reference[1] is None:
             value = env.get(name)
         else:
-            credential = keys.find(name)
+            credential = credential_for(name, keys, to)
             value = None if credential is None else credential.bearer or credential.api_key
         if value is None:
             what = "variable" if reference[1] is None else "credential with a token or an API key"
@@ -55,6 +56,15 @@ def filled(text: str, env: Mapping[str, str], keys: Keys) -> str:
         return value
 
     return _REFERENCE.sub(found, text)
+
+
+def credential_for(name: str, keys: Keys, to: str | None) -> Credential | None:
+    """Return the credential that a document names; KeyManagementError if its `hosts` leave out the address."""
+    credential = keys.find(name)
+    refused = () if credential is None or to is None else strays(credential, [to])
+    if credential is not None and refused:
+        raise KeyManagementError(f"`{name}` is not for {refused[0]}; {allowing(name, credential, refused)}")
+    return credential
 
 
 def connecting(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Callable[[], Any]:
@@ -93,12 +103,14 @@ def _asked(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> tuple[str, di
 
     Without a credential that the document names, headers are taken for what the agent wants to see.
     """
-    if agent.credentials is not None and keys.find(agent.credentials) is None:
+    url = filled(agent.url or "", env, keys)
+    url = filled(agent.url or "", env, keys, to=url)  # a credential in the address is bound to the address as well
+    if agent.credentials is not None and credential_for(agent.credentials, keys, url) is None:
         raise KeyManagementError(f"There is no credential called {agent.credentials}")
-    return filled(agent.url or "", env, keys), {
+    return url, {
         "keys": None if agent.headers and agent.credentials is None else keys,
         "service": agent.credentials,
-        "headers": {name: filled(value, env, keys) for name, value in agent.headers.items()},
+        "headers": {name: filled(value, env, keys, url) for name, value in agent.headers.items()},
         "timeout": agent.timeout or A2A_SECONDS,
     }
 

@@ -22,7 +22,7 @@ from accord.core.context import Context
 from accord.workflows import completion, permissions
 from accord.workflows.clis import ROWS, arguments, variables
 from accord.workflows.document import A2A_SECONDS, AgentDef, IdleNudge, Permissions, Step
-from accord.workflows.elsewhere import connecting, filled
+from accord.workflows.elsewhere import connecting, credential_for, filled
 from accord.workflows.plan import Plan
 
 PLACE = "workflow"
@@ -213,13 +213,14 @@ def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Ag
     begins = ((variable, url) for start, variable, url in PROVIDERS if model.startswith(start))
     variable, url = next(((one, at) for one, at in begins if one in env), (None, None))
     stated = filled(agent.url, env, keys) if agent.url else env.get(BASE_URL)
-    credential = None if agent.credentials is None else keys.find(agent.credentials)
+    base_url = stated or url or ChatOptions(model=model).base_url
+    credential = None if agent.credentials is None else credential_for(agent.credentials, keys, base_url)
     key = (credential.bearer or credential.api_key) if credential else env.get(variable or "")
     options = ChatOptions(
         model=model,
-        base_url=stated or url or ChatOptions(model=model).base_url,
+        base_url=base_url,
         api_key=key,
-        headers={header: filled(value, env, keys) for header, value in agent.headers.items()},
+        headers={header: filled(value, env, keys, base_url) for header, value in agent.headers.items()},
         system_prompt="\n\n".join(filter(None, (agent.role and f"You are: {agent.role}", agent.skills))) or None,
         max_tokens=agent.constraints.max_tokens,
         max_cost=agent.constraints.max_cost,

@@ -1,5 +1,6 @@
 """What is chosen by what a card asks for: the order, the ids that are looked up, and what is said when nothing fits."""
 
+import json
 from typing import Any
 
 import pytest
@@ -21,8 +22,9 @@ from accord.client.auth import (
     chosen,
     ids_of,
 )
-from accord.client.keys import Certificate, Credential, OAuthClient, SigningKey, User
-from accord.client.wire import Outgoing
+from accord.client.keys import Certificate, Credential, KeyManager, OAuthClient, SigningKey, User
+from accord.client.wire import Outgoing, Reply
+from accord.errors import AuthenticationFailed
 from accord.model import (
     AgentCapabilities,
     AgentCard,
@@ -122,7 +124,7 @@ def held(credential: Credential = EVERYTHING, id: str = "a.example") -> Held:
 )
 def test_the_order_is_agentvaults_and_not_the_cards(alternatives: list[str], kind: type[Any]) -> None:
     for order in (alternatives, alternatives[::-1]):
-        assert type(choose(card(*order), held())) is kind
+        assert type(choose(card(*order), held(), origin="https://a.example:8443/")) is kind
 
 
 @pytest.mark.proves("2-06")
@@ -150,7 +152,8 @@ def test_ids_are_the_services_then_the_agents_own_then_its_host() -> None:
     asking = card("key", profile=profile)
     order = ["svc", "org/agent", "a.example:8443", "a.example"]
     for at, id in enumerate(order):
-        keys = Held({one: Credential(api_key=one) for one in order[at:]} | {"other": Credential(api_key="no")})
+        keys = Held({one: Credential(api_key=one, hosts=("a.example",)) for one in order[at:]})
+        keys |= {"other": Credential(api_key="no")}
         assert chosen(asking, keys).ids == (id,)
     assert ids_of(asking) == ("svc", "other", "org/agent", "a.example:8443", "a.example")
     assert chosen(asking, Held({one: EVERYTHING for one in [*order, "mine"]}), service="mine").ids == ("mine",)
@@ -167,8 +170,10 @@ def test_a_card_of_agentvault() -> None:
         {"scheme": "oauth2", "tokenUrl": "https://id.example/token", "scopes": ["x", "y"], "service_identifier": "idp"},
         {"scheme": "apiKey", "service_identifier": "Svc"}]}"""
     found = decode_card(document)
-    assert chosen(found, Held({"Svc": Credential(api_key="k"), "idp": EVERYTHING})).schemes == ("apiKey",)
-    auth, schemes, ids = chosen(found, Held({"idp": EVERYTHING}))
+    idp = replace(EVERYTHING, hosts=("a.example", "id.example"))
+    svc = Credential(api_key="k", hosts=("a.example",))
+    assert chosen(found, Held({"Svc": svc, "idp": idp})).schemes == ("apiKey",)
+    auth, schemes, ids = chosen(found, Held({"idp": idp}))
     assert (schemes, ids) == (("oauth2",), ("idp",))
     assert isinstance(auth, ClientCredentials)
     assert b"scope=x+y" in (next(auth.prepare(REQUEST)).body or b"")
@@ -201,9 +206,92 @@ def test_an_agent_that_is_reached_safely_cannot_have_secrets_sent_in_the_clear()
     plain = SecurityScheme(oauth2_security_scheme=OAuth2Scheme(flows=OAuthFlows(client_credentials=flow)))
     asking = replace(card("oauth"), security_schemes={"oauth": plain})
     with pytest.raises(NoCredentials, match=r"is not for http://id\.example/token, which is not https"):
-        choose(asking, held())
+        choose(asking, held(), origin="https://a.example:8443/")
     inside = AgentInterface(url="http://a.example/", protocol_binding="JSONRPC", protocol_version="1.0")
-    assert isinstance(choose(replace(asking, supported_interfaces=(inside,)), held()), ClientCredentials)
+    asking = replace(asking, supported_interfaces=(inside,))
+    assert isinstance(choose(asking, held(), origin="http://a.example/"), ClientCredentials)
+
+
+@pytest.mark.parametrize("id", ["good.example", "svc", "org/agent", "evil", "example"])
+def test_card_cannot_choose_another_hosts_credential(id: str) -> None:
+    """A card names an id; its own host was not stored for it."""
+    named = CardProfile(human_readable_id=id, service_identifiers={"key": id, "oauth": id, "basic": id})
+    signs = replace(EVERYTHING, hmac=SigningKey(secret="s"), headers={"X-A": "s"})
+    for url in ("https://evil.example/", "https://good.example.evil.example/", "https://good.example@evil.example/"):
+        for way in ("key", "oauth", "basic", "mtls", "bearer"):
+            with pytest.raises(NoCredentials):
+                choose(card(way, profile=named, url=url), held(signs, id), origin=url)
+        assert isinstance(choose(card(profile=named, url=url), held(signs, id), origin=url), Anonymous)
+        assert isinstance(choose(card("key", profile=named, url=url), held(signs, id), service=id), ApiKey)
+
+
+def test_refusal_names_the_command_that_allows_the_host() -> None:
+    named = CardProfile(service_identifiers={"key": "svc"})
+    with pytest.raises(NoCredentials) as refused:
+        choose(card("key", profile=named, url="https://a.example:8443/x"), held(id="svc"))
+    allowing = "`accord creds set svc --kind hosts --host a.example:8443` or set ACCORD_HOSTS_SVC=a.example:8443"
+    assert allowing in str(refused.value)
+    with pytest.raises(NoCredentials, match=r"--host a\.example --host id\.example`"):
+        choose(card("oauth"), held())
+
+
+@pytest.mark.parametrize(
+    ("id", "url", "origin", "is_sent"),
+    [
+        ("a.example", "https://a.example/", "https://a.example/", True),
+        ("a.example", "https://a.example:50051/", "https://a.example/", True),
+        ("a.example:443", "https://a.example/", "", False),  # it is not looked up, but named by no card either
+        ("a.example:8000", "https://a.example:8000/", "", True),
+        ("a.example:8000", "https://a.example:8000/", "https://a.example:9000/", True),
+        ("a.example", "https://b.a.example/", "https://a.example/", False),
+    ],
+)
+def test_host_id_is_bound_to_its_host(id: str, url: str, origin: str, is_sent: bool) -> None:
+    asking = card("key", url=url)
+    if is_sent:
+        assert isinstance(choose(asking, held(id=id), origin=origin), ApiKey)
+    else:
+        with pytest.raises(NoCredentials):
+            choose(asking, held(id=id), origin=origin)
+
+
+def test_host_may_name_its_token_endpoint_and_further_ports() -> None:
+    """Only the card that the host of the id serves: one from another place names neither."""
+    grpc = AgentInterface(url="https://a.example:50051", protocol_binding="GRPC", protocol_version="1.0")
+    asking = card("oauth", url="https://a.example:8443/x")
+    asking = replace(asking, supported_interfaces=(*asking.supported_interfaces, grpc))
+    keys = held(id="a.example:8443")
+    assert isinstance(choose(asking, keys, origin="https://a.example:8443/card.json"), ClientCredentials)
+    for origin in ("", "https://evil.example/", "https://a.example:9000/", "https://sub.a.example:8443/"):
+        with pytest.raises(NoCredentials, match=r"is not for a\.example:50051 and id\.example"):
+            choose(asking, keys, origin=origin)
+
+
+def test_variable_of_one_host_is_not_for_a_host_that_is_spelled_alike() -> None:
+    env = {"ACCORD_KEY_API_GOOD_EXAMPLE": "k"}
+    assert isinstance(choose(card("key", url="https://api.good.example/"), KeyManager(env=env)), ApiKey)
+    asking = card("key", url="https://api-good.example/")
+    with pytest.raises(NoCredentials):
+        choose(asking, KeyManager(env=env))
+    named = CardProfile(service_identifiers={"key": "api_good_example"})
+    with pytest.raises(NoCredentials, match=r"is not for api-good\.example"):
+        choose(replace(asking, profile=named), KeyManager(env=env))
+    env["ACCORD_HOSTS_API_GOOD_EXAMPLE"] = "api-good.example"
+    assert isinstance(choose(asking, KeyManager(env=env)), ApiKey)
+
+
+def test_discovered_token_endpoint_must_be_among_the_hosts() -> None:
+    auth = choose(card("oidc"), held(replace(EVERYTHING, hosts=("a.example", "id.example"))))
+    for endpoint, is_sent in (("https://id.example/token", True), ("https://evil.example/token", False)):
+        flow = auth.prepare(REQUEST)
+        next(flow)
+        reply = Reply(status=200, headers={}, body=json.dumps({"token_endpoint": endpoint}).encode())
+        if is_sent:
+            assert flow.send(reply).url == endpoint
+            auth = choose(card("oidc"), held(replace(EVERYTHING, hosts=("a.example", "id.example"))))
+        else:
+            with pytest.raises(AuthenticationFailed, match="not among the credential's hosts"):
+                flow.send(reply)
 
 
 def test_what_a_card_does_not_mention() -> None:

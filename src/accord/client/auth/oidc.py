@@ -4,6 +4,7 @@ It reads no identity: what a token says is for the agent. The document is read o
 `oauth` says so.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from accord.client.auth.flow import Flow
 from accord.client.auth.oauth import TOKEN_SECONDS, ClientCredentials, failure_of
+from accord.client.keys.credential import is_for
 from accord.client.wire import Outgoing, Reply
 from accord.errors import AuthenticationFailed
 
@@ -28,11 +30,17 @@ _issuer = msgspec.json.Decoder(_Issuer)
 class OpenIdConnect:
     """Client credentials at the token endpoint that an issuer names."""
 
-    def __init__(self, discovery_url: str, client_id: str, client_secret: str, **more: Any) -> None:
-        """Discover at `discovery_url`; everything else is as for `ClientCredentials`."""
+    def __init__(
+        self, discovery_url: str, client_id: str, client_secret: str, *, hosts: Collection[str] = (), **more: Any
+    ) -> None:
+        """Discover at `discovery_url`; everything else is as for `ClientCredentials`.
+
+        If there are `hosts`, the token endpoint must be on one of them.
+        """
         self._discovery_url = discovery_url
         self._client_id = client_id
         self._client_secret = client_secret
+        self._hosts = hosts
         self._more = more
         self._inner: ClientCredentials | None = None
 
@@ -64,6 +72,11 @@ class OpenIdConnect:
             raise AuthenticationFailed(text) from None
         if self._discovery_url.startswith("https:") and not found.token_endpoint.startswith("https:"):
             raise AuthenticationFailed(f"{self._discovery_url} names a token endpoint that is not https")
+        if self._hosts and not is_for(self._hosts, found.token_endpoint):
+            named = f"{self._discovery_url} names the token endpoint {found.token_endpoint}"
+            raise AuthenticationFailed(
+                f"{named}, which is not among the credential's hosts (`accord creds set --host`)"
+            )
         in_header = "client_secret_post" not in found.token_endpoint_auth_methods_supported
         return ClientCredentials(
             found.token_endpoint, self._client_id, self._client_secret, in_header=in_header, **self._more

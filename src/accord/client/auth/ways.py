@@ -97,7 +97,8 @@ def _open_id_connect(scheme: OpenIdConnectScheme) -> Way:
         client = credential.oauth
         if client is None or not client.client_id or not client.client_secret:
             return _token(credential)
-        return OpenIdConnect(url, client.client_id, client.client_secret, scopes=scopes, parameters=client.parameters)
+        more: Mapping[str, Any] = {"scopes": scopes, "parameters": client.parameters}
+        return OpenIdConnect(url, client.client_id, client.client_secret, hosts=credential.hosts, **more)
 
     wants = f"an OpenID Connect client of {url}"
     return Way(rank=1, kind="oauth", wants=wants, variables=OAUTH, make=make, sent_to=(url,))

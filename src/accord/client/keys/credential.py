@@ -4,9 +4,12 @@ Its JSON is that of an entry in a key file (AgentVault's `apiKey` and `oauth`, a
 secrets. Where it comes from is for the other files of this folder, what a card asks for `client.auth.choice`.
 """
 
+from collections.abc import Collection
 from typing import Protocol
 
 from msgspec import Struct
+
+from accord.protocol import hosts
 
 
 class Private(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -81,3 +84,22 @@ def kinds_of(credential: Struct) -> list[str]:
 def normalized(id: str) -> str:
     """Return an id as it is looked up."""
     return id.strip().lower()
+
+
+def host_ids(url: str) -> list[str]:
+    """Return the host of an address, with its port if it states one, then without."""
+    parts = hosts.split(url)
+    host = (parts.hostname or "").removesuffix(".")
+    return [] if not host else [host] if parts.port is None else [f"{host}:{parts.port}", host]
+
+
+def host_names(url: str) -> set[str]:
+    """Return every name of an address's host: without a port, and with the stated or the default one."""
+    names = host_ids(url)
+    default = {"http": 80, "https": 443}.get(hosts.split(url).scheme)
+    return {*names, f"{names[0]}:{default}"} if len(names) == 1 and default else {*names}
+
+
+def is_for(allowed: Collection[str], url: str) -> bool:
+    """Whether an address is on one of the hosts of a credential."""
+    return not host_names(url).isdisjoint(host.lower() for host in allowed)

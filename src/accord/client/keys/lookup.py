@@ -8,6 +8,7 @@ gives everything at once. What a server keeps in its database is `sealed`; what 
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,7 @@ class KeyManager:
     def _places(self, id: str, asks: bool) -> Iterable[tuple[str, Credential | None]]:
         id = normalized(id)
         for source, known in ((FILE, self._file), (ENV, self._env)):
-            yield source, known.get(id, known.get(spelled(id)))
+            yield source, known.get(id, _spelled(known, id))
         if self._keyring is not None:
             yield KEYRING, self._keyring.find(id) if asks else self._keyring.asked(id)
 
@@ -142,6 +143,17 @@ class KeyManager:
         if self._keyring is None:
             raise KeyManagementError("The keyring is not in use: make the KeyManager with use_keyring=True")
         self._keyring.put(id, credential)
+
+
+def _spelled(known: ById, id: str) -> Credential | None:
+    """Return what a variable's name has for an id.
+
+    Many hosts share one spelling. `_` is read as `.` or `:`, so a host with a hyphen needs ACCORD_HOSTS as well: the
+    key of `api.good.example` is not for `api-good.example`.
+    """
+    found = known.get(spelled(id))
+    is_plain = "/" in id or not ("." in id or ":" in id) or re.fullmatch(r"[a-z0-9.:]*", id)
+    return found if found is None or found.hosts or is_plain else None
 
 
 def _stated(value: Any, name: str) -> str:
