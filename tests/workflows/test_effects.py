@@ -29,7 +29,7 @@ def acting(script: str, **more: Any) -> str:
     return f"agents: {json.dumps([said])}"
 
 
-DEV = "name: work\nagent: dev\ntask: do it"
+DEV = "name: work\nagent: dev\ntask: do it\nallowEmpty: true"
 
 
 def attempts(run: Ran, step: str) -> int:
@@ -168,7 +168,7 @@ async def test_an_agent_in_a_terminal_is_done_at_its_own_word_and_has_time_to_en
     tmp_path: Path, grace: str, has_time: bool
 ) -> None:
     script = "test -t 0 && trap 'sleep 1; echo ended > ended; exit' HUP TERM INT; echo ALL_SET; sleep 600 & wait"
-    agent = {"name": "dev", "command": f"sh -c {json.dumps(script)}", "done": "^ALL_SET$"}
+    agent = {"name": "dev", "command": f"sh -c {json.dumps(script)}", "interactive": True, "done": "^ALL_SET$"}
     check = "verification: {type: output_contains, value: ALL_SET}"
     text = flow(f"{DEV}\n{check}", head=f"agents: {json.dumps([agent])}", swarm=f"  completionGracePeriod: {grace}")
     run = await ran(text, tmp_path)
@@ -187,10 +187,28 @@ async def test_an_agent_in_a_terminal_is_done_at_its_own_word_and_has_time_to_en
 async def test_an_agent_that_falls_silent_is_reminded_as_the_document_says(
     tmp_path: Path, nudge: str, state: str
 ) -> None:
-    agents = [{"name": "dev", "command": paints("nudged")}]
+    agents = [{"name": "dev", "command": paints("nudged"), "interactive": True}]
     head = f"agents: {json.dumps(agents)}"
     run = await ran(flow(DEV.replace("work", "build"), head=head, swarm=f"  idleNudge: {nudge}"), tmp_path)
     assert run.state == state, run.why
+
+
+async def test_a_command_gets_its_task_on_standard_input(tmp_path: Path) -> None:
+    agents = [{"name": "dev", "command": "wc -w"}]
+    run = await ran(flow("name: count\nagent: dev\ntask: two words", head=f"agents: {json.dumps(agents)}"), tmp_path)
+    assert (run.state, run.output.strip()) == ("COMPLETED", "2"), run.why
+
+
+@pytest.mark.parametrize(
+    ("more", "state"),
+    [("", "FAILED"), ("\nallowEmpty: true", "COMPLETED"), ("\nverification: {type: exit_code}", "COMPLETED")],
+)
+async def test_an_empty_answer_is_a_failure_unless_allowed(tmp_path: Path, more: str, state: str) -> None:
+    agents = [{"name": "dev", "command": "true"}]
+    step = f"name: work\nagent: dev\ntask: do it\nretries: 0{more}"
+    run = await ran(flow(step, head=f"agents: {json.dumps(agents)}"), tmp_path)
+    assert run.state == state
+    assert ("allowEmpty: true" in run.why) is (state == "FAILED")
 
 
 async def test_an_agent_without_a_step_is_one_by_its_task(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def saying(text: str) -> Iterator[Plain]:
 
 
 def said_by(there: Plain) -> str:
-    return f"name: say\ntype: a2a\nurl: {there.url}\ntask: speak"
+    return f"name: say\ntype: a2a\nurl: {there.url}\ntask: speak\nallowEmpty: true"
 
 
 def shell(name: str, command: str, *more: str) -> str:
@@ -142,8 +142,8 @@ agents:
     with saying(said) as there:
         text = flow(
             said_by(there),
-            f'name: other\ntype: a2a\nurl: {there.url}\ndependsOn: [say]\ntask: "<{VALUE}>"',
-            f'name: local\nagent: local\ndependsOn: [say]\ntask: "<{VALUE}>"',
+            f'name: other\ntype: a2a\nurl: {there.url}\ndependsOn: [say]\nallowEmpty: true\ntask: "<{VALUE}>"',
+            f'name: local\nagent: local\ndependsOn: [say]\ntask: "<{VALUE}>"\nallowEmpty: true',
             head=head,
             workflow=f'    output: "<{VALUE}>"',
         )
@@ -307,7 +307,7 @@ async def test_a_command_in_which_a_value_would_be_run_is_refused_or_runs_nothin
 @pytest.mark.parametrize("said", [HOSTILE["markers"], "stop \x03\x04\x1a\x1c now", HOSTILE["terminal"]])
 async def test_what_an_agent_says_is_only_told_to_one_in_a_terminal(tmp_path: Path, said: str) -> None:
     """It neither ends the work by a word that the terminal shows, nor presses keys."""
-    agents = [{"name": "dev", "command": paints("quiet"), "constraints": {"idleThreshold": "2s"}}]
+    agents = [{"name": "dev", "command": paints("quiet"), "interactive": True, "constraints": {"idleThreshold": "2s"}}]
     with saying(said) as there:
         step = f'name: work\nagent: dev\ndependsOn: [say]\ntask: "<{VALUE}>"'
         run = await ran(flow(said_by(there), step, head=f"agents: {json.dumps(agents)}"), tmp_path)

@@ -134,6 +134,7 @@ SHOWN_BY = {
         "set": f"{EFFECTS}::test_values_are_set_for_steps_that_follow",
         "agent": HYBRID,
         "task": HYBRID,
+        "allowEmpty": f"{EFFECTS}::test_an_empty_answer_is_a_failure_unless_allowed",
         "command": HYBRID,
         "failOnError": f"{EFFECTS}::test_a_command_may_fail_and_need_not_be_kept",
         "captureOutput": f"{EFFECTS}::test_a_command_may_fail_and_need_not_be_kept",

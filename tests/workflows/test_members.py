@@ -297,7 +297,11 @@ async def test_a_command_goes_on_with_a_conversation_that_steps_share(tmp_path: 
 
 def interactive(what: str, **members: Any) -> Member:
     constraints = members.pop("constraints", Constraints())
-    return Member(agent=AgentDef(name="dev", command=paints(what), constraints=constraints), grace=0.5, **members)
+    return Member(
+        agent=AgentDef(name="dev", command=paints(what), interactive=True, constraints=constraints),
+        grace=0.5,
+        **members,
+    )
 
 
 def came(member: Member, task: Task) -> Result:

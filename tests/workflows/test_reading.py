@@ -39,7 +39,7 @@ def test_the_hybrid_example_reads_unchanged() -> None:
     document = load(DOCUMENTS / "hybrid.yaml")
     assert (document.version, document.name, document.swarm.pattern) == ("1", "hybrid-data-pipeline", "dag")
     planner, processor, summarizer, developer = document.agents
-    assert (planner.cli, planner.runtime, planner.interactive) == ("claude", "cli", True)
+    assert (planner.cli, planner.runtime, planner.interactive) == ("claude", "cli", None)
     assert (processor.is_a2a, processor.url, processor.streaming) == (True, "http://localhost:9000", None)
     assert (summarizer.streaming, developer.cli, developer.interactive) == (True, "codex", False)
     plan, fetch, summarize, implement, test = document.workflows[0].steps

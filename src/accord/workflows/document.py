@@ -80,7 +80,7 @@ class AgentDef(Said, frozen=True, kw_only=True):
     role: str | None = None
     task: str | None = None
     channels: tuple[str, ...] = ()
-    interactive: bool = True
+    interactive: bool | None = None
     preset: Literal["lead", "worker", "reviewer", "analyst"] | None = None
     constraints: Constraints = Constraints()
     cwd: str | None = None
@@ -144,6 +144,7 @@ class Step(Said, frozen=True, kw_only=True):
 
     agent: str | None = None
     task: str | None = None
+    allow_empty: bool = False
 
     command: str | None = None
     fail_on_error: bool = True

@@ -163,7 +163,7 @@ class Doing:
         elif member.is_interactive:
             evidence = Evidence(files=len(files), has_exited=telling.has_exited(task))
             result = completed(step.name, result, evidence)
-        return await self._helped(node, result, told)
+        return await self._helped(node, telling.not_empty(step, result, task), told)
 
     async def cancel(self, node: Node) -> None:
         """End the task that does a step."""

@@ -92,7 +92,10 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "role": "Who it is: it is told, and patterns choose by it.",
         "task": "What it does where the pattern gives it work and no step says otherwise.",
         "channels": "Channels that what it does is posted to besides the run's.",
-        "interactive": "Whether it works in a terminal of its own; if not, it is called once for each step.",
+        "interactive": (
+            "Whether it works in a terminal of its own; if not, it is called once for each step. Left out, a `cli` and "
+            "a `lead` work in a terminal and any other `command` does not."
+        ),
         "preset": "`lead` works in a terminal; `worker`, `reviewer` and `analyst` without, and are told how.",
         "constraints": "What it may use.",
         "cwd": "The directory that it works in, relative to the file.",
@@ -170,6 +173,7 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "set": "Values of the shared state that it sets, by name: templates, also over its own output.",
         "agent": "Who does it.",
         "task": "What is to be done, a template; for an approval, what a person is asked.",
+        "allowEmpty": "Whether an answer without text or files is a success; left out, it is a failure.",
         "command": "What a shell runs; values of templates are variables to it, never part of its text.",
         "failOnError": "Whether an exit code other than 0 is a failure.",
         "captureOutput": "Whether what it prints is its output; if not, that is `Command completed (exit code N)`.",

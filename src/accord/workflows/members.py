@@ -66,8 +66,12 @@ class Member(Struct, frozen=True, kw_only=True):
 
 
 def is_interactive(agent: AgentDef) -> bool:
-    """Whether an agent works in a terminal."""
-    return not agent.is_a2a and agent.cli != "api" and agent.interactive and agent.preset not in HEADLESS
+    """Whether an agent works in a terminal: by default a coding agent does, and any other command does not."""
+    if agent.is_a2a or agent.cli == "api" or agent.preset in HEADLESS:
+        return False
+    if agent.interactive is not None:
+        return agent.interactive
+    return agent.command is None or agent.preset == "lead"
 
 
 # --- who there is -----------------------------------------------------------------------------------------------------

@@ -86,6 +86,16 @@ def outcome(member: Member, task: Task) -> Result:
     return Result(ok=False, output=text, error=error)
 
 
+def not_empty(step: Step, result: Result, task: Task) -> Result:
+    """Return a result, as failed if an agent ended well and left nothing to read or to check."""
+    is_proven = result.reason not in (None, "completed_by_process_exit")
+    has_files = any(part.text is None for artifact in task.artifacts for part in artifact.parts)
+    if not result.ok or is_proven or step.allow_empty or result.output.strip() or has_files:
+        return result
+    error = "The agent's answer is empty: if that is right, add `allowEmpty: true` to the step"
+    return replace(result, ok=False, reason="failed_no_evidence", error=error)
+
+
 def has_exited(task: Task) -> bool:
     """Whether the process of a task has ended by itself, and not because it fell silent."""
     said = task.status.message

@@ -30,14 +30,28 @@ class Row(NamedTuple):
 
 
 ROWS: Mapping[str, Row] = {
-    "agent": Row(("agent", "task"), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext")),
+    "agent": Row(
+        ("agent", "task"), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext", "allowEmpty")
+    ),
     "deterministic": Row(
         ("command",), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "failOnError", "captureOutput")
     ),
     "worktree": Row(("branch",), (*AGAIN, *PLACE, "verification", "baseBranch", "path", "createBranch")),
     "a2a": Row(
         ("task",),
-        (*AGAIN, *LOOP, "verification", "agent", "url", "headers", "credentials", "streaming", "mode", "shareContext"),
+        (
+            *AGAIN,
+            *LOOP,
+            "verification",
+            "agent",
+            "url",
+            "headers",
+            "credentials",
+            "streaming",
+            "mode",
+            "shareContext",
+            "allowEmpty",
+        ),
     ),
     "approval": Row(("task",), ("onReject",)),
     "wait": Row((), ("for", "until", "event"), either=("for", "until", "event")),
