@@ -12,6 +12,7 @@ from accord.core.context import Failed, Rejected
 from accord.core.hooks import Delivered as Told
 from accord.core.hooks import Hooks
 from accord.core.host import Host
+from accord.core.interface import Caller
 from accord.core.push import Delivery, NotDelivered, Pusher, Said, Sent
 from accord.model import (
     ArtifactUpdate,
@@ -340,7 +341,7 @@ async def test_a_sender_that_breaks_is_no_reason_to_lose_anything(
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("command", ["pushes.advance", "pushes.claim", "pushes.fail", "tasks.events_after"])
+@pytest.mark.parametrize("command", ["pushes.advance", "push_claims.claim", "pushes.fail", "tasks.events_after"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["refused", "done-but-lost"])
 async def test_a_failing_database_delays_deliveries_only(hosting: Hosting, command: str, is_done: bool) -> None:
     sender, between = Recorder(failing(1)), Between()
@@ -372,6 +373,48 @@ async def test_no_webhook_waits_for_another(hosting: Hosting) -> None:
     assert await sender.told(S.COMPLETED, "hanging") == [S.WORKING, S.COMPLETED]
     await sender.until(lambda: sum(tried.config.id == "failing" for tried in sender.tried) >= 3)
     assert sender.states("failing") == []
+
+
+OTHER = Caller(tenant="globex", owner="carol", origin="v1")
+
+
+async def test_hanging_webhooks_of_one_tenant_delay_no_other(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push, "CLAIM", 9)
+    sender = Recorder()
+    sender.held["hanging"] = asyncio.Event()
+    host = await hosting(asks, sender=sender)
+    for _ in range(2 * push.CLAIM):
+        await sent(host.default, with_hook(id="hanging"), ALICE)
+    await sender.until(lambda: len(sender.tried) == push.CLAIM // 3)
+    await sent(host.default, with_hook(), OTHER)
+    assert await sender.told(S.INPUT_REQUIRED) == [S.WORKING, S.INPUT_REQUIRED]
+    assert len([one for one in sender.tried if one.config.id == "hanging"]) == push.CLAIM // 3
+    sender.held.pop("hanging").set()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_host_that_hangs_gets_one_delivery_at_a_time(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(push, "HANG_SECONDS", 0.0)
+    hangs = [True]
+    sender = Recorder(lambda _: NotDelivered("No answer in time") if hangs[0] else None)
+    host = await delivering(hosting, sender, Between())
+    task = await sent(host.default, with_hook("one"), ALICE)
+    await sender.until(lambda: len(sender.tried) == 1)
+    sender.held["probe"] = sender.held["w"] = asyncio.Event()
+    for word in ("two", "three", "four"):
+        await sent(host.default, with_hook(word, id="probe"), ALICE)
+    await sender.until(lambda: len(sender.tried) == 2)
+    assert host.pusher is not None
+    busy = host.pusher._busy()
+    assert busy.hung == {(pushes.caller_of("acme", "alice"), "example.com")}
+    assert sum(busy.hosts.values()) == 1
+    hangs[0] = False
+    sender.held.pop("w").set()
+    sender.held.pop("probe")
+    await sender.until(lambda: sender.states("probe").count(S.INPUT_REQUIRED) == 3)
+    assert await sender.told(S.INPUT_REQUIRED) == [S.WORKING, S.INPUT_REQUIRED]
+    assert host.pusher._busy().hung == frozenset()
+    assert state(task) is S.INPUT_REQUIRED
 
 
 @pytest.mark.proves("0-27", "0-35")

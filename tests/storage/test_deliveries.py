@@ -3,7 +3,7 @@
 import pytest
 
 from accord.model import Authentication, PushConfig
-from accord.storage.commands import deliveries, pushes, tasks
+from accord.storage.commands import deliveries, push_claims, pushes, tasks
 from accord.storage.commands.browsing import Seen
 from accord.storage.commands.deliveries import Wanted
 from accord.storage.commands.pushes import Attempt
@@ -23,7 +23,7 @@ async def with_hooks(ready: AnyStore) -> AnyStore:
         await ready.do(pushes.put, tenant, task_id, config, "v1")
         if task_id in ("t-1", "t-2", "t-3"):
             await ready.do(tasks.append, tenant, appending(task_id, chunk("x", task_id), epoch=0, after=0))
-    claimed = {due.task_id: due for due in await ready.do(pushes.claim, "n-1", 10)}
+    claimed = {due.task_id: due for due in await ready.do(push_claims.claim, "n-1", 10)}
     tried = Attempt(seq=1, attempt=1, at=77, duration_ms=5, status=503, error="503")
     await ready.do(pushes.fail, claimed["t-1"], "410", None, tried)
     await ready.do(pushes.fail, claimed["t-2"], "503", MINUTE)

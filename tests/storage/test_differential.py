@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from accord.model import Event, EventBody, TaskState, TaskStatus
 from accord.protocol import lifecycle
 from accord.storage import migrate
-from accord.storage.commands import endings, jobs, pushes, runs, steps, tasks
+from accord.storage.commands import endings, jobs, push_claims, pushes, runs, steps, tasks
 from accord.storage.commands.children import Parent
 from accord.storage.commands.endings import Ending, Timer
 from accord.storage.commands.jobs import DEADLINE, SLA, TIMERS, NewJob
@@ -400,7 +400,7 @@ class Machine(RuleBasedStateMachine):
     @rule(node=nodes)
     def claim_hooks(self, node: str) -> None:
         async def in_order(tx: Tx) -> Any:  # webhooks of one task are due at the same time
-            return sorted(await pushes.claim(tx, node, 99), key=lambda due: (due.tenant, due.task_id, due.id))
+            return sorted(await push_claims.claim(tx, node, 99), key=lambda due: (due.tenant, due.task_id, due.id))
 
         self.due += [Pair(*both) for both in zip(*self.both.do(in_order), strict=True)]
 

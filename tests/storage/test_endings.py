@@ -6,7 +6,7 @@ import pytest
 
 from accord.model import TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.storage.commands import endings, jobs, pushes, runs, tasks
+from accord.storage.commands import endings, jobs, push_claims, runs, tasks
 from accord.storage.commands.endings import HasEnded, Reaped, Timer
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS
 from accord.storage.commands.runs import News, Work
@@ -198,7 +198,7 @@ async def test_work_that_loses_its_node_every_time_fails_and_says_why(ready: Any
     assert {f"task:{TENANT}:t-1", "push"} <= set(heard)
     assert await waiting(ready) == [(RUN, "t-2")]
     assert (await claimed(ready, "n-2")).attempts == 3
-    assert len(await ready.do(pushes.claim, "n-2", 9)) == 1
+    assert len(await ready.do(push_claims.claim, "n-2", 9)) == 1
     with pytest.raises(Fenced):
         await ready.do(tasks.append, TENANT, appending("t-1", chunk("late"), epoch=2, after=1))
 
@@ -225,7 +225,7 @@ async def test_timers_and_webhooks_of_a_lost_node_go_to_others(ready: AnyStore) 
     await ready.do(runs.accept, TENANT, request)
     for attempts in range(1, 6):
         assert (await claimed(ready, "n-1", TIMERS)).attempts == attempts, "a timer is not given up"
-        assert [due.epoch for due in await ready.do(pushes.claim, "n-1", 9)] == [attempts]
+        assert [due.epoch for due in await ready.do(push_claims.claim, "n-1", 9)] == [attempts]
         await lose(ready)
     assert len(await ready.read(jobs.held, "n-2")) == 1, "and who lives keeps what it has"
 
@@ -252,10 +252,10 @@ async def test_what_a_node_took_after_it_was_forgotten_is_free(ready: AnyStore) 
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     await ready.do(jobs.leave, "n-1")
     await ready.do(runs.accept, TENANT, accepting(node="n-1", working=status(S.WORKING), push=webhook()))
-    await ready.do(pushes.claim, "n-1", 1)
+    await ready.do(push_claims.claim, "n-1", 1)
     assert await ready.do(endings.reap) == Reaped(nodes=["n-1"], ended=[])
     assert (await claimed(ready, "n-2")).attempts == 2
-    assert len(await ready.do(pushes.claim, "n-2", 1)) == 1
+    assert len(await ready.do(push_claims.claim, "n-2", 1)) == 1
 
 
 async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> None:

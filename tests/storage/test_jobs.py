@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from accord.storage.commands import jobs, pushes, tasks
+from accord.storage.commands import jobs, push_claims, pushes, tasks
 from accord.storage.commands.jobs import DEADLINE, MAX_TENANTS, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
@@ -349,7 +349,7 @@ async def test_what_a_node_holds_is_free_when_it_leaves(ready: AnyStore, heard: 
     await ready.do(tasks.create_task, TENANT, new())
     await ready.do(pushes.put, TENANT, "t-1", webhook(), "v1")
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("a")))
-    (sent,) = await ready.do(pushes.claim, "n-1", 1)
+    (sent,) = await ready.do(push_claims.claim, "n-1", 1)
     for key, queue in (("t-1", "default"), ("t-2", "other")):
         await ready.do(jobs.enqueue, TENANT, work(key, queue=queue))
         await ready.do(jobs.claim, "n-1", queue, 1)
@@ -360,7 +360,7 @@ async def test_what_a_node_holds_is_free_when_it_leaves(ready: AnyStore, heard: 
     assert await ready.read(table, "node") == []
     (job,) = await ready.do(jobs.claim, "n-3", QUEUE, 9)
     assert (job.key, job.epoch, job.attempts) == ("t-1", 2, 1), "leaving is no failure"
-    (due,) = await ready.do(pushes.claim, "n-3", 9)
+    (due,) = await ready.do(push_claims.claim, "n-3", 9)
     assert due.epoch == sent.epoch + 1
     assert len(await ready.read(jobs.held, "n-2")) == 1
     await ready.do(jobs.leave, "nobody")

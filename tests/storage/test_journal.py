@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.model import TaskState
-from accord.storage.commands import children, endings, jobs, journal, pushes, runs, steps
+from accord.storage.commands import children, endings, jobs, journal, push_claims, pushes, runs, steps
 from accord.storage.commands.browsing import Seen
 from accord.storage.commands.children import Watch
 from accord.storage.commands.jobs import Claimed
@@ -89,7 +89,7 @@ async def test_a_snapshot_and_webhooks_are_seen_to(ready: AnyStore) -> None:
     last = appending("t-1", chunk("x"), epoch=run.epoch, snapshot=replace(task, metadata={"kept": True}))
     await ready.do(journal.advance, TENANT, Advance(last=last, entries=(("a", "1"),)))
     assert (await stored(ready)).doc_seq == 1
-    assert len(await ready.do(pushes.claim, "n-1", 5)) == 1
+    assert len(await ready.do(push_claims.claim, "n-1", 5)) == 1
     assert await ready.read(steps.load, TENANT, "t-1") == {"a": "1"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accord.model import TaskState
-from accord.storage.commands import jobs, metrics, pushes, runs, tasks
+from accord.storage.commands import jobs, metrics, push_claims, pushes, runs, tasks
 from accord.storage.commands.jobs import NewJob
 from accord.storage.commands.metrics import Backlog, Waiting
 from accord.storage.store import Row, Tx, Value
@@ -67,7 +67,7 @@ async def test_webhooks_are_due_dead_or_neither(ready: AnyStore) -> None:
         await ready.do(pushes.put, TENANT, "t-1", webhook(id), "v1")
     for id in ("dead", "later", "held"):
         await ready.do(pushes.redeliver, TENANT, "t-1", id)
-        (due,) = await ready.do(pushes.claim, "n-1", 1)
+        (due,) = await ready.do(push_claims.claim, "n-1", 1)
         if id != "held":
             await ready.do(pushes.fail, due, "no", None if id == "dead" else 10 * MINUTE)
     await ready.do(pushes.redeliver, TENANT, "t-1", "due")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from accord.model import TaskState
 from accord.storage import migrate, postgres_batch
-from accord.storage.commands import endings, jobs, pushes, runs, steps, tasks
+from accord.storage.commands import endings, jobs, push_claims, pushes, runs, steps, tasks
 from accord.storage.commands.endings import Ending, HasEnded
 from accord.storage.commands.jobs import Claimed
 from accord.storage.commands.runs import Accepted, AlreadyWoken, News, Settle
@@ -450,7 +450,7 @@ async def test_a_webhook_set_while_the_batch_waits_for_its_task_is_due(store: Po
         await somebody_waits(store)
         await pushes.put(tx, TENANT, "t-00", webhook(), "v1")
     assert await writing == [1, 1]
-    assert [due.cursor for due in await store.do(pushes.claim, NODE, 10)] == [0]
+    assert [due.cursor for due in await store.do(push_claims.claim, NODE, 10)] == [0]
 
 
 @pytest.mark.parametrize("others", [0, 1])

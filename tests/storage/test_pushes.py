@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from accord.model import Authentication, PushConfig, PushFormat
 from accord.storage import migrate
-from accord.storage.commands import jobs, pushes, tasks
+from accord.storage.commands import jobs, push_claims, pushes, tasks
 from accord.storage.commands.pushes import Attempt, Due
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
@@ -68,12 +68,12 @@ async def count(store: AnyStore, tenant: str = TENANT) -> int:
 
 async def taken(store: AnyStore, node: str = "n-1") -> Due:
     """Take the one webhook that is due."""
-    (due,) = await store.do(pushes.claim, node, 10)
+    (due,) = await store.do(push_claims.claim, node, 10)
     return due
 
 
 async def is_idle(store: AnyStore) -> bool:
-    return await store.do(pushes.claim, "nobody", 10) == []
+    return await store.do(push_claims.claim, "nobody", 10) == []
 
 
 # Setting, reading, removing
@@ -223,9 +223,18 @@ async def test_a_webhook_is_due_when_the_log_grows_and_taken_once(ready: AnyStor
     heard.clear()
     await ready.do(grow)
     assert "push" in heard
-    (due,) = await ready.do(pushes.claim, "n-1", 10)
+    (due,) = await ready.do(push_claims.claim, "n-1", 10)
     assert due == Due(
-        tenant=TENANT, task_id="t-1", id="w-1", config=webhook(), dialect="v1", cursor=1, attempts=0, epoch=1
+        tenant=TENANT,
+        task_id="t-1",
+        id="w-1",
+        caller=due.caller,
+        host="example.com",
+        config=webhook(),
+        dialect="v1",
+        cursor=1,
+        attempts=0,
+        epoch=1,
     )
     assert await is_idle(ready)
     await ready.do(pushes.advance, due, 2, keeps=False)
@@ -240,8 +249,8 @@ async def test_those_that_have_waited_longest_are_taken_first(ready: AnyStore) -
         await ready.do(pushes.put, TENANT, task_id, webhook(), "v1")
         await ready.do(grow, TENANT, task_id)
         await ready.do(pass_time, MINUTE)
-    assert [due.task_id for due in await ready.do(pushes.claim, "n-1", 2)] == ["t-3", "t-1"]
-    assert [due.task_id for due in await ready.do(pushes.claim, "n-1", 2)] == ["t-2"]
+    assert [due.task_id for due in await ready.do(push_claims.claim, "n-1", 6)] == ["t-3", "t-1"]
+    assert [due.task_id for due in await ready.do(push_claims.claim, "n-1", 6)] == ["t-2"]
 
 
 async def test_nobody_gets_a_webhook_that_another_has(ready: AnyStore) -> None:
@@ -250,9 +259,9 @@ async def test_nobody_gets_a_webhook_that_another_has(ready: AnyStore) -> None:
         await ready.do(pushes.put, TENANT, f"t-{at}", webhook(), "v1")
         await ready.do(grow, TENANT, f"t-{at}")
     async with asyncio.timeout(BOUND_SECONDS):
-        claims = await asyncio.gather(*(ready.do(pushes.claim, f"n-{at}", 3) for at in range(12)))
+        claims = await asyncio.gather(*(ready.do(push_claims.claim, f"n-{at}", 9) for at in range(12)))
     found = [due.task_id for some in claims for due in some]
-    found += [due.task_id for due in await ready.do(pushes.claim, "n-1", 20)]
+    found += [due.task_id for due in await ready.do(push_claims.claim, "n-1", 60)]
     assert len(found) == len(set(found)) == 20
 
 
@@ -371,19 +380,19 @@ async def test_a_webhook_that_was_removed_is_not_sent_on(with_hook: AnyStore) ->
 
 async def test_what_a_node_holds_without_delivering_it_is_given_back(with_hook: AnyStore) -> None:
     await with_hook.do(tasks.append, TENANT, appending("t-1", chunk("a")))
-    (due,) = await with_hook.do(pushes.claim, "n-1", 5)
+    (due,) = await with_hook.do(push_claims.claim, "n-1", 5)
     await with_hook.do(pushes.release, "n-1", [due])
     await with_hook.do(pushes.release, "n-2", [])
-    assert await with_hook.do(pushes.claim, "n-2", 5) == [], "it is being delivered"
+    assert await with_hook.do(push_claims.claim, "n-2", 5) == [], "it is being delivered"
     await with_hook.do(pushes.release, "n-1", [])
-    assert [again.id for again in await with_hook.do(pushes.claim, "n-2", 5)] == [due.id]
+    assert [again.id for again in await with_hook.do(push_claims.claim, "n-2", 5)] == [due.id]
 
 
 async def test_an_operator_sees_how_webhooks_of_all_tenants_stand_and_tries_the_dead_again(with_hook: AnyStore) -> None:
     await with_hook.do(tasks.create_task, OTHER, new())
     await with_hook.do(pushes.put, OTHER, "t-1", webhook(), "v1")
     await with_hook.do(grow)
-    (due,) = await with_hook.do(pushes.claim, "node", 10)
+    (due,) = await with_hook.do(push_claims.claim, "node", 10)
     await with_hook.do(pushes.fail, due, "refused", None)
 
     everyone = await with_hook.read(pushes.standings, "all", None, 10)
@@ -398,7 +407,7 @@ async def test_an_operator_sees_how_webhooks_of_all_tenants_stand_and_tries_the_
     assert await with_hook.do(pushes.redeliver_dead) == 1
     assert await with_hook.do(pushes.redeliver_dead) == 0
     assert await with_hook.read(pushes.standings, "dead", None, 10) == []
-    (again,) = await with_hook.do(pushes.claim, "node", 10)
+    (again,) = await with_hook.do(push_claims.claim, "node", 10)
     assert (again.tenant, again.attempts, again.epoch > due.epoch) == (TENANT, 0, True)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from accord.model import TaskState
 from accord.protocol import lifecycle
-from accord.storage.commands import blobs, jobs, pushes, retention, runs, steps, tasks
+from accord.storage.commands import blobs, jobs, push_claims, pushes, retention, runs, steps, tasks
 from accord.storage.commands.retention import compact, forget_keys, purge
 from accord.storage.commands.tasks import Query, Stored
 from accord.storage.records import TERMINAL
@@ -108,7 +108,7 @@ async def test_a_log_stays_until_every_webhook_has_it_or_is_given_up(ready: AnyS
     await ready.do(tasks.append, TENANT, appending("t-1", status(S.COMPLETED)))
     assert await ready.do(compact, OLD, 10) == 0
 
-    first, second = await ready.do(pushes.claim, "n-1", 2)
+    first, second = await ready.do(push_claims.claim, "n-1", 6)
     await ready.do(pushes.advance, first, 1, keeps=False)
     assert await ready.do(compact, OLD, 10) == 0
     await ready.do(pushes.fail, second, "no", None)

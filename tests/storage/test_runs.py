@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.model import MessageUpdate, StatusUpdate, TaskState
-from accord.storage.commands import endings, jobs, pushes, runs, steps, tasks
+from accord.storage.commands import endings, jobs, push_claims, runs, steps, tasks
 from accord.storage.commands.endings import HasEnded, NoSuchTask, Timer
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA
 from accord.storage.commands.runs import IDEMPOTENCY_MS, Accepted, AlreadyWoken, OtherContext, OtherSend, Work
@@ -70,7 +70,7 @@ async def test_a_node_may_take_the_task_it_accepts(ready: AnyStore, heard: Heard
     assert found.task().status.state is S.WORKING
     assert await ready.read(jobs.held, "n-1") == {done.job.id: 1}
     assert await waiting(ready) == [(DEADLINE, "t-1"), (RUN, "t-1")]
-    (due,) = await ready.do(pushes.claim, "n-1", 1)
+    (due,) = await ready.do(push_claims.claim, "n-1", 1)
     assert (due.cursor, due.dialect) == (0, "v1"), "also the first event is sent"
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("a"), epoch=1, after=1))
 
@@ -79,7 +79,7 @@ async def test_only_a_node_that_takes_the_task_says_that_it_works(ready: AnyStor
     await ready.do(runs.accept, TENANT, accepting(working=status(S.WORKING), push=webhook()))
     assert (await stored(ready)).task_state is S.SUBMITTED
     assert await bodies(ready) == []
-    assert await ready.do(pushes.claim, "n-1", 1) == []
+    assert await ready.do(push_claims.claim, "n-1", 1) == []
 
 
 async def test_the_same_message_makes_one_task(ready: AnyStore) -> None:
@@ -160,7 +160,7 @@ async def test_a_message_joins_the_history_of_its_task(ready: AnyStore, heard: H
     assert (found.task_state, found.updated_at, found.pushes) == (S.SUBMITTED, AT, 1)
     assert (found.doc_seq, found.last_seq) == (0, 1), "the snapshot is not written anew"
     assert found.task().history[0].context_id == "c-1"
-    (due,) = await ready.do(pushes.claim, "n-1", 1)
+    (due,) = await ready.do(push_claims.claim, "n-1", 1)
     assert due.cursor == 0, "the webhook that came with the message gets it"
 
 

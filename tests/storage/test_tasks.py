@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from accord.model import Artifact, EventBody, Part, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.storage.commands import pushes, tasks
+from accord.storage.commands import push_claims, pushes, tasks
 from accord.storage.commands.tasks import Behind, Fenced, NewTask, Query
 from accord.storage.records import decode_event
 from accord.storage.sqlite import SqliteStore
@@ -242,10 +242,10 @@ async def test_appending_makes_the_webhooks_of_this_task_due_and_no_others(with_
     await with_task.do(tasks.create_task, OTHER, new())
     for tenant, task_id in ((TENANT, "t-1"), (TENANT, "t-2"), (OTHER, "t-1")):
         await with_task.do(pushes.put, tenant, task_id, webhook(), "v1")
-    assert await with_task.do(pushes.claim, "n-1", 10) == []
+    assert await with_task.do(push_claims.claim, "n-1", 10) == []
     await with_task.do(tasks.append, TENANT, appending("t-1", chunk("b"), after=1))
     assert "push" in heard
-    assert [(due.tenant, due.task_id) for due in await with_task.do(pushes.claim, "n-1", 10)] == [(TENANT, "t-1")]
+    assert [(due.tenant, due.task_id) for due in await with_task.do(push_claims.claim, "n-1", 10)] == [(TENANT, "t-1")]
 
 
 @postgres_only

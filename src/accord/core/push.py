@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -24,13 +25,17 @@ from accord.core.interest import is_wanted, is_whole, wants_wholes, whole
 from accord.core.tracing import UNTRACED, Delivering, Span
 from accord.model import Event, PushConfig, PushFormat, StatusUpdate, Task
 from accord.protocol import lifecycle
-from accord.storage.commands import pushes, tasks
+from accord.storage.commands import push_claims, pushes, tasks
+from accord.storage.commands.push_claims import Busy
 from accord.storage.commands.pushes import Attempt, Due
 from accord.storage.commands.tasks import Fenced, Stored
 from accord.storage.store import StoreUnavailable
 
 CLAIM = 256
-"""Webhooks under way at once; each is delivered by itself, so those that hang delay no other until so many do."""
+"""Deliveries under way at once; `push_claims.claim` shares them between callers and hosts."""
+
+HANG_SECONDS = 5.0
+"""After how long without an answer a host counts as hung: it then gets one delivery at a time, after a rest."""
 
 MAX_ATTEMPTS = 12
 """With doubling from one second up to five minutes this is about half an hour of trying."""
@@ -40,6 +45,9 @@ MAX_RETRY_AFTER = 3600.0
 """The longest that a receiver may ask to be left alone; never sooner than we would have come anyway."""
 
 POLL_SECONDS = 1.0
+
+MAX_HUNG = 10_000
+"""Hosts that are remembered as hung before those are forgotten whose rest is over."""
 
 MAX_ERROR = 500
 
@@ -152,6 +160,7 @@ class Pusher:
         self._due = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._delivering: dict[asyncio.Task[None], Due] = {}
+        self._hung: dict[tuple[str, str], tuple[int, float]] = {}
         self._is_unsure = False
 
     def start(self) -> None:
@@ -188,13 +197,35 @@ class Pusher:
             await self._store.do(pushes.release, self._engine.node, list(self._delivering.values()))
             self._is_unsure = False
         while room := CLAIM - len(self._delivering):
-            found = await self._store.do(pushes.claim, self._engine.node, room)
+            found = await self._store.do(push_claims.claim, self._engine.node, room, self._busy())
             for due in found:
                 task = asyncio.create_task(self._deliver(due), name=f"push {due.task_id}")
                 self._delivering[task] = due
                 task.add_done_callback(self._delivered)
-            if len(found) < room:
+            if not found:
                 return
+
+    def _busy(self) -> Busy:
+        now, under_way = time.monotonic(), list(self._delivering.values())
+        return Busy(
+            tenants=Counter(pushes.tenant_of(due.caller) for due in under_way),
+            callers=Counter(due.caller for due in under_way),
+            hosts=Counter((due.caller, due.host) for due in under_way),
+            resting={lane: round((until - now) * 1000) for lane, (_, until) in self._hung.items() if until > now},
+            hung=frozenset(self._hung),
+        )
+
+    def _note_answer(self, due: Due, begun: float, *, has_answered: bool) -> None:
+        """Remember the hosts that hang: what is due there waits together, and not each webhook by itself."""
+        now, lane = time.monotonic(), (due.caller, due.host)
+        if has_answered or now - begun < HANG_SECONDS:
+            self._hung.pop(lane, None)
+            return
+        times, until = self._hung.get(lane, (0, 0.0))
+        if until <= now:  # deliveries that began together hang once
+            self._hung[lane] = (times + 1, now + min(MAX_SECONDS, BASE_SECONDS * 2**times) * (0.5 + self._jitter()))
+        if len(self._hung) > MAX_HUNG:
+            self._hung = {lane: (times, until) for lane, (times, until) in self._hung.items() if until > now}
 
     def _delivered(self, task: asyncio.Task[None]) -> None:
         del self._delivering[task]
@@ -269,7 +300,9 @@ class Pusher:
         error: str | None = None
         try:
             sent = await self._sender.send(delivery)
+            self._note_answer(due, begun, has_answered=True)
         except NotDelivered as failure:
+            self._note_answer(due, begun, has_answered=failure.sent.status is not None)
             error, sent = str(failure)[:MAX_ERROR], failure.sent
             failure.attempt = _attempt(delivery, at, begun, sent, error)
             span.note(status=sent.status)

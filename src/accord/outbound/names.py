@@ -16,9 +16,9 @@ Resolve = Callable[[str], Awaitable[list[str]]]
 AddressInfo = tuple[Any, ...]
 """Family, type, protocol, name and socket address, as `socket.getaddrinfo` gives them."""
 
-THREADS = 16
-"""Names looked up at once. They are threads of their own: names of strangers can take long on purpose, and agents and
-files need the threads that everybody shares."""
+THREADS = 256
+"""Names looked up at once: as many as there are deliveries of webhooks (`core.push.CLAIM`), so that slow names of one
+caller take no thread from another. They start as needed, apart from the threads that agents and files share."""
 
 
 class SystemNames:

@@ -28,6 +28,9 @@ TOTAL_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 """A2A asks for 10 to 30 seconds for a webhook (4.3.3)."""
 
+NO_LIMIT = 0
+"""Connections that aiohttp's connector takes as any number."""
+
 MAX_BYTES = 64 * 1024
 """How much of an answer is read unless somebody asks for more."""
 
@@ -163,7 +166,10 @@ class Outbound:
         from accord.outbound.connector import checked_connector
 
         return aiohttp.ClientSession(
-            connector=checked_connector(self._resolve, is_trusted=is_trusted, tls=self._tls, opens=self._opens),
+            # Whoever asks bounds how much is under way: a limit here would let one caller wait for another's host.
+            connector=checked_connector(
+                self._resolve, is_trusted=is_trusted, tls=self._tls, opens=self._opens, limit=NO_LIMIT
+            ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Without compression: a few bytes could become more than memory holds.

@@ -31,6 +31,8 @@ class Due(Struct, frozen=True, kw_only=True):
     tenant: str
     task_id: str
     id: str
+    caller: str
+    host: str
     config: PushConfig
     dialect: str
     cursor: int
@@ -146,6 +148,11 @@ def caller_of(tenant: str, owner: str) -> str:
     return f"{tenant}\n{owner}"
 
 
+def tenant_of(caller: str) -> str:
+    """Return the tenant that `caller_of` was given."""
+    return caller.partition("\n")[0]
+
+
 def host_of(config: PushConfig) -> str:
     """Return the host and port of a webhook's URL, or nothing if it has none."""
     return hosts.split(config.url).netloc.rpartition("@")[2].lower()
@@ -194,41 +201,6 @@ async def delete(tx: Tx, tenant: str, task_id: str, id: str | None = None, url: 
     if found:
         await _count(tx, tenant, task_id, -len(found))
     return len(found)
-
-
-async def claim(tx: Tx, node: str, count: int) -> list[Due]:
-    """Take webhooks that are due, those that have waited longest first."""
-    rows = await tx.all(
-        """SELECT tenant, task_id, id FROM push WHERE due_at <= {now} AND node IS NULL
-           ORDER BY due_at LIMIT :count {skip_locked}""",
-        count=count,
-    )
-    found = []
-    for tenant, task_id, id in rows:
-        row = await tx.one(
-            """UPDATE push SET node = :node, epoch = epoch + 1
-               WHERE tenant = :tenant AND task_id = :task_id AND id = :id
-               RETURNING config, dialect, cursor, attempts, epoch""",
-            node=node,
-            tenant=tenant,
-            task_id=task_id,
-            id=id,
-        )
-        if row is not None:
-            config, dialect, cursor, attempts, epoch = row
-            found.append(
-                Due(
-                    tenant=tenant,
-                    task_id=task_id,
-                    id=id,
-                    config=_CONFIG.decode(config),
-                    dialect=dialect,
-                    cursor=cursor,
-                    attempts=attempts,
-                    epoch=epoch,
-                )
-            )
-    return found
 
 
 async def release(tx: Tx, node: str, delivering: Collection[Due]) -> None:

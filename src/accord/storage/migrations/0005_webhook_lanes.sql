@@ -1,5 +1,5 @@
 -- Of each webhook: caller is the tenant and the owner of its task, host the host and port of its URL, address the URL
--- without its query. Deliveries are claimed in turn by caller and host, and lists show and search the address alone.
+-- without its query. Deliveries are claimed in turn by caller, and lists show and search the address alone.
 -- A node of an earlier release leaves all three empty: while it runs, its webhooks share one turn and no search finds them.
 -- overlaps: 2
 ALTER TABLE push ADD COLUMN caller {text} NOT NULL DEFAULT '';
@@ -12,5 +12,5 @@ ALTER TABLE push ADD COLUMN address TEXT NOT NULL DEFAULT '';
 {on_postgres} UPDATE push SET host = lower(split_part(split_part(address, '://', 2), '/', 1));
 {on_sqlite} UPDATE push SET caller = tenant || char(10) || (SELECT owner FROM task WHERE task.tenant = push.tenant AND task.id = push.task_id);
 {on_postgres} UPDATE push SET caller = push.tenant || chr(10) || task.owner FROM task WHERE task.tenant = push.tenant AND task.id = push.task_id;
-CREATE INDEX push_waiting ON push (caller, host, due_at) WHERE due_at IS NOT NULL AND node IS NULL;
+CREATE INDEX push_waiting ON push (caller, due_at) WHERE due_at IS NOT NULL AND node IS NULL;
 DROP INDEX push_due;

@@ -1,0 +1,92 @@
+"""Claims of webhooks: callers in turn, none with all the room, and no host that hides the others of its caller."""
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from accord.storage.commands import push_claims, pushes, tasks
+from accord.storage.commands.push_claims import Busy
+from accord.storage.commands.pushes import Due
+from tests.storage.conftest import MINUTE, OTHER, TENANT, AnyStore, appending, chunk, new, pass_time, webhook
+
+ROOM = 30
+
+
+async def due(store: AnyStore, count: int, tenant: str = TENANT, owner: str = "alice", host: str = "a.example") -> None:
+    """Make webhooks that are due, each of a task of its own."""
+    for at in range(count):
+        task_id = f"{owner}-{host}-{at}"
+        await store.do(tasks.create_task, tenant, replace(new(task_id), owner=owner))
+        await store.do(pushes.put, tenant, task_id, webhook(url=f"https://{host}/hook"), "v1")
+        await store.do(tasks.append, tenant, appending(task_id, chunk("x", task_id), epoch=0, after=0))
+
+
+async def claimed(store: AnyStore, room: int = ROOM, busy: Busy | None = None) -> list[Due]:
+    return await store.do(push_claims.claim, "n-1", room, busy or Busy())
+
+
+def by_caller(found: list[Due]) -> Counter[str]:
+    return Counter(one.caller for one in found)
+
+
+ALICE, BOB, CAROL = (pushes.caller_of(*of) for of in ((TENANT, "alice"), (TENANT, "bob"), (OTHER, "carol")))
+
+
+async def test_one_caller_gets_a_third_of_the_room(ready: AnyStore) -> None:
+    await due(ready, ROOM)
+    assert len(await claimed(ready)) == ROOM // 3
+    under_way = Busy(tenants={TENANT: 10}, callers={ALICE: 10}, hosts={(ALICE, "a.example"): 10})
+    assert await claimed(ready, ROOM - 10, under_way) == [], "what is left is for others"
+
+
+async def test_callers_that_wait_share_the_room(ready: AnyStore) -> None:
+    await due(ready, ROOM)
+    await ready.do(pass_time, MINUTE)
+    await due(ready, 2, owner="bob")
+    await due(ready, 2, OTHER, "carol")
+    assert by_caller(await claimed(ready)) == {ALICE: 10, BOB: 2, CAROL: 2}
+
+
+async def test_owners_of_one_tenant_leave_room_for_another_tenant(ready: AnyStore) -> None:
+    for owner in ("ann", "ben", "cid", "dan", "eve"):
+        await due(ready, 8, owner=owner)
+    under_way: list[Due] = []
+    while found := await claimed(ready, ROOM - len(under_way), _busy(under_way)):
+        under_way += found
+    assert len(under_way) <= ROOM / 2
+    await due(ready, 1, OTHER, "carol")
+    (other,) = await claimed(ready, ROOM - len(under_way), _busy(under_way))
+    assert other.tenant == OTHER
+
+
+def _busy(under_way: list[Due]) -> Busy:
+    return Busy(
+        tenants=Counter(one.tenant for one in under_way),
+        callers=by_caller(under_way),
+        hosts=Counter((one.caller, one.host) for one in under_way),
+    )
+
+
+async def test_a_host_that_rests_hides_no_other(ready: AnyStore) -> None:
+    await due(ready, push_claims.LOOK + 10, host="slow.example")
+    await ready.do(pass_time, MINUTE)
+    await due(ready, 2)
+    lane = (ALICE, "slow.example")
+    found = await claimed(ready, busy=Busy(resting={lane: MINUTE}, hung=frozenset({lane})))
+    assert [one.host for one in found] == ["a.example"] * 2
+    assert await claimed(ready) == [], "the others are put off for as long as the host rests"
+    await ready.do(pass_time, MINUTE)
+    (probe,) = await claimed(ready, busy=Busy(hung=frozenset({lane})))
+    assert (probe.host, probe.attempts) == ("slow.example", 0)
+
+
+async def test_a_host_that_rests_for_one_caller_is_claimed_for_others(ready: AnyStore) -> None:
+    await due(ready, 1, host="shared.example")
+    await due(ready, 1, owner="bob", host="shared.example")
+    (found,) = await claimed(ready, busy=Busy(resting={(ALICE, "shared.example"): MINUTE}))
+    assert found.caller == BOB
+
+
+async def test_a_full_host_gets_no_more(ready: AnyStore) -> None:
+    await due(ready, 3)
+    assert len(await claimed(ready, busy=Busy(hosts={(ALICE, "a.example"): push_claims.HOST - 1}))) == 1
