@@ -366,3 +366,69 @@ async def test_without_a_console_decisions_are_still_taken(tmp_path: Path) -> No
         answer = await desk.ask("POST", f"/api/runs/{task['id']}/approvals/agree", {"approved": False})
         assert answer.status == 204
         assert (await desk.ask("GET", f"/api/runs/{task['id']}")).status == 404
+
+
+RULED = """
+version: "1.0"
+name: shipping
+swarm: {pattern: dag}
+workflows:
+  - name: main
+    steps:
+      - {name: first, type: approval, task: "Begin?"}
+      - {name: agree, type: approval, task: "Ship?", approvers: [shipper], notByStarter: true, dependsOn: [first]}
+      - {name: ship, type: deterministic, command: "echo shipped", dependsOn: [agree]}
+"""
+
+
+async def test_a_run_is_approved_by_another_caller_with_the_role(tmp_path: Path) -> None:
+    roles = {"alice": ["user", "shipper"], "bob": ["shipper"], "dora": ["admin"], "rita": ["user"]}
+    people = [{"secret": SECRETS[name], "owner": name, "tenant": "t", "roles": held} for name, held in roles.items()]
+    schemes = [{"type": "header", "name": "X-Secret", "secrets": people}]
+    shipper = {"name": "shipper", "operations": ["GetTask"]}
+    (tmp_path / "shipping.yaml").write_text(RULED)
+    app = to_a2a(tmp_path / "shipping.yaml", auth={"schemes": schemes, "roles": [shipper]})
+    async with lifespan(app):
+        desk = Desk(app, tmp_path)
+        run = await desk.begun(by="alice", inputs={})
+
+        async def decides(name: str, step: str) -> int:
+            answer = await desk.ask("POST", f"/api/runs/{run}/approvals/{step}", {"approved": True}, by=name)
+            return answer.status
+
+        await desk.once(run, "input-required", by="alice")
+        assert await decides("bob", "first") == 404  # no rule of this step lets others decide it
+        assert await decides("alice", "first") == 204
+
+        async def asks() -> bool:
+            return bool((await desk.read(f"/api/runs/{run}", by="alice"))["asks"] == "agree")
+
+        await until(asks)
+        shown = await desk.read(f"/api/runs/{run}", by="alice")
+        assert (shown["question"], shown["actions"]) == (
+            "Ship? (decided by a caller with the role shipper other than the owner of the run, "
+            "in the console or with the runs API, not by a message)",
+            ["cancel"],
+        )
+        task = await desk.read(f"/api/tasks/{run}", by="alice")
+        assert (task["waiting"], "approve" in task["actions"]) == ("approval", False)
+        assert [await decides(name, "agree") for name in ("alice", "dora", "rita")] == [403, 403, 404]
+        reply = {"messageId": "m", "role": "ROLE_USER", "taskId": run, "parts": [{"data": {"approved": True}}]}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": reply}}
+        headers = {"A2A-Version": "1.0", "Host": "localhost:8000", "X-Secret": SECRETS["alice"]}
+        sent = (await call(app, json.dumps(body).encode(), headers=headers)).json()["result"]["task"]
+        assert sent["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+        assert await decides("bob", "agree") == 204
+        assert (await desk.once(run, *ENDED, by="alice"))["output"] == "shipped"
+        answer = await desk.ask("POST", f"/api/runs/{run}/rerun", {"from": "ship"}, by="alice")
+        assert answer.status == 422
+        assert "comes after the approval agree" in answer.json()["detail"]
+
+
+async def test_a_setting_lets_no_owner_approve(tmp_path: Path) -> None:
+    async for desk in serving(tmp_path, auth={"schemes": SCHEMES}, approvals={"not_by_starter": True}):
+        run = await desk.begun(by="alice")
+        await desk.once(run, "input-required", by="alice")
+        said = {"approved": True}
+        assert (await desk.ask("POST", f"/api/runs/{run}/approvals/agree", said, by="alice")).status == 403
+        await desk.decided(run, by="dora")  # an admin of the tenant

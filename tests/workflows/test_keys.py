@@ -39,6 +39,7 @@ DIAGNOSED = f"{EFFECTS}::test_an_agent_says_why_a_verification_failed"
 RETRIED = f"{EFFECTS}::test_a_step_is_tried_again_after_a_while_that_grows"
 LATER = f"{DECIDE}::test_a_failed_attempt_is_repeated_later_and_later_and_others_go_on_meanwhile"
 TREES = f"{EFFECTS}::test_a_worktree_is_made_as_its_step_says"
+APPROVED = "console/test_flows.py::test_a_run_is_approved_by_another_caller_with_the_role"
 WAITED = f"{EFFECTS}::test_a_step_waits_for_a_time"
 INNER = f"{EFFECTS}::test_a_workflow_of_the_same_file_or_another_is_a_step"
 MAPPED = f"{EFFECTS}::test_a_map_goes_over_a_list_a_few_at_a_time"
@@ -149,6 +150,8 @@ SHOWN_BY = {
         "mode": PUSHED,
         "shareContext": f"{MEMBERS}::test_steps_of_one_agent_may_share_a_conversation",
         "onReject": f"{DRIVING}::test_an_approval_can_be_given_from_elsewhere_on_any_node",
+        "approvers": APPROVED,
+        "notByStarter": APPROVED,
         "for": WAITED,
         "until": WAITED,
         "event": f"{DRIVING}::test_a_wait_for_an_event_gives_what_was_handed_in",

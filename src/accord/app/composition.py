@@ -155,7 +155,13 @@ class Composition:
         receivers = await remotes.joined(elsewhere, host.engine, self._settings, self._url, stack)
         credential = await self._credentials(everybody)
         node = Node(
-            store=store, url=self._url, wake=host.default.wake, env=self._env, credential=credential, clock=self._clock
+            store=store,
+            url=self._url,
+            wake=host.default.wake,
+            env=self._env,
+            credential=credential,
+            clock=self._clock,
+            approvals=self._settings.approvals,
         )
         await living(everybody, node, stack)
         await host.start()

@@ -13,6 +13,7 @@ from msgspec import Meta, field
 from accord.agents.remote.terms import Mode, Terms
 from accord.config.wrong import BadField
 from accord.console.terms import Terms as Console
+from accord.core.agent import Approvals
 from accord.core.audit import Audited
 from accord.core.engine import Limits
 from accord.core.quotas import Quotas
@@ -368,6 +369,7 @@ class Settings(Section, frozen=True, kw_only=True):
     receiver: Receiver = Receiver()
     server: Server = Server()
     auth: Auth = Auth()
+    approvals: Approvals = Approvals()
     limits: Quotas = Quotas()
     engine: Limits = Limits()
     push: Push = Push()

@@ -72,11 +72,22 @@ class Agent(Protocol):
         """Do the work of one turn; returning completes the task."""
 
 
+class Approvals(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may decide the approvals of workflows, besides what a step says itself."""
+
+    approvers: tuple[str, ...] = ()
+    """Roles one of which a caller needs to decide an approval whose step names none; left out, the owner decides."""
+
+    not_by_starter: bool = False
+    """Whether no owner may decide an approval of their own run."""
+
+
 class Node(Struct, frozen=True, kw_only=True):
     """What a node has for the agents that it hosts.
 
     `url` is the address that callers use; `wake` hands a task (by tenant and id) what it waits for under a key, and is
     false if it has that already or has ended. `credential` looks up what the server has for agents elsewhere, by name.
+    `approvals` is who may decide what its workflows ask.
     """
 
     store: Store
@@ -85,6 +96,7 @@ class Node(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     credential: Callable[[str], Any] = lambda _: None
     clock: Clock = SYSTEM
+    approvals: Approvals = Approvals()
 
     def __repr__(self) -> str:
         return f"Node(url={self.url!r})"  # the environment has secrets

@@ -15,7 +15,7 @@ from accord.agents.environment import without_ours
 from accord.agents.process import spawn
 from accord.client.keys import Credential, KeyManager, Keys
 from accord.client.keys.variables import KEY_FILE
-from accord.core.agent import TEXT, Agent, Crash, Node, Profile
+from accord.core.agent import TEXT, Agent, Approvals, Crash, Node, Profile
 from accord.core.clock import SYSTEM
 from accord.core.context import Context, Failed, Rejected
 from accord.model import AgentSkill
@@ -26,6 +26,7 @@ from accord.storage.store import Store
 from accord.workflows import members, origin, preflight, trajectory
 from accord.workflows.circles import runs_itself
 from accord.workflows.decide import Outcome
+from accord.workflows.defaults import ruled
 from accord.workflows.document import AgentDef, Document, Workflow
 from accord.workflows.driving import PREFIX, Drive
 from accord.workflows.findings import BadDocument
@@ -102,6 +103,7 @@ class WorkflowAgent:
         self._keys = Known(keys or KeyManager(env.get(KEY_FILE) or None, env=env))
         self._executors, self._given_ms = executors, now_ms
         self._now_ms = now_ms or SYSTEM.now_ms
+        self._approvals = Approvals()
         self.profile = _profile(document, name or document.name)
         self._hosted = self._definitions()
         self.members: dict[str, Agent] = {
@@ -147,7 +149,7 @@ class WorkflowAgent:
 
     async def start(self, node: Node) -> None:
         """Be ready to look at earlier runs, and to say where events can be posted."""
-        self._store, self._url = node.store, node.url
+        self._store, self._url, self._approvals = node.store, node.url, node.approvals
         self._now_ms = self._given_ms or node.clock.now_ms
         self._keys.more = node.credential
 
@@ -217,7 +219,8 @@ class WorkflowAgent:
             env=self._env,
             is_outline=is_outline,
         )
-        return replace(made, check_agents=wish.check_agents)
+        steps = tuple(ruled(step, self._approvals) for step in made.steps)
+        return replace(made, check_agents=wish.check_agents, steps=steps)
 
     async def _earlier(self, ctx: Context, made: Plan, wish: Wish) -> dict[str, str]:
         """Return what an earlier run has done already and this one need not do again."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from accord.core.agent import Approvals
 from accord.workflows.document import A2A_SECONDS, AgentDef, Document, Step, Workflow
 from accord.workflows.expressions import BadExpression
 from accord.workflows.templates import renamed_in
@@ -49,6 +50,19 @@ def merged(step: Step, document: Document, workflow: Workflow, base: Path) -> St
         new["step"] = merged(_item(step, new["on_error"], document), document, replace(workflow, on_error=None), base)
         new |= {name: None for name in _OF_ITEMS}
     return replace(step, **new)
+
+
+def ruled(step: Step, approvals: Approvals) -> Step:
+    """Return a step with what the server demands of approvals: a step may demand more, and never less."""
+    if step.step is not None:
+        return replace(step, step=ruled(step.step, approvals))
+    if step.kind != "approval":
+        return step
+    return replace(
+        step,
+        approvers=step.approvers or approvals.approvers,
+        not_by_starter=step.not_by_starter or approvals.not_by_starter,
+    )
 
 
 def _of_agent(step: Step, agent: AgentDef) -> dict[str, Any]:

@@ -163,6 +163,8 @@ class Step(Said, frozen=True, kw_only=True):
     share_context: bool | None = None
 
     on_reject: Literal["fail", "skip"] | None = None
+    approvers: tuple[str, ...] = ()
+    not_by_starter: bool = False
 
     for_: Seconds | None = field(default=None, name="for")
     until: str | None = None
@@ -197,6 +199,11 @@ class Step(Said, frozen=True, kw_only=True):
     def is_agent_step(self) -> bool:
         """Whether a command line agent does it."""
         return self.kind == "agent"
+
+    @property
+    def is_ruled_approval(self) -> bool:
+        """Whether only some callers may decide it, and so no message of the run's owner does."""
+        return self.kind == "approval" and (bool(self.approvers) or self.not_by_starter)
 
     @property
     def is_deterministic_step(self) -> bool:

@@ -285,11 +285,14 @@ class Doing:
     def question(self, node: Node, unclear: int = 0) -> Question:
         """Return what an approval asks, once more after answers that were neither yes nor no."""
         assert node.step is not None
+        rules = {"approvers": list(node.step.approvers), "notByStarter": node.step.not_by_starter}
         try:
             text = self.values(node).text(node.step.task or "") or f"Approve {node.name}?"
         except Unresolved as error:
             text = f"Approve {node.name}? ({error})"
-        if unclear:
+        if node.step.is_ruled_approval:
+            text = f"{text} ({self._rule(node.step)})"
+        elif unclear:
             text = f"Please begin with yes or no. {text}"
         return Question(
             Message(
@@ -298,9 +301,19 @@ class Doing:
                 parts=(Part(text=text),),
                 task_id=self._ctx.task_id,
                 context_id=self._ctx.context_id,
-                metadata={APPROVAL: True, METADATA: {"step": node.name}},
+                metadata={
+                    APPROVAL: True,
+                    METADATA: {"step": node.name, **{name: rule for name, rule in rules.items() if rule}},
+                },
             )
         )
+
+    @staticmethod
+    def _rule(step: Step) -> str:
+        """Return who may decide an approval and where, for those who cannot decide it by a message."""
+        roles = f" with the role {' or '.join(step.approvers)}" if step.approvers else ""
+        other = " other than the owner of the run" if step.not_by_starter else ""
+        return f"decided by a caller{roles}{other}, in the console or with the runs API, not by a message"
 
     def passed_on(self, node: Node, task: Task) -> Question:
         """Return a member's question as the run asks it."""

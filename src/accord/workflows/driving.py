@@ -332,7 +332,7 @@ class Drive:
             if first in self._asking:
                 await self._doing.pass_back(node, answer)
                 self._resume(first)
-            elif (approval := Approval.of(Said(answer))).is_clear:
+            elif (approval := Approval.of(Said(answer))).is_clear and not is_ruled(node):
                 self._questions.close(first)
                 self._decided(node, approval)
             else:
@@ -366,6 +366,11 @@ class Drive:
         rule = node.step.on_reject or "fail"
         end = ended(node.step, node.attempt, result, self._means.now_ms(), rule)
         self._ends.append(self._ended(end))
+
+
+def is_ruled(node: Node) -> bool:
+    """Whether only some callers may decide what a node asks: a message is its owner's, whose role nobody knows here."""
+    return node.step is not None and node.step.is_ruled_approval
 
 
 _RECORDS = (":begun", ":ended")

@@ -24,7 +24,8 @@ R = TypeVar("R", Begun, Ended)
 def carried_over(plan: Plan, entries: Mapping[str, str], start_from: str | None, now: int) -> list[Record]:
     """Return the records of an earlier run, given by their keys, with which a new one begins.
 
-    Kept is what has ended well, and comes only after what is kept. Of a map that has not, its items are kept, and what
+    Kept is what has ended well, and comes only after what is kept. An approval that the owner may not give is for one
+    run, and is never kept. Of a map that has not, its items are kept, and what
     has ended well of them. With `start_from`, that step and all after it is done again, and all before it must be
     kept; without an earlier run it is left out. Raises ValueError.
     """
@@ -32,6 +33,8 @@ def carried_over(plan: Plan, entries: Mapping[str, str], start_from: str | None,
     if start_from is not None and (start_from not in state.nodes or state.nodes[start_from].step is None):
         raise ValueError(f"There is no step called {start_from!r} to start from")
     again = set() if start_from is None else {start_from, *_reached(state, start_from, forward=True)}
+    if start_from is not None:
+        _check_approvals(state, start_from)
     kept = _kept(state, again)
     records = [record for name in state.nodes if "[" not in name for record in _held(state, name, kept, again, now)]
     if start_from is None:
@@ -41,6 +44,13 @@ def carried_over(plan: Plan, entries: Mapping[str, str], start_from: str | None,
     if missing and entries:
         raise ValueError(f"The earlier run has not completed {', '.join(missing)}, which {start_from} comes after")
     return [*records, *(_left_out(name, start_from, now) for name in missing)]
+
+
+def _check_approvals(state: State, start_from: str) -> None:
+    """Refuse to start after an approval that the owner of the run may not give: that would be giving it."""
+    steps = [state.nodes[name].step for name in _reached(state, start_from, forward=False)]
+    if ruled := sorted(step.name for step in steps if step is not None and step.is_ruled_approval):
+        raise ValueError(f"No run can start from {start_from!r}: it comes after the approval {', '.join(ruled)}")
 
 
 def _fitting(plan: Plan, entries: Mapping[str, str]) -> list[Record]:
@@ -64,7 +74,7 @@ def _kept(state: State, again: set[str]) -> set[str]:
     kept: set[str] = set()
     for node in _in_order(state):
         held = sum(name in kept for name in node.after)
-        if node.name in again or held < node.needed:
+        if node.name in again or held < node.needed or (node.step is not None and node.step.is_ruled_approval):
             continue
         if node.barrier is not None or _ended_well(node):
             kept.add(node.name)

@@ -188,6 +188,8 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "mode": "How the result gets here, as for agents.",
         "shareContext": "Whether it belongs to its agent's conversation in this run.",
         "onReject": "What a rejection means: `fail` the run, which is the default, or `skip` what depends on it.",
+        "approvers": "The roles that may decide it; left out, those of `approvals.approvers`, or the owner of the run.",
+        "notByStarter": "Whether the owner of the run may not decide it; `approvals.not_by_starter` is for all.",
         "for": "How long to wait.",
         "until": "For a wait, the time that it waits for; for a loop, the condition that ends it.",
         "event": "The name of the event that it waits for.",

@@ -289,8 +289,8 @@ class FlowsApi:
         if head.task_state not in lifecycle.ENDED:
             crosses = sight.seen(caller, Operation.CANCEL).sees(head.agent, head.owner)
             may_cancel = head.parent_id is None and slug in self._house.services and crosses
-            asks = found is not None and any(wait.is_approval for wait in found.waits())
-            may_decide = asks and found is not None and self._runs.allows(caller, found)
+            asking = [] if found is None else [wait.step for wait in found.waits() if wait.is_approval]
+            may_decide = found is not None and any(self._runs.allows(caller, found, step) for step in asking)
             return ["cancel"] * may_cancel + ["approve"] * may_decide
         if found is None or self._cannot(caller, found) is not None:
             return []

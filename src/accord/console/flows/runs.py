@@ -15,7 +15,7 @@ from accord.console.routing import Asked, Refusal, Refusals, Reply, Route
 from accord.core.interface import Caller
 from accord.core.remotes import Evidence, Sender, unauthenticated
 from accord.core.roles import Roles
-from accord.errors import PermissionDenied, TaskNotFound
+from accord.errors import AccordError, PermissionDenied, TaskNotFound
 from accord.protocol import codec
 from accord.protocol.operations import Operation
 from accord.workflows.handing import Handing, NotWaiting, Shown
@@ -60,27 +60,44 @@ class RunsApi:
 
     async def decide(self, asked: Asked) -> Reply:
         """Approve or refuse what a step asks."""
-        said = codec.decode(asked.body, _decision)
-        found = await self._found(asked)
-        await self._handing.decide(found, asked.parts["name"], approved=said.approved, comment=said.comment)
+        said, name = codec.decode(asked.body, _decision), asked.parts["name"]
+        found = await self._handing.find(asked.known.tenant, asked.parts["run"])
+        if (refusal := self._refusal(asked.known, found, name)) is not None:
+            raise refusal
+        await self._handing.decide(found, name, approved=said.approved, comment=said.comment)
         return Reply(204)
 
     async def _found(self, asked: Asked) -> Standing:
         """Return the run that is asked about; one of somebody else looks as if it were not there."""
-        caller, run = asked.known, asked.parts["run"]
-        found = await self._handing.find(caller.tenant, run)
-        if found.task.owner != caller.owner and not self._sees_all(caller, found):
-            raise TaskNotFound(f"There is no run {run}")
-        if not self._may_send(caller, found):
-            raise PermissionDenied("Your roles do not include sending to this workflow")
+        found = await self._handing.find(asked.known.tenant, asked.parts["run"])
+        if (refusal := self._foreign(asked.known, found)) is not None:
+            raise refusal
         return found
 
-    def allows(self, caller: Caller, found: Standing) -> bool:
-        """Whether somebody may hand something in to a run of their tenant."""
-        if found.task.agent not in self._names:
-            return False
-        is_theirs = found.task.owner == caller.owner or self._sees_all(caller, found)
-        return is_theirs and self._may_send(caller, found)
+    def allows(self, caller: Caller, found: Standing, name: str) -> bool:
+        """Whether a caller may decide an approval of a run of their tenant."""
+        return found.task.agent in self._names and self._refusal(caller, found, name) is None
+
+    def _refusal(self, caller: Caller, found: Standing, name: str) -> AccordError | None:
+        """Return why a caller may not decide an approval; a role that its step names is enough to see it."""
+        node = found.state().nodes.get(name)
+        step = None if node is None else node.step
+        approvers = () if step is None else step.approvers
+        if not approvers or caller.roles is None or caller.roles.isdisjoint(approvers):
+            foreign = self._foreign(caller, found)
+            if foreign is not None or (approvers and caller.roles is not None):
+                return foreign or PermissionDenied(f"Deciding {name} takes the role {' or '.join(approvers)}")
+        if step is not None and step.not_by_starter and found.task.owner == caller.owner:
+            return PermissionDenied(f"The owner of the run may not decide {name}")
+        return None
+
+    def _foreign(self, caller: Caller, found: Standing) -> AccordError | None:
+        """Return why a caller may hand nothing in to a run."""
+        if found.task.owner != caller.owner and not self._sees_all(caller, found):
+            return TaskNotFound(f"There is no run {found.task.task_id}")
+        if not self._may_send(caller, found):
+            return PermissionDenied("Your roles do not include sending to this workflow")
+        return None
 
     def _may_send(self, caller: Caller, found: Standing) -> bool:
         if caller.roles is None:

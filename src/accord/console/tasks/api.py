@@ -45,6 +45,7 @@ from accord.protocol.operations import Operation
 from accord.storage.commands import browsing, chats, pushes, tasks
 from accord.storage.commands.browsing import Found, Wanted
 from accord.storage.commands.tasks import Head
+from accord.workflows.channel import METADATA
 
 TASKS = "/api/tasks"
 ORIGIN = "v1"
@@ -212,7 +213,7 @@ class TasksApi:
         sight, is_own = self._house.sight, found.owner == caller.owner
         may_say = is_own and sight.may(caller, found.agent, Operation.SEND) and found.agent in self._house.host.services
         is_asking = found.state in lifecycle.INTERRUPTED
-        approves = is_asking and row_of(found, sight).waiting == "approval"
+        approves = is_asking and row_of(found, sight).waiting == "approval" and not _is_ruled(found.message)
         has_ended = found.state in lifecycle.ENDED
         may_end = sight.may(caller, found.agent, Operation.CANCEL) and sight.seen(caller, Operation.CANCEL).sees(
             found.agent, found.owner
@@ -332,6 +333,12 @@ class TasksApi:
 
     def _new_id(self) -> str:
         return self._house.host.engine.make_id()
+
+
+def _is_ruled(message: Message | None) -> bool:
+    """Whether a question is an approval that no message decides."""
+    about = ((message.metadata or {}) if message is not None else {}).get(METADATA)
+    return isinstance(about, dict) and bool(about.get("approvers") or about.get("notByStarter"))
 
 
 def _message(parts: tuple[Part, ...], message_id: str, **fields: Any) -> Message:

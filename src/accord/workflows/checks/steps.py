@@ -53,7 +53,7 @@ ROWS: Mapping[str, Row] = {
             "allowEmpty",
         ),
     ),
-    "approval": Row(("task",), ("onReject",)),
+    "approval": Row(("task",), ("onReject", "approvers", "notByStarter")),
     "wait": Row((), ("for", "until", "event"), either=("for", "until", "event")),
     "workflow": Row((), (*AGAIN, "workflow", "file", "input", "vars"), either=("workflow", "file")),
     "map": Row(("over", "step"), (*AGAIN, "as", "concurrency")),
@@ -73,6 +73,8 @@ INSTEAD: Mapping[str, str] = {
     "for": "add `type: wait`, or remove it",
     "event": "add `type: wait`, or remove it",
     "onReject": "add `type: approval`, or remove it",
+    "approvers": "add `type: approval`, or remove it",
+    "notByStarter": "add `type: approval`, or remove it",
 }
 
 OUTSIDE: Mapping[str, str] = {
