@@ -166,6 +166,22 @@ async def test_the_next_message_answers_what_the_agent_asks(server: Asking) -> N
     assert len(await alice.history("c-1")) == 6
 
 
+async def test_a_text_decides_no_approval(server: Asking) -> None:
+    alice = Chatting(server)
+    task_id = (await alice.say("c-1", said("send it"), agent="approver"))[0]["messageMetadata"]["taskId"]
+    for number, text in enumerate(("What would be sent?", "yes", "no")):
+        body = {"id": "c-1", "message": said(text, f"u-{number}-again")}
+        refused = await server("POST", "/chat", body)
+        assert refused.status == 422
+        assert "a text decides nothing" in refused.json()["detail"]
+    assert len(await alice.history("c-1")) == 2
+    assert (await server.get(f"/tasks/{task_id}"))["waiting"] == "approval"
+    reply = {"type": "data-reply", "data": {"approved": True}}
+    chunks = await alice.say("c-1", {"id": "u-2", "role": "user", "parts": [reply]})
+    assert chunks[0]["messageMetadata"]["taskId"] == task_id
+    assert text_of(chunks) == "sent"
+
+
 async def test_stopping_is_a_request_of_its_own() -> None:
     gate = Gate()
     async with serving("sqlite://:memory:", gate.agent) as asking:

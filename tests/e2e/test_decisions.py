@@ -1,8 +1,11 @@
 """Decisions and questions in a browser: nothing is approved by accident, and every question has its form."""
 
+import re
+
 from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.conftest import Demo
+from tests.e2e.test_chat import ask, chips
 
 
 def ask_approval(demo: Demo, title: str, key: str) -> str:
@@ -44,3 +47,33 @@ def test_a_held_key_approves_nothing_in_the_inbox(page: Page, demo: Demo) -> Non
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert is_waiting(page, tasks["Deploy 7.2"])
+
+
+def test_a_message_decides_no_approval_in_a_chat(page: Page, demo: Demo) -> None:
+    ask(page, "Releases", "Deploy 8.1")
+    chip = chips(page).last
+    expect(chip).to_have_attribute("data-state", "input-required")
+    composer = page.get_by_role("textbox", name="Message")
+    composer.fill("What is in it?")
+    expect(composer).to_have_accessible_description(re.compile('"Deploy 8.1" waits for your decision'))
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
+    composer.press("Enter")
+    expect(composer).to_have_value("What is in it?")
+    assert is_waiting(page, chip.get_attribute("data-task") or "")
+    chip.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()
+    expect(page.get_by_role("log")).to_contain_text("all 3 regions answer")
+    expect(composer).to_have_value("What is in it?")
+
+
+def test_buttons_stand_below_the_question_and_not_below_old_progress(page: Page, demo: Demo) -> None:
+    ask(page, "Planner", "Deploy 8.2")
+    chip = chips(page).first
+    task_id = chip.get_attribute("data-task")
+    old = page.evaluate("id => fetch(`/api/tasks/${id}`).then(r => r.json())", task_id)
+    old["task"]["status"]["message"] = {"parts": [{"text": "Checking what would change"}]}
+    page.route(f"**/api/tasks/{task_id}", lambda route: route.fulfill(json=old))  # a view that is never up to date
+    page.evaluate("id => fetch(`/api/tasks/${id}/execute`, {method: 'POST'})", task_id)
+    expect(chip.get_by_role("button", name="Approve")).to_be_visible()
+    expect(chip).to_contain_text("Deploy 8.2? 14 changes, all tests passed, three regions.")
+    expect(chip).not_to_contain_text("Checking what would change")

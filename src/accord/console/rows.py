@@ -3,14 +3,18 @@
 It only translates; which tasks somebody gets to see is decided before. Lists, the feed and the inbox are made of these.
 """
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from accord.console.sight import Sight
-from accord.console.views import ChatRow, State, TaskRow, Waiting
+from accord.console.views import ChatRow, State, TaskQuestion, TaskRow, Waiting
 from accord.core.context import APPROVAL
 from accord.core.output import text_of
 from accord.model import Message, TaskState
 from accord.model.base import timestamp_ms
+from accord.model.keys import SCHEMA
+from accord.protocol import lifecycle
 from accord.protocol.states import LOWER
 from accord.storage.commands.browsing import Changed, Found
 from accord.storage.commands.chats import Chat
@@ -20,6 +24,9 @@ STATES: dict[TaskState, State] = dict(LOWER)  # type: ignore[arg-type]  # they a
 
 SAID = 500
 """Characters of what a status says that a row shows: all of it is in the task."""
+
+ASKED = 8000
+"""Characters of a question in a row: the feed sends it to every page that lists the task."""
 
 
 def row_of(found: Found, sight: Sight) -> TaskRow:
@@ -39,6 +46,7 @@ def row_of(found: Found, sight: Sight) -> TaskRow:
         parent_id=found.parent_id,
         is_run=found.is_run,
         waiting="execute" if found.is_held else waiting(found.state, found.message),
+        question=question_of(found.state, found.message),
         seq=found.seq,
     )
 
@@ -53,6 +61,7 @@ def moved(row: TaskRow, change: Changed) -> TaskRow:
         updated_at=timestamp_ms(change.at),
         is_run=row.is_run or change.is_run,
         waiting=waiting(status.state, status.message),
+        question=question_of(status.state, status.message),
         seq=change.seq,
     )
 
@@ -64,6 +73,21 @@ def waiting(state: TaskState, message: Message | None) -> Waiting | None:
     if state is not TaskState.INPUT_REQUIRED:
         return None
     return "approval" if message is not None and (message.metadata or {}).get(APPROVAL) is True else "input"
+
+
+def question_of(state: TaskState, message: Message | None) -> TaskQuestion | None:
+    """Return what a task in this state asks, None for one that asks nothing."""
+    if state not in lifecycle.INTERRUPTED:
+        return None
+    return TaskQuestion(text="" if message is None else text_of(message.parts)[:ASKED], schema=schema_of(message))
+
+
+def schema_of(message: Message | None) -> dict[str, Any] | None:
+    """Return the JSON Schema of an answer, as the question or a part of it states it."""
+    if message is None:
+        return None
+    stated = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
+    return next((found for one in stated if isinstance(found := one.get(SCHEMA), dict)), None)
 
 
 def words_of(message: Message | None) -> str | None:

@@ -36,8 +36,18 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
+class TaskQuestion(View, frozen=True, kw_only=True):
+    """What a waiting task asks; `schema` is the JSON Schema of the answer, where the agent states one."""
+
+    text: str
+    schema: dict[str, Any] | None
+
+
 class TaskRow(View, frozen=True, kw_only=True):
-    """A task in a list. `seq` is the number of its last event: of two views of a task the one with more is newer."""
+    """A task in a list. `seq` is the number of its last event: of two views of a task the one with more is newer.
+
+    `question` is what it asks in the state of this row, so that no page shows a form for another question.
+    """
 
     id: str
     context_id: str
@@ -52,6 +62,7 @@ class TaskRow(View, frozen=True, kw_only=True):
     parent_id: str | None
     is_run: bool
     waiting: Waiting | None
+    question: TaskQuestion | None
     seq: int
 
 

@@ -1380,8 +1380,20 @@ export interface components {
             total: number;
         };
         /**
+         * TaskQuestion
+         * @description What a waiting task asks; `schema` is the JSON Schema of the answer, where the agent states one.
+         */
+        TaskQuestion: {
+            schema: {
+                [key: string]: unknown;
+            } | null;
+            text: string;
+        };
+        /**
          * TaskRow
          * @description A task in a list. `seq` is the number of its last event: of two views of a task the one with more is newer.
+         *
+         *         `question` is what it asks in the state of this row, so that no page shows a form for another question.
          */
         TaskRow: {
             agent: string;
@@ -1391,6 +1403,7 @@ export interface components {
             isRun: boolean;
             owner: string;
             parentId: string | null;
+            question: components["schemas"]["TaskQuestion"] | null;
             seq: number;
             slug: string;
             /** @enum {unknown} */
@@ -1418,6 +1431,7 @@ export interface components {
             isRun: boolean;
             owner: string;
             parentId: string | null;
+            question: components["schemas"]["TaskQuestion"] | null;
             result: unknown;
             seq: number;
             slug: string;

@@ -16,6 +16,7 @@ export function taskRow(change: Partial<TaskRow> = {}): TaskRow {
     parentId: null,
     isRun: false,
     waiting: null,
+    question: null,
     seq: 1,
     ...change,
   };

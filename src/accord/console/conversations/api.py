@@ -20,6 +20,7 @@ from accord.console.conversations.models import ModelsApi
 from accord.console.conversations.uimessages import UIMessage
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
+from accord.console.rows import waiting
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.errors import AccordError, PermissionDenied, UnsupportedOperation
@@ -28,7 +29,7 @@ from accord.protocol import codec, lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
-from accord.storage.commands import chats, tasks
+from accord.storage.commands import browsing, chats
 from accord.storage.commands.chats import ASSISTANT, USER, AlreadySaid, Chat, NoSuchChat, Said, Turn
 
 MAX_ID = 200
@@ -39,6 +40,9 @@ WAYS_UP = frozenset({".", ".."})
 
 MAX_CHAT_BODY = 32 * 1024 * 1024
 """Bytes of a message with its files; the server's own limit may be less."""
+
+UNDECIDED = "The last task waits for an approval. Approve or reject it: a text decides nothing"
+"""What a text in a chat is answered while an approval waits."""
 
 Mode = Literal["stream", "task"]
 
@@ -130,12 +134,13 @@ class ChatApi:
         if coming is not None:
             return _stream(coming, asked)
         uimessages.parts_of(wanted.question)  # what cannot be sent is not kept
-        waiting = await self._waiting(chat, slug, caller) if wanted.is_new and wanted.instead_of is None else None
+        is_reply = wanted.is_new and wanted.instead_of is None
+        answered = await self._waiting(chat, slug, wanted.question, caller) if is_reply else None
         answer_id = new_id()
         answer = self._answers.expect(caller.tenant, body.id, answer_id)  # before anybody can see that it is to come
         try:
             chat = await self._begun(body.id, slug, wanted, answer_id, caller)
-            await self._send(chat, answer_id, wanted.question, waiting, body.mode or self._models.mode(slug), caller)
+            await self._send(chat, answer_id, wanted.question, answered, body.mode or self._models.mode(slug), caller)
         except AlreadySaid:  # by the same request, sent twice at once
             self._answers.forget(answer)
             return await self.post(asked)
@@ -177,14 +182,21 @@ class ChatApi:
             raise no_chat("There is no such message to be answered again")
         return Wanted(question=msgspec.json.decode(question.doc), is_new=False, after=question.id)
 
-    async def _waiting(self, chat: Chat | None, slug: str, caller: Caller) -> str | None:
-        """Return the task of the last answer, if it waits for what is said now."""
+    async def _waiting(self, chat: Chat | None, slug: str, question: UIMessage, caller: Caller) -> str | None:
+        """Return the task of the last answer, if it waits for this message; raises InvalidParams for an approval.
+
+        An approval takes a decision (`data-reply` with `approved`): a text says something, it decides nothing.
+        """
         last = [] if chat is None else await self._house.store.read(chats.said, caller.tenant, chat.id)
         if not last or last[-1].task_id is None or last[-1].agent != slug:
             return None
-        head = await self._house.store.read(tasks.read_head, caller.tenant, last[-1].task_id)
-        waits = head is not None and head.owner == caller.owner and head.task_state in lifecycle.INTERRUPTED
-        return last[-1].task_id if waits else None
+        found = await self._house.store.read(browsing.rows, caller.tenant, [last[-1].task_id])
+        task = next((one for one in found if one.owner == caller.owner and one.state in lifecycle.INTERRUPTED), None)
+        if task is None:
+            return None
+        if waiting(task.state, task.message) == "approval" and not uimessages.is_decision(question):
+            raise invalid_field("message.parts", UNDECIDED)
+        return task.id
 
     async def _begun(self, chat_id: str, slug: str, wanted: Wanted, answer_id: str, caller: Caller) -> Chat:
         """Keep what is said and that an answer is to come; tasks of answers that made way for it end."""
@@ -217,13 +229,13 @@ class ChatApi:
         return begun.chat
 
     async def _send(
-        self, chat: Chat, answer_id: str, question: UIMessage, waiting: str | None, mode: Mode, caller: Caller
+        self, chat: Chat, answer_id: str, question: UIMessage, answered: str | None, mode: Mode, caller: Caller
     ) -> None:
         """Tell the agent, and let its answer come."""
         tenant, store = caller.tenant, self._house.store
         said = Said(seq=0, id=answer_id, role=ASSISTANT, agent=chat.agent, created_at=chat.updated_at)
         asked = asked_as((Said(seq=0, id=question["id"], role=USER),), said)
-        message = uimessages.message_of(question, asked, chat.context_id, waiting)
+        message = uimessages.message_of(question, asked, chat.context_id, answered)
         request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
         try:
             given = await self._house.services[chat.agent].send(request, caller)
@@ -234,7 +246,7 @@ class ChatApi:
             about = await self._answers.about(tenant, chat, said)
             await self._answers.give(tenant, chat, answer_id, uistream.answered(about, given))
             return
-        linked = replace(said, task_id=given.id, asked=asked if waiting else None)
+        linked = replace(said, task_id=given.id, asked=asked if answered else None)
         if not await store.do(chats.link, tenant, chat.id, answer_id, given.id, linked.asked, data_of(given.id)):
             await self._cancel(linked, caller)  # it has made way for another answer while it was sent
         if mode == "task":

@@ -75,6 +75,12 @@ def _file(part: Mapping[str, Any], at: str) -> Part:
     return Part(raw=raw, media_type=media_type or stated.partition(";")[0] or "text/plain", filename=filename)
 
 
+def is_decision(message: UIMessage) -> bool:
+    """Whether a message decides an approval: it has data with `approved`, which is true or false."""
+    found = [part.get("data") for part in message.get("parts") or () if isinstance(part, dict)]
+    return any(isinstance(data, dict) and isinstance(data.get("approved"), bool) for data in found)
+
+
 def message_of(message: UIMessage, identifier: str, context_id: str, task_id: str | None) -> Message:
     """Return what an agent is told, under this id, in a conversation and maybe to a task of it."""
     metadata = message.get("metadata")

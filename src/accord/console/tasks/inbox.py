@@ -4,17 +4,14 @@ Questions of tasks, approvals of workflows' steps and tasks that were planned an
 answering is `console.tasks.api` and `console.flows.runs`.
 """
 
-from typing import Any
-
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
-from accord.console.rows import row_of
+from accord.console.rows import row_of, schema_of
 from accord.console.views import Inbox, Question, TaskRow
 from accord.core.calls import child_of
 from accord.core.context import APPROVAL
 from accord.core.output import text_of
 from accord.model import Message, TaskState
-from accord.model.keys import SCHEMA
 from accord.storage.commands import browsing
 from accord.storage.commands.browsing import Found
 from accord.workflows.channel import METADATA
@@ -73,7 +70,7 @@ def _question(row: TaskRow, message: Message | None, step: str | None) -> Questi
         task=row,
         run=row.id if step is not None else None,
         step=step,
-        schema=_schema(message),
+        schema=schema_of(message),
     )
 
 
@@ -107,11 +104,3 @@ def _step(message: Message | None) -> str | None:
     is_own = isinstance(workflow, dict) and "task" not in workflow and said.get(APPROVAL) is True
     step = workflow.get("step") if is_own and isinstance(workflow, dict) else None
     return step if isinstance(step, str) else None
-
-
-def _schema(message: Message | None) -> dict[str, Any] | None:
-    """Return the JSON Schema of an answer, as the question or a part of it states it."""
-    if message is None:
-        return None
-    stated = [message.metadata or {}, *(part.metadata or {} for part in message.parts)]
-    return next((found for one in stated if isinstance(found := one.get(SCHEMA), dict)), None)

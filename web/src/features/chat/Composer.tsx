@@ -1,5 +1,5 @@
 import { ArrowUp, FileText, Paperclip, Square, X } from "lucide-react";
-import { useEffect, useLayoutEffect, useRef, useState, type ClipboardEvent, type DragEvent, type KeyboardEvent } from "react";
+import { useEffect, useId, useLayoutEffect, useRef, useState, type ClipboardEvent, type DragEvent, type KeyboardEvent } from "react";
 import type { Model } from "@/api/types";
 import { cx, IconButton, toast, useShortcut } from "@/ui";
 import { AgentPicker } from "./AgentPicker";
@@ -13,19 +13,22 @@ interface ComposerProps {
   agent: string;
   onAgent: (id: string) => void;
   isBusy: boolean;
+  /** Why nothing can be sent now, shown beside the field; what is typed stays. */
+  blocked?: string;
   placeholder: string;
   onSend: (text: string, files: readonly Attachment[]) => void;
   onStop: () => void;
 }
 
 /** Where one writes: Enter sends, Shift+Enter breaks the line, files are dropped, pasted or chosen. */
-export function Composer({ draft, models, agent, onAgent, isBusy, placeholder, onSend, onStop }: ComposerProps) {
+export function Composer({ draft, models, agent, onAgent, isBusy, blocked, placeholder, onSend, onStop }: ComposerProps) {
   const [text, setText] = useState(() => draftOf(draft));
   const [files, setFiles] = useState<readonly Attachment[]>([]);
   const [isOver, setOver] = useState(false);
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
-  const canSend = !isBusy && agent !== "" && (text.trim() !== "" || files.length > 0);
+  const noteId = useId();
+  const canSend = !isBusy && blocked === undefined && agent !== "" && (text.trim() !== "" || files.length > 0);
 
   useEffect(() => {
     // Another chat was opened: the field stays, and keeps the focus, with what was begun there.
@@ -111,12 +114,18 @@ export function Composer({ draft, models, agent, onAgent, isBusy, placeholder, o
         isOver ? "border-accent bg-accent-tint" : "border-line-strong",
       )}
     >
+      {blocked && (
+        <p id={noteId} role="status" className="border-b border-line px-3.5 py-2 text-xs text-amber">
+          {blocked}
+        </p>
+      )}
       {files.length > 0 && <Files files={files} onRemove={(id) => setFiles(files.filter((file) => file.id !== id))} />}
       <textarea
         ref={area}
         rows={1}
         value={text}
         aria-label="Message"
+        aria-describedby={blocked ? noteId : undefined}
         placeholder={isOver ? "Drop the files here" : placeholder}
         onChange={(event) => change(event.target.value)}
         onKeyDown={onKeyDown}

@@ -12,6 +12,7 @@ import { CutOff, Message, type MessageActions } from "./Message";
 import { useModels } from "./queries";
 import { isCutOff } from "./reconcile";
 import { TaskRowsProvider, useTasksOfContext } from "./taskRows";
+import { undecidedOf } from "./tasks";
 import { useConversation } from "./useConversation";
 import { useStick } from "./useStick";
 import { Welcome } from "./Welcome";
@@ -44,6 +45,9 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
   const { view, content, onScroll, toEnd, isAway, hasMore } = useStick(id);
   const last = messages.at(-1);
   const isComing = talk.isBusy && last?.role === "assistant";
+  const undecided = talk.isBusy ? null : undecidedOf(last, tasks.rows);
+  // A message to another agent begins a task of its own.
+  const blocked = undecided && agent === (last?.metadata?.agent ?? agent) ? `"${undecided.title}" waits for your decision: approve or reject it above. A message decides nothing, and is not sent before.` : undefined;
 
   function choose(slug: string) {
     setPicked(slug);
@@ -121,6 +125,7 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
             agent={agent}
             onAgent={choose}
             isBusy={talk.isBusy}
+            blocked={blocked}
             placeholder={`Message ${nameOf(agent)}`}
             onSend={(text, files) => send(text, files)}
             onStop={() => void talk.halt()}

@@ -101,8 +101,9 @@ function OwnTask({ data, said, isLast, isComing, actions }: OwnTaskProps) {
   if (isComing) return null;
   const wentWrong = isEnded(chip.status) && chip.status !== "completed";
   const goesOn = !isEnded(chip.status);
-  if (isLast && (goesOn || wentWrong)) {
-    return <TaskChip data={data} said={said} isOpen={actions.openTask === data.taskId} onOpen={actions.onOpenTask} onAnswer={chip.waits ? actions.onAnswer : undefined} />;
+  // A question stays answerable after the conversation went on with another agent; its answer then goes to the task alone.
+  if ((isLast && (goesOn || wentWrong)) || chip.question) {
+    return <TaskChip data={data} said={said} isOpen={actions.openTask === data.taskId} onOpen={actions.onOpenTask} onAnswer={isLast && chip.waits ? actions.onAnswer : undefined} />;
   }
   const asked = askedThen(data);
   return asked && !said.includes(asked) ? <Markdown text={asked} /> : null;

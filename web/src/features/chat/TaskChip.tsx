@@ -3,8 +3,8 @@ import { Button, cx, Duration, isEnded, Markdown, StateDot, stateLook, TONE_TEXT
 import { useTaskAction } from "@/features/tasks/queries";
 import type { TaskData } from "./message";
 import { QuestionForm, type Answer } from "./QuestionForm";
-import { useTaskRow, useTaskView } from "./taskRows";
-import { askedBy, chipOf, type Chip } from "./tasks";
+import { useTaskRow } from "./taskRows";
+import { chipOf, type Asked, type Chip } from "./tasks";
 
 interface TaskChipProps {
   data: TaskData;
@@ -21,14 +21,13 @@ interface TaskChipProps {
 export function TaskChip({ data, said = "", isOpen, onOpen, onAnswer }: TaskChipProps) {
   const row = useTaskRow(data.taskId);
   const chip = chipOf(data, row);
-  const isAsking = chip.waits === "reply" || chip.waits === "approve" || chip.waits === "auth";
   return (
     <div
       data-task={chip.id}
       data-state={chip.status}
       className={cx(
         "overflow-hidden rounded-md border bg-raised transition-colors duration-[120ms]",
-        isAsking ? "border-amber-line" : isOpen ? "border-accent" : "border-line",
+        chip.question ? "border-amber-line" : isOpen ? "border-accent" : "border-line",
       )}
     >
       <div className="relative flex items-center">
@@ -51,7 +50,7 @@ export function TaskChip({ data, said = "", isOpen, onOpen, onAnswer }: TaskChip
         </button>
         {chip.waits === "execute" && <Execute id={chip.id} title={chip.title} />}
       </div>
-      {isAsking && <Asking chip={chip} data={data} said={said} onAnswer={onAnswer} />}
+      {chip.question && <Asking chip={chip} question={chip.question} said={said} onAnswer={onAnswer} />}
     </div>
   );
 }
@@ -74,17 +73,15 @@ function StatusLine({ chip }: { chip: Chip }) {
   );
 }
 
-function Asking({ chip, data, said, onAnswer }: { chip: Chip; data: TaskData; said: string; onAnswer?: (answer: Answer) => Promise<unknown> }) {
-  const view = useTaskView(chip.id, true);
+function Asking({ chip, question, said, onAnswer }: { chip: Chip; question: Asked; said: string; onAnswer?: (answer: Answer) => Promise<unknown> }) {
   const reply = useTaskAction(chip.id, "reply");
-  const asked = askedBy(view.data, { ...data, statusMessage: chip.line ?? data.statusMessage });
   return (
     <div className="flex flex-col gap-3 border-t border-amber-line bg-amber-tint px-3 py-3">
-      {asked.text && !said.includes(asked.text) && <Markdown text={asked.text} />}
+      {question.text && !said.includes(question.text) && <Markdown text={question.text} />}
       <QuestionForm
-        key={asked.text}
-        schema={asked.schema}
-        isApproval={asked.isApproval || chip.waits === "approve"}
+        key={question.text}
+        schema={question.schema}
+        isApproval={chip.waits === "approve"}
         isBusy={reply.isPending}
         onAnswer={onAnswer ?? ((answer) => reply.mutateAsync(answer))}
       />

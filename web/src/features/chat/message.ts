@@ -15,7 +15,7 @@ export interface ChatMetadata {
 }
 
 /** A task as a message tells of it; what the feed tells later is newer (tasks.ts). */
-export interface TaskData extends Partial<Omit<TaskRow, "id">> {
+export interface TaskData extends Partial<Omit<TaskRow, "id" | "question">> {
   taskId: string;
   artifactType?: string;
   question?: string;

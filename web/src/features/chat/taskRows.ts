@@ -7,7 +7,8 @@ import { useTasks } from "@/features/tasks/queries";
 
 /** The tasks that a conversation is about. */
 type Rows = { rows: ReadonlyMap<string, TaskRow>; isKnown: boolean };
-const TaskRows = createContext<Rows>({ rows: new Map(), isKnown: false });
+/** Outside of a conversation each task is asked for by itself. */
+const TaskRows = createContext<Rows>({ rows: new Map(), isKnown: true });
 export const TaskRowsProvider = TaskRows.Provider;
 
 /** All tasks of a conversation in one list, which the feed keeps up to date. */

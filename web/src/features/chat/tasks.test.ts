@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { TaskRow } from "@/api/types";
-import { askedBy, askedThen, chipOf } from "./tasks";
+import type { ChatMessage } from "./message";
+import { askedThen, chipOf, undecidedOf } from "./tasks";
 
 const ROW: TaskRow = {
   id: "t",
@@ -16,6 +17,7 @@ const ROW: TaskRow = {
   parentId: null,
   isRun: false,
   waiting: null,
+  question: null,
   seq: 5,
 };
 
@@ -46,17 +48,37 @@ describe("a chip", () => {
 describe("a question", () => {
   const schema = { type: "object", properties: { amount: { type: "number" } } };
 
-  it("is read from the task's status", () => {
-    const view = { task: { status: { message: { parts: [{ text: "How " }, { text: "much?" }], metadata: { schema } } } } };
-    expect(askedBy(view, { taskId: "t" })).toEqual({ text: "How much?", schema, isApproval: false });
+  it("comes from the view that says what is waited for", () => {
+    const told = { taskId: "t", status: "working" as const, statusMessage: "Looking", seq: 2 };
+    const row: TaskRow = { ...ROW, status: "input-required", statusMessage: "Pay it?", waiting: "approval", question: { text: "Pay it?", schema: null }, seq: 6 };
+    expect(chipOf(told, row)).toMatchObject({ waits: "approve", question: { text: "Pay it?", schema: null } });
+    expect(chipOf({ ...told, seq: 7 }, row)).toMatchObject({ waits: null, question: null });
+    expect(chipOf(told, { ...row, waiting: "input", question: { text: "How much?", schema } }).question).toEqual({ text: "How much?", schema });
   });
 
-  it("is what the message said while the task is not there", () => {
-    expect(askedBy(undefined, { taskId: "t", question: "Sure?", approval: true })).toEqual({ text: "Sure?", schema: null, isApproval: true });
+  it("is what the message says while there is no row, or an older one", () => {
+    const told = { taskId: "t", status: "input-required" as const, question: "Sure?", approval: true, seq: 9 };
+    expect(chipOf(told, undefined)).toMatchObject({ waits: "approve", question: { text: "Sure?", schema: null } });
+    expect(chipOf(told, ROW)).toMatchObject({ waits: "approve", question: { text: "Sure?", schema: null } });
+    expect(chipOf({ ...told, waiting: "input", schema }, ROW)).toMatchObject({ waits: "reply", question: { text: "Sure?", schema } });
   });
 
   it("stays to be read when it was answered", () => {
     expect(askedThen({ taskId: "t", status: "input-required", question: "Sure?" })).toBe("Sure?");
     expect(askedThen({ taskId: "t", status: "completed", statusMessage: "Done" })).toBeNull();
+  });
+});
+
+const answerAbout = (data: object): ChatMessage => ({ id: "m", role: "assistant", parts: [{ type: "data-task", id: "t", data: { taskId: "t", ...data } }], metadata: { taskId: "t", agent: "billing" } });
+
+describe("an approval", () => {
+  const asking: TaskRow = { ...ROW, status: "input-required", waiting: "approval", question: { text: "Pay it?", schema: null }, seq: 6 };
+
+  it("keeps messages back until it is decided", () => {
+    expect(undecidedOf(answerAbout({ status: "working", seq: 2 }), new Map([["t", asking]]))).toMatchObject({ id: "t", title: "Refund" });
+    expect(undecidedOf(answerAbout({ status: "input-required", approval: true, seq: 2 }), new Map())).toMatchObject({ id: "t" });
+    expect(undecidedOf(answerAbout({ status: "working", seq: 2 }), new Map([["t", ROW]]))).toBeNull();
+    expect(undecidedOf(answerAbout({ status: "working", seq: 2 }), new Map([["t", { ...asking, waiting: "input" as const }]]))).toBeNull();
+    expect(undecidedOf({ id: "u", role: "user", parts: [] }, new Map([["t", asking]]))).toBeNull();
   });
 });

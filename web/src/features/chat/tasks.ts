@@ -1,6 +1,7 @@
 import type { TaskRow } from "@/api/types";
 import { isEnded, isWaiting, type JsonSchema } from "@/ui";
-import type { TaskData } from "./message";
+import { blocksOf } from "./blocks";
+import type { ChatMessage, TaskData } from "./message";
 
 /** A task as its chip shows it. */
 export interface Chip {
@@ -15,6 +16,8 @@ export interface Chip {
   endedAt: string | null;
   /** What it waits for, of a person. */
   waits: "reply" | "approve" | "auth" | "execute" | null;
+  /** What it asks, from the same view of it as `waits`; null if nothing waits. */
+  question: Asked | null;
   isRun: boolean;
 }
 
@@ -23,6 +26,9 @@ export function chipOf(data: TaskData, row: TaskRow | undefined): Chip {
   const isOlder = row !== undefined && (data.seq ?? -1) > row.seq;
   const task = isOlder ? { ...row, ...data } : { ...data, ...row };
   const status = task.status ?? "submitted";
+  const isOfRow = row !== undefined && !isOlder;
+  // An older row knows nothing of a question that the message has already.
+  const waits = waitsFor(status, isOfRow ? row.waiting : data.waiting, data.approval);
   return {
     id: data.taskId,
     title: task.title || "Task",
@@ -32,7 +38,8 @@ export function chipOf(data: TaskData, row: TaskRow | undefined): Chip {
     line: task.statusMessage || null,
     createdAt: task.createdAt ?? null,
     endedAt: isEnded(status) ? (task.updatedAt ?? null) : null,
-    waits: waitsFor(status, task.waiting, data.approval),
+    waits,
+    question: waits === null || waits === "execute" ? null : isOfRow ? askedIn(row.question) : askedIn({ text: data.question ?? data.statusMessage ?? "", schema: data.schema }),
     isRun: task.isRun ?? false,
   };
 }
@@ -44,31 +51,24 @@ function waitsFor(status: string, waiting: TaskRow["waiting"] | undefined, appro
   return waiting === "approval" || (waiting === undefined && approval) ? "approve" : "reply";
 }
 
-/** What a task asks, as the canvas's view of it has it: A2A's status message and what its metadata adds. */
+/** What a task asks, and the form of the answer. */
 export interface Asked {
   text: string;
   schema: JsonSchema | null;
-  isApproval: boolean;
 }
 
-export function askedBy(view: { task: object } | undefined, data: TaskData): Asked {
-  const status = record(record(view?.task).status);
-  const message = record(status.message);
-  const metadata = record(message.metadata);
-  const parts = Array.isArray(message.parts) ? message.parts.map(record) : [];
-  const text = parts.flatMap((part) => (typeof part.text === "string" ? [part.text] : [])).join("");
-  const schema = isObject(metadata.schema) ? metadata.schema : (parts.map((part) => record(part.metadata).schema).find(isObject) ?? data.schema ?? null);
-  return {
-    text: text || data.question || data.statusMessage || "",
-    schema: schema as JsonSchema | null,
-    isApproval: metadata.approval === true || data.approval === true,
-  };
-}
+const askedIn = (question: { text: string; schema?: unknown } | null): Asked => ({ text: question?.text ?? "", schema: (question?.schema ?? null) as JsonSchema | null });
 
 /** What was asked in a message whose task has gone on since. */
 export function askedThen(data: TaskData): string | null {
   return data.status && isWaiting(data.status) ? (data.question ?? data.statusMessage ?? null) : null;
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
-const record = (value: unknown): Record<string, unknown> => (isObject(value) ? value : {});
+/** The task of the last answer, if it waits for an approval: that is decided by its buttons, never by a message. */
+export function undecidedOf(last: ChatMessage | undefined, rows: ReadonlyMap<string, TaskRow>): Chip | null {
+  const taskId = last?.role === "assistant" ? last.metadata?.taskId : undefined;
+  if (!last || !taskId) return null;
+  const block = blocksOf(last).find((one) => one.kind === "task" && one.taskId === taskId);
+  const chip = chipOf(block?.kind === "task" ? block.data : { taskId }, rows.get(taskId));
+  return chip.waits === "approve" ? chip : null;
+}

@@ -50,7 +50,7 @@ function Watched({ taskId }: { taskId: string }) {
   const artifacts = view ? artifactsOf(view.task) : [];
   return (
     <div className="flex animate-enter flex-col gap-3">
-      <TaskChip data={{ taskId, ...view }} isOpen={false} onOpen={() => void navigate({ to: "/tasks/$taskId", params: { taskId } })} />
+      <TaskChip data={{ taskId }} isOpen={false} onOpen={() => void navigate({ to: "/tasks/$taskId", params: { taskId } })} />
       {artifacts.map((artifact) => (
         <ArtifactContent key={artifact.id} artifact={artifact} isGrowing={view !== undefined && !isEnded(view.status)} />
       ))}

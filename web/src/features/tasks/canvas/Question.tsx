@@ -2,7 +2,7 @@ import { CircleAlert, KeyRound } from "lucide-react";
 import type { TaskView } from "@/api/types";
 import { AnswerForm } from "@/features/inbox/AnswerForm";
 import { useInbox } from "@/features/inbox/queries";
-import { Markdown, Notice } from "@/ui";
+import { Decision, Markdown, Notice, type JsonSchema } from "@/ui";
 import { plainText, statusMessage } from "../a2a";
 import { useTaskAction } from "../queries";
 import { ReplyForm } from "./ReplyForm";
@@ -33,10 +33,15 @@ export function Question({ task }: { task: TaskView }) {
 function Asked({ task }: { task: TaskView }) {
   const reply = useTaskAction(task.id, "reply");
   const message = statusMessage(task.task);
+  const text = (message && plainText(message.parts)) || task.question?.text || "The agent waits for more.";
   return (
     <div className="flex flex-col gap-3">
-      <Markdown text={(message && plainText(message.parts)) || task.statusMessage || "The agent waits for more."} />
-      <ReplyForm schema={null} busy={reply.isPending} onReply={(body) => reply.mutateAsync(body)} />
+      <Markdown text={text} />
+      {task.waiting === "approval" ? (
+        <Decision busy={reply.isPending} onDecide={(approved, comment) => reply.mutateAsync({ data: { approved, comment } })} />
+      ) : (
+        <ReplyForm schema={(task.question?.schema ?? null) as JsonSchema | null} busy={reply.isPending} onReply={(body) => reply.mutateAsync(body)} />
+      )}
     </div>
   );
 }
