@@ -89,7 +89,7 @@ def test_what_conditions_are_worth(condition: str, expected: bool) -> None:
         ("a | truncate", r"truncate is written truncate\(500\)"),
         ("failed(1 == 2)", "failed is about steps"),
         ("vote()", r"vote\(STEP\)"),
-        ("a matches '['", "no regular expression"),
+        ("a matches '['", "not a valid regular expression"),
         ("'{{steps.a.output}}' == 'x'", "leave the quotes"),
         ("a @ b", "cannot be read"),
         ("", "a value is missing"),

@@ -24,7 +24,7 @@ from tests.workflows.scenes import environment
         (Preflight(command="echo v18", success_if=r"^v(18|20)"), None),
         (Preflight(command="echo v16", success_if=r"^v(18|20)"), "it printed nothing that matches"),
         (Preflight(command="echo fatal; exit 1", success_if="fatal"), "exit code 1"),
-        (Preflight(command="echo x", success_if="("), "is no pattern"),
+        (Preflight(command="echo x", success_if="("), "is not a valid regular expression"),
     ],
 )
 async def test_a_check_fails_as_it_says(tmp_path: Path, check: Preflight, wrong: str | None) -> None:

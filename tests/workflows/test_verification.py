@@ -147,7 +147,7 @@ async def test_a_check_that_is_empty_fails(tmp_path: Path, value: str) -> None:
 async def test_a_pattern_must_match(tmp_path: Path) -> None:
     assert (await verified(tmp_path, "v1\nv2.0", type="regex", value=r"^v\d\.\d$")).ok
     assert not (await verified(tmp_path, "v1", type="regex", value=r"^v\d\.\d$")).ok
-    assert "is no pattern" in ((await verified(tmp_path, "", type="regex", value="(")).error or "")
+    assert "is not a valid regular expression" in ((await verified(tmp_path, "", type="regex", value="(")).error or "")
 
 
 async def test_a_pattern_may_match_what_the_task_has_a_line_of(tmp_path: Path) -> None:

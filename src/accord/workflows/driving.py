@@ -8,6 +8,8 @@ nothing: the run parks, and is driven again when something happens. How a step b
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -27,6 +29,10 @@ from accord.workflows.means import Means
 from accord.workflows.records import Begun, Ended, Record
 from accord.workflows.state import Node, State
 from accord.workflows.steps.scene import Result
+from accord.workflows.templates import texts_in
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 PREFIX = "flow:"
 """What the keys of records begin with among all that a task keeps."""
@@ -53,6 +59,7 @@ class Drive:
         """Go on with the task of `ctx`."""
         self._ctx, self._means = ctx, means
         self._journal = ctx.journal
+        self._searches = any("matches" in text for text in texts_in(means.plan.steps))
         found = (_decoder.decode(entry) for key, entry in self._journal.entries(PREFIX) if key.endswith(_RECORDS))
         self.state = State(means.plan, found)
         self._doing = Doing(ctx, means, self.state, self._post)
@@ -100,17 +107,23 @@ class Drive:
         """Do everything that can be done now."""
         while True:
             now = self._means.now_ms()
-            decision = decide(self.state, now, self._holds)
+            decision = await self._evaluate(decide, self.state, now, self._holds)
             ends, self._ends = [*self._ends, *decision.ends], []
             for name in decision.cancel:
                 await self._give_up(name)
                 ends.append(self._ended(cancelled(self.state, name, now)))
-            begins = [beginning(self._attempt(name, number, now)) for name, number in decision.begin]
+            begins = [
+                await self._evaluate(beginning, self._attempt(name, number, now)) for name, number in decision.begin
+            ]
             ends += [self._ended(one.ended) for one in begins if one.ended is not None]
             self._show_printed()
             if not ends and not begins and not self._posts:
                 return decision
             await self._write(ends, [one for one in begins if one.begun is not None], is_last=bool(decision.outcome))
+
+    async def _evaluate(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Evaluate conditions and templates: in a thread if the plan searches texts, which may take seconds."""
+        return await asyncio.to_thread(work, *given, **named) if self._searches else work(*given, **named)
 
     async def _write(self, ends: list[Ended], begins: list[Beginning], *, is_last: bool) -> None:
         """Commit what has ended, what begins and what is said of it, then begin; the last goes with the run's end."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from msgspec import Struct
 
+from accord.agents.regexes import BadRegex, compiled
 from accord.workflows.functions import FILTERS, FUNCTIONS, Signature, nearest
 
 MAX_LENGTH = 8_192
@@ -346,9 +347,9 @@ class _Reader:
 
     def _check_pattern(self, pattern: Any) -> None:
         try:
-            re.compile(str(pattern))
-        except re.error as error:
-            self._refuse(f"{pattern!r} is no regular expression: {error}")
+            compiled(str(pattern))
+        except BadRegex as error:
+            self._refuse(str(error))
 
     def _refuse(self, problem: str) -> NoReturn:
         raise BadExpression(f"in `{self._text.strip()}`: {problem}")

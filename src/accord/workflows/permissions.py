@@ -9,12 +9,13 @@ import asyncio
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
 from accord.agents.process.files import BEGAN, FOLDER
+from accord.agents.regexes import Regex, escaped
 from accord.workflows.document import Files, Permissions
 
 IGNORED, READ_ONLY = ".agentignore", ".agentreadonly"
@@ -133,13 +134,13 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
     found = False
     for pattern in patterns:
         body = pattern.removeprefix("!")
-        if found == pattern.startswith("!") and _compiled(body).fullmatch(path):
+        if found == pattern.startswith("!") and _compiled(body).search(path):
             found = not found
     return found
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> Regex:
     """Return a pattern for paths: `*` and `?` within a name, `**` across; whatever is below what it means is meant too.
 
     Without a slash but at its end it means that name anywhere.
@@ -147,7 +148,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     body = pattern.removeprefix("./").rstrip("/")
     anywhere = "(?:.*/)?" if "/" not in body else ""
     pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]]+\])", body.removeprefix("/"))
-    return re.compile(anywhere + "".join(map(_piece, pieces)) + r"(?:/.*)?", re.DOTALL)
+    return Regex(rf"\A(?s:{anywhere}{''.join(map(_piece, pieces))}(?:/.*)?)\z")
 
 
 def _piece(piece: str) -> str:
@@ -157,7 +158,7 @@ def _piece(piece: str) -> str:
     if piece.startswith("[") and piece.endswith("]"):
         letters = piece[1:-1].replace("\\", "\\\\")
         return f"[^{letters[1:]}]" if letters.startswith("!") else f"[{letters}]"
-    return re.escape(piece)
+    return escaped(piece)
 
 
 def _lines(file: Path) -> tuple[str, ...]:

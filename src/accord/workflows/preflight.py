@@ -5,12 +5,12 @@ earlier, by `checks`; who decides that a run does not begin is the run, above.
 """
 
 import asyncio
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from accord.agents.environment import is_there
 from accord.agents.process.presets import PRESETS
+from accord.agents.regexes import BadRegex, compiled
 from accord.agents.remote.means import NO_ANSWER
 from accord.agents.remote.reach import IN_THE_WAY
 from accord.client.keys import Keys
@@ -35,7 +35,7 @@ async def checked(checks: Iterable[Preflight], *, directory: Path, env: Mapping[
 
 async def _checked(check: Preflight, directory: Path, env: Mapping[str, str]) -> str | None:
     ran = await run_shell(check.command, directory=directory, env=env, seconds=CHECK_SECONDS)
-    wrong = ran.error or _judged(check, ran.output.strip())
+    wrong = ran.error or await asyncio.to_thread(_judged, check, ran.output.strip())
     return None if wrong is None else f"Preflight failed: {check.description or check.command}: {wrong}"
 
 
@@ -47,12 +47,12 @@ def _judged(check: Preflight, output: str) -> str | None:
             return f"it printed {shown!r}" if output else None
         if check.fail_if == "empty":
             return None if output else "it printed nothing"
-        if check.fail_if is not None and re.search(check.fail_if, output, re.MULTILINE):
+        if check.fail_if is not None and compiled(check.fail_if).search(output):
             return f"it printed what matches {check.fail_if!r}"
-        if check.success_if is not None and not re.search(check.success_if, output, re.MULTILINE):
+        if check.success_if is not None and not compiled(check.success_if).search(output):
             return f"it printed nothing that matches {check.success_if!r}"
-    except re.error as error:
-        return f"{error.pattern!r} is no pattern: {error}"
+    except BadRegex as error:
+        return str(error)
     return None
 
 

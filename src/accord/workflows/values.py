@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from accord.agents.regexes import BadRegex, compiled, escaped
 from accord.workflows.expressions import (
     BadExpression,
     Both,
@@ -36,7 +37,6 @@ from accord.workflows.functions import (
     number,
 )
 from accord.workflows.quoting import HOLE, Hole, UnsafeCommand, filled
-from accord.workflows.searching import Endless, search
 from accord.workflows.templates import ROOTS, Template, references, split
 
 __all__ = [
@@ -95,7 +95,7 @@ class Values(Struct, frozen=True, kw_only=True):
     def pattern(self, template: str) -> str:
         """Return a regular expression in which the values of templates stand for themselves; raises Unresolved."""
         pieces = split(template)
-        return "".join(piece if isinstance(piece, str) else re.escape(as_text(self._worth(piece))) for piece in pieces)
+        return "".join(piece if isinstance(piece, str) else escaped(as_text(self._worth(piece))) for piece in pieces)
 
     def value(self, template: str) -> Any:
         """Return the value of a text that is one lone template, with its type; any other text as `text` does."""
@@ -332,10 +332,8 @@ def _contains(left: Any, right: Any) -> bool:
 
 def _matches(left: Any, right: Any) -> bool:
     try:
-        return search(as_text(right), as_text(left))
-    except re.error as error:
-        raise Unsuitable(f"is no regular expression: {error}") from None
-    except Endless as error:
+        return compiled(as_text(right)).search(as_text(left))
+    except BadRegex as error:
         raise Unsuitable(str(error)) from None
 
 

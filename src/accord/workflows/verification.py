@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from accord.agents.regexes import BadRegex, compiled
 from accord.workflows.document import Step, Verification
-from accord.workflows.searching import Endless, search
 from accord.workflows.steps.command import run_shell
 from accord.workflows.steps.scene import Result, Scene
 
@@ -51,10 +51,8 @@ async def _contains(scene: Scene, result: Result, wanted: Verification, task: st
 async def _matches(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
     pattern = scene.values.pattern(wanted.value).removeprefix(PATTERN if wanted.type == "custom" else "")
     try:
-        found = await asyncio.to_thread(search, pattern, without_echo(result.output, task))
-    except re.error as error:
-        return f"{pattern!r} is no pattern: {error}"
-    except Endless as error:
+        found = await asyncio.to_thread(lambda: compiled(pattern).search(without_echo(result.output, task)))
+    except BadRegex as error:
         return str(error)
     return None if found else f"the output does not match {pattern!r}"
 

@@ -1,6 +1,5 @@
 """What settings may say of a command, and what becomes of it."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from accord.agents.kinds import Given
 from accord.agents.process import KIND, ProcessOptions
 from accord.agents.process.options import PresetName, preset_of
 from accord.agents.process.presets import PRESETS, Call, Way, argv, is_session
+from accord.agents.regexes import compiled
 from accord.core.agent import Crash
 from tests.agents.process.conftest import Making
 from tests.serve.running import accord
@@ -86,7 +86,7 @@ def test_a_prompt_is_never_a_flag_in_a_terminal(name: str) -> None:
 def test_every_preset_is_whole(name: str, making: Making) -> None:
     preset = PRESETS[name]
     for pattern in (*preset.questions, *([preset.lost] if preset.lost else [])):
-        re.compile(pattern)
+        compiled(pattern)
     agent = making(preset=name, name=None)
     assert agent.profile.name == name
     assert agent.profile.crash is (Crash.RESUME if preset.headless.resume else Crash.FAIL)
@@ -173,8 +173,8 @@ def test_what_is_set_for_the_environment_is_not_shown() -> None:
         ({"command": "x", "worktree": True, "repository": "r", "directory": "d"}, "not in both"),
         ({"command": "x", "pass_env": ["ACCORD_STORE"]}, "the server's own"),
         ({"command": "x", "pass_env": ["PGPASSWORD"]}, "the server's own"),
-        ({"command": "x", "questions": ["("]}, "no pattern"),
-        ({"command": "x", "done": "["}, "no pattern"),
+        ({"command": "x", "questions": ["("]}, "not a valid regular expression"),
+        ({"command": "x", "done": "["}, "not a valid regular expression"),
         ({"command": "x", "grace": 61}, "grace"),
         ({"command": "x", "unknown": 1}, "unknown"),
     ],

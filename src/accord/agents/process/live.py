@@ -5,7 +5,6 @@ decided in `talk`; the process itself is `spawn`.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Mapping
 
 from accord.agents.process.options import ProcessOptions
@@ -14,6 +13,7 @@ from accord.agents.process.presets import Mode, Preset, Way
 from accord.agents.process.seen import Asked, Broke, Seen
 from accord.agents.process.spawn import Process
 from accord.agents.process.terminal import MAX_LINE, typed
+from accord.agents.regexes import Regex
 
 SETTLE_SECONDS = 0.4
 """How long nothing may come before what is shown counts as all: a question is looked for then."""
@@ -37,8 +37,8 @@ class Live:
         self.is_done = self.fell_silent = False
         self._options = options
         self._answers: Mapping[str, str] = preset.answers
-        self._questions = [re.compile(pattern, re.IGNORECASE | re.MULTILINE) for pattern in preset.questions]
-        self._done = None if options.done is None else re.compile(options.done, re.MULTILINE)
+        self._questions = [Regex(pattern, is_case_sensitive=False) for pattern in preset.questions]
+        self._done = None if options.done is None else Regex(options.done)
         self._output: Output = Text() if mode.form is None else Events(mode.form)
         self._to_type: str | None = None
         self._bytes = 0

@@ -3,7 +3,6 @@
 Only values: what is wrong with them is said here, once, when they are read. `agent` stands above.
 """
 
-import re
 import shlex
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -14,6 +13,7 @@ from accord.agents.environment import OURS
 from accord.agents.kinds import Count, Options, Seconds
 from accord.agents.process.formats import FORMATS
 from accord.agents.process.presets import PRESETS, PROMPT, QUESTIONS, YES_OR_NO, Mode, Preset, Way
+from accord.agents.regexes import BadRegex, compiled
 
 PresetName = Literal["claude", "codex", "gemini", "aider", "goose", "opencode", "droid", "cursor"]
 FormatName = Literal["claude", "codex", "cursor", "droid", "gemini", "goose", "lines", "opencode"]
@@ -116,9 +116,9 @@ def _problems(said: ProcessOptions) -> Iterator[str]:
 
 def _refused(pattern: str) -> str | None:
     try:
-        re.compile(pattern)
-    except re.error as error:
-        return f"{pattern!r} is no pattern: {error}"
+        compiled(pattern)
+    except BadRegex as error:
+        return str(error)
     return None
 
 

@@ -3,12 +3,12 @@
 It takes bytes as they come and knows neither where they are from nor what becomes of what is seen; `live` does.
 """
 
-import re
 from collections.abc import Iterable
 from typing import Protocol
 
 from accord.agents.process.plain import Plain
 from accord.agents.process.seen import Format, Memory, Said, Seen, read
+from accord.agents.regexes import Regex
 
 NOISE_BYTES = 4096
 """How much is kept of what is no event: it may say why there are none."""
@@ -73,7 +73,7 @@ class Text:
         """Return what a terminal answers by itself to what was asked of it."""
         return self._plain.replies()
 
-    def is_question(self, patterns: Iterable[re.Pattern[str]]) -> bool:
+    def is_question(self, patterns: Iterable[Regex]) -> bool:
         """Whether what is shown waits for an answer."""
         shown = self.screen[-SCREEN:]
         return any(pattern.search(shown) for pattern in patterns)

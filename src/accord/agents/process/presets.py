@@ -24,9 +24,9 @@ FROM_A_MENU: Mapping[str, str] = MappingProxyType({"yes": "1", "no": "\x1b"})
 QUESTIONS: tuple[str, ...] = (
     r"[\[(]\s*y(?:es)?\s*/\s*no?\b[^\])\n]*[\])]",
     r"\(y\)es\s*/\s*\(n\)o",
-    r"pass(?:word|phrase)[^\n]{0,80}:\s*\Z",
+    r"pass(?:word|phrase)[^\n]{0,80}:\s*\z",
     r"press\s+(?:enter|return|any\s+key)",
-    r"\?\s*\Z",
+    r"\?\s*\z",
 )
 """What a command shows that waits for an answer; it counts once nothing has come after it for a moment."""
 

@@ -6,7 +6,6 @@ task's notes; nothing here outlives a run but a process that is held. `agent` st
 """
 
 import asyncio
-import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -27,6 +26,7 @@ from accord.agents.process.presets import Call, Mode, Preset, Way, argv, is_sess
 from accord.agents.process.questions import GO_ON, Question, Reply, replied
 from accord.agents.process.seen import Asked, Broke, Doing, Made, Said, Seen, Session, Used
 from accord.agents.process.workspace import Place
+from accord.agents.regexes import compiled
 from accord.core.agent import Crash
 from accord.core.context import APPROVAL, Context, Failed, Parked
 
@@ -272,7 +272,7 @@ class Turn:
         if self._broke is None and status == 0:
             return True
         means, said = self._means, "\n".join(filter(None, (live.noise, self._broke)))
-        is_lost = means.preset.lost is not None and re.search(means.preset.lost, said) is not None
+        is_lost = means.preset.lost is not None and compiled(means.preset.lost).search(said)
         if live.is_resumed and is_lost and (live.is_brief or not self._has_begun):
             return False
         what = f"{means.name} {_ended(status)}" if self._broke is None else f"{means.name} failed"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 from msgspec import Struct, inspect
 
+from accord.agents.regexes import BadRegex, compiled
 from accord.entries import NotRegistered, Unusable
 from accord.workflows.checks.subject import Placed, Problem, Subject
 from accord.workflows.document import Step, Verification
@@ -18,6 +19,7 @@ from accord.workflows.templates import texts_in
 ALWAYS = ("name", "type", "description", "dependsOn", "if", "timeout", "onError", "set")
 AGAIN = ("retries", "retryDelay", "backoff")
 LOOP = ("maxIterations", "until")
+FIX_REGEX = "write it in the syntax of RE2, with \\ before signs that are meant literally"
 PLACE = ("cwd", "workdir")
 
 
@@ -205,10 +207,10 @@ def patterns(subject: Subject) -> Iterator[Problem]:
             where = ("workflows", number, "preflight", at)
             for name, pattern in (("failIf", one.fail_if), ("successIf", one.success_if)):
                 if pattern is not None and (error := _pattern_error(pattern)) is not None:
-                    yield Problem("BAD_PATTERN", (*where, name), error, "escape what is meant literally with \\")
+                    yield Problem("BAD_PATTERN", (*where, name), error, FIX_REGEX)
     for at, agent in enumerate(subject.document.agents):
         if agent.done is not None and (error := _pattern_error(agent.done)) is not None:
-            yield Problem("BAD_PATTERN", ("agents", at, "done"), error, "escape what is meant literally with \\")
+            yield Problem("BAD_PATTERN", ("agents", at, "done"), error, FIX_REGEX)
 
 
 def _plain(subject: Subject) -> Iterator[Placed]:
@@ -240,15 +242,15 @@ def _wrong(wanted: Verification) -> tuple[str, str, str] | None:
         return "BAD_VALUE", f"{value} is no repository", "write OWNER/NAME, or nothing"
     pattern = value if wanted.type == "regex" else value.removeprefix("regex:") if value.startswith("regex:") else ""
     if wanted.type in ("regex", "custom") and is_fixed and (error := _pattern_error(pattern)) is not None:
-        return "BAD_PATTERN", error, "escape what is meant literally with \\"
+        return "BAD_PATTERN", error, FIX_REGEX
     return None
 
 
 def _pattern_error(pattern: str) -> str | None:
     try:
-        re.compile(pattern)
-    except re.error as error:
-        return f"{pattern} is no regular expression: {error}"
+        compiled(pattern)
+    except BadRegex as error:
+        return str(error)
     return None
 
 

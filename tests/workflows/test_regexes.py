@@ -1,0 +1,110 @@
+"""Patterns of users: searched in linear time, away from the event loop where that takes long, and refused early."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accord.agents.regexes import LOOP_STEPS, STEPS, BadRegex, Regex, compiled, escaped
+from accord.model import TaskState
+from accord.workflows.permissions import matches
+from accord.workflows.values import Unresolved, Values
+from tests.core.conftest import Hosting, state
+from tests.workflows.flows import FlowAgent, Noting, begun, ended, plan_of, step
+
+EVIL = "a" * 5000 + "!"
+"""Takes Python's engine longer than the universe has existed, for patterns with nested repetitions."""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("b", "abc", True),
+        ("^b$", "a\nb\nc", True),
+        ("x+y*z{2}", "xzz", True),
+        ("x+y*z{2}", "xz", False),
+        ("end$", "x" * 20_000 + "end", True),
+        ("end$", "x" * 20_000, False),
+        ("a+b+", "\ud800ab\0", True),
+        ("ü+ß+", "üß", True),
+        ("(?i)ready", "All READY.", True),
+    ],
+)
+def test_search_finds_what_is_there(pattern: str, text: str, expected: bool) -> None:
+    assert compiled(pattern).search(text) is expected
+
+
+@settings(deadline=None)
+@given(st.text("ab\n", max_size=20), st.sampled_from(["a+b+", "^a*b*$", "(ab)+a{2}", "^$", r"\bab\b"]))
+def test_search_finds_what_python_finds(text: str, pattern: str) -> None:
+    assert compiled(pattern).search(text) is (re.search(pattern, text, re.MULTILINE) is not None)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_escaped_text_matches_itself(text: str) -> None:
+    assert Regex(f"\\A{escaped(text)}\\z").search(text)
+
+
+@pytest.mark.proves("C-17")
+@pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$", "a?" * 30 + "a" * 30 + "$", "(.*a){12}$", r"(\w+\s?)+$"])
+def test_no_pattern_takes_exponential_time(pattern: str) -> None:
+    assert Values(input=EVIL).holds(f"input matches '{pattern}'") is False
+
+
+@pytest.mark.proves("C-17")
+def test_globs_of_agents_take_linear_time() -> None:
+    assert not matches("a" * 200 + "!", ["**a" * 30])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fix"),
+    [
+        ("a(?=b)", "lookahead is not supported"),
+        ("(?<!a)b", "lookbehind is not supported"),
+        (r"(a)\1", "backreferences are not supported"),
+        ("(?P<x>a)(?P=x)", "backreferences are not supported"),
+        (r"a\Z", r"write \\z for the end"),
+        ("a{,3}", "write {0,N} for {,N}"),
+        ("[", r"missing \]"),
+        ("\ud800", "surrogates not allowed"),
+    ],
+)
+def test_what_is_not_linear_is_refused_with_a_fix(pattern: str, fix: str) -> None:
+    with pytest.raises(BadRegex, match=f"is not a valid regular expression.*{fix}"):
+        Regex(pattern)
+
+
+def long_text(steps: int) -> str:
+    """A text for whose search `wanted` may take more steps than that."""
+    return "ab" * (steps // 1000)
+
+
+WANTED = "input matches '(a|b|ab|ba){0,200}!'"
+
+
+async def test_long_search_is_refused_on_the_event_loop() -> None:
+    with pytest.raises(Unresolved, match="bytes are too much to search for"):
+        Values(input=long_text(LOOP_STEPS)).holds(WANTED)
+
+
+def test_search_in_a_thread_has_a_limit_as_well() -> None:
+    assert Values(input=long_text(LOOP_STEPS)).holds(WANTED) is False
+    with pytest.raises(Unresolved, match="bytes are too much to search for"):
+        Values(input=long_text(STEPS)).holds(WANTED)
+
+
+@pytest.mark.proves("C-17")
+async def test_run_searches_long_outputs_away_from_the_loop(hosting: Hosting) -> None:
+    noting = Noting()
+    condition = WANTED.replace("input", "steps.a.output")
+    plan = plan_of(
+        step("a", command=long_text(LOOP_STEPS)),
+        step("b", "a", if_=condition),
+        step("c", "a", if_=f"not ({condition})"),
+        step("d", "c", type="map", command=None, over=f"{{{{ {condition} }}}}", step=step("one")),
+    )
+    host = await hosting(FlowAgent(plan, noting))
+    task = await ended(host, await begun(host))
+    assert noting.done == ["a", "c"]
+    assert state(task) is TaskState.FAILED, "what is no list is refused: but it was searched"
