@@ -4,6 +4,7 @@ What is written has its large parts taken out, what is read has them put back; n
 """
 
 import hashlib
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -32,6 +33,9 @@ from accord.storage.commands.tasks import Stored
 from accord.storage.records import decode_event, decode_task
 from accord.storage.store import Store
 
+SERVER_ID = "server id"
+"""The purpose under which the store's secret gives the server's id."""
+
 AT_REST = lifecycle.ENDED | lifecycle.INTERRUPTED
 """States in which nobody works on a task."""
 
@@ -58,6 +62,8 @@ class Archive:
         self.store = store
         self._parts = parts
         self._snapshots = Snapshots()
+        self.server_id = parts.key(SERVER_ID)[:8].hex() if parts else secrets.token_hex(8)
+        """What tells the nodes of this store from other servers; those of one store have the same."""
         self.has_large: Callable[[EventBody], bool] = (lambda _: False) if parts is None else parts.has_large
         """Whether a value has parts that are kept apart."""
 

@@ -71,6 +71,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     tenant_runs: Annotated[int, Meta(ge=1)] | None = None
     """Runs at a time of one tenant on all nodes; left out, any number."""
 
+    hops: Annotated[int, Meta(ge=1)] = 8
+    """Servers that may pass a message on, one to the next, before this server refuses it."""
+
     @property
     def heartbeat_seconds(self) -> float:
         """How often a node says that it lives."""

@@ -26,6 +26,7 @@ from accord.model.keys import BUDGET
 from accord.protocol import lifecycle
 from accord.protocol.budgets import Wish, least, wish
 from accord.protocol.codec import invalid_field
+from accord.protocol.extensions import ROUTE, route_of
 from accord.storage.commands import endings, runs
 from accord.storage.commands.children import Parent
 from accord.storage.commands.jobs import Claimed
@@ -75,6 +76,11 @@ class Intake:
     def _profile(self) -> Profile:
         return self._engine.agents[self._agent].profile
 
+    @property
+    def place(self) -> str:
+        """The agent as the route of a message names it."""
+        return f"{self._engine.archive.server_id}/{self._agent}"
+
     async def accept(
         self, request: SendRequest, caller: Caller, parent: Parent | None = None, hears: Hears = Hears.TASK
     ) -> Begun:
@@ -82,7 +88,7 @@ class Intake:
 
         With a `parent` it is that run which calls: the task that it makes is noted there and ends with it.
         """
-        self._check_media_types(request.message)
+        self._check(request.message)
         request = _within_budget(request)
         if request.is_held:
             return await self._start(request, caller, self._work(request, None, is_held=True), parent)
@@ -129,7 +135,7 @@ class Intake:
 
     async def ready(self, request: SendRequest, caller: Caller, parent: Parent, places: ExitStack) -> Ready:
         """Return a task as its parent is about to make it, with a place to run it at once if there is one."""
-        self._check_media_types(request.message)
+        self._check(request.message)
         request = _within_budget(request)
         node = places.enter_context(self._engine.place(self._agent))
         return await self._ready(request, caller, self._work(request, node), parent)
@@ -327,7 +333,20 @@ class Intake:
         named = caller.idempotency_key
         return None if named is None else _digest(caller.owner, self._agent, named)
 
-    def _check_media_types(self, message: Message) -> None:
+    def _check(self, message: Message) -> None:
+        """Refuse media types that the agent does not take, and work that servers send in a circle."""
+        route = route_of((message,))
+        if route is not None and self.place in route.servers:
+            raise invalid_field(
+                f"message.metadata.{ROUTE}",
+                f"The message has passed agent '{self._agent}' of this server before: servers call each other in a loop"
+                f" ({' -> '.join((*route.servers, self.place))})",
+            )
+        if route is not None and route.hops > (most := self._engine.limits.hops):
+            raise invalid_field(
+                f"message.metadata.{ROUTE}",
+                f"{route.hops} servers have passed the message on, and at most {most} may (engine.hops)",
+            )
         for part in message.parts:
             if part.media_type and not _accepts(accepted := self._profile.input_modes, part.media_type):
                 raise ContentTypeNotSupported(

@@ -30,9 +30,9 @@ from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams,
 from accord.model import EventBody, Message, Role, StatusUpdate, Task, TaskState
 from accord.model.base import Metadata
 from accord.protocol import lifecycle, push_headers
-from accord.protocol.budgets import shown
+from accord.protocol.budgets import Budget, shown
 from accord.protocol.webhook import decode_webhook
-from accord.storage.commands import endings, remotes, reports
+from accord.storage.commands import endings, remotes, reports, usage
 from accord.storage.commands.endings import NoSuchTask
 from accord.storage.commands.remotes import Cancel, Expected, Link
 from accord.storage.commands.tasks import Append, Behind, Head, Stored
@@ -189,6 +189,15 @@ class Remotes:
             ttl_ms=self._ttl_ms,
         )
         return await self._store.do(remotes.expect, tenant, new), token
+
+    @property
+    def server_id(self) -> str:
+        """What tells the nodes of this store from other servers."""
+        return self._archive.server_id
+
+    async def left(self, tenant: str, task_id: str) -> Budget:
+        """Return what a task may still use."""
+        return await self._store.read(usage.left, tenant, task_id)
 
     async def context(self, tenant: str, agent: str, owner: str, context_id: str) -> str | None:
         """Return what an agent calls a conversation, where it does not take our name for it."""

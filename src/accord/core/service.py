@@ -62,6 +62,7 @@ from accord.model import (
 from accord.model.base import timestamp_ms
 from accord.model.keys import TASK_CONFIG
 from accord.protocol import lifecycle
+from accord.protocol.extensions import route_of
 from accord.protocol.parts import joined_text
 from accord.storage.commands import endings, pushes, runs, tasks
 from accord.storage.commands.children import Parent
@@ -344,7 +345,8 @@ class Service:
     async def call(self, run: Run, message: Message, step: str) -> str:
         """Say something to this agent for a run, and return the task; a new one is noted under the run's step."""
         try:
-            begun = await self._intake.accept(SendRequest(message=message), _caller(run), _parent(run, step))
+            request = SendRequest(message=_routed(run, message))
+            begun = await self._intake.accept(request, _caller(run), _parent(run, step))
         except UnsupportedOperation:
             if message.task_id is None:
                 raise
@@ -354,18 +356,27 @@ class Service:
     async def spawn(self, run: Run, request: SendRequest, step: str) -> str:
         """Make a task of its own for a run's caller, and return it; it is noted under the run's step."""
         parent = Parent(task_id=run.job.key, epoch=run.job.epoch, step=step, owns=False)
+        request = replace(request, message=_routed(run, request.message))
         return (await self._intake.accept(request, _caller(run), parent)).task.id
 
     async def child(self, run: Run, call: Call, places: ExitStack) -> Child:
         """Return a task of this agent as a run is about to make it."""
         limit = None if call.timeout_ms is None else {TASK_CONFIG: {"timeout": call.timeout_ms}}
-        request = SendRequest(message=call.message, metadata=limit)
+        request = SendRequest(message=_routed(run, call.message), metadata=limit)
         ready = await self._intake.ready(request, _caller(run), _parent(run, call.key), places)
         return Child(ready.accept, partial(self._intake.begin, ready))
 
 
 def _caller(run: Run) -> Caller:
     return replace(run.caller, tenant=run.tenant)
+
+
+def _routed(run: Run, message: Message) -> Message:
+    """Return a message of a run with the route that the run's own task came."""
+    route = route_of(run.task.history)
+    if route is None or message.task_id is not None:
+        return message
+    return replace(message, metadata=route.added_to(message.metadata))
 
 
 def _parent(run: Run, step: str) -> Parent:

@@ -1,8 +1,16 @@
 """The A2A extensions that Accord defines, by their URI.
 
-An extension is a promise on a card (A2A 1.0, 4.6); none of these changes what is on the wire, so nobody needs to
-declare one. The server's cards make them, the client relies on them.
+Two are promises on a card (A2A 1.0, 4.6) that change nothing on the wire, so nobody needs to declare them: the server's
+cards make them, the client relies on them. The route is metadata that our servers add to messages and read.
 """
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from accord.model.base import Metadata
+from accord.model.message import Message, Role
 
 IDEMPOTENT_SEND = "urn:accord:a2a:idempotent-send:1"
 """The same message, its id and all it says, from the same caller is the same task: it may be sent again."""
@@ -10,3 +18,39 @@ IDEMPOTENT_SEND = "urn:accord:a2a:idempotent-send:1"
 NUMBERED_EVENTS = "urn:accord:a2a:numbered-events:1"
 """The `id` of a server-sent event is its number in the task's own log: whoever subscribes after one (`Last-Event-ID`)
 gets the task as it was then, under that number, and every later event once."""
+
+ROUTE = "urn:accord:a2a:route:1"
+"""Message metadata: `{"hops", "servers"}`, the servers that have passed on the work that the message belongs to."""
+
+
+class Route(Struct, frozen=True):
+    """The servers that work has passed, so that servers which call each other do not do so without end."""
+
+    hops: int = 0
+    """How many servers passed it on."""
+
+    servers: tuple[str, ...] = ()
+    """Each as `server id/agent`, the first one first. A server that is not ours may have left some out."""
+
+    def after(self, server: str) -> "Route":
+        """Return the route once a server has passed the work on."""
+        return Route(max(self.hops, len(self.servers)) + 1, (*self.servers, server))
+
+    def added_to(self, metadata: Metadata | None) -> Metadata:
+        """Return a message's metadata with this route."""
+        return {**(metadata or {}), ROUTE: msgspec.to_builtins(self)}
+
+
+def route_of(history: Iterable[Message]) -> Route | None:
+    """Return the longest route of a task's messages; a value that is not a route counts as none."""
+    longest: Route | None = None
+    for message in history:
+        if message.role is not Role.USER or message.metadata is None or ROUTE not in message.metadata:
+            continue
+        try:
+            route = msgspec.convert(message.metadata[ROUTE], Route, strict=False)  # protobuf has fractions only
+        except msgspec.ValidationError:
+            continue
+        if longest is None or route.hops > longest.hops:
+            longest = route
+    return longest

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from typing import NoReturn, cast
 from uuid import NAMESPACE_URL, uuid5
 
+import msgspec
 from msgspec.structs import replace
 
 from accord.agents.remote import doubt
@@ -26,8 +27,15 @@ from accord.core.remotes import look, patiently, unsaid
 from accord.core.reports import Report
 from accord.errors import AccordError
 from accord.model import Event, GetRequest, Message, PushConfig, SendConfiguration, SendRequest, Task, TaskState
+from accord.model.base import Metadata
+from accord.model.keys import BUDGET
 from accord.protocol import lifecycle
+from accord.protocol.budgets import stated_as
+from accord.protocol.extensions import Route, route_of
 from accord.storage.commands.remotes import Link
+
+LEAST_SECONDS = 0.001
+"""The shortest time that a message states: a time that is over is for this server to notice."""
 
 log = logging.getLogger("accord.remote")
 
@@ -74,6 +82,7 @@ class Talk(Waiting):
             link, _ = await self._expecting(link, None)
             await (self._put_off(link, error) if before is None else self._wait_in_doubt(link, may_find=True))
             return
+        message = replace(message, metadata=await self._metadata(message, number))
         request = self._request(link, message, number, Offer.of(peer.card))
         if before is not None and not peer.is_idempotent:
             await self._recover(peer, link, request)
@@ -98,6 +107,26 @@ class Talk(Waiting):
         )
         configuration = SendConfiguration(return_immediately=True, accepted_output_modes=offer.output_modes)
         return SendRequest(message=said, configuration=configuration)
+
+    async def _metadata(self, message: Message, number: int) -> Metadata:
+        """Return a message's metadata with the route of the task and with what is left of its budget and its time.
+
+        What was left when the message was sent first is kept: one that is sent again must be the same.
+        """
+        ctx, remotes = self._ctx, self._remotes
+        route = (route_of(ctx.history) or Route()).after(f"{remotes.server_id}/{self._means.name}")
+        metadata = route.added_to(message.metadata)
+        key = f"limits:{number}"
+        kept = ctx.kept(key)
+        if kept is None:
+            budget = await patiently(lambda: remotes.left(ctx.tenant, ctx.task_id))
+            limits = (stated_as(budget) or {}).get(BUDGET, {})
+            if ctx.deadline is not None:
+                limits["deadline"] = max(LEAST_SECONDS, round(ctx.deadline - remotes.now_ms() / 1000, 3))
+            if not limits and BUDGET not in metadata:
+                return metadata
+            kept = await ctx.keep(key, msgspec.json.encode(limits).decode())
+        return {**metadata, BUDGET: msgspec.json.decode(kept)}
 
     async def _expecting(self, link: Link, mode: Mode | None) -> tuple[Link, PushConfig | None]:
         """Note how reports will get here; a webhook has a fresh token, whose hash is kept before it is used."""

@@ -77,6 +77,27 @@ async def limit(tx: Tx, tenant: str, task_id: str, budget: Budget, at: int) -> N
         await _put(tx, tenant, task_id, ACCOUNT, (await read(tx, tenant, task_id)).limited(budget), at)
 
 
+async def left(tx: Tx, tenant: str, task_id: str) -> Budget:
+    """Return what a task may still use: what is left of its budget, or less if a task above it has less."""
+    rows = await tx.all(
+        """WITH RECURSIVE above(id, parent_id) AS (
+               SELECT id, parent_id FROM task WHERE tenant = :tenant AND id = :id
+               UNION ALL
+               SELECT task.id, task.parent_id FROM above
+               JOIN task ON task.tenant = :tenant AND task.id = above.parent_id)
+           SELECT output FROM above JOIN step ON step.tenant = :tenant AND step.task_id = above.id
+           WHERE step.key = :account""",
+        tenant=tenant,
+        id=task_id,
+        account=ACCOUNT,
+    )
+    budget = Budget()
+    for row in rows:
+        account = account_of(row[0])
+        budget = budget.tightened(account.budget.left(account.used))
+    return budget
+
+
 async def lineage(tx: Tx, tenant: str, task_id: str) -> list[Head]:
     """Return a task and those above it, the topmost first: in the order in which all lock them."""
     rows = await tx.all(

@@ -1,0 +1,99 @@
+"""What travels with work that is passed on: the servers that it has passed, and what is left of its budget and time."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accord.agents.remote.terms import Mode, Terms
+from accord.model import Message, Part, Role, TaskState, TaskStatus
+from accord.protocol.extensions import ROUTE, Route, route_of
+from tests.core.conftest import ALICE, AT_ONCE, saying
+from tests.core.doubles import reaches, sent
+from tests.ports import free_port
+from tests.remote.conftest import Joining, Scripted, there
+from tests.remote.test_gateway import SHOP
+from tests.serve.running import Server, running, text_of
+
+FAILED = "TASK_STATE_FAILED"
+POLLING = Terms(mode=Mode.POLL, first_poll=0.01, most_poll=0.02)
+
+
+@contextmanager
+def each_other(folder: Path, there: str = "", *agents: str) -> Iterator[tuple[Server, Server]]:
+    """Two servers, each with the other as a remote agent; the second one calls the path `there` of the first."""
+    ports = free_port(), free_port()
+    folders = folder / "one", folder / "two"
+    for each in folders:
+        each.mkdir()
+    with (
+        running(folders[0], *agents, "--remote", f"two=http://localhost:{ports[1]}", port=ports[0]) as one,
+        running(folders[1], "--remote", f"one=http://localhost:{ports[0]}{there}", port=ports[1]) as two,
+    ):
+        yield one, two
+
+
+def said_of(server: Server) -> tuple[str, int]:
+    """The end of the only task of a server, and how many there are."""
+    page = server.post("ListTasks").json()["result"]
+    return page["tasks"][0]["status"]["message"]["parts"][0]["text"], page["totalSize"]
+
+
+def test_servers_that_call_each_other_are_stopped(tmp_path: Path) -> None:
+    with each_other(tmp_path) as (one, two):
+        task = one.send("hello")
+        assert task["status"]["state"] == FAILED
+        (first, ones), (second, twos) = said_of(one), said_of(two)
+        assert (ones, twos) == (1, 1)
+        assert "The message has passed agent 'two' of this server before" in second
+        assert "/two -> " in first
+
+
+def test_a_server_may_be_called_back_by_one_that_it_calls(tmp_path: Path) -> None:
+    with each_other(tmp_path, "/agents/shop", SHOP) as (one, _):
+        task = one.send("hello", path="/agents/two")
+        assert text_of(task) == "you said hello"
+
+
+def test_more_servers_than_the_setting_allows_are_refused(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("shop", "middle", "front")]
+    for folder in folders:
+        folder.mkdir()
+    with (
+        running(folders[0], SHOP, ACCORD_ENGINE__HOPS="1") as shop,
+        running(folders[1], "--remote", f"shop={shop.url}") as middle,
+        running(folders[2], "--remote", f"middle={middle.url}") as front,
+    ):
+        assert text_of(middle.send("hello")) == "you said hello"
+        task = front.send("hello")
+        assert task["status"]["state"] == FAILED
+        assert "2 servers have passed the message on, and at most 1 may" in str(task["status"]["message"])
+
+
+def test_metadata_that_is_not_a_route_counts_as_none() -> None:
+    def said(value: object, role: Role = Role.USER) -> Message:
+        return Message(message_id="m", role=role, parts=(Part(text="x"),), metadata={ROUTE: value})
+
+    assert route_of((said("x"), said({"hops": "many"}), said({"hops": 3}, Role.AGENT))) is None
+    assert route_of((said({"hops": 1.0, "servers": ["a/b"]}),)) == Route(1, ("a/b",))
+    assert Route(4, ("a/b",)).after("c/d") == Route(5, ("a/b", "c/d"))
+
+
+async def test_what_is_left_of_budget_and_time_is_passed_on(joining: Joining) -> None:
+    peer = Scripted(push=False)
+    here = await joining(peer, POLLING)
+    asks = TaskStatus(
+        state=TaskState.INPUT_REQUIRED, message=Message(message_id="q", role=Role.AGENT, parts=(Part(text="?"),))
+    )
+    peer.answer = lambda _: there(status=asks, metadata={"usage": {"inputTokens": 30, "outputTokens": 0, "cost": 0}})
+    stated = {"budget": {"maxTokens": 100, "deadline": 500}}
+    task = await sent(here.service, saying("hello", configuration=AT_ONCE, metadata=stated), ALICE)
+
+    await reaches(here.service, task.id, TaskState.INPUT_REQUIRED, ALICE)
+    peer.answer = lambda _: there(TaskState.COMPLETED)
+    await sent(here.service, saying("yes", task_id=task.id), ALICE)
+    first, second = (request.message.metadata or {} for request in peer.sent)
+    assert first["budget"]["maxTokens"] == 100
+    assert 0 < first["budget"]["deadline"] <= 500
+    assert second["budget"]["maxTokens"] == 70
+    assert second["budget"]["deadline"] <= first["budget"]["deadline"]
+    assert [said[ROUTE]["hops"] for said in (first, second)] == [1, 1]
