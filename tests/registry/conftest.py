@@ -95,6 +95,16 @@ SCHEMES: list[dict[str, Any]] = [
     {"type": "api-keys"},
 ]
 
+PUBLISHER: dict[str, Any] = {"name": "publisher", "agents": ["a/*", "acme/*", "x/*"]}
+"""A role that names the namespaces under which the tests publish for every tenant."""
+AUTH: dict[str, Any] = {
+    "roles": [PUBLISHER],
+    "schemes": [
+        SCHEMES[0] | {"secrets": [{"roles": ["user", "publisher"], **one} for one in SCHEMES[0]["secrets"]]},
+        *SCHEMES[1:],
+    ],
+}
+
 
 class Asking:
     """A server, asked in this process."""
@@ -147,5 +157,5 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[Asking]:
     url = "sqlite://:memory:"
     if request.param == "postgres":
         url = await emptied(request.getfixturevalue("postgres"))
-    async with serving(store=url, auth={"schemes": SCHEMES}) as asking:
+    async with serving(store=url, auth=AUTH) as asking:
         yield asking

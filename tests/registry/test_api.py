@@ -15,6 +15,7 @@ from accord.model.base import timestamp_ms
 from accord.protocol import jose
 from accord.storage.commands import apikeys, audit
 from accord.storage.store import StoreUnavailable
+from tests.databases import emptied
 from tests.registry.conftest import GEN, SCHEMES, V03, V1, VAULT, Asking, serving
 
 pytestmark = pytest.mark.proves("2-34")
@@ -216,6 +217,40 @@ async def test_roles_say_under_which_names_one_may_publish() -> None:
         seen = {by: await server("GET", "/agent-cards/", **{"X-Secret": f"the secret of {by} here"}) for by in people}
         names = {by: sorted(one["human_readable_id"] for one in page.json()["items"]) for by, page in seen.items()}
         assert names == {"weather": ["acme/rain", "acme/snow"], "alien": ["acme/snow"]}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_namespace_belongs_to_its_first_owner(kind: str, request: pytest.FixtureRequest) -> None:
+    url = "sqlite://:memory:" if kind == "sqlite" else await emptied(request.getfixturevalue("postgres"))
+    async with serving(store=url, auth={"schemes": SCHEMES}) as server:
+
+        async def publish(name: str, by: str, **more: str) -> tuple[int, str]:
+            answer = await server("POST", "/agent-cards/", {"card_data": named(name), **more}, by=by)
+            return answer.status, answer.json().get("detail", "")
+
+        assert (await publish("google/gemini", "alice"))[0] == 201
+        refused = 'google/* belongs to another owner: it takes a role with agents = ["google/*"]'
+        assert await publish("google/gemma", "bob") == (403, refused)
+        assert (await publish("google/gemini", "bob"))[0] == 409
+        assert (await publish("google.example/gemma", "bob"))[0] == 201
+        mine = await server.publish(named("bob/own"), "bob")
+        renamed = {"human_readable_id": "google/own"}
+        assert (await server("PUT", f"/agent-cards/{mine['id']}", renamed, by="bob")).status == 403
+        assert (await publish("google/palm", "dora"))[0] == 201  # an admin of the tenant
+        assert (await publish("google/gemini", "carol"))[0] == 201  # another tenant has its own
+
+
+async def test_a_namespace_is_public_only_where_it_was_granted() -> None:
+    async with serving(auth={"schemes": SCHEMES}) as server:
+        for by in ("alice", "dora", "root"):
+            body = {"card_data": named("google/gemini"), "visibility": "public"}
+            answer = await server("POST", "/agent-cards/", body, by=by)
+            assert (answer.status, "takes a role with agents" in answer.json()["detail"]) == (403, True), by
+        made = await server.publish(named("google/gemini"), "alice")
+        path = f"/agent-cards/{made['id']}"
+        assert (await server("PUT", path, {"visibility": "public"}, by="alice")).status == 403
+        await server.publish(named("google/gemini"), "otto", visibility="public")  # an admin of the server
+        assert await server.names() == ["google/gemini"]
 
 
 async def test_what_one_may_not_see_is_not_there(server: Asking) -> None:

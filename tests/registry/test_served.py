@@ -46,8 +46,8 @@ class Registry(NamedTuple):
         return httpx.get(f"{self.server.url}/api/v1{path}", params=query, headers=headers, timeout=BOUND_SECONDS)
 
 
-def make_key(folder: Path, store: str, owner: str) -> str:
-    made = accord(folder, "apikeys", "create", "--owner", owner, "--store", store, "-o", "json")
+def make_key(folder: Path, store: str, owner: str, role: str = "user") -> str:
+    made = accord(folder, "apikeys", "create", "--owner", owner, "--role", role, "--store", store, "-o", "json")
     assert made.returncode == 0, made.stderr
     key: str = json.loads(made.stdout)["key"]
     return key
@@ -59,7 +59,7 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
     store_url = f"sqlite:///{tmp_path}/accord.db"
     settings = {"ACCORD_REGISTRY__ALLOW_HOSTS": "localhost", "ACCORD_REGISTRY__CHECK_SECONDS": "1"}
     with running(tmp_path, "--auth", "api-keys", "--store", store_url, **settings) as server:
-        yield Registry(server, make_key(tmp_path, store_url, "alice"), tmp_path)
+        yield Registry(server, make_key(tmp_path, store_url, "alice", "admin"), tmp_path)
 
 
 def write(folder: Path, **more: Any) -> str:

@@ -106,6 +106,12 @@ class Roles:
             found = self._known[key] = self._joined(*key)
         return found
 
+    def names_namespace(self, names: frozenset[str], handle: str) -> bool:
+        """Whether a role of the caller names the namespace of a published agent, and not just all agents."""
+        namespace = handle.partition("/")[0] + "/"
+        patterns = [pattern for name in self._meant(names) for pattern in self._roles[name].agents]
+        return any(pattern.startswith(namespace) and fnmatchcase(handle, pattern) for pattern in patterns)
+
     def has_any(self, names: frozenset[str]) -> bool:
         """Whether somebody with these roles may do anything at all."""
         return bool(self._meant(names))

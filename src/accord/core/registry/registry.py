@@ -4,7 +4,8 @@ Cards that somebody may not see look as if they were not there. It holds every c
 a card must say is `cards`, and how it is kept is `storage.commands.registry`. HTTP and the command line are above.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -106,11 +107,11 @@ class Registry:
         self._entitle(caller, found.facts.handle)
         if await self._store.read(registry.count_of, caller.tenant, caller.owner) >= MAX_LISTINGS:
             raise RateLimited(f"{MAX_LISTINGS} agents are published already", metadata={"limit": "listings"})
+        self._check_public(caller, found.facts.handle, visibility)
         new = (caller.tenant, new_id(), caller.owner, visibility.value, found.facts)
-        try:
-            listing = await self._store.do(registry.publish, *new)
-        except registry.Taken:
-            raise NameTaken(found.facts.handle) from None
+        crosses = self._crosses(caller, found.facts.handle)
+        with _named(found.facts.handle):
+            listing = await self._store.do(registry.publish, *new, crosses=crosses)
         self.on_news()
         return listing
 
@@ -131,11 +132,13 @@ class Registry:
         self._entitle(caller, found.facts.handle)
         visibility = listing.visibility if change.visibility is None else change.visibility.value
         is_active = listing.is_active if change.is_active is None else change.is_active
-        seen = (listing.tenant, listing.id, listing.revision)
-        try:
-            return await self._store.do(registry.change, *seen, visibility, is_active, found.facts)
-        except registry.Taken:
-            raise NameTaken(found.facts.handle) from None
+        seen, handle = (listing.tenant, listing.id, listing.revision), found.facts.handle
+        if (visibility, handle) != (listing.visibility, listing.handle):
+            self._check_public(caller, handle, Visibility(visibility))
+        looks = handle != listing.handle and not self._crosses(caller, handle)
+        given = (*seen, visibility, is_active, found.facts)
+        with _named(handle):
+            return await self._store.do(registry.change, *given, namespace_of=listing.owner if looks else None)
 
     async def remove(self, caller: Caller, id: str) -> None:
         """Take an agent out of sight; its owner may publish it again under the same name, nobody else may."""
@@ -214,6 +217,38 @@ class Registry:
         """Refuse whoever may not publish under a name: that needs a role with every operation of such an agent."""
         if caller.roles is not None and self._roles.rights(caller.roles, handle).keys() != set(Operation):
             raise PermissionDenied(f"Your roles do not include publishing {handle}")
+
+    def _check_public(self, caller: Caller, handle: str, visibility: Visibility) -> None:
+        """Refuse to show an agent to other tenants under a namespace that the operator granted to nobody."""
+        if visibility is not Visibility.PUBLIC or caller.roles is None:
+            return
+        is_operator = caller.is_of_server and _looks_after(self._roles.rights(caller.roles, handle))
+        if not is_operator and not self._roles.names_namespace(caller.roles, handle):
+            namespace = handle.partition("/")[0]
+            raise PermissionDenied(
+                f'Publishing {handle} for every tenant takes a role with agents = ["{namespace}/*"], '
+                "or an admin of the server itself"
+            )
+
+    def _crosses(self, caller: Caller, handle: str) -> bool:
+        """Whether a caller may publish under a namespace that another owner of the tenant has."""
+        if caller.roles is None:
+            return True
+        return _looks_after(self._roles.rights(caller.roles, "")) or self._roles.names_namespace(caller.roles, handle)
+
+
+@contextmanager
+def _named(handle: str) -> Iterator[None]:
+    """Say what is wrong with a name."""
+    try:
+        yield
+    except registry.Taken:
+        raise NameTaken(handle) from None
+    except registry.Foreign:
+        namespace = handle.partition("/")[0]
+        raise PermissionDenied(
+            f'{namespace}/* belongs to another owner: it takes a role with agents = ["{namespace}/*"]'
+        ) from None
 
 
 def _looks_after(rights: Rights) -> bool:

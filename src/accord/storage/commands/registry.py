@@ -25,6 +25,10 @@ class Taken(Exception):
     """Another agent has that name."""
 
 
+class Foreign(Exception):
+    """The namespace of the name belongs to another owner."""
+
+
 class Facts(Struct, frozen=True, kw_only=True):
     """What is kept of a card beside the card itself, so that it can be searched; all but name and description in
     lower case. `tee` is the type of the trusted execution environment that it states, empty for one without a type.
@@ -100,10 +104,17 @@ _STATE = """(SELECT state FROM listing_check
 # --- changing -------------------------------------------------------------------------------------------------------
 
 
-async def publish(tx: Tx, tenant: str, id: str, owner: str, visibility: str, facts: Facts) -> Listing:
-    """Keep a new agent, or one that its owner had removed, which keeps its id; or raise Taken."""
+async def publish(
+    tx: Tx, tenant: str, id: str, owner: str, visibility: str, facts: Facts, *, crosses: bool = False
+) -> Listing:
+    """Keep a new agent, or one that its owner had removed, which keeps its id; or raise Taken.
+
+    Raises Foreign if its namespace in the tenant is another owner's, unless it `crosses` namespaces.
+    """
     if await _is_taken(tx, tenant, id, facts.handle, visibility):
         return await _revive(tx, tenant, owner, visibility, facts)
+    if not crosses:
+        await _check_namespace(tx, tenant, owner, facts.handle)
     row = await tx.one(
         """INSERT INTO listing
                (tenant, id, owner, handle, visibility, name, description, words, tee, card, created_at, updated_at)
@@ -137,12 +148,42 @@ async def _revive(tx: Tx, tenant: str, owner: str, visibility: str, facts: Facts
     raise Taken
 
 
+async def _check_namespace(tx: Tx, tenant: str, owner: str, handle: str) -> None:
+    """Raise Foreign unless a namespace is free in a tenant, or its first agent, removed or not, is the owner's.
+
+    Whoever calls this holds the lock on names.
+    """
+    namespace = handle.partition("/")[0] + "/"
+    first = await tx.one(
+        """SELECT owner FROM listing WHERE tenant = :tenant AND substr(handle, 1, :length) = :namespace
+           ORDER BY created_at, id LIMIT 1""",
+        tenant=tenant,
+        length=len(namespace),
+        namespace=namespace,
+    )
+    if first is not None and first[0] != owner:
+        raise Foreign
+
+
 async def change(
-    tx: Tx, tenant: str, id: str, revision: int, visibility: str, is_active: bool, facts: Facts
+    tx: Tx,
+    tenant: str,
+    id: str,
+    revision: int,
+    visibility: str,
+    is_active: bool,
+    facts: Facts,
+    *,
+    namespace_of: str | None = None,
 ) -> Listing | None:
-    """Replace an agent's card and the rest; None if it has changed meanwhile. Raises Taken if its new name is."""
+    """Replace an agent's card and the rest; None if it has changed meanwhile. Raises Taken if its new name is.
+
+    `namespace_of` is the owner whose the namespace must be, or Foreign is raised; None does not look.
+    """
     if await _is_taken(tx, tenant, id, facts.handle, visibility):
         raise Taken
+    if namespace_of is not None:
+        await _check_namespace(tx, tenant, namespace_of, facts.handle)
     row = await tx.one(
         """UPDATE listing SET handle = :handle, visibility = :visibility, active = :active, revision = revision + 1,
                name = :name, description = :description, words = :words, tee = :tee, card = :card, updated_at = {now}
