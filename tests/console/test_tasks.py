@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from accord.bindings.http import Receive, Scope, Send
+from accord.storage.store import Tx
 from accord.testing import call
 from tests.console.conftest import HTML, PNG, Asking
 
@@ -28,6 +29,21 @@ async def test_one_task_is_shown_as_a_row_with_all_that_belongs_to_it(server: Se
     assert (made["children"], made["chatId"], made["webhooks"], made["parentId"]) == ([], None, 0, None)
     assert "token" not in str(made).lower()
     await server.get("/tasks/nothing", 404)
+
+
+async def test_a_task_whose_node_is_gone_waits_to_resume(server: Server) -> None:
+    asked = await server.reaches(await server.begin("asker"), "input-required")
+    assert not asked["waitsToResume"]
+
+    async def lose_node(tx: Tx) -> None:
+        await tx.run("UPDATE task SET state = 'working' WHERE id = :id", id=asked["id"])
+        await tx.run("UPDATE snapshot SET doc = replace(doc, 'INPUT_REQUIRED', 'WORKING')")
+        await tx.run("UPDATE event SET data = replace(data, 'INPUT_REQUIRED', 'WORKING')")
+        await tx.run("UPDATE job SET node = 'gone', parked = 0 WHERE key = :id", id=asked["id"])
+
+    await server.app.host.engine.store.do(lose_node)
+    lost = await server.get(f"/tasks/{asked['id']}")
+    assert (lost["status"], lost["waitsToResume"]) == ("working", True)
 
 
 @pytest.mark.proves("0-46")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord.model import CancelRequest, Event, TaskState
-from accord.storage.commands import endings, steps, tasks
+from accord.storage.commands import endings, jobs, steps, tasks
 from accord.storage.commands.tasks import Append, Fenced
 from accord.storage.store import Tx
 from tests.crash.agents import LINKS, whole
@@ -52,6 +52,31 @@ async def test_another_node_goes_on_where_a_killed_one_was(
         assert [update.append for update in artifacts(events)].count(False) == 2, "the second run begins anew"
 
 
+LONG = 600.0
+"""A lease that no test waits for."""
+
+
+@pytest.mark.proves("3-09")
+async def test_a_killed_process_is_known_to_the_next_start(store_url: str, client: Client, start: Start) -> None:
+    first = await start(store_url, lease=LONG)
+    task_id = await client.send("chunks", ORDERED)
+    await client.reaches(task_id, 10)
+    await first.kill()
+    second = await start(store_url, lease=LONG)
+    await second.says("started", task=task_id, attempt=2)
+    assert text(await client.rested(task_id)) == whole(COUNT)
+
+
+async def test_a_killed_process_is_known_to_another_of_its_host(store_url: str, client: Client, start: Start) -> None:
+    first = await start(store_url, lease=LONG)
+    task_id = await client.send("chunks", ORDERED)
+    await client.reaches(task_id, 10)
+    second = await start(store_url, lease=LONG)
+    await first.kill()
+    await second.says("started", task=task_id, attempt=2)
+    assert text(await client.rested(task_id)) == whole(COUNT)
+
+
 async def test_a_node_that_was_stopped_past_its_lease_cannot_write(
     store_url: str, client: Client, start: Start
 ) -> None:
@@ -80,16 +105,13 @@ async def test_a_node_that_gets_its_own_work_back_stops_what_it_did_before(
     task_id = await client.send("waiting", "")
     await node.says("waiting", task=task_id, attempt=1)
     await node.freeze(store_url)
-    await until(partial(reaped, client))
+    silent = await client.store.do(jobs.heartbeat, "heir", 60_000)
+    await client.store.do(endings.reap, {peer.id: peer.beats for peer in silent.peers})
     node.signal(signal.SIGCONT)
     await node.says("waiting", task=task_id, attempt=2)
     await node.says("interrupted", task=task_id)
     await client.host.services["waiting"].cancel(CancelRequest(id=task_id), CALLER)
     await node.says("interrupted", 2, task=task_id)
-
-
-async def reaped(client: Client) -> bool:
-    return (await client.store.do(endings.reap)).nodes != []
 
 
 async def test_chains_of_steps_survive_one_kill_after_the_other(

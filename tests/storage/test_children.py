@@ -163,8 +163,8 @@ async def test_children_end_with_a_task_that_lost_its_node_too_often(ready: AnyS
     await ready.do(runs.accept, TENANT, calling(run, "t-3", step="m-1/child:2"))
     await claimed(ready, "n-2")
     await ready.do(jobs.heartbeat, "n-2", MINUTE)
-    await ready.do(jobs.heartbeat, "n-1", -1)
-    reaped = await ready.do(endings.reap)
+    await ready.do(jobs.heartbeat, "n-1", MINUTE)
+    reaped = await ready.do(endings.reap, {"n-1": 1})
     assert (reaped.nodes, sorted(reaped.ended)) == (["n-1"], ends(t1=S.FAILED, t2=S.CANCELED, t3=S.CANCELED))
     assert await states(ready) == {"t-1": "failed", "t-2": "canceled", "t-3": "canceled"}
     assert await waiting(ready) == []

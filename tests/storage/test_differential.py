@@ -374,17 +374,17 @@ class Machine(RuleBasedStateMachine):
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
-    @rule(node=nodes, lease=delays)
-    def heartbeat(self, node: str, lease: int) -> None:
-        self.both.do(jobs.heartbeat, node, lease)
+    @rule(node=nodes, lease=delays, beats=picks)
+    def heartbeat(self, node: str, lease: int, beats: int = 1) -> None:
+        self.both.do(jobs.heartbeat, node, lease, beats)
 
     @rule(node=nodes, counts=st.booleans())
     def leave(self, node: str, counts: bool) -> None:
         self.both.do(jobs.leave, node, counts=counts)
 
-    @rule()
-    def reap(self) -> None:
-        self.both.do(endings.reap)
+    @rule(node=nodes, beats=picks)
+    def reap(self, node: str, beats: int) -> None:
+        self.both.do(endings.reap, {node: beats})
 
     # --- webhooks ---------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from accord.model import TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.storage.commands import endings, jobs, push_claims, runs, tasks
 from accord.storage.commands.endings import HasEnded, Reaped, Timer
-from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS
+from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Beat
 from accord.storage.commands.runs import News, Work
 from accord.storage.commands.tasks import Ended, Fenced
 from tests.storage.conftest import (
@@ -151,9 +151,9 @@ async def test_a_timer_that_is_moved_while_it_goes_off_does_not(ready: AnyStore)
 
 
 async def lose(store: AnyStore, node: str = "n-1") -> Reaped:
-    """Let a node's lease run out, and return what the reaper found."""
-    await store.do(jobs.heartbeat, node, -1)
-    return await store.do(endings.reap)
+    """Let a node's heartbeats stop, and return what the reaper found."""
+    await store.do(jobs.heartbeat, node, MINUTE)
+    return await store.do(endings.reap, {node: 1})
 
 
 async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_write(
@@ -164,19 +164,18 @@ async def test_the_work_of_a_lost_node_is_done_by_another_and_the_lost_cannot_wr
     await ready.do(jobs.heartbeat, "n-1", MINUTE)
     first = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("one"), epoch=first.epoch))
-    assert await ready.do(endings.reap) == Reaped(nodes=[], ended=[]), "a heartbeat keeps everything a node holds"
-    await ready.do(pass_time, MINUTE // 2)
-    await ready.do(jobs.heartbeat, "n-2", MINUTE)
-    await ready.do(pass_time, MINUTE // 2 + 1)
+    await ready.do(pass_time, 2 * MINUTE)
+    assert await ready.do(endings.reap, {}) == Reaped(nodes=[], ended=[]), "no clock ends what a node holds"
+    await ready.do(jobs.heartbeat, "n-2", MINUTE, 2)
     heard.clear()
-    assert await ready.do(endings.reap) == Reaped(nodes=["n-1"], ended=[])
+    assert await ready.do(endings.reap, {"n-1": 1, "n-2": 1}) == Reaped(nodes=["n-1"], ended=[]), "the other lives"
     assert f"queue:{AGENT}" in heard
-    assert await ready.do(endings.reap) == Reaped(nodes=[], ended=[])
+    assert await ready.do(endings.reap, {"n-1": 1}) == Reaped(nodes=[], ended=[])
     second = await claimed(ready, "n-2")
     assert (second.key, second.attempts) == ("t-1", 2)
     with pytest.raises(Fenced):
         await ready.do(tasks.append, TENANT, appending("t-1", chunk("from the grave"), epoch=first.epoch, after=1))
-    assert await ready.do(jobs.heartbeat, "n-1", MINUTE) == {}
+    assert (await ready.do(jobs.heartbeat, "n-1", MINUTE, 2)).held == {}
     await ready.do(tasks.append, TENANT, appending("t-1", chunk("two"), epoch=second.epoch, after=1))
 
 
@@ -253,17 +252,17 @@ async def test_what_a_node_took_after_it_was_forgotten_is_free(ready: AnyStore) 
     await ready.do(jobs.leave, "n-1")
     await ready.do(runs.accept, TENANT, accepting(node="n-1", working=status(S.WORKING), push=webhook()))
     await ready.do(push_claims.claim, "n-1", 1)
-    assert await ready.do(endings.reap) == Reaped(nodes=["n-1"], ended=[])
+    assert await ready.do(endings.reap, {}) == Reaped(nodes=["n-1"], ended=[])
     assert (await claimed(ready, "n-2")).attempts == 2
     assert len(await ready.do(push_claims.claim, "n-2", 1)) == 1
 
 
 async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> None:
     for at in range(6):
-        await ready.do(jobs.heartbeat, f"n-{at}", -1)
+        await ready.do(jobs.heartbeat, f"n-{at}", MINUTE)
         await ready.do(runs.accept, TENANT, accepting(f"t-{at}", node=f"n-{at}"))
     async with asyncio.timeout(BOUND_SECONDS):
-        found = await asyncio.gather(*(ready.do(endings.reap) for _ in range(4)))
+        found = await asyncio.gather(*(ready.do(endings.reap, {f"n-{at}": 1 for at in range(6)}) for _ in range(4)))
     assert sorted(node for some in found for node in some.nodes) == [f"n-{at}" for at in range(6)]
     assert {job.attempts for job in await ready.do(jobs.claim, "n-9", AGENT, 9)} == {2}
 
@@ -271,6 +270,8 @@ async def test_a_lost_node_is_found_once_however_many_look(ready: AnyStore) -> N
 @postgres_only
 async def test_whoever_reports_again_while_it_is_reaped_learns_that_it_holds_nothing(ready: AnyStore) -> None:
     await ready.do(runs.accept, TENANT, accepting(node="n-1"))
-    await ready.do(jobs.heartbeat, "n-1", -1)
-    outcomes = await overlapped(ready, endings.reap, lambda tx: jobs.heartbeat(tx, "n-1", MINUTE))
-    assert outcomes == [Reaped(nodes=["n-1"], ended=[]), {}]
+    await ready.do(jobs.heartbeat, "n-1", MINUTE)
+    outcomes = await overlapped(
+        ready, lambda tx: endings.reap(tx, {"n-1": 1}), lambda tx: jobs.heartbeat(tx, "n-1", MINUTE, 2)
+    )
+    assert outcomes == [Reaped(nodes=["n-1"], ended=[]), Beat(held={}, peers=[])]

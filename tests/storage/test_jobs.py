@@ -335,13 +335,15 @@ async def test_work_parked_for_a_while_is_due_after_it_as_if_it_were_new(ready: 
 async def test_a_heartbeat_says_what_a_node_holds(ready: AnyStore) -> None:
     for at in range(3):
         await ready.do(jobs.enqueue, TENANT, work(f"t-{at}"))
-    assert await ready.do(jobs.heartbeat, "n-1", MINUTE) == {}
+    assert await ready.do(jobs.heartbeat, "n-1", MINUTE, 1, '{"pid": 7}') == jobs.Beat(held={}, peers=[])
     mine = await ready.do(jobs.claim, "n-1", QUEUE, 2)
     await ready.do(jobs.claim, "n-2", QUEUE, 2)
-    assert await ready.do(jobs.heartbeat, "n-1", MINUTE) == {job.id: job.epoch for job in mine}
+    beat = await ready.do(jobs.heartbeat, "n-1", MINUTE, 2)
+    assert beat == jobs.Beat(held={job.id: job.epoch for job in mine}, peers=[])
+    assert (await ready.do(jobs.heartbeat, "n-2", MINUTE)).peers == [jobs.Peer("n-1", 2, '{"pid": 7}')]
     assert await ready.read(jobs.held, "n-1") == {job.id: job.epoch for job in mine}
     assert await ready.read(jobs.held, "n-3") == {}
-    assert await ready.read(table, "node", "id, draining") == [("n-1", 0)]
+    assert await ready.read(table, "node", "id, draining") == [("n-1", 0), ("n-2", 0)]
 
 
 async def test_what_a_node_holds_is_free_when_it_leaves(ready: AnyStore, heard: Heard) -> None:

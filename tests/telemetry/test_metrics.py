@@ -176,7 +176,7 @@ async def test_a_lease_that_was_not_renewed_in_time_is_counted(hosting: Hosting,
     watch = Watch()
     host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     assert metrics.lease_losses == {(): 0}
-    host.engine._beaten -= 2 * host.engine.limits.lease_seconds  # as if it had not been heard of for so long
+    host.engine.membership._beaten -= 2 * host.engine.limits.lease_seconds  # as if it had not been heard of for so long
     await watch.until(LeaseLost)
     assert metrics.lease_losses == {(): 1}
 

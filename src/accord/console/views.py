@@ -78,9 +78,11 @@ class TaskPage(View, frozen=True, kw_only=True):
 class TaskView(TaskRow, frozen=True, kw_only=True):
     """All that is shown of a task: `result` is its final artifact or structured result, `task` its A2A 1.0 form.
 
-    Files in it are replaced by addresses below `/api/tasks/ID/files/`.
+    Files in it are replaced by addresses below `/api/tasks/ID/files/`. `waits_to_resume` is a task at work whose node
+    is gone: it continues when another node takes it over.
     """
 
+    waits_to_resume: bool
     result: Any
     task: dict[str, Any]
     actions: list[Action]

@@ -21,10 +21,11 @@ from accord.core.archive import Archive
 from accord.core.calls import Calls
 from accord.core.clock import SYSTEM
 from accord.core.follow import Hub, at_rest
-from accord.core.hooks import Hooks, LeaseLost, NodeReaped, RunEnded, RunStarted
+from accord.core.hooks import Hooks, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.core.journal import Journal
+from accord.core.peers import Membership
 from accord.core.promise import Later, Promise
 from accord.core.reaching import Beside, Reaching, Services
 from accord.core.run import Run, Tools
@@ -116,9 +117,10 @@ class Engine:
         self._claimed: frozenset[int] = frozenset()
         self._orphans: dict[tuple[int, int], float] = {}
         self._alarm: asyncio.TimerHandle | None = None
-        self._beaten = self._reaps_from = 0.0
+        self.membership = Membership(self.store, self.node, self.limits.lease_seconds, self.hooks)
         self._due = asyncio.Event()
         self._told = asyncio.Event()
+        self._beats = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         hub.use(archive)
         self._tools = Tools(
@@ -139,12 +141,9 @@ class Engine:
         """Join: from now on work is claimed."""
         self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
         self.hub.watch(self._told, jobs.node_topic(self.node))
-        self._beaten = asyncio.get_running_loop().time()
         await self._beat()
         self._loops = [
-            asyncio.create_task(
-                self._keep(self._beat, asyncio.Event(), self.limits.heartbeat_seconds), name="heartbeat"
-            ),
+            asyncio.create_task(self._keep(self._beat, self._beats, self.limits.heartbeat_seconds), name="heartbeat"),
             asyncio.create_task(self._keep(self._look, self._told, LOOK_SECONDS), name="look"),
             asyncio.create_task(self._keep(self._claim, self._due, self.limits.poll_seconds), name="claim"),
         ]
@@ -191,21 +190,20 @@ class Engine:
     async def _beat(self) -> None:
         """Say that this node lives, stop what it no longer holds, and take over from the dead."""
         before = list(self._runs.items())
-        lease_ms = round(self.limits.lease_seconds * 1000)
-        held = await self.store.do(jobs.heartbeat, self.node, lease_ms)
+        held = await self.membership.beat()
         self._stop_lost(before, held)
         await self._release_orphans(held)
-        if self._may_reap():
-            reaped = await self.store.do(endings.reap)
-            self.hooks.tell_ended(reaped.ended)
-            for node in reaped.nodes:
-                log.warning("took over from a node that is gone", extra={"node": node})
-                self.hooks.tell(NodeReaped(tenant="", task_id="", agent="", node=node))
+        await self.membership.take_over()
+        self.membership.call_at_expiry(self._beats.set, within=self.limits.heartbeat_seconds)
 
     async def _look(self) -> None:
-        """Stop what this node no longer holds: the hint may be lost, and SQLite has none between processes."""
+        """Stop what this node no longer holds, and take over from processes of this host that have ended.
+
+        The hint of what was taken away may be lost, and SQLite has none between processes.
+        """
         if before := list(self._runs.items()):
             self._stop_lost(before, await self.store.read(jobs.held, self.node))
+        await self.membership.take_over_here()
 
     def _stop_lost(self, before: list[tuple[tuple[str, str], Run]], held: dict[int, int]) -> None:
         for key, run in before:
@@ -213,18 +211,6 @@ class Engine:
             if not is_held and not run.is_cancelled and self._runs.get(key) is run:
                 log.info("run was taken away", extra={"task_id": run.job.key})
                 self._abandon(key)
-
-    def _may_reap(self) -> bool:
-        """Whether a lease that ran out says that its node is gone.
-
-        A node that could not say so itself for a whole lease lets another pass: if the database was away, all ran out.
-        """
-        now = asyncio.get_running_loop().time()
-        if now - self._beaten > self.limits.lease_seconds:
-            self._reaps_from = now + self.limits.lease_seconds
-            self.hooks.tell(LeaseLost(tenant="", task_id="", agent="", node=self.node))
-        self._beaten = now
-        return now >= self._reaps_from
 
     async def _release_orphans(self, held: dict[int, int]) -> None:
         """Give back what this node holds but nobody here has worked on for a heartbeat.

@@ -74,7 +74,7 @@ class Delivered(Detail, frozen=True, kw_only=True):
 
 
 class NodeReaped(Detail, frozen=True, kw_only=True):
-    """A node's lease ran out, and this one gave its work to others; it is about no task."""
+    """A node is gone, and this one gave its work to others; it is about no task."""
 
     node: str
 

@@ -86,7 +86,7 @@ LEASE_LOSSES = Metric(
     "Times that this node could not renew its lease before it ran out: others may have its work",
 )
 NODES_REAPED = Metric(
-    "accord_nodes_reaped_total", COUNTER, (), "Nodes whose lease ran out, and whose work this one gave to others"
+    "accord_nodes_reaped_total", COUNTER, (), "Nodes that were gone, and whose work this one gave to others"
 )
 PUSH_DELIVERIES = Metric(
     "accord_push_deliveries_total", COUNTER, ("outcome",), "Attempts to deliver an event to a webhook: ok or failed"

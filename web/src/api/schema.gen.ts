@@ -1417,7 +1417,8 @@ export interface components {
          * TaskView
          * @description All that is shown of a task: `result` is its final artifact or structured result, `task` its A2A 1.0 form.
          *
-         *         Files in it are replaced by addresses below `/api/tasks/ID/files/`.
+         *         Files in it are replaced by addresses below `/api/tasks/ID/files/`. `waits_to_resume` is a task at work whose node
+         *         is gone: it continues when another node takes it over.
          */
         TaskView: {
             actions: ("approve" | "cancel" | "execute" | "reply" | "retry")[];
@@ -1444,6 +1445,7 @@ export interface components {
             title: string;
             updatedAt: string;
             waiting: ("approval" | "auth" | "event" | "execute" | "input") | null;
+            waitsToResume: boolean;
             webhooks: number;
         };
         /**

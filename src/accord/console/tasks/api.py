@@ -42,7 +42,7 @@ from accord.model.keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import codec, lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
-from accord.storage.commands import browsing, chats, pushes, tasks
+from accord.storage.commands import browsing, chats, journal, pushes, tasks
 from accord.storage.commands.browsing import Found, Wanted
 from accord.storage.commands.tasks import Head
 from accord.workflows.channel import METADATA
@@ -192,8 +192,10 @@ class TasksApi:
         children = await self._children(task_id, caller)
         chat = await store.read(chats.of_context, caller.tenant, caller.owner, stored.context_id)
         row = row_of(found, self._house.sight)
+        holder = await store.read(journal.held, caller.tenant, task_id) if found.state is TaskState.WORKING else None
         return TaskView(
             **msgspec.structs.asdict(row),
+            waits_to_resume=holder is not None and holder.is_left,
             result=_result(task),
             task=files.shown(task, f"{TASKS}/{task_id}/files"),
             actions=self._actions(found, caller),

@@ -6,6 +6,7 @@ nothing outlives it whoever dies in between. The end that a run comes to by itse
 decided in `core.service`.
 """
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from msgspec import Struct
@@ -216,10 +217,16 @@ async def _spent(tx: Tx, tenant: str, request: Spend | Told, line: list[Head], c
 # --- nodes that are gone ----------------------------------------------------------------------------------------------
 
 
-async def reap(tx: Tx) -> Reaped:
-    """Give back the work of nodes whose lease ran out and return their names; work that was lost too often ends."""
+async def reap(tx: Tx, gone: Mapping[str, int]) -> Reaped:
+    """Give back the work of nodes that are gone and return their names; work that was lost too often ends.
+
+    `gone` are nodes with the number of their last heartbeat: one that has sent another since is not gone.
+    """
     ended: list[Ended] = []
-    dead = [row[0] for row in await tx.all("SELECT id FROM node WHERE expires_at < {now} ORDER BY id {skip_locked}")]
+    dead = []
+    for node, beats in sorted(gone.items()):
+        if await tx.one("SELECT 1 FROM node WHERE id = :node AND beats = :beats {skip_locked}", node=node, beats=beats):
+            dead.append(node)
     dead += await _without_lease(tx)
     for node in dead:
         exhausted = await tx.all(  # in the order of age: parents are locked before their children

@@ -1,8 +1,8 @@
 """Work: who may do it, until when, and what happens when they vanish.
 
-A job is held by a node, and a node by its heartbeat. Every claim raises the job's epoch and, for the job that runs a
-task, copies it to the task: that is the fence. Attempts are counted when work is claimed, so work that kills its node
-every time still ends. Parked work waits until somebody wakes it, and costs nothing meanwhile.
+A job is held by a node, and a node by its heartbeats, which are counted. Every claim raises the job's epoch and, for
+the job that runs a task, copies it to the task: that is the fence. Attempts are counted when work is claimed, so work
+that kills its node every time still ends. Parked work waits until somebody wakes it, and costs nothing meanwhile.
 """
 
 from collections.abc import Sequence
@@ -60,6 +60,21 @@ class Claimed(Struct, frozen=True, kw_only=True):
     epoch: int
     attempts: int
     max_attempts: int
+
+
+class Peer(Struct, frozen=True):
+    """A node as others see it: how many heartbeats it has sent, and what it says about itself."""
+
+    id: str
+    beats: int
+    info: str
+
+
+class Beat(Struct, frozen=True, kw_only=True):
+    """What a node is told at its heartbeat: the epochs of the jobs that it holds, and which other nodes there are."""
+
+    held: dict[int, int]
+    peers: list[Peer]
 
 
 _CLAIMED = "id, tenant, queue, kind, key, arg, epoch, attempts, max_attempts"
@@ -274,16 +289,21 @@ async def park(tx: Tx, job: Claimed, delay_ms: int | None = None, child: str | N
     return parked == 1
 
 
-async def heartbeat(tx: Tx, node: str, lease_ms: int) -> dict[int, int]:
-    """Say that a node lives, and return what it holds: job id -> epoch."""
+async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str = "{}") -> Beat:
+    """Report that a node lives, for the so-manieth time; return what it holds and its peers.
+
+    The count goes on where a node was forgotten meanwhile: others must not take a new heartbeat for one they have seen.
+    """
     await tx.run(
-        """INSERT INTO node (id, expires_at, info) VALUES (:node, {now} + :lease_ms, :info)
-           ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at""",
+        """INSERT INTO node (id, expires_at, info, beats) VALUES (:node, {now} + :lease_ms, :info, :beats)
+           ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, beats = excluded.beats""",
         node=node,
         lease_ms=lease_ms,
-        info="{}",  # nothing reads it
+        info=info,
+        beats=beats,
     )
-    return await held(tx, node)
+    peers = await tx.all("SELECT id, beats, info FROM node WHERE id <> :node ORDER BY id", node=node)
+    return Beat(held=await held(tx, node), peers=[Peer(*row) for row in peers])
 
 
 async def held(tx: Tx, node: str) -> dict[int, int]:

@@ -14,3 +14,5 @@ ALTER TABLE push ADD COLUMN address TEXT NOT NULL DEFAULT '';
 {on_postgres} UPDATE push SET caller = push.tenant || chr(10) || task.owner FROM task WHERE task.tenant = push.tenant AND task.id = push.task_id;
 CREATE INDEX push_waiting ON push (caller, due_at) WHERE due_at IS NOT NULL AND node IS NULL;
 DROP INDEX push_due;
+-- How many heartbeats a node has sent: it is gone when others have not seen this move for a lease, whatever any clock says.
+ALTER TABLE node ADD COLUMN beats {int} NOT NULL DEFAULT 0;
