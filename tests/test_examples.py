@@ -107,7 +107,9 @@ def test_a_key_file_lets_us_in(tmp_path: Path) -> None:
 
 
 def test_a_receiver_of_webhooks_believes_only_what_is_signed(tmp_path: Path) -> None:
-    port, key = free_port(), "0123456789abcdef"
+    port, signing_key = free_port(), "0123456789abcdef"
+    settings = {"ACCORD_PUSH__ALLOW_HOSTS": "localhost", "ACCORD_PUSH__SIGNING_KEYS": signing_key}
+    key = accord(tmp_path, "push", "key", f"http://localhost:{port}", **settings).stdout.strip()
     receiver = subprocess.Popen(
         [sys.executable, str(EXAMPLES / "webhook.py"), str(port)],
         stdout=subprocess.PIPE,
@@ -116,7 +118,6 @@ def test_a_receiver_of_webhooks_believes_only_what_is_signed(tmp_path: Path) -> 
     )
     bound = threading.Timer(BOUND_SECONDS, receiver.kill)  # after which nothing is read any more
     bound.start()
-    settings = {"ACCORD_PUSH__ALLOW_HOSTS": "localhost", "ACCORD_PUSH__SIGNING_KEYS": key}
     store = f"sqlite:///{tmp_path}/accord.db"
     try:
         with running(tmp_path, f"{EXAMPLES / 'booking.py'}:booking", "--store", store, **settings) as server:

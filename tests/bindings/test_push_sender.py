@@ -32,6 +32,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.outbound import Outbound, Policy
+from accord.protocol import push_headers
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.protocol.webhook import decode_webhook
@@ -209,7 +210,8 @@ async def test_a_webhook_is_signed_with_every_key_that_its_receiver_may_know(
 ) -> None:
     await sender.send(delivery(receiver.url, token="t0ken"))
     signed = b"%d." % AT + receiver.bodies[0]
-    server, own = (hmac.new(key, signed, hashlib.sha256).hexdigest() for key in (b"server-key", b"t0ken"))
+    derived = push_headers.receiver_key("server-key", receiver.url, "acme").encode()
+    server, own = (hmac.new(key, signed, hashlib.sha256).hexdigest() for key in (derived, b"t0ken"))
     assert receiver.headers("X-A2A-Signature") == [f"t={AT},v1={server},v1={own}"]
 
 

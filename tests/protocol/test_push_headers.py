@@ -108,6 +108,16 @@ def test_a_signature_is_one_hmac_for_each_key() -> None:
     assert push_headers.sign(b'{"a":1}', AT, ["one", "zwö"]) == f"t=1700000000,v1={wanted[0]},v1={wanted[1]}"
 
 
+def test_every_receiver_has_a_key_of_its_own() -> None:
+    text = b"webhook key\nacme\nhooks.example\n443"
+    own = hmac.digest(b"key", text, "sha256").hex()
+    for url in ("https://hooks.example/a?b", "https://HOOKS.example:443", "https://user@hooks.example/c"):
+        assert push_headers.receiver_key("key", url, "acme") == own
+    others = [("key", "https://hooks.example", ""), ("new", "https://hooks.example", "acme")]
+    others += [("key", url, "acme") for url in ("https://hooks.example:8443", "https://a.hooks.example")]
+    assert own not in {push_headers.receiver_key(*other) for other in others}
+
+
 @pytest.mark.proves("4-30")
 def test_who_knows_one_of_the_keys_can_tell_that_nothing_was_changed() -> None:
     body, now = b'{"state":"completed"}', AT + 299

@@ -36,16 +36,18 @@ async def test_what_a_server_sends_is_kept_and_its_signature_is_good() -> None:
 
 async def test_another_signature_is_not_good() -> None:
     async with catching(keys=[KEY]) as hooks:
-        now = int(hooks._now())
+        now, key = int(hooks._now()), push_headers.receiver_key(KEY, hooks.url)
         for signature in (
+            push_headers.sign(b"{}", now, [key]),
             push_headers.sign(b"{}", now, [KEY]),
-            push_headers.sign(b"{}", now, ["another key"]),
-            push_headers.sign(b"other", now, [KEY]),
-            push_headers.sign(b"{}", now - 3600, [KEY]),
+            push_headers.sign(b"{}", now, [push_headers.receiver_key(KEY, "https://another.example")]),
+            push_headers.sign(b"{}", now, [push_headers.receiver_key(KEY, hooks.url, "another tenant")]),
+            push_headers.sign(b"other", now, [key]),
+            push_headers.sign(b"{}", now - 3600, [key]),
             "",
         ):
             await post(hooks, b"{}", **{signing.HEADER: signature} if signature else {})
-        assert [one.is_signed for one in hooks.all] == [True, False, False, False, False]
+        assert [one.is_signed for one in hooks.all] == [True] + [False] * 6
 
 
 async def test_the_next_ones_fail_and_those_after_do_not() -> None:

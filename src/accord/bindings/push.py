@@ -49,7 +49,7 @@ class PushSender:
         links: Links | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Post through `outbound`, signed with the server's `keys` and with each webhook's own token.
+        """Post through `outbound`, signed with what the server's `keys` give its receiver, and with its token.
 
         `links` gives files addresses, for dialects that need some.
         """
@@ -101,7 +101,8 @@ class PushSender:
     def _headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
         config = delivery.config
         found = push_headers.headers(config, delivery.task.id, delivery.event.seq)
-        if keys := [*self._keys, *([config.token] if config.token else ())]:
+        keys = [push_headers.receiver_key(key, config.url, delivery.tenant) for key in self._keys]
+        if keys := [*keys, *([config.token] if config.token else ())]:
             found[signing.HEADER] = push_headers.sign(body, int(self._clock()), keys)
         return found
 

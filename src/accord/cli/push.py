@@ -1,12 +1,14 @@
 """`accord push`: how the deliveries of webhooks go, and trying again what was given up."""
 
+import os
 import sys
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.db import StoreOption, exit_with, opened
+from accord.cli.db import MISUSED, StoreOption, exit_with, opened
 from accord.cli.tables import Output, plain, show, time_of
 
 if TYPE_CHECKING:
@@ -54,6 +56,32 @@ def redeliver(
         exit_with(NAME, _redeliver(store, task, config))
     else:
         raise typer.BadParameter("Give either --task and --config, or --all-dead alone")
+
+
+@app.command()
+def key(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the receiver; its host and port count.")],
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Tenant whose webhooks it gets [default: none].")] = "",
+) -> None:
+    """Print the keys that a receiver checks signatures with, one for each of `push.signing_keys`, the newest first."""
+    exit_with(NAME, _key(url, tenant))
+
+
+async def _key(url: str, tenant: str) -> int:
+    from accord.config import load
+    from accord.protocol import hosts, push_headers
+
+    if not hosts.is_web(url):
+        typer.echo(f"{NAME}: {plain(url)!r} is not a valid URL (expected e.g. https://hooks.example)", err=True)
+        return MISUSED
+    config = os.environ.get("ACCORD_CONFIG")
+    signing_keys = load(Path(config) if config else None, os.environ, {}).settings.push.signing_keys
+    if not signing_keys:
+        typer.echo(f"{NAME}: no push.signing_keys are set: webhooks are signed with their tokens only", err=True)
+        return FAILED
+    for signing_key in signing_keys:
+        typer.echo(push_headers.receiver_key(signing_key, url, tenant))
+    return DONE
 
 
 async def _list(url: str | None, task: str | None, state: State, limit: int, output: Output) -> int:

@@ -142,7 +142,8 @@ class Push(Section, frozen=True, kw_only=True):
     """Hosts in private networks that webhooks may be on; `*.example` stands for all below it."""
 
     signing_keys: tuple[str, ...] = ()
-    """The keys that webhooks are signed with: the first is the newest, all are used."""
+    """The keys of which those are derived that webhooks are signed with: the first is the newest, all are used.
+    `accord push key URL` prints what the receiver at an address is given."""
 
 
 class Provider(Section, frozen=True, kw_only=True):

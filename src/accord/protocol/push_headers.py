@@ -6,17 +6,21 @@
     X-A2A-Event-Id: <task>:<webhook>:<number>
     X-A2A-Signature: t=<seconds>,v1=<digest>[,v1=<digest> ...]
 
-A signature (`protocol.signing`) has a digest for each key that the sender has (B-09), so keys can be changed without a
-gap, and a receiver needs to know one of them. The same event always has the same id, by which a receiver knows it
-again. Nothing is sent or received here; the sender of webhooks writes these headers, their receiver reads them.
+A signature (`protocol.signing`) has a digest for each key that the sender has (B-09), so keys can be changed without
+a gap, and a receiver needs to know one of them. The keys of a server are derived for each receiver (`receiver_key`):
+one receiver can neither read nor make what another one believes. The same event always has the same id, by which a
+receiver knows it again. Nothing is sent or received here; the sender of webhooks writes these headers, their receiver
+reads them.
 """
 
+import hashlib
+import hmac
 import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
 from accord.model import PushConfig
-from accord.protocol import signing
+from accord.protocol import hosts, signing
 from accord.protocol.codec import invalid_field
 
 AUTHORIZATION = "Authorization"
@@ -70,6 +74,17 @@ def _authorization(config: PushConfig) -> str | None:
     scheme = stated.scheme if stated else "Bearer"
     credentials = (stated.credentials if stated else None) or config.token
     return f"{scheme} {credentials}" if credentials else None
+
+
+def receiver_key(signing_key: str, url: str, tenant: str = "") -> str:
+    """Return the key that a receiver is given: of one host and port, for the webhooks of one tenant.
+
+    It is the HMAC-SHA256 of both under a signing key of the server, in hexadecimal, which does not give that key away.
+    """
+    parts = hosts.split(url)
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    text = f"webhook key\n{tenant}\n{parts.hostname or ''}\n{port}"
+    return hmac.new(signing_key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def sign(body: bytes, at: int, keys: Iterable[str]) -> str:

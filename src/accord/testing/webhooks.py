@@ -56,12 +56,12 @@ class Delivery(Struct, frozen=True, kw_only=True):
 class Webhooks:
     """What came to an address, and how the next ones are answered."""
 
-    def __init__(self, url: str, keys: Sequence[str], clock: MovableClock | None) -> None:
-        """Take deliveries; a signature is good if it was made with one of `keys`, not long ago."""
+    def __init__(self, url: str, keys: Sequence[str], clock: MovableClock | None, tenant: str = "") -> None:
+        """Take deliveries; a signature is good if it was made for this receiver with one of `keys`, not long ago."""
         self.url = url
         self.all: list[Delivery] = []
         """Every delivery, also those that were refused."""
-        self._keys = tuple(keys)
+        self._keys = [push_headers.receiver_key(key, url, tenant) for key in keys]
         self._now: Callable[[], float] = clock.now if clock else time.time
         self._bounded_by: Callable[[float], AbstractAsyncContextManager[Any]] = (
             clock.bound if clock else asyncio.timeout
@@ -118,11 +118,16 @@ class Webhooks:
 
 
 @asynccontextmanager
-async def catching(*, keys: Sequence[str] = (), clock: MovableClock | None = None) -> AsyncIterator[Webhooks]:
-    """Listen on a free port of this machine while the block runs; `clock` is that of the server, if it is moved."""
+async def catching(
+    *, keys: Sequence[str] = (), clock: MovableClock | None = None, tenant: str = ""
+) -> AsyncIterator[Webhooks]:
+    """Listen on a free port of this machine while the block runs; `clock` is that of the server, if it is moved.
+
+    `keys` are the `push.signing_keys` of the server, of which this receiver's keys for `tenant` are derived.
+    """
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        hooks = Webhooks(f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}", keys, clock)
+        hooks = Webhooks(f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}", keys, clock, tenant)
         app = web.Application()
         app.router.add_post(PATH, hooks._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
