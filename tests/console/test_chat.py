@@ -220,6 +220,16 @@ async def test_an_answer_can_be_given_again(server: Asking) -> None:
     assert missing.status == 404
 
 
+async def test_an_answer_given_again_cancels_the_task_that_still_asks(server: Asking) -> None:
+    alice = Chatting(server)
+    first = await alice.say("c-1", said("book"), agent="asker")
+    again = await alice.again("c-1", messageId=first[0]["messageId"])
+    old, new = (chunks[0]["messageMetadata"]["taskId"] for chunks in (first, again))
+    assert (await server.reaches(old))["status"] == "canceled"
+    assert (await server.get(f"/tasks/{new}"))["status"] == "input-required"
+    assert [item["id"] for item in (await server.get("/inbox"))["items"]] == [new]
+
+
 async def test_a_message_that_is_changed_takes_the_place_of_what_came_after_it(server: Asking) -> None:
     alice = Chatting(server)
     await alice.say("c-1", said("a"), agent="echo")

@@ -297,6 +297,13 @@ async def test_a_run_can_be_done_again_from_a_step_on_or_altogether(desk: Desk) 
     first = await desk.begun()
     await desk.decided(first)
     await desk.once(first, "completed")
+    assert await desk.read(f"/api/runs/{first}/rerun", query="from=ship") == {
+        "again": ["ship", "bill"],
+        "kept": ["pack", "boxes", "agree"],
+        "approvals": ["agree"],
+    }
+    whole = await desk.read(f"/api/runs/{first}/rerun", query="fresh=true")
+    assert whole == {"again": ["pack", "boxes", "agree", "ship", "bill"], "kept": [], "approvals": []}
     later = await desk.once(await desk.rerun(first, **{"from": "ship"}), "completed")
     assert [step["name"] for step in later["steps"] if not step["isReused"]] == ["ship", "bill"]
     fresh = await desk.once(await desk.rerun(first, fresh=True), "input-required")

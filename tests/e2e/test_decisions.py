@@ -64,6 +64,8 @@ def test_a_message_decides_no_approval_in_a_chat(page: Page, demo: Demo) -> None
     expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()
     expect(page.get_by_role("log")).to_contain_text("all 3 regions answer")
     expect(composer).to_have_value("What is in it?")
+    expect(page.get_by_role("button", name="Copy the answer").last).to_be_visible()
+    expect(page.get_by_role("button", name="Answer again")).to_have_count(0)  # the decision is no first message
 
 
 def test_buttons_stand_below_the_question_and_not_below_old_progress(page: Page, demo: Demo) -> None:
@@ -77,3 +79,36 @@ def test_buttons_stand_below_the_question_and_not_below_old_progress(page: Page,
     expect(chip.get_by_role("button", name="Approve")).to_be_visible()
     expect(chip).to_contain_text("Deploy 8.2? 14 changes, all tests passed, three regions.")
     expect(chip).not_to_contain_text("Checking what would change")
+
+
+def test_a_step_runs_again_only_after_the_user_saw_which(page: Page, demo: Demo) -> None:
+    run = demo.send("ship 8.3", "again", path="/agents/ship-it/", at_once=True)["id"]
+    page.goto(f"./runs/{run}?step=sign-off")
+    page.get_by_role("button", name="Approve").click()
+    page.goto(f"./runs/{run}?step=publish")
+    page.get_by_role("button", name="Re-run from here").click()
+    dialog = page.get_by_role("dialog", name="Re-run from publish?")
+    expect(dialog).to_contain_text("Run again: publish, announce")
+    expect(dialog).to_contain_text("The approval of sign-off stays good and is not asked for again.")
+    dialog.get_by_role("button", name="Keep as it is").click()
+    expect(page).to_have_url(re.compile(run))
+    page.get_by_role("button", name="Re-run from here").click()
+    dialog.get_by_role("button", name="Run 2 steps again").click()
+    expect(page).not_to_have_url(re.compile(run))
+
+
+def test_answering_again_asks_first_and_cancels_the_open_task(page: Page, demo: Demo) -> None:
+    ask(page, "Releases", "Deploy 8.4")
+    expect(chips(page).last).to_have_attribute("data-state", "input-required")
+    task_id = chips(page).last.get_attribute("data-task") or ""
+    page.get_by_role("button", name="Answer again").click()
+    dialog = page.get_by_role("dialog", name="Cancel the open task and answer again?")
+    expect(dialog).to_contain_text('"Deploy 8.4" has not ended: it waits for your answer.')
+    dialog.get_by_role("button", name="Keep as it is").click()
+    assert is_waiting(page, task_id)
+    page.get_by_role("button", name="Answer again").click()
+    dialog.get_by_role("button", name="Cancel it and answer again").click()
+    chip = chips(page).last
+    expect(chip).not_to_have_attribute("data-task", task_id)
+    expect(chip).to_have_attribute("data-state", "input-required")
+    assert not is_waiting(page, task_id)

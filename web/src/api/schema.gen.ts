@@ -388,7 +388,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** Say which steps a re-run would run again, and which approvals it would not ask for again. */
+        get: operations["get_runs_by_run_rerun"];
         put?: never;
         /** Begin a run that takes over what another has done, and does the rest. */
         post: operations["post_runs_by_run_rerun"];
@@ -1165,6 +1166,15 @@ export interface components {
          */
         Renamed: {
             title: string;
+        };
+        /**
+         * RerunView
+         * @description What a re-run does: the steps that run `again`, those whose result is `kept`, and the `approvals` among these.
+         */
+        RerunView: {
+            again: string[];
+            approvals: string[];
+            kept: string[];
         };
         /**
          * RunPage
@@ -2647,6 +2657,58 @@ export interface operations {
             };
             /** @description Who asks did not say who they are. */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refused"];
+                };
+            };
+            /** @description Why not. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refused"];
+                };
+            };
+        };
+    };
+    get_runs_by_run_rerun: {
+        parameters: {
+            query?: {
+                from?: string | null;
+                fresh?: boolean;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Say which steps a re-run would run again, and which approvals it would not ask for again. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RerunView"];
+                };
+            };
+            /** @description Who asks did not say who they are. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refused"];
+                };
+            };
+            /** @description What is wrong with the request. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -29,6 +29,7 @@ export type RunRow = Schemas["RunRow"];
 export type RunPage = Schemas["RunPage"];
 export type RunAction = Schemas["RunView"]["actions"][number];
 export type RunView = Schemas["RunView"];
+export type RerunView = Schemas["RerunView"];
 export type WorkflowView = Schemas["WorkflowView"];
 export type Finding = Schemas["Finding"];
 export type SkillView = Schemas["SkillView"];

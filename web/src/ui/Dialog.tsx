@@ -62,16 +62,17 @@ interface ConfirmProps {
   /** Whether Enter confirms at once; otherwise the focus is on what changes nothing. */
   isFocused?: boolean;
   busy?: boolean;
+  disabled?: boolean;
   onConfirm: () => void;
   onClose: () => void;
   children: ReactNode;
 }
 
-export function ConfirmDialog({ title, open, action, kind = "danger", isFocused, busy, onConfirm, onClose, children }: ConfirmProps) {
+export function ConfirmDialog({ title, open, action, kind = "danger", isFocused, busy, disabled, onConfirm, onClose, children }: ConfirmProps) {
   const footer = (
     <>
       <Button onClick={onClose}>Keep as it is</Button>
-      <Button kind={kind} data-focus={isFocused || undefined} busy={busy} onClick={onConfirm}>
+      <Button kind={kind} data-focus={isFocused || undefined} busy={busy} disabled={disabled} onClick={onConfirm}>
         {action}
       </Button>
     </>

@@ -20,6 +20,7 @@ from accord.console.flows.runs import RUN, RunsApi
 from accord.console.flows.runviews import Steps
 from accord.console.flows.views import (
     HookView,
+    RerunView,
     RunPage,
     RunRow,
     RunView,
@@ -50,6 +51,7 @@ from accord.workflows.channel import METADATA
 from accord.workflows.earlier import carried_over
 from accord.workflows.origin import Wish, origin_of
 from accord.workflows.reading import write
+from accord.workflows.records import Ended
 from accord.workflows.standing import Standing
 
 WORKFLOWS = "/api/workflows"
@@ -100,6 +102,10 @@ class Again(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fresh: bool = False
 
 
+class RerunQuery(Again, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """The same, asked about before it is done."""
+
+
 _start, _again = msgspec.json.Decoder(Start), msgspec.json.Decoder(Again)
 
 
@@ -123,6 +129,7 @@ class FlowsApi:
             Route("GET", RUN, self.show, gives=RunView),
             Route("GET", f"{RUN}/timeline", self.timeline, gives=Timeline),
             Route("GET", f"{RUN}/steps/(?P<name>[^/]+)", self.step, gives=StepDetail),
+            Route("GET", f"{RUN}/rerun", self.preview, finds=RerunQuery, gives=RerunView),
             Route("POST", f"{RUN}/rerun", self.rerun, takes=Again, gives=RunRow, status=201),
             *self._runs.routes(),
         )
@@ -313,13 +320,7 @@ class FlowsApi:
     async def rerun(self, asked: Asked) -> Reply:
         """Begin a run that takes over what another has done, and does the rest."""
         wanted = codec.decode(asked.body, _again) if asked.body else Again()
-        caller, run = asked.known, asked.parts["run"]
-        await self._task(caller, run)
-        found = await self._stands(caller, run)
-        if found is None:
-            raise CannotRerun("It was never begun: begin a run instead")
-        if (why := self._cannot(caller, found)) is not None:
-            raise CannotRerun(why)
+        caller, found = asked.known, await self._ended(asked)
         message = Message(
             message_id=new_id(),
             role=Role.USER,
@@ -328,6 +329,31 @@ class FlowsApi:
         )
         ours = replace(caller, origin=None)  # what is wanted is written down here, so that a whole wish may be said
         return await self._sent(self._house.sight.slug(found.task.agent), message, ours)
+
+    async def preview(self, asked: Asked) -> Reply:
+        """Say which steps a re-run would run again, and which approvals it would not ask for again."""
+        wanted, found = asked.found(RerunQuery), await self._ended(asked)
+        wish = _wish(found, wanted)
+        records = [] if wish.previous_run is None else carried_over(found.plan, found.records, wanted.from_, 0)
+        ended = {record.step for record in records if isinstance(record, Ended)}
+        kept = [step for step in found.plan.steps if step.name in ended]
+        view = RerunView(
+            again=[step.name for step in found.plan.steps if step.name not in ended],
+            kept=[step.name for step in kept],
+            approvals=[step.name for step in kept if step.type == "approval"],
+        )
+        return Reply(body=view)
+
+    async def _ended(self, asked: Asked) -> Standing:
+        """Return a run that the caller may run again."""
+        caller, run = asked.known, asked.parts["run"]
+        await self._task(caller, run)
+        found = await self._stands(caller, run)
+        if found is None:
+            raise CannotRerun("It was never begun: begin a run instead")
+        if (why := self._cannot(caller, found)) is not None:
+            raise CannotRerun(why)
+        return found
 
     def _cannot(self, caller: Caller, found: Standing) -> str | None:
         """Return why somebody cannot run a run again, if so."""

@@ -125,6 +125,14 @@ class RunView(RunRow, frozen=True, kw_only=True):
     feed: int
 
 
+class RerunView(View, frozen=True, kw_only=True):
+    """What a re-run does: the steps that run `again`, those whose result is `kept`, and the `approvals` among these."""
+
+    again: list[str]
+    kept: list[str]
+    approvals: list[str]
+
+
 class ScheduleView(View, frozen=True, kw_only=True):
     """When runs of a workflow begin by themselves."""
 

@@ -76,7 +76,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class Begun(Struct, frozen=True, kw_only=True):
-    """A chat after a turn has begun, and the answers that it no longer waits for."""
+    """A chat after a turn has begun, and the answers that made way for it: their tasks may still be open."""
 
     chat: Chat
     dropped: tuple[Said, ...] = ()
@@ -158,7 +158,7 @@ async def _is_there(tx: Tx, tenant: str, chat_id: str, id: str) -> bool:
 
 
 async def _drop(tx: Tx, tenant: str, turn: Turn) -> tuple[Said, ...]:
-    """Remove the messages that a turn takes the place of, and return the answers among them that were to come."""
+    """Remove the messages that a turn takes the place of, and return the answers among them."""
     named = turn.instead_of or turn.after
     if named is None:
         return ()
@@ -176,7 +176,7 @@ async def _drop(tx: Tx, tenant: str, turn: Turn) -> tuple[Said, ...]:
         chat=turn.chat.id,
         seq=row[0] + (turn.instead_of is None),
     )
-    return tuple(one for one in map(_said, gone) if one.doc is None)
+    return tuple(one for one in map(_said, gone) if one.role == ASSISTANT)
 
 
 async def link(tx: Tx, tenant: str, chat_id: str, id: str, task_id: str, asked: str | None, data: str) -> bool:

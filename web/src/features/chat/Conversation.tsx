@@ -4,7 +4,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { ApiError } from "@/api/client";
 import type { Model } from "@/api/types";
-import { Button, cx, EmptyState, ErrorState, Notice, SkeletonText } from "@/ui";
+import { Button, ConfirmDialog, cx, EmptyState, ErrorState, isEnded, Notice, SkeletonText } from "@/ui";
 import type { Attachment } from "./attachments";
 import { NEW, lastAgent, rememberAgent } from "./chats";
 import { Composer } from "./Composer";
@@ -12,7 +12,7 @@ import { CutOff, Message, type MessageActions } from "./Message";
 import { useModels } from "./queries";
 import { isCutOff } from "./reconcile";
 import { TaskRowsProvider, useTasksOfContext } from "./taskRows";
-import { undecidedOf } from "./tasks";
+import { taskOfAnswer } from "./tasks";
 import { useConversation } from "./useConversation";
 import { useStick } from "./useStick";
 import { Welcome } from "./Welcome";
@@ -35,6 +35,7 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
   const talk = useConversation(id, isNew);
   const models = useModels();
   const [picked, setPicked] = useState<string | null>(null);
+  const [repeats, setRepeats] = useState(false);
   const { messages, stored, send: tell, answer, again } = talk;
   const known = models.data ?? NO_MODELS;
   const lastUsed = messages.findLast((message) => message.metadata?.agent)?.metadata?.agent ?? stored.data?.chat.agent;
@@ -45,7 +46,10 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
   const { view, content, onScroll, toEnd, isAway, hasMore } = useStick(id);
   const last = messages.at(-1);
   const isComing = talk.isBusy && last?.role === "assistant";
-  const undecided = talk.isBusy ? null : undecidedOf(last, tasks.rows);
+  const ownTask = talk.isBusy ? null : taskOfAnswer(last, tasks.rows);
+  const undecided = ownTask?.waits === "approve" ? ownTask : null;
+  const isOpen = ownTask !== null && !isEnded(ownTask.status);
+  const isReply = ownTask !== null && messages.slice(0, -1).some((message) => message.metadata?.taskId === ownTask.id);
   // A message to another agent begins a task of its own.
   const blocked = undecided && agent === (last?.metadata?.agent ?? agent) ? `"${undecided.title}" waits for your decision: approve or reject it above. A message decides nothing, and is not sent before.` : undefined;
 
@@ -69,9 +73,9 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
         if (data !== undefined) answer(lastUsed ?? agent, data as Record<string, unknown>);
         else tell(lastUsed ?? agent, text ?? "");
       },
-      onRegenerate: () => again(lastUsed ?? agent),
+      onRegenerate: isReply ? undefined : () => (isOpen ? setRepeats(true) : again(lastUsed ?? agent)),
     }),
-    [openTask, navigate, answer, tell, again, lastUsed, agent],
+    [openTask, navigate, answer, tell, again, lastUsed, agent, isOpen, isReply],
   );
 
   const isMissing = stored.error instanceof ApiError && stored.error.status === 404 && messages.length === 0;
@@ -118,6 +122,20 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
             <Button size="small" icon={<ArrowDown className="size-3.5" />} onClick={toEnd} className="absolute -top-9 left-1/2 -translate-x-1/2 animate-enter shadow-float">
               {hasMore ? "New messages" : "To the end"}
             </Button>
+          )}
+          {ownTask && (
+            <ConfirmDialog
+              title="Cancel the open task and answer again?"
+              open={repeats && isOpen}
+              action="Cancel it and answer again"
+              onConfirm={() => {
+                setRepeats(false);
+                again(lastUsed ?? agent);
+              }}
+              onClose={() => setRepeats(false)}
+            >
+              "{ownTask.title}" has not ended{ownTask.waits ? ": it waits for your answer" : ""}. It is canceled, and your message is sent again as a new task. What it did outside is done a second time.
+            </ConfirmDialog>
           )}
           <Composer
             draft={isNew ? NEW : id}

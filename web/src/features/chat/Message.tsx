@@ -13,7 +13,8 @@ export interface MessageActions {
   openTask: string | undefined;
   onOpenTask: (taskId: string) => void;
   onAnswer: (answer: Answer) => Promise<unknown>;
-  onRegenerate: () => void;
+  /** Answers the last message again; absent where that is a reply to a question, which no new task asks. */
+  onRegenerate?: () => void;
 }
 
 interface MessageProps {
@@ -114,7 +115,7 @@ function Foot({ message, task, isLast, actions }: { message: ChatMessage; task: 
   return (
     <div className={cx("-mt-1 flex h-6 items-center gap-1 text-xs text-faint", !isLast && "-mb-5 opacity-0 transition-opacity duration-[120ms] group-focus-within:opacity-100 group-hover:opacity-100")}>
       {text && <CopyButton text={text} label="Copy the answer" className="-ml-1" />}
-      {isLast && (
+      {isLast && actions.onRegenerate && (
         <IconButton label="Answer again" size="small" onClick={actions.onRegenerate}>
           <RotateCcw />
         </IconButton>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { TaskRow } from "@/api/types";
 import type { ChatMessage } from "./message";
-import { askedThen, chipOf, undecidedOf } from "./tasks";
+import { askedThen, chipOf, taskOfAnswer } from "./tasks";
 
 const ROW: TaskRow = {
   id: "t",
@@ -71,14 +71,13 @@ describe("a question", () => {
 
 const answerAbout = (data: object): ChatMessage => ({ id: "m", role: "assistant", parts: [{ type: "data-task", id: "t", data: { taskId: "t", ...data } }], metadata: { taskId: "t", agent: "billing" } });
 
-describe("an approval", () => {
+describe("the task of an answer", () => {
   const asking: TaskRow = { ...ROW, status: "input-required", waiting: "approval", question: { text: "Pay it?", schema: null }, seq: 6 };
 
-  it("keeps messages back until it is decided", () => {
-    expect(undecidedOf(answerAbout({ status: "working", seq: 2 }), new Map([["t", asking]]))).toMatchObject({ id: "t", title: "Refund" });
-    expect(undecidedOf(answerAbout({ status: "input-required", approval: true, seq: 2 }), new Map())).toMatchObject({ id: "t" });
-    expect(undecidedOf(answerAbout({ status: "working", seq: 2 }), new Map([["t", ROW]]))).toBeNull();
-    expect(undecidedOf(answerAbout({ status: "working", seq: 2 }), new Map([["t", { ...asking, waiting: "input" as const }]]))).toBeNull();
-    expect(undecidedOf({ id: "u", role: "user", parts: [] }, new Map([["t", asking]]))).toBeNull();
+  it("is what the row and the message know of it", () => {
+    expect(taskOfAnswer(answerAbout({ status: "working", seq: 2 }), new Map([["t", asking]]))).toMatchObject({ id: "t", title: "Refund", waits: "approve" });
+    expect(taskOfAnswer(answerAbout({ status: "input-required", approval: true, seq: 2 }), new Map())).toMatchObject({ waits: "approve" });
+    expect(taskOfAnswer(answerAbout({ status: "working", seq: 2 }), new Map([["t", ROW]]))).toMatchObject({ waits: null });
+    expect(taskOfAnswer({ id: "u", role: "user", parts: [] }, new Map([["t", asking]]))).toBeNull();
   });
 });

@@ -64,11 +64,10 @@ export function askedThen(data: TaskData): string | null {
   return data.status && isWaiting(data.status) ? (data.question ?? data.statusMessage ?? null) : null;
 }
 
-/** The task of the last answer, if it waits for an approval: that is decided by its buttons, never by a message. */
-export function undecidedOf(last: ChatMessage | undefined, rows: ReadonlyMap<string, TaskRow>): Chip | null {
+/** The task that gives an answer, as far as it is known. */
+export function taskOfAnswer(last: ChatMessage | undefined, rows: ReadonlyMap<string, TaskRow>): Chip | null {
   const taskId = last?.role === "assistant" ? last.metadata?.taskId : undefined;
   if (!last || !taskId) return null;
   const block = blocksOf(last).find((one) => one.kind === "task" && one.taskId === taskId);
-  const chip = chipOf(block?.kind === "task" ? block.data : { taskId }, rows.get(taskId));
-  return chip.waits === "approve" ? chip : null;
+  return chipOf(block?.kind === "task" ? block.data : { taskId }, rows.get(taskId));
 }

@@ -6,7 +6,8 @@ import { useTaskAction } from "@/features/tasks/queries";
 import { Button, Clock, CodeBlock, cx, Decision, Duration, ErrorState, Field, JsonView, Markdown, Notice, Section, SkeletonPanel, Textarea } from "@/ui";
 import { itemsOf } from "./selection";
 import { StepBadge, StepMark, typeWord } from "./look";
-import { useDecision, useRerun, useStep } from "./queries";
+import { useDecision, useStep } from "./queries";
+import { RerunDialog } from "./RerunDialog";
 import { StepLog } from "./StepLog";
 
 interface StepPanelProps {
@@ -27,7 +28,7 @@ export function StepPanel({ run, step, onSelect }: StepPanelProps) {
 }
 
 function Head({ run, step, onSelect }: StepPanelProps) {
-  const rerun = useRerun(run.id);
+  const [asks, setAsks] = useState(false);
   const canRerun = run.actions.includes("again") && step.depth === 0 && step.type !== "barrier";
   return (
     <div className="flex flex-col gap-2">
@@ -44,9 +45,10 @@ function Head({ run, step, onSelect }: StepPanelProps) {
       </div>
       {canRerun && (
         <div>
-          <Button size="small" icon={<RotateCw className="size-3.5" aria-hidden />} busy={rerun.isPending} onClick={() => rerun.mutate({ from: step.name })}>
+          <Button size="small" icon={<RotateCw className="size-3.5" aria-hidden />} onClick={() => setAsks(true)}>
             Re-run from here
           </Button>
+          {asks && <RerunDialog runId={run.id} how={{ from: step.name }} onClose={() => setAsks(false)} />}
         </div>
       )}
     </div>

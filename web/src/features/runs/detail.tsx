@@ -10,7 +10,8 @@ import { useTopic } from "@/live/live";
 import { Button, Clock, ConfirmDialog, CopyMenu, cx, Duration, EmptyState, ErrorState, IconButton, isEnded, JsonView, Markdown, Menu, Notice, Page, Section, SkeletonPage, SkeletonPanel, StateBadge, Tabs, useShortcut, Waterfall } from "@/ui";
 import { curlFor } from "../tasks/calls";
 import { Progress, StepMark } from "./look";
-import { useCancelRun, useRerun, useRun, useRunTimeline } from "./queries";
+import { useCancelRun, useRun, useRunTimeline, type Again } from "./queries";
+import { RerunDialog } from "./RerunDialog";
 import { VIEWS, type RunLook, type RunsSearch } from "./search";
 import { nodeOf, selectedStep, stepBeside } from "./selection";
 import { Source } from "./Source";
@@ -148,28 +149,29 @@ function Toolbar({ run, view, yaml, onGo }: { run: RunView; view: RunLook; yaml?
 function Actions({ run }: { run: RunView }) {
   const [cancels, setCancels] = useState(false);
   const cancel = useCancelRun(run.id);
-  const rerun = useRerun(run.id);
+  const [again, setAgain] = useState<Again | null>(null);
   const can = (action: RunView["actions"][number]) => run.actions.includes(action);
-  usePaletteAction({ id: "rerun", label: "Re-run from the failure", group: "Run" }, () => rerun.mutate({}), can("rerun"));
-  usePaletteAction({ id: "again", label: "Run everything again", group: "Run" }, () => rerun.mutate({ fresh: true }), can("again"));
+  usePaletteAction({ id: "rerun", label: "Re-run from the failure", group: "Run" }, () => setAgain({}), can("rerun"));
+  usePaletteAction({ id: "again", label: "Run everything again", group: "Run" }, () => setAgain({ fresh: true }), can("again"));
   usePaletteAction({ id: "cancel-run", label: "Cancel the run", group: "Run" }, () => setCancels(true), can("cancel"));
   const isOpen = useSession().data?.isOpen ?? true;
   const api = new URL(apiUrl(`/api/runs/${encodeURIComponent(run.id)}`), window.location.href).href;
   return (
     <div className="flex items-center gap-1.5">
       {can("rerun") && (
-        <Button kind="primary" busy={rerun.isPending} icon={<RotateCw className="size-3.5" aria-hidden />} onClick={() => rerun.mutate({})}>
+        <Button kind="primary" icon={<RotateCw className="size-3.5" aria-hidden />} onClick={() => setAgain({})}>
           <span>
             Re-run<span className="max-phone:sr-only"> from failure</span>
           </span>
         </Button>
       )}
-      {can("again") && <Menu label="More ways to run it again" icon={<Ellipsis />} items={[{ label: "Run everything again", icon: <RotateCw />, onSelect: () => rerun.mutate({ fresh: true }) }]} />}
+      {can("again") && <Menu label="More ways to run it again" icon={<Ellipsis />} items={[{ label: "Run everything again", icon: <RotateCw />, onSelect: () => setAgain({ fresh: true }) }]} />}
       {can("cancel") && (
         <Button kind="danger" icon={<X className="size-3.5" aria-hidden />} onClick={() => setCancels(true)}>
           Cancel
         </Button>
       )}
+      {again && <RerunDialog runId={run.id} how={again} onClose={() => setAgain(null)} />}
       <CopyMenu id={run.id} path={pageUrl(`/runs/${encodeURIComponent(run.id)}`)} curl={curlFor(api, isOpen)} />
       <ConfirmDialog
         title="Cancel the run?"

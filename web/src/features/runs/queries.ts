@@ -2,7 +2,7 @@ import { infiniteQueryOptions, useMutation, useQuery, useQueryClient } from "@ta
 import { useNavigate } from "@tanstack/react-router";
 import { api, type Query } from "@/api/client";
 import { keys } from "@/api/keys";
-import type { RunPage, RunRow, RunView, StepDetail, Timeline, WorkflowView } from "@/api/types";
+import type { RerunView, RunPage, RunRow, RunView, StepDetail, Timeline, WorkflowView } from "@/api/types";
 import { toast } from "@/ui";
 
 const path = (id: string, rest = "") => `/api/runs/${encodeURIComponent(id)}${rest}`;
@@ -58,10 +58,18 @@ export function useStartRun() {
   return useMutation({ mutationFn: (start: Start) => api.post<RunRow>("/api/runs", start), onSuccess: open });
 }
 
+/** How a run is run again: what it has not done, all from a step on, or everything. */
+export type Again = { from?: string; fresh?: true };
+
+/** Which steps run again, and which approvals are not asked for again. */
+export function useRerunPreview(id: string, how: Again) {
+  return useQuery({ queryKey: [...keys.run(id), "rerun", how], queryFn: ({ signal }) => api.get<RerunView>(path(id, "/rerun"), how, signal) });
+}
+
 export function useRerun(id: string) {
   const open = useOpening();
   return useMutation({
-    mutationFn: (how: { from?: string; fresh?: boolean }) => api.post<RunRow>(path(id, "/rerun"), how),
+    mutationFn: (how: Again) => api.post<RunRow>(path(id, "/rerun"), how),
     onSuccess: open,
     onError: (error) => toast(error.message, "error"),
   });
