@@ -72,6 +72,7 @@ class FlowAgent:
             plan=self.plan,
             hosted=members.definitions(self.plan),
             env={},
+            commands={},
             now_ms=lambda: time.time_ns() // 1_000_000,
             keys=KeyManager(env={}),
             shared=Shared(ctx, self.plan, None),

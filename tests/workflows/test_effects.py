@@ -593,6 +593,20 @@ async def test_a_required_input_with_an_enum_can_be_served_and_run(tmp_path: Pat
     assert agent.profile.skills[0].name == "main"
 
 
+async def test_commands_get_the_variables_that_the_file_names(tmp_path: Path) -> None:
+    env = environment(tmp_path, TOKEN="t-1", OTHER="o-1")
+    show = 'printf "%s|" "$GIVEN" "$TOKEN" "$OTHER"'
+    text = flow(
+        f'name: a\ntype: deterministic\ncommand: {show!r}\nverification: {{type: custom, value: test "$GIVEN" = t-1}}',
+        f"name: b\ntype: deterministic\ncommand: {show!r}\nenv: {{OTHER: '{{{{env.OTHER}}}}'}}",
+        shell("c", "printf %s {{steps.a.output}} {{steps.b.output}}", "dependsOn: [a, b]"),
+        head="env: {GIVEN: '${TOKEN}'}",
+        workflow="    preflight: [{command: 'printf %s \"$GIVEN$TOKEN\"', successIf: '^t-1$'}]",
+    )
+    run = await ran(text, tmp_path, env=env)
+    assert run.output == "t-1|||t-1||o-1|", run.why
+
+
 def test_a_dry_run_shows_what_a_step_is_for(tmp_path: Path) -> None:
     steps = (shell("a", "make all", "description: Builds everything"), shell("b", "make test"))
     found = report(plan(read(flow(*steps)), base=tmp_path, env={}))

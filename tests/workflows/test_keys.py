@@ -232,6 +232,7 @@ SHOWN_BY = {
         "on": HOOKED,
         "inputs": INPUTS,
         "vars": INPUTS,
+        "env": f"{EFFECTS}::test_commands_get_the_variables_that_the_file_names",
         "paths": PLACES,
         "permission_profiles": CHANGES,
         "agents": HYBRID,

@@ -243,7 +243,7 @@ async def test_an_agent_works_where_its_step_does_with_its_variables(
         name="dev",
         command=does("environment"),
         interactive=False,
-        env={"OWN": "own ${TOKEN}", "BOTH": "agent"},
+        env={"OWN": "own ${TOKEN}", "BOTH": "agent", "ANTHROPIC_API_KEY": "${ANTHROPIC_API_KEY}"},
         constraints=Constraints(model="m-1"),
     )
     member = definitions(plan_of(agent))["flow/dev"]
@@ -263,13 +263,25 @@ async def test_an_agent_works_where_its_step_does_with_its_variables(
         "AGENT_MODEL": "m-1",
     }
     assert {name: found.get(name) for name in expected} == expected
-    assert not {"OF_THE_SERVER", "ACCORD_STORE"} & found.keys()
+    assert not {"OF_THE_SERVER", "ACCORD_STORE", "TOKEN"} & found.keys()
+
+
+@pytest.mark.parametrize(("cli", "binary"), [("claude", "claude"), ("codex", "codex"), ("gemini", "gemini")])
+async def test_a_coding_agent_gets_its_own_key_and_no_other_secret(tmp_path: Path, cli: Any, binary: str) -> None:
+    keys = {"ANTHROPIC_API_KEY": "k-claude", "OPENAI_API_KEY": "k-codex", "GEMINI_API_KEY": "k-gemini", "TOKEN": "t"}
+    member = Member(agent=AgentDef(name="dev", cli=cli, interactive=False))
+    await asked(member, "build it", tmp_path, env=recorded(tmp_path, binary) | keys)
+    found = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
+    assert {name: found[name] for name in keys if name in found} == {
+        name: value for name, value in keys.items() if value == f"k-{cli}"
+    }
 
 
 async def test_an_agent_that_fails_says_why_and_paths_are_no_secrets(tmp_path: Path) -> None:
     env = environment(tmp_path, WHERE=str(HERE / "clis" / "painter.py"), API_TOKEN="very-secret-value")
     command = f"sh -c {shlex.quote('echo $WHERE and $API_TOKEN >&2; exit 3')}"
-    member = Member(agent=AgentDef(name="dev", command=command, interactive=False))
+    named = {"WHERE": "${WHERE}", "API_TOKEN": "${API_TOKEN}"}
+    member = Member(agent=AgentDef(name="dev", command=command, interactive=False, env=named))
     result = outcome(member, await asked(member, "x", tmp_path, env=env))
     assert (result.ok, result.exit_code) == (False, None)
     assert result.error == f"member ended with exit code 3: {HERE / 'clis' / 'painter.py'} and ***"

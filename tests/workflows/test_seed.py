@@ -97,6 +97,7 @@ async def test_a_plan_without_its_token_fails_its_step_and_skips_what_depends_on
     text = (DOCUMENTS / "hybrid.yaml").read_text()
     text = text.replace("http://localhost:9000", wire.url).replace("http://localhost:9001", wire.url)
     env = {**stood_in(tmp_path, claude=CLAUDE, codex=CODEX, npm=NPM), "CLAUDE_SAYS": "that is all"}
+    text += '\nenv: {CLAUDE_SAYS: "${CLAUDE_SAYS}"}\n'
     run = await ran(text, tmp_path, env=env)
     assert run.state == "FAILED"
     assert run.why.startswith("Failed at plan: ")

@@ -1,21 +1,75 @@
-"""What commands find around them: variables of the server that they never get, and the commands themselves.
+"""The environment of commands: variables that every command gets, and those that none gets.
 
-What else a command gets is decided by its kind; this is below all of them, and starts nothing.
+Process agents, steps of workflows, git, verification, preflight and relay agents all take theirs from here. It starts
+nothing. What a command could read in `/proc` of the server is closed here as well.
 """
 
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+
+PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 OURS = re.compile(r"ACCORD_.*|PGPASSWORD|PGPASSFILE")
 """Names of variables by which the server reaches its store and lets its own callers in."""
 
+PASSED = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TERM|TMPDIR|TZ")
+"""Names of the server's variables that every command gets: none of them is ever a secret."""
+
+
+class Environment(dict[str, str]):
+    """The server's environment; no command gets what is `withheld`, and a server that runs needs no `secrets`."""
+
+    def __init__(
+        self, variables: Mapping[str, str], withheld: Collection[str] = (), secrets: Iterable[str] = ()
+    ) -> None:
+        """Copy the variables; `withheld` are those that settings refer to, `secrets` those that only settings need."""
+        super().__init__(variables)
+        self.withheld, self.secrets = frozenset(withheld), frozenset(secrets)
+
 
 def without_ours(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without the server's own variables."""
-    return {name: value for name, value in env.items() if not OURS.fullmatch(name)}
+    """Return the variables that a document may name: not the server's own, nor those that its settings refer to."""
+    withheld = env.withheld if isinstance(env, Environment) else ()
+    return {name: value for name, value in env.items() if not OURS.fullmatch(name) and name not in withheld}
+
+
+def passed(env: Mapping[str, str], more: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables that a command gets: the common ones, and those in `more`, but never the server's own."""
+    return {
+        name: value
+        for name, value in env.items()
+        if (PASSED.fullmatch(name) or name in more) and not OURS.fullmatch(name)
+    }
+
+
+# --- the server's own process ----------------------------------------------------------------------------------------
+
+_dropped: dict[str, str] = {}
+"""Variables that are no longer in this process's environment, and their values."""
+
+
+def close_process(env: Mapping[str, str] | None = None) -> None:
+    """Keep commands from reading this process's memory and environment, and drop the secrets of `env` from it.
+
+    On Linux, `/proc/PID/environ` and `/proc/PID/mem` are then root's, debuggers of the same user cannot attach, and the
+    process leaves no core dump. What it starts with `exec` is as open as ever.
+    """
+    for name in env.secrets if isinstance(env, Environment) else ():
+        if (value := os.environ.pop(name, None)) is not None:
+            _dropped[name] = value
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def environment_of_process() -> dict[str, str]:
+    """Return the environment that this process was started with, and what was changed since."""
+    return {**_dropped, **os.environ}
 
 
 def is_there(command: str, env: Mapping[str, str], directory: str | Path | None) -> bool:

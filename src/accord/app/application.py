@@ -22,7 +22,7 @@ from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import ANSWER, App, Beginning, Receive, Scope, Send, respond
 from accord.bindings.links import FILES
 from accord.bindings.local import Local
-from accord.config import BadSettings, Settings, settings_of
+from accord.config import BadSettings, Settings, put_together
 from accord.config.settings import Server
 from accord.console.paths import PREFIXES
 from accord.core.agent import Agent
@@ -72,6 +72,7 @@ class Application:
     ) -> None:
         """Serve `agents`, the first of them at the root; `env` has the credentials of what needs some."""
         self.settings = settings or Settings()
+        self.env = env
         self.address = parse(self.settings.store) if self.settings.store else default(env)
         self.agents = cards.by_slug(agents)
         self.on_start: list[Callable[[], None]] = []
@@ -303,8 +304,10 @@ def to_a2a(agent: Any, *agents: Any, **settings: Any) -> Application:
     """
     import os
 
+    from accord.agents.environment import Environment
     from accord.agents.load import as_agent
 
-    given = settings_of({"store": "sqlite://:memory:"} | settings, "to_a2a", os.environ)
-    served = [as_agent(one, env=os.environ) for one in (agent, *agents)]
-    return Application(served, given, env=os.environ)
+    loaded = put_together([("to_a2a", {"store": "sqlite://:memory:"} | settings)], os.environ)
+    env = Environment(os.environ, loaded.referred)
+    served = [as_agent(one, env=env) for one in (agent, *agents)]
+    return Application(served, loaded.settings, env=env)

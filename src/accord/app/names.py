@@ -4,10 +4,10 @@ Both are asked in the same way, the one in the store without a network. It only 
 registry does is `core.registry`. Whoever takes a `resolve` function is above.
 """
 
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from accord.agents.environment import environment_of_process
 from accord.app.outside import asking, trusting
 from accord.app.registry import Published
 from accord.config import BadSettings, registry_of, store_of
@@ -36,8 +36,9 @@ HERE = "http://localhost"
 
 async def resolved(name: str, *, registry: str | None = None) -> AgentCard:
     """Find an agent by its name as the settings and the environment of this process say."""
-    store = os.environ.get("ACCORD_STORE")  # as `accord agents publish` reads it
-    async with resolving(os.environ, store=store, registry=registry) as resolve:
+    env = environment_of_process()
+    store = env.get("ACCORD_STORE")  # as `accord agents publish` reads it
+    async with resolving(env, store=store, registry=registry) as resolve:
         return await resolve(name)
 
 

@@ -16,10 +16,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil
+from multiprocessing import resource_tracker
 from typing import Any
 
 import uvicorn
 
+from accord.agents.environment import passed
 from accord.app import granian
 from accord.app.application import Application
 from accord.app.draining import stop_in_time
@@ -98,6 +100,7 @@ def run_workers(
     """
     check_tls(settings.server)
     listening = listen(settings.server)
+    _start_tracker()
     if settings.server.server is HttpServer.GRANIAN:
         address = listening.getsockname()[0]
         listening.close()
@@ -113,6 +116,18 @@ def run_workers(
     else:
         config = _uvicorn(worker, settings, http=Connection, factory=True, workers=settings.server.workers)
         _supervise(config, listening)
+
+
+def _start_tracker() -> None:
+    """Start the helper that multiprocessing starts with its first process, which commands can look into: without
+    secrets."""
+    whole = dict(os.environ)
+    try:
+        os.environ.clear()
+        os.environ.update(passed(whole))
+        resource_tracker.ensure_running()
+    finally:
+        os.environ.update(whole)
 
 
 def _supervise(config: uvicorn.Config, listening: socket.socket) -> None:

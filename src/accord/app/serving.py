@@ -17,7 +17,9 @@ from accord.config.settings import HttpServer, Server
 from accord.protocol import hosts
 
 if TYPE_CHECKING:
+    from accord.agents.environment import Environment
     from accord.app.application import Application
+    from accord.config import Loaded
     from accord.core.agent import Agent
     from accord.model import AgentCard
     from accord.storage.address import Address
@@ -59,15 +61,22 @@ def application_of(
     from accord.app.application import Application
     from accord.config import load
 
-    agent = as_agent(adapter, env=env)
-    if card is not None:
-        agent = _as_on(card, agent)
     metadata = getattr(adapter, "get_metadata", None)
     streams = metadata is None or metadata().streaming
     loaded = load(file, env, flags)
     if not streams and loaded.settings.server.capabilities is None:
         loaded = load(file, env, {"server.capabilities": list(WITHOUT_STREAMS), **flags})
-    return Application([agent], loaded.settings, env=env)
+    given = environment_of(loaded, env)
+    agent = as_agent(adapter, env=given)
+    return Application([agent if card is None else _as_on(card, agent)], loaded.settings, env=given)
+
+
+def environment_of(loaded: "Loaded", env: Mapping[str, str]) -> "Environment":
+    """Return the environment of a server, which keeps what its settings refer to from commands."""
+    from accord.agents.environment import Environment
+    from accord.config.shown import secret_variables
+
+    return Environment(env, loaded.referred, secret_variables(loaded))
 
 
 def _as_on(card: "AgentCard", agent: "Agent") -> "Agent":

@@ -5,12 +5,12 @@ same document goes on with them. Commands and programs stand above.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accord.agents.environment import Environment, environment_of_process
 from accord.app import cards
 from accord.app.composition import Composition
 from accord.app.grace import Grace
@@ -109,10 +109,11 @@ async def run_document(
     env: Mapping[str, str] | None = None,
 ) -> Task:
     """Run a document to its end, or to where it asks somebody, with the settings of this process."""
-    from accord.config import load
+    from accord.config import Loaded, load
 
-    environment = os.environ if env is None else env
-    chosen = settings or load(None, environment, {}).settings
+    found = environment_of_process() if env is None else env
+    loaded = load(None, found, {}) if settings is None else Loaded(settings, {})
+    chosen, environment = loaded.settings, Environment(found, loaded.referred)
     base = (directory or Path.cwd()).absolute()
     agent = await asyncio.to_thread(agent_of, document, directory=base, env=environment, vars=wish.get("vars"))
     async with hosting(agent, chosen, environment) as host:

@@ -7,6 +7,7 @@ served `cli.serve`.
 import os
 import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,6 +52,10 @@ def serve(
         bool,
         typer.Option("--native", help="The command reads the channel itself, by the RELAY_* variables it is given."),
     ] = False,
+    pass_env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A variable of this environment that the command gets; repeatable."),
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Seconds that an answer may take.", min=0.001)] = 300.0,
     poll_interval: Annotated[
         float | None,
@@ -76,7 +81,7 @@ def serve(
     if relay_url is not None:
         served = _elsewhere(relay_url, channel, agent, poll_interval, timeout)
     else:
-        served = _here(command, native, channel, agent, broker_port, poll_interval, timeout)
+        served = _here(command, native, channel, agent, broker_port, poll_interval, timeout, pass_env or ())
     flags = {"server.host": host, "server.port": port, "server.url": url, "store": store}
     given = {name: value for name, value in flags.items() if value is not None}
     try:
@@ -107,6 +112,7 @@ def _here(
     broker_port: int,
     poll_interval: float | None,
     timeout: float,
+    pass_env: Sequence[str],
 ) -> "RelayA2AAdapter":
     from accord.agents.relay.local import POLL_SECONDS, LocalRelay
 
@@ -118,6 +124,7 @@ def _here(
         broker_port=broker_port,
         poll_interval=poll_interval or POLL_SECONDS,
         timeout=timeout,
+        pass_env=pass_env,
     )
 
 

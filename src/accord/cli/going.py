@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from accord.cli.flow import Flow, planned, report
 from accord.cli.tables import Output
 
 if TYPE_CHECKING:
-    from accord.config import Settings
+    from accord.config import Loaded, Settings
     from accord.core.host import Host
     from accord.model import Task
     from accord.workflows.agent import WorkflowAgent
@@ -38,13 +38,18 @@ class Going:
         self.store, self.form = store, form
         self.run_id: str | None = None
 
-    @property
-    def settings(self) -> "Settings":
+    @cached_property
+    def loaded(self) -> "Loaded":
         """What this process is to work with."""
         from accord.config import load
 
         config = os.environ.get("ACCORD_CONFIG")
-        return load(Path(config) if config else None, os.environ, {"store": self.store}).settings
+        return load(Path(config) if config else None, os.environ, {"store": self.store})
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings alone."""
+        return self.loaded.settings
 
     def again(self, does: str, *operands: str) -> str:
         """Return a command about the run, to be copied."""
@@ -123,7 +128,7 @@ async def _begun(going: Going, flow: Flow, wish: "Wish") -> Exit:
 
     if wish.previous_run is not None:
         await _check_earlier(going, flow, wish, wish.previous_run)
-    agent = await _agent(flow, vars=wish.vars)
+    agent = await _agent(going, flow, vars=wish.vars)
     async with workflows.hosting(agent, going.settings, os.environ) as host:
         task = await workflows.begin(host, agent, msgspec.to_builtins(wish))
         going.run_id = task.id
@@ -157,17 +162,18 @@ def _refused(why: object) -> typer.Exit:
     return typer.Exit(Exit.MISUSED)
 
 
-async def _agent(flow: Flow, **more: Any) -> "WorkflowAgent":
+async def _agent(going: Going, flow: Flow, **more: Any) -> "WorkflowAgent":
     """Return a document as an agent; it cannot be one if a key of its agents is missing."""
+    from accord.agents.environment import Environment, close_process
     from accord.app.workflows import agent_of
     from accord.cli.places import keys_of
     from accord.client.keys import KeyManagementError
 
     try:
         keys = keys_of()
-        return await asyncio.to_thread(
-            agent_of, flow.document, directory=flow.directory, env=os.environ, keys=keys, **more
-        )
+        close_process()
+        env = Environment(os.environ, going.loaded.referred)
+        return await asyncio.to_thread(agent_of, flow.document, directory=flow.directory, env=env, keys=keys, **more)
     except (KeyManagementError, ValueError) as error:
         output.tell(f"accord: {output.line(flow.file)}: {output.line(error)}")
         raise typer.Exit(Exit.MISUSED) from None
@@ -290,6 +296,6 @@ async def _gone_on(going: Going, found: "Standing", wish: "Wish") -> Exit:
         said = "A run that has not ended goes on as it began: cancel it first to begin it with other values"
         raise typer.BadParameter(said, param_hint="--resume")
     going.run_id = found.task.task_id
-    agent = await _agent(_kept(found), vars=found.origin.vars, name=found.task.agent)
+    agent = await _agent(going, _kept(found), vars=found.origin.vars, name=found.task.agent)
     async with workflows.hosting(agent, going.settings, os.environ) as host:
         return await _watched(going, host, found.task.tenant)

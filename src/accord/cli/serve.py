@@ -164,12 +164,14 @@ def application_of(served: Served) -> "Application":
 
 def run_here(application: "Application") -> None:
     """Serve in this process until a signal comes, and show where everything is."""
+    from accord.agents.environment import close_process
     from accord.app import server
     from accord.app.application import NOT_STARTED
     from accord.cli.welcome import announced
     from accord.telemetry.logs import write_down
 
     write_down(application.settings.telemetry.log_format.value)
+    close_process(application.env)
     try:
         with announced(application) as say:
             application.on_start.append(say)
@@ -181,6 +183,7 @@ def run_here(application: "Application") -> None:
 def _run(application: "Application", served: Served, *, reload: bool) -> None:
     import asyncio
 
+    from accord.agents.environment import close_process
     from accord.app import server
     from accord.app.application import NOT_STARTED
     from accord.cli.welcome import announced
@@ -192,6 +195,7 @@ def _run(application: "Application", served: Served, *, reload: bool) -> None:
         run_here(application)
         return
     write_down(settings.telemetry.log_format.value)
+    close_process()
     try:
         asyncio.run(application.check())  # here it is said once, and not by each process again and again
         served.leave()

@@ -40,19 +40,20 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         """Put everything together."""
         from accord.agents.load import load as load_agent
         from accord.app import Application
+        from accord.app.serving import environment_of
 
         loaded = self.load()
-        settings = loaded.settings
-        agents = [load_agent(target, os.environ) for target in self.targets]
+        settings, env = loaded.settings, environment_of(loaded, os.environ)
+        agents = [load_agent(target, env) for target in self.targets]
         if settings.agents:
             from accord.app.agents import agents_of
 
-            agents += agents_of(loaded, os.environ)
+            agents += agents_of(loaded, env)
         if settings.remotes:
             from accord.app.remotes import remote_agents
 
-            agents += remote_agents(settings, os.environ)
-        return Application(agents or [load_agent("accord.agents.echo:echo")], settings, env=os.environ)
+            agents += remote_agents(settings, env)
+        return Application(agents or [load_agent("accord.agents.echo:echo")], settings, env=env)
 
     def leave(self) -> None:
         """Leave it for the processes that are started from here."""
@@ -61,11 +62,13 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 def application() -> "Application":
     """Return the application of a process that was started by the command."""
+    from accord.agents.environment import close_process
     from accord.agents.load import NotAnAgent
     from accord.agents.naming import lines_of
     from accord.app.server import be_worker
     from accord.telemetry.logs import write_down
 
+    close_process()
     told = os.environ.pop(VARIABLE)  # processes that agents start need not know it: it may name a store's password
     try:
         made = msgspec.json.decode(told, type=Served).application()
@@ -78,5 +81,6 @@ def application() -> "Application":
         raise SystemExit(BROKEN) from None
     # When agents are there: one that says itself what becomes of records is obeyed.
     write_down(made.settings.telemetry.log_format.value)
+    close_process(made.env)
     be_worker(made)
     return made

@@ -51,6 +51,11 @@ class Loaded(NamedTuple):
     sources: dict[str, str]
     written: Mapping[str, Any] = NOTHING
 
+    @property
+    def referred(self) -> frozenset[str]:
+        """The variables of the environment that the settings refer to."""
+        return frozenset(variable for value in self.written.values() for variable in references(value))
+
     def read(self, name: str, kind: type[S]) -> S:
         """Read the table at a dotted name as the settings of somebody else, such as one kind of agent."""
         table: Any = self.settings
@@ -239,20 +244,20 @@ def _resolved(value: Any, env: Mapping[str, str], sources: Mapping[str, str], na
 
 def refers(value: Any) -> bool:
     """Whether a value, or something in it, is taken from the environment."""
-    return next(_references(value), None) is not None
+    return next(references(value), None) is not None
 
 
-def _references(value: Any) -> Iterator[str]:
+def references(value: Any) -> Iterator[str]:
     """Yield the variables that a value, or something in it, is taken from."""
     if isinstance(value, str) and value.startswith(ENV):
         yield value.removeprefix(ENV)
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _references(part)
+        yield from references(part)
 
 
 def referred(given: Iterable[Sourced]) -> set[str]:
     """Return the variables that settings refer to."""
-    return {variable for _, table in given for variable in _references(table)}
+    return {variable for _, table in given for variable in references(table)}
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 from msgspec import Struct
 
-from accord.config.load import ENV, Loaded
+from accord.config.load import ENV, Loaded, references
 from accord.storage.address import BadAddress, parse
 
 HIDDEN = "***"
@@ -59,6 +59,19 @@ def listed(loaded: Loaded) -> Iterator[Setting]:
         else:
             seen = _hidden(value) if is_secret else shown(value)
         yield Setting(name, seen, _source(name, loaded.sources))
+
+
+def secret_variables(loaded: Loaded) -> Iterator[str]:
+    """Yield the variables that only the server needs: of settings that are secrets, and those that settings refer to.
+
+    Options of agents are left out: their frameworks may read the same variables.
+    """
+    for name, value, is_secret in _leaves(loaded.settings):
+        if name.partition(".")[0] == "agents":
+            continue
+        yield from references(loaded.written.get(name))
+        if (is_secret or (isinstance(value, str) and _address(value) != value)) and name in loaded.sources:
+            yield loaded.sources[name]
 
 
 def _leaves(group: Struct, *before: str) -> Iterator[tuple[str, Any, bool]]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.environment import without_ours
+from accord.agents.environment import passed, without_ours
 from accord.agents.process import spawn
 from accord.client.keys import Credential, KeyManager, Keys
 from accord.client.keys.variables import KEY_FILE
@@ -29,6 +29,7 @@ from accord.workflows.decide import Outcome
 from accord.workflows.defaults import ruled
 from accord.workflows.document import AgentDef, Document, Workflow
 from accord.workflows.driving import PREFIX, Drive
+from accord.workflows.elsewhere import filled
 from accord.workflows.findings import BadDocument
 from accord.workflows.handing import addresses
 from accord.workflows.known import values_of_run
@@ -93,7 +94,8 @@ class WorkflowAgent:
     ) -> None:
         """Serve a document; `directory` is where relative paths begin. `text` is what its file says, if it has one.
 
-        What is fixed for all of its runs, such as addresses, is filled in here: with `vars`. Raises BadDocument.
+        What is fixed for all of its runs, such as addresses, is filled in here: with `vars`. `env` is the server's
+        environment: commands get the common variables of it, and those that the document names. Raises BadDocument.
         """
         self._title, self._told = document.name, msgspec.json.encode(document).decode()
         self.text: str | None = None
@@ -107,9 +109,11 @@ class WorkflowAgent:
         self.profile = _profile(document, name or document.name)
         self._hosted = self._definitions()
         self.members: dict[str, Agent] = {
-            member: members.made(member, one, self._env, self._keys) for member, one in self._hosted.items()
+            member: members.made(member, one, env, self._keys) for member, one in self._hosted.items()
         }
-        self.members.update(self._files())
+        self.members.update(self._files(env))
+        own = {variable: filled(value, self._env, self._keys) for variable, value in document.env.items()}
+        self._commands = passed(self._env) | own
         self._store: Store
         self._url = ""
 
@@ -122,7 +126,7 @@ class WorkflowAgent:
                     raise ValueError(f"{name}: two workflows have a step of that name that say different things of it")
         return found
 
-    def _files(self) -> dict[str, Agent]:
+    def _files(self, env: Mapping[str, str]) -> dict[str, Agent]:
         """Return the workflows of other files that this one has among its steps."""
         found: dict[str, Agent] = {}
         for one in self.document.workflows:
@@ -137,7 +141,7 @@ class WorkflowAgent:
                         source.document,
                         name=name,
                         directory=path.parent,
-                        env=self._env,
+                        env=env,
                         vars=self._vars,
                         keys=self._keys,
                     )
@@ -167,6 +171,7 @@ class WorkflowAgent:
             plan=made,
             hosted=self._hosted,
             env=self._env,
+            commands=self._commands,
             now_ms=self._now_ms,
             keys=self._keys,
             shared=Shared(ctx, made, self._store),
@@ -246,7 +251,7 @@ class WorkflowAgent:
             return
         directory = Path(made.directory)
         problems = preflight.missing_commands(_used(made), self._env, directory)
-        problems += await preflight.checked(made.preflight, directory=directory, env=self._env)
+        problems += await preflight.checked(made.preflight, directory=directory, env=self._commands)
         if made.check_agents:
             problems += await preflight.absent(_asked(made), self._env, self._keys)
         if problems:

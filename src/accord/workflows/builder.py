@@ -87,6 +87,10 @@ class Builder:
         """Name values that templates may use."""
         return self._with(vars=self._document.vars | _tree(_plain(members, more)))
 
+    def env(self, members: Members | None = None, /, **more: str) -> Self:
+        """Set variables that all commands get: `GH_TOKEN="${GH_TOKEN}"` passes one of the server's."""
+        return self._with(env=self._document.env | _plain(members, more))
+
     def paths(self, paths: Sequence[Members]) -> Self:
         """Name places to work in: `{"name": "docs", "path": "../docs"}`."""
         more = tuple(_made(Path, path, "path") for path in paths)

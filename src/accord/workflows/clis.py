@@ -23,9 +23,13 @@ class Row(Struct, frozen=True, kw_only=True):
     model_env: str | None = None
     access: Mapping[str, Sequence[str]] = {}
     directory: str | None = None
+    own: Sequence[str] = ()
+    """The variables of the server that it gets: its key, and where its configuration is."""
 
 
-_CURSOR = Row(preset="cursor", access={"full": ("--force",)})
+_CURSOR = Row(preset="cursor", access={"full": ("--force",)}, own=("CURSOR_API_KEY",))
+_ANY = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENROUTER_API_KEY")
+"""Keys of models, for commands that work with those of any provider."""
 
 ROWS: Mapping[str, Row] = {
     "claude": Row(
@@ -37,6 +41,13 @@ ROWS: Mapping[str, Row] = {
             "full": ("--dangerously-skip-permissions",),
         },
         directory="--add-dir",
+        own=(
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CONFIG_DIR",
+        ),
     ),
     "codex": Row(
         preset="codex",
@@ -47,6 +58,7 @@ ROWS: Mapping[str, Row] = {
             "full": ("--dangerously-bypass-approvals-and-sandbox",),
         },
         directory="--add-dir",
+        own=("CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     ),
     "gemini": Row(
         preset="gemini",
@@ -56,14 +68,15 @@ ROWS: Mapping[str, Row] = {
             "full": ("--approval-mode", "yolo"),
         },
         directory="--include-directories",
+        own=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_PROJECT"),
     ),
-    "aider": Row(preset="aider", access={"readonly": ("--dry-run",)}),
-    "goose": Row(preset="goose", model=None, model_env="GOOSE_MODEL"),
-    "opencode": Row(preset="opencode"),
-    "droid": Row(preset="droid"),
+    "aider": Row(preset="aider", access={"readonly": ("--dry-run",)}, own=_ANY),
+    "goose": Row(preset="goose", model=None, model_env="GOOSE_MODEL", own=("GOOSE_PROVIDER", *_ANY)),
+    "opencode": Row(preset="opencode", own=_ANY),
+    "droid": Row(preset="droid", own=("FACTORY_API_KEY",)),
     "cursor": _CURSOR,
     "cursor-agent": _CURSOR,
-    "agent": Row(preset="cursor", path="agent", access=_CURSOR.access),
+    "agent": Row(preset="cursor", path="agent", access=_CURSOR.access, own=_CURSOR.own),
 }
 """`cli` -> command."""
 

@@ -35,7 +35,7 @@ def typed(step: Step, agent: AgentDef | None) -> Step:
     return replace(step, type=kind)
 
 
-def merged(step: Step, document: Document, workflow: Workflow, base: Path) -> Step:
+def merged(step: Step, document: Document, workflow: Workflow, base: Path, env: Mapping[str, str]) -> Step:
     """Return a step with everything that applies to it."""
     agent = document.agent(step.agent) if step.agent else None
     new: dict[str, Any] = {"depends_on": step.depends_on or ()}
@@ -45,9 +45,10 @@ def merged(step: Step, document: Document, workflow: Workflow, base: Path) -> St
     if timeout is None and step.type == "a2a":
         new["timeout"] = A2A_SECONDS
     new |= _of_errors(step, document, workflow, agent)
-    new |= _place(step, agent, document, base)
+    new |= _place(step, agent, document, base, env)
     if step.step is not None:
-        new["step"] = merged(_item(step, new["on_error"], document), document, replace(workflow, on_error=None), base)
+        item = _item(step, new["on_error"], document)
+        new["step"] = merged(item, document, replace(workflow, on_error=None), base, env)
         new |= {name: None for name in _OF_ITEMS}
     return replace(step, **new)
 
@@ -122,7 +123,9 @@ def _of_itself(text: str, name: str, known_as: str) -> str:
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-def _place(step: Step, agent: AgentDef | None, document: Document, base: Path) -> dict[str, Any]:
+def _place(
+    step: Step, agent: AgentDef | None, document: Document, base: Path, env: Mapping[str, str]
+) -> dict[str, Any]:
     """Return where a step works: where it or its agent says, a path of the document by its name."""
     for said in (step, agent):
         if said is None:
@@ -131,12 +134,11 @@ def _place(step: Step, agent: AgentDef | None, document: Document, base: Path) -
             return {"cwd": said.cwd, "workdir": None}
         if said.workdir is not None:
             path = next((path for path in document.paths if path.name == said.workdir), None)
-            return {"cwd": str(placed(path.path, base)) if path else said.workdir, "workdir": None}
+            return {"cwd": str(placed(path.path, base, env)) if path else said.workdir, "workdir": None}
     return {}
 
 
-def placed(path: str, base: Path, env: Mapping[str, str] | None = None) -> Path:
+def placed(path: str, base: Path, env: Mapping[str, str]) -> Path:
     """Return a path of a document: variables of the environment in it are replaced, and it begins beside the file."""
-    known = os.environ if env is None else env
-    text = _VARIABLE.sub(lambda found: known.get(found[1] or found[2], found[0]), path)
+    text = _VARIABLE.sub(lambda found: env.get(found[1] or found[2], found[0]), path)
     return base / os.path.expanduser(text)

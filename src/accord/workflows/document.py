@@ -380,6 +380,7 @@ class Document(Said, frozen=True, kw_only=True):
     on: Triggers | None = None
     inputs: dict[str, Input] = field(default_factory=dict)
     vars: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, Text] = field(default_factory=dict)
     paths: tuple[Path, ...] = ()
     permission_profiles: dict[str, Permissions] = field(default_factory=dict, name="permission_profiles")
     agents: tuple[AgentDef, ...] = ()

@@ -80,7 +80,7 @@ class Doing:
             step=node.step,
             attempt=node.attempt,
             directory=self._directory,
-            env=self._means.env,
+            env=self._means.commands,
             values=self.values(node),
             post=post,
             heard=heard,

@@ -51,6 +51,7 @@ CODES: Mapping[str, Row] = MappingProxyType(
         "PLAIN_SECRET": Row("warning", "A header has a secret in plain text."),
         "MISSING_ENV": Row("error", "A run needs a variable of the environment that is not set."),
         "UNSET_VARIABLE": Row("warning", "A variable of the environment is used that is not set here."),
+        "NOT_PASSED": Row("warning", "A command uses a variable of the environment that no `env` passes to it."),
         "CLI_NOT_FOUND": Row("warning", "The program of an agent is not installed here."),
         "UNUSED_AGENT": Row("info", "No step names the agent, and the pattern gives it nothing to do."),
         "CODEX_SPARK_NON_INTERACTIVE": Row("error", "A codex `spark` model does not work without a terminal."),

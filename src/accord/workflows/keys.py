@@ -41,7 +41,6 @@ REFUSED_VALUES: Mapping[tuple[type[Struct], str, str], str] = MappingProxyType(
 MEANT: Refusals = MappingProxyType(
     {
         (Document, "jobs"): "write `workflows`",
-        (Document, "env"): "write `env` in the agents and steps that need it, or `vars`",
         (Document, "errors"): "write `errorHandling`",
         (Document, "barriers"): "write it in `coordination`",
         (Document, "pattern"): "write it in `swarm`",

@@ -18,6 +18,7 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "on": "What begins a run of a served workflow, besides a message.",
         "inputs": "Values that whoever runs it gives, by name: `{{inputs.NAME}}`.",
         "vars": "Values by name: `{{vars.NAME}}` or `{{NAME}}`; `--var NAME=VALUE` overrides one.",
+        "env": "Variables that all commands get besides the common ones; `${NAME}` is the server's variable.",
         "paths": "Directories by name, for `workdir`.",
         "permission_profiles": "Permissions by name, for `permissions.profile`.",
         "agents": "Who works.",

@@ -23,13 +23,15 @@ class Means(Struct, frozen=True, kw_only=True):
     """What a run works with.
 
     `flow` is the agent whose task the run is: parts of it that are workflows themselves are its children. `hosted` are
-    the members that this node has, `run` is what templates may say of the run itself.
+    the members that this node has, `run` is what templates may say of the run itself. `env` has the variables that the
+    document may name, `commands` is the environment of its commands.
     """
 
     flow: str
     plan: Plan
     hosted: Mapping[str, Member]
     env: Mapping[str, str]
+    commands: Mapping[str, str]
     now_ms: Callable[[], int]
     keys: Keys
     shared: Shared

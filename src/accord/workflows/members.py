@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from accord.agents.environment import without_ours
 from accord.agents.kinds import Given
-from accord.agents.process.options import PASSED
 from accord.agents.process.workspace import Placed
 from accord.agents.remote.terms import Mode, Terms
 from accord.client.keys import KeyManager, Keys
@@ -134,7 +133,7 @@ def _member(plan: Plan, agent: AgentDef) -> Member:
     if agent.is_a2a:
         return Member(agent=replace(agent, timeout=agent.timeout or A2A_SECONDS))
     return Member(
-        agent=agent,
+        agent=replace(agent, env={**plan.env, **agent.env}) if plan.env else agent,
         permissions=permissions.resolved(agent.permissions, plan.permission_profiles),
         idle_nudge=plan.idle_nudge,
         grace=min(plan.completion_grace_period, MAX_GRACE),
@@ -145,16 +144,16 @@ def _member(plan: Plan, agent: AgentDef) -> Member:
 
 
 def made(name: str, member: Member, env: Mapping[str, str], keys: Keys | None = None) -> Agent:
-    """Return a member as an agent; `env` is what its commands get, and has the variables it names.
+    """Return a member as an agent; `env` is the server's environment, of which it gets what it names.
 
     Raises ValueError for one that cannot be, and KeyManagementError.
     """
     keys = keys or KeyManager(env=env)
     if member.agent.is_a2a:
-        return _remote(name, member.agent, env, keys)
+        return _remote(name, member.agent, without_ours(env), keys)
     if member.agent.cli == "api":
         return _model(name, member.agent, env, keys)
-    return _process(name, member, env, keys)
+    return _process(name, member, without_ours(env), keys)
 
 
 def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> Agent:
@@ -164,7 +163,6 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
     if agent.command is None and agent.cli is None:
         raise ValueError(f"the agent {agent.name} has neither a cli nor a command")
     row = None if agent.command is not None else ROWS[agent.cli or ""]
-    shared = without_ours(env)
     what: dict[str, Any] = {"command": agent.command}
     if row is not None:
         access, directories = member.permissions.access, agent.additional_paths
@@ -176,13 +174,13 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
         done=agent.done or (completion.DONE if member.is_interactive else None),
         grace=member.grace,
         env={**variables(row, said.model), **{key: filled(value, env, keys) for key, value in agent.env.items()}},
-        pass_env=tuple(sorted(shared.keys() - set(PASSED))),
+        pass_env=() if row is None else tuple(row.own),
         max_tokens=said.max_tokens,
         max_cost=said.max_cost,
         on_crash=member.on_crash,  # type: ignore[arg-type]  # one of its words
         description=agent.role,
     )
-    return ProcessAgent(Given(options=options, name=name, env=shared), placing=placing)
+    return ProcessAgent(Given(options=options, name=name, env=env), placing=placing)
 
 
 def _waiting(member: Member) -> dict[str, Any]:
@@ -216,7 +214,8 @@ def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Ag
         raise ValueError(f"the agent {agent.name} is a model behind an API: say which, as constraints.model")
     begins = ((variable, url) for start, variable, url in PROVIDERS if model.startswith(start))
     variable, url = next(((one, at) for one, at in begins if one in env), (None, None))
-    stated = filled(agent.url, env, keys) if agent.url else env.get(BASE_URL)
+    named = without_ours(env)
+    stated = filled(agent.url, named, keys) if agent.url else env.get(BASE_URL)
     base_url = stated or url or ChatOptions(model=model).base_url
     credential = None if agent.credentials is None else credential_for(agent.credentials, keys, base_url)
     key = (credential.bearer or credential.api_key) if credential else env.get(variable or "")
@@ -224,7 +223,7 @@ def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Ag
         model=model,
         base_url=base_url,
         api_key=key,
-        headers={header: filled(value, env, keys, base_url) for header, value in agent.headers.items()},
+        headers={header: filled(value, named, keys, base_url) for header, value in agent.headers.items()},
         system_prompt="\n\n".join(filter(None, (agent.role and f"You are: {agent.role}", agent.skills))) or None,
         max_tokens=agent.constraints.max_tokens,
         max_cost=agent.constraints.max_cost,

@@ -33,6 +33,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     pattern: str = "dag"
     barriers: tuple[Barrier, ...] = ()
     agents: tuple[AgentDef, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
     permission_profiles: dict[str, Permissions] = field(default_factory=dict)
     max_concurrency: int | None = None
     timeout: float | None = None

@@ -42,7 +42,7 @@ def plan(
     `vars` are variables and inputs by their names; `base` is where relative paths begin; `env` is what `${NAME}` and
     `{{env.NAME}}` must be found in. An outline has stand-ins for inputs that only a run is given.
     """
-    environment = os.environ if env is None else env
+    env = os.environ if env is None else env
     text = input or ""
     one = _workflow(document, workflow)
     given = {**(givens.stand_ins(document, vars or {}) if is_outline else {}), **(vars or {})}
@@ -53,8 +53,7 @@ def plan(
     if problems:
         raise BadDocument(problems)
     pattern, steps = _arranged(document, one, base)
-    steps = [merged(step, document, one, base) for step in steps]
-    steps = _unrolled(steps)
+    steps = _unrolled([merged(step, document, one, base, env) for step in steps])
     handling = document.error_handling
     made = Plan(
         name=document.name,
@@ -64,6 +63,7 @@ def plan(
         steps=tuple(steps),
         barriers=_barriers(document, steps),
         agents=document.agents,
+        env=document.env,
         permission_profiles=document.permission_profiles,
         max_concurrency=document.swarm.max_concurrency,
         timeout=document.swarm.timeout,
@@ -84,7 +84,7 @@ def plan(
         state=document.state,
         trajectories=document.trajectories,
     )
-    if wrong := resolving.problems(made, document, environment):
+    if wrong := resolving.problems(made, document, env):
         raise BadDocument(wrong)
     return resolving.settled(made)
 

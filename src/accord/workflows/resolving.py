@@ -63,6 +63,7 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Fin
         wrong += _variables(step, env)
         wrong += _fixed(f"step {step.name!r}", step.innermost, _items(step))
         wrong += _unfilled(f"step {step.name!r}", step.innermost)
+    wrong += _unfilled("document", document)
     for agent in plan.agents:
         where = f"agent {agent.name!r}"
         wrong += _fixed(where, agent)
@@ -221,7 +222,7 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
     return {
         "inputs": f"add it to `inputs`{nearest(name, known['inputs']) if known['inputs'] else ''}",
         "vars": f"add it to `vars`, or give a run the variable {name}",
-        "env": f"set {name} in the environment",
+        "env": f"set {name} in the environment, which no workflow sees if settings refer to it",
         "state": f"no step says `set: {{{name}: ..}}`; if it comes from elsewhere: {{{{state.{name} | default('')}}}}",
     }[table]
 
@@ -289,10 +290,14 @@ def _fixed(where: str, said: AgentDef | Step, items: Collection[str] = ()) -> It
                 yield found("NOT_FIXED", f"{where}: {reference.source} stands in `url`, `headers` or `event`", fix)
 
 
-def unfilled(said: AgentDef | Step) -> Iterator[tuple[str, str, str]]:
+def unfilled(said: Document | AgentDef | Step) -> Iterator[tuple[str, str, str]]:
     """Yield what in an `env` would be left as it is written: its name, what is said of it, and what to do."""
     is_agent = isinstance(said, AgentDef)
     for name, text in said.env.items():
+        if isinstance(said, Document):
+            if "{{" in text:
+                yield name, "{{..}} is not filled in here", "write ${NAME}, or give it in the `env` of a step"
+            continue
         named = _NAMED.search(text)
         if named is None or (is_agent and "{{" not in text):
             continue
@@ -302,7 +307,7 @@ def unfilled(said: AgentDef | Step) -> Iterator[tuple[str, str, str]]:
         yield name, f"{what} {named[0]}", fix
 
 
-def _unfilled(where: str, said: AgentDef | Step) -> Iterator[Finding]:
+def _unfilled(where: str, said: Document | AgentDef | Step) -> Iterator[Finding]:
     for name, message, fix in unfilled(said):
         yield found("NOT_FILLED", f"{where}: env.{name}: {message}", fix)
 

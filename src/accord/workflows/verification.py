@@ -85,7 +85,7 @@ async def _custom(scene: Scene, result: Result, wanted: Verification, task: str)
     if wanted.value.startswith(PATTERN):
         return await _matches(scene, result, wanted, task)
     command, given = scene.values.shell(wanted.value)
-    env = {**scene.env, **given, OUTPUT: result.output}
+    env = scene.environment({**given, OUTPUT: result.output})
     ran = await run_shell(command, directory=scene.place, env=env, seconds=wanted.timeout)
     return ran.error
 

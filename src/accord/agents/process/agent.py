@@ -10,11 +10,11 @@ from pathlib import Path
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from accord.agents.environment import OURS, is_there
+from accord.agents.environment import is_there, passed
 from accord.agents.kinds import Given, Kind, profile
 from accord.agents.process import files, spawn
 from accord.agents.process.holding import Holding
-from accord.agents.process.options import PASSED, ProcessOptions, preset_of
+from accord.agents.process.options import ProcessOptions, preset_of
 from accord.agents.process.talk import Means, Turn
 from accord.agents.process.workspace import Place, Placing, Workspaces, told
 from accord.core.agent import Crash, Node
@@ -162,8 +162,8 @@ def _is_secret(value: str) -> bool:
 
 def environment(options: ProcessOptions, given: Mapping[str, str]) -> dict[str, str]:
     """Return what a command may know of the server's environment, and what the settings add."""
-    passed = {name: given[name] for name in (*PASSED, *options.pass_env) if name in given and not OURS.fullmatch(name)}
-    return {"TERM": "xterm-256color" if options.mode == "pty" else "dumb", **passed, **options.env}
+    term = "xterm-256color" if options.mode == "pty" else "dumb"
+    return {"TERM": term, **passed(given, options.pass_env), **options.env}
 
 
 def _root(options: ProcessOptions, env: Mapping[str, str], name: str) -> Path:

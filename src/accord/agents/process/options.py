@@ -18,9 +18,6 @@ from accord.agents.regexes import BadRegex, compiled
 PresetName = Literal["claude", "codex", "gemini", "aider", "goose", "opencode", "droid", "cursor"]
 FormatName = Literal["claude", "codex", "cursor", "droid", "gemini", "goose", "lines", "opencode"]
 
-PASSED = ("PATH", "HOME", "LANG", "TERM")
-"""What of the server's environment every command gets."""
-
 
 class ProcessOptions(Options, frozen=True, kw_only=True):
     """A command: one of the presets, or any other.

@@ -22,8 +22,8 @@ class RelayOptions(Options, frozen=True, kw_only=True):
     """A channel: of the relay at `base_url`, or with a `command` of a broker that is started here with its agent.
 
     A command is given what is asked as its input, or where an argument says `{prompt}`; one that is `native` reads the
-    channel itself; one that is not there when the server starts is a mistake, unless it is `installed_later`. `timeout`
-    is for an answer to come.
+    channel itself; one that is not there when the server starts is a mistake, unless it is `installed_later`. It gets
+    the common variables of the server's environment, and those in `pass_env`. `timeout` is for an answer to come.
     """
 
     relay_api_key: str | None = None
@@ -34,6 +34,7 @@ class RelayOptions(Options, frozen=True, kw_only=True):
     timeout: Seconds | None = 300.0
     command: str | tuple[str, ...] = ()
     native: bool = False
+    pass_env: tuple[str, ...] = ()
     installed_later: bool = False
 
     def __repr__(self) -> str:
@@ -70,6 +71,7 @@ def _made(options: RelayOptions, env: Mapping[str, str]) -> RelayA2AAdapter:
             target_agent=options.target_agent or "Worker1",
             poll_interval=options.poll_interval or POLL_SECONDS,
             timeout=timeout,
+            pass_env=options.pass_env,
         )
     if not options.relay_api_key:
         raise ValueError(

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from accord.agents.content import prompt
-from accord.agents.environment import without_ours
+from accord.agents.environment import passed
 from accord.agents.relay import runner
 from accord.agents.relay.adapter import RelayA2AAdapter, conversation
 from accord.agents.relay.broker import Broker
@@ -54,13 +54,18 @@ class LocalRelay(RelayA2AAdapter):
         broker_port: int = 0,
         poll_interval: float = POLL_SECONDS,
         timeout: float = 300.0,
+        pass_env: Sequence[str] = (),
     ) -> None:
-        """Start `command` as the agent `target_agent`; one that is `native` speaks to the channel itself."""
+        """Start `command` as the agent `target_agent`; one that is `native` speaks to the channel itself.
+
+        Of the server's environment it gets the common variables, and those in `pass_env`.
+        """
         super().__init__(secrets.token_urlsafe(32), channel, target_agent, poll_interval=poll_interval, timeout=timeout)
         self.agent_key = secrets.token_urlsafe(32)
         self.profile = replace(self.profile, crash=Crash.RESTART)  # what was asked is gone with the broker
         self.command = list(command)
         self._native = native
+        self._pass_env = pass_env
         self._port = broker_port
         self._broker: Broker | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -124,7 +129,7 @@ class LocalRelay(RelayA2AAdapter):
             "--",
             *self.command,
             stdin=PIPE,  # a lifeline: it is closed when this process ends, however that is
-            env=without_ours(os.environ) | self.environment(),
+            env=passed(os.environ, ("PYTHONPATH", *self._pass_env)) | self.environment(),
             start_new_session=True,
         )
         log.info("relay agent started", extra={"agent": self.target_agent, "pid": process.pid})

@@ -1,8 +1,9 @@
 """Agents: whether those that are named are there, can be reached, and are given only what has an effect on them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from accord.agents.environment import PASSED
 from accord.protocol import hosts
 from accord.workflows.checks.names import meant
 from accord.workflows.checks.subject import Problem, Subject, Where
@@ -37,6 +38,7 @@ SECRET = re.compile(r"authorization|cookie|.*(api|access|auth)[-_]?(key|token)|.
 """Headers that carry what nobody else may know."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_READ = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _NO_URL = re.compile(r"\{\{|\$\{")
 
 
@@ -135,6 +137,7 @@ def variables(subject: Subject) -> Iterator[Problem]:
     for step, where, *_ in subject.steps:
         texts.append(((*where, "url"), step.url))
         texts += [((*where, "headers", name), value) for name, value in step.headers.items()]
+    texts += [(("env", name), value) for name, value in subject.document.env.items()]
     for at, agent in enumerate(subject.document.agents):
         texts.append((("agents", at, "url"), agent.url))
         for part, table in (("headers", agent.headers), ("env", agent.env)):
@@ -145,6 +148,25 @@ def variables(subject: Subject) -> Iterator[Problem]:
                 yield Problem(
                     "UNSET_VARIABLE", place, f"The variable {name} is not set", f"set {name} before it is run"
                 )
+
+
+def passed_on(subject: Subject) -> Iterator[Problem]:
+    """Variables that commands read are passed to them."""
+    texts: list[tuple[Where, str | None, Mapping[str, str]]] = []
+    for step, where, *_ in subject.steps:
+        texts.append(((*where, "command"), step.command, step.env))
+        if step.verification is not None and step.verification.type == "custom":
+            texts.append(((*where, "verification", "value"), step.verification.value, step.env))
+    for at, workflow in enumerate(subject.document.workflows):
+        for number, check in enumerate(workflow.preflight):
+            texts.append((("workflows", at, "preflight", number, "command"), check.command, {}))
+    for place, command, own in texts:
+        for name in dict.fromkeys(_READ.findall(command or "")):
+            is_given = name in own or name in subject.document.env or PASSED.fullmatch(name)
+            is_set_here = re.search(rf"\b{name}=|\b(for|read)\b[^;\n]*\b{name}\b", command or "")
+            if name in subject.env and not is_given and not is_set_here:
+                fix = f'say env: {{{name}: "${{{name}}}"}} at the top of the file'
+                yield Problem("NOT_PASSED", place, f"The variable {name} is not passed to commands", fix)
 
 
 def installed(subject: Subject) -> Iterator[Problem]:
@@ -163,4 +185,4 @@ def _instead(name: str, agent: AgentDef) -> str:
     return "remove it"
 
 
-CHECKS = (known, kinds, programs, unused, addresses, secrets, variables, installed)
+CHECKS = (known, kinds, programs, unused, addresses, secrets, variables, passed_on, installed)

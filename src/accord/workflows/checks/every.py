@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from accord.agents.environment import without_ours
 from accord.workflows import custom
 from accord.workflows.checks import agents, amounts, habits, mentions, names, order, places, steps, triggers, using
 from accord.workflows.checks.subject import Check, Problem, Subject
@@ -34,9 +35,10 @@ def check(
     """Return what there is to say about a document, in the order of its text.
 
     `base` is where its relative paths begin; `place` says where a problem stands in the text, if there is one;
-    `env` is the environment that a run would have.
+    `env` is the environment that the server of a run would have.
     """
-    subject = Subject(document, base, os.environ if env is None else env, custom.beside(base))
+    known = without_ours(os.environ if env is None else env)
+    subject = Subject(document, base, known, custom.beside(base))
     findings = []
     for problem in (problem for one in CHECKS for problem in one(subject)):
         at = Place(f"<{document.name}>") if place is None else place(problem)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from accord.workflows.checks.names import meant
 from accord.workflows.checks.order import Edges, edges, upstream
 from accord.workflows.checks.subject import Placed, Problem, Subject, Where
-from accord.workflows.document import AgentDef, Step
+from accord.workflows.document import AgentDef, Document, Step
 from accord.workflows.expressions import BadExpression
 from accord.workflows.quoting import AS_DATA, UnsafeCommand
 from accord.workflows.resolving import LATER, events_of, run_lacks, unfilled
@@ -93,7 +93,8 @@ def read(subject: Subject) -> Iterator[Problem]:
 
 def variables(subject: Subject) -> Iterator[Problem]:
     """Variables of the environment that an `env` names are filled in."""
-    said: list[tuple[Where, Step | AgentDef]] = [(placed.where, placed.step) for placed in subject.steps]
+    said: list[tuple[Where, Document | Step | AgentDef]] = [((), subject.document)]
+    said += [(placed.where, placed.step) for placed in subject.steps]
     said += [(("agents", at), agent) for at, agent in enumerate(subject.document.agents)]
     for where, one in said:
         for name, message, fix in unfilled(one):

@@ -59,6 +59,10 @@ class Scene(Struct, frozen=True, kw_only=True):
         said = self.step.cwd
         return self.directory if said is None else self.directory / os.path.expanduser(self.values.text(said))
 
+    def environment(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of a command: the run's, what the step says in `env`, and `values`."""
+        return {**self.env, **{name: self.values.text(said) for name, said in self.step.env.items()}, **values}
+
     def given(self, options: type[Given]) -> Given:
         """Return what the step is given with `with`, templates filled in; raises Unresolved, or a ValueError."""
         try:

@@ -13,11 +13,10 @@ async def shell(scene: Scene) -> Result:
     """Run the command of a step; raises Unresolved and UnsafeCommand before anything is run."""
     step = scene.step
     command, given = scene.values.shell(step.command or "")
-    own = {name: scene.values.text(value) for name, value in step.env.items()}
     ran = await run_shell(
         command,
         directory=scene.place,
-        env={**scene.env, **own, **given},
+        env=scene.environment(given),
         seconds=step.timeout,
         heard=scene.heard,
     )

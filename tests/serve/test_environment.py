@@ -1,0 +1,83 @@
+"""What commands of a served workflow find of the server's secrets: nothing, neither given nor in `/proc`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.serve.flowing import ask, result, written
+from tests.serve.running import accord, running
+
+SECRET = "very-secret-signing-key-0123456789"
+KEPT = "kept-from-commands-0123456789"
+
+SEARCH = """
+import glob, os, sys
+found = sorted(name for name, value in os.environ.items() if any(word in value for word in sys.argv[1:]))
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except OSError:
+        continue
+    if any(word.encode() in text for word in sys.argv[1:]):
+        with open(path.replace("environ", "cmdline"), "rb") as file:
+            line = file.read().replace(bytes(1), b" ").decode()
+        found.append(line)
+print("nothing" if not found else found)
+"""
+"""A program that looks for words in its own environment, and in that of every process it may read."""
+
+FLOW = """
+version: "1.0"
+name: looking
+swarm: {{pattern: dag}}
+env: {{OTHER: "${{OTHER}}"}}
+agents:
+  - {{name: member, command: {search}, interactive: false}}
+workflows:
+  - name: main
+    preflight:
+      - {{command: {search}, successIf: nothing}}
+    output: "{{{{steps.step.output}}}}, {{{{steps.asked.output}}}}, {{{{steps.other.output}}}}"
+    steps:
+      - name: step
+        type: deterministic
+        command: {search}
+        verification: {{type: custom, value: '{search} | grep nothing'}}
+      - {{name: asked, type: agent, agent: member, task: look, timeout: 1m}}
+      - {{name: other, type: deterministic, command: 'echo "$OTHER"'}}
+"""
+
+UNPRIVILEGED = """#!{python}
+import ctypes, os, sys
+PR_CAPBSET_DROP, MOST = 24, 64
+for capability in range(MOST):
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+"""A Python with no more rights than any other user's, also where tests are run by root."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_no_command_finds_the_secrets_of_the_server(tmp_path: Path, workers: str) -> None:
+    python = written(tmp_path, UNPRIVILEGED.format(python=sys.executable), "python")
+    python.chmod(0o755)
+    program = written(tmp_path, SEARCH, "search.py")
+    written(tmp_path, FLOW.format(search=f"{sys.executable} {program} {SECRET} {KEPT}"))
+    written(tmp_path, '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n', "accord.toml")
+    secrets = {"WEBHOOK_KEY": SECRET, "ACCORD_KEY_SHOP": KEPT, "TOKEN": KEPT, "OTHER": "passed on"}
+    with running(tmp_path, "flow.yaml", "--workers", workers, python=str(python), **secrets) as server:
+        assert result(ask(server, {"text": "look"})) == "nothing, nothing, passed on"
+
+
+def test_a_variable_that_settings_refer_to_cannot_be_named(tmp_path: Path) -> None:
+    step = '{name: a, type: deterministic, command: env, env: {K: "{{env.WEBHOOK_KEY}}"}}'
+    text = f'version: "1"\nname: f\nswarm: {{pattern: dag}}\nworkflows: [{{name: main, steps: [{step}]}}]\n'
+    written(tmp_path, text)
+    written(tmp_path, '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n', "accord.toml")
+    refused = accord(tmp_path, "serve", "flow.yaml", WEBHOOK_KEY=SECRET)
+    assert (refused.returncode, SECRET in refused.stderr) == (2, False)
+    assert "{{env.WEBHOOK_KEY}} has no value" in refused.stderr
+    assert "which no workflow sees if settings refer to it" in refused.stderr
