@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import AsyncIterator
 
 import pytest
 from a2a.types import a2a_pb2
 from google.protobuf import json_format
 
+from accord import Context, agent
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.testing import call
@@ -109,3 +111,37 @@ async def test_whoever_may_send_may_ask_for_the_task_at_the_same_address(enabled
             assert dict(answer.headers)["x-a2a-dialect"] == enabled, answer.body
             assert b"not enabled" not in answer.body
             assert b"nvalid" not in answer.body
+
+
+@agent(name="Broken", description="Raises an exception after its first chunk")
+async def broken(ctx: Context) -> AsyncIterator[str]:
+    yield "one "
+    raise LookupError("a secret of the agent")
+
+
+@pytest.mark.proves("2-23", "2-26")
+async def test_vault_stream_of_a_broken_agent_ends_with_a_processing_error() -> None:
+    async with serving(broken) as app:
+        sent = await call(app, rpc("tasks/send", **SENDS["vault"][1]), path="/a2a")
+        answer = await call(app, rpc("tasks/sendSubscribe", id=sent.json()["result"]["id"]), path="/a2a")
+        frames = [dict(line.split(": ", 1) for line in frame.splitlines()) for frame in _frames(answer.body)]
+        assert [frame["event"] for frame in frames[-2:]] == ["task_status", "error"]
+        assert json.loads(frames[-2]["data"])["state"] == "FAILED"
+        assert "id" not in frames[-1]  # a subscriber that comes back names the status before it
+        assert json.loads(frames[-1]["data"]) == {
+            "code": "AGENT_PROCESSING_ERROR",
+            "message": "The agent failed",
+            "details": {"taskId": sent.json()["result"]["id"]},
+        }
+
+
+def _frames(body: bytes) -> list[str]:
+    return [frame for frame in body.decode().split("\n\n") if frame and not frame.startswith(":")]
+
+
+@pytest.mark.proves("4-35", "4-40")
+async def test_gen_errors_name_the_agent_and_have_details() -> None:
+    async with serving(broken) as app:
+        answer = await call(app, rpc("tasks/get", task_id="t-0"), path="/gen")
+        data = answer.json()["error"]["data"]
+        assert (data["agent_id"], data["details"]) == ("Broken", "Task not found")

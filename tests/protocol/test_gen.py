@@ -463,6 +463,29 @@ def test_the_error_format() -> None:
     }
 
 
+@pytest.mark.proves("4-35", "4-40")
+def test_error_of_a_served_agent_names_it_and_has_details() -> None:
+    wire = GEN.encode_error(AgentUnavailable("Too many tasks", retry_after=30), "billing")
+    assert wire.data == {
+        "agent_id": "billing",
+        "details": "Too many tasks",
+        "retry_after": 30,
+        "reason": "AGENT_UNAVAILABLE",
+    }
+    own = AgentUnavailable("Busy", metadata={"agent_id": "agent_123", "details": "Too many tasks"})
+    assert GEN.encode_error(own, "billing").data["agent_id"] == "agent_123"
+
+
+def test_chunks_of_a_streamed_text_are_one_string() -> None:
+    chunks = Artifact(artifact_id="a", parts=(Part(text="Hello, "), Part(text="Ada")))
+    task = Task(id="t", status=TaskStatus(state=TaskState.COMPLETED), artifacts=(chunks,))
+    (written,) = json.loads(GEN.push_task(task))["artifacts"]
+    assert (written["content"], written["metadata"]["format"]) == ("Hello, Ada", "text/plain")
+    read = GEN.read_push(GEN.push_task(task))
+    assert isinstance(read, Task)
+    assert read.artifacts == (chunks,)
+
+
 @pytest.mark.proves("B-15")
 def test_a_missing_task_and_bad_parameters_share_a_code_but_not_a_meaning() -> None:
     missing, bad = TaskNotFound("why", metadata={"task_id": "t"}), InvalidParams("why")

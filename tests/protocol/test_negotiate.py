@@ -268,6 +268,13 @@ def test_7_no_version_means_0_3_and_an_old_one_says_nothing_more(version: str | 
     assert route("message/send", sent(TYPE_TEXT), version=version).dialect is RELAY
 
 
+@pytest.mark.proves("B-00")
+@pytest.mark.parametrize("version", ["0.2", "0.3", "0.3.0"])
+def test_extended_card_with_an_old_version_is_0_3(version: str) -> None:
+    found = route("agent/authenticatedExtendedCard", {}, version=version)
+    assert (found.dialect, found.operation) == (V03, Operation.EXTENDED_CARD)
+
+
 # --- rejections ---------------------------------------------------------------------------------------------------
 
 

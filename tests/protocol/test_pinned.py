@@ -168,6 +168,8 @@ def test_what_a_part_means(wire: Any, part: Part) -> None:
         ({"type": "data", "text": "x"}, "A data part needs"),
         ({"type": "file", "content": 5}, "A file part needs"),
         ({"type": "file", "content": "no base64!"}, "Invalid base64"),
+        ({"type": "file", "content": "aGVsbG8=="}, "Invalid base64"),
+        ({"type": "file", "content": "===="}, "Invalid base64"),
         ({"type": "reference", "content": "u"}, "A reference part needs"),
     ],
 )

@@ -334,6 +334,38 @@ def test_an_internal_error_is_the_profile_s_processing_error() -> None:
     assert raised.value.metadata == {"step": "X"}
 
 
+@pytest.mark.proves("2-26")
+def test_failed_task_is_followed_by_a_processing_error() -> None:
+    reason = Message(message_id="m", role=Role.AGENT, parts=(Part(text="No paper"),))
+    status = TaskStatus(state=TaskState.FAILED, message=reason)
+    frame = VAULT.encode_failure(Event(seq=3, body=StatusUpdate(task_id="t", context_id="c", status=status)))
+    assert frame is not None
+    assert (frame.event, frame.id) == ("error", None)
+    assert json.loads(frame.data) == {
+        "code": "AGENT_PROCESSING_ERROR",
+        "message": "No paper",
+        "details": {"taskId": "t"},
+    }
+    canceled = StatusUpdate(task_id="t", context_id="c", status=TaskStatus(state=TaskState.CANCELED))
+    assert VAULT.encode_failure(Event(seq=3, body=canceled)) is None
+
+
+@pytest.mark.proves("2-17", "2-25")
+def test_chunks_of_a_streamed_text_are_one_string() -> None:
+    chunks = Artifact(artifact_id="a", parts=(Part(text="Hello, "), Part(text=""), Part(text="Ada")))
+    task = Task(id="t", status=TaskStatus(state=TaskState.COMPLETED), artifacts=(chunks,))
+    wire = json.loads(VAULT.push_task(task))
+    (written,) = wire["artifacts"]
+    assert (written["type"], written["content"]) == ("text", "Hello, Ada")
+    read = VAULT.read_push(json.dumps(wire).encode())
+    assert isinstance(read, Task)
+    assert read.artifacts == (chunks,)
+    written["metadata"]["a2a"]["texts"] = [1, 2]  # of another text: the text counts
+    changed = VAULT.read_push(json.dumps(wire).encode())
+    assert isinstance(changed, Task)
+    assert changed.artifacts[0].parts == (Part(text="Hello, Ada"),)
+
+
 @pytest.mark.proves("2-26", "B-errors")
 @pytest.mark.parametrize("kind", TABLE)
 def test_every_error_can_end_a_stream(kind: type[AccordError]) -> None:

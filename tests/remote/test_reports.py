@@ -157,13 +157,17 @@ def test_an_answer_may_go_on_in_another_task_there() -> None:
 @pytest.mark.proves("0-31")
 @pytest.mark.parametrize("state", [S.SUBMITTED, S.WORKING])
 def test_submitted_and_working_both_acknowledge(state: TaskState) -> None:
-    found = heard(task(state), link=replace(LINK, remote_id=None, sent=0), sent=1)
+    found = heard(task(state), link=replace(LINK, remote_id=None, sent=0), place=here(S.SUBMITTED), sent=1)
     (acknowledged,) = found.bodies
     assert isinstance(acknowledged, StatusUpdate)
-    assert acknowledged.status.state is S.WORKING
+    assert acknowledged.status.state is state
     assert acknowledged.metadata is not None
     assert acknowledged.metadata[REMOTE_TASK] == "r-1"
     assert found.link.sent == 1
+
+
+def test_working_task_stays_working_when_the_remote_says_submitted() -> None:
+    assert states(heard(task(S.SUBMITTED))) == [S.WORKING]
 
 
 @pytest.mark.proves("0-74")

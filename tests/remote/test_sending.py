@@ -22,8 +22,10 @@ from accord.errors import (
     PushNotSupported,
     RateLimited,
     TaskTimeout,
+    UnsupportedOperation,
 )
-from accord.model import CancelRequest, Message, Part, Role, SendRequest, Task, TaskState
+from accord.model import CancelRequest, GetRequest, Message, Part, Role, SendRequest, Task, TaskState
+from accord.storage.commands import browsing
 from tests.core.conftest import ALICE, AT_ONCE, BOB, said, saying, text
 from tests.core.doubles import Meddler, is_parked, reaches, rows, sent, until
 from tests.remote.conftest import WEBHOOK, Joined, Joining, Scripted, there
@@ -94,6 +96,21 @@ def test_a_webhook_outside_this_machine_must_be_https(url: str) -> None:
     with pytest.raises(ValueError, match="https"):
         Terms(webhook=url)
     assert Terms(webhook="http://localhost:8000/hook").webhook
+
+
+@pytest.mark.proves("0-31")
+async def test_submitted_acknowledgement_is_stored_as_submitted(joining: Joining) -> None:
+    here = await joining()
+    here.peer.answer = lambda _: there(S.SUBMITTED)
+    task = await begun(here)
+    await until(lambda: is_parked(here.store, task.id))
+    assert await rows(here.store, "remote", "remote_id") == [("r-1",)]
+    stored = await here.service.get(GetRequest(id=task.id), ALICE)
+    assert stored.status.state is S.SUBMITTED
+    (row,) = await here.store.read(browsing.rows, ALICE.tenant, [task.id])
+    assert not row.is_held  # it waits for the remote agent, not for a person who starts it
+    with pytest.raises(UnsupportedOperation, match="already started"):
+        await here.service.conclude(task.id, S.COMPLETED, None, ALICE)
 
 
 async def test_an_agent_that_answers_with_a_message_has_completed(joining: Joining) -> None:
@@ -263,7 +280,7 @@ async def test_a_webhook_tells_what_a_lost_answer_did_not(joining: Joining) -> N
     here.peer.answer = lambda _: LOST
     task = await begun(here)
     await until(lambda: is_parked(here.store, task.id))
-    assert (await here.service.get(_get(task), ALICE)).status.state is S.WORKING
+    assert (await here.service.get(_get(task), ALICE)).status.state is S.SUBMITTED
     from tests.remote.test_receiver import done, posted
 
     assert (await posted(here, done(), bearer=here.peer.token)).status == 204

@@ -435,7 +435,7 @@ class Composition:
         return Site(
             card=card,
             documents=documents,
-            rpc=JsonRpc(agent, origin=service.origin, links=links, **shared),
+            rpc=JsonRpc(agent, origin=service.origin, links=links, agent=service.agent, **shared),
             rest=Rest(agent, **shared),
         )
 

@@ -148,11 +148,14 @@ class JsonRpc:
         extensions: frozenset[str] = frozenset(),
         quotas: Quotas = QUOTAS,
         links: Links | None = None,
+        agent: str = "",
     ) -> None:
-        """Serve `service` to whom `admit` lets in; `origin` looks up the dialect that a task was created in.
+        """Serve `service` to callers that `admit` authenticates; `origin` looks up the dialect that created a task.
 
-        `extensions` are those of the agent's card; `links` gives files addresses, for dialects that need some.
+        `extensions` are those of the agent's card; `links` gives files addresses, for dialects that need some; `agent`
+        is the name that errors give the agent.
         """
+        self._agent = agent
         self._links = links
         self._extensions = extensions
         self._quotas = quotas
@@ -224,14 +227,14 @@ class JsonRpc:
         try:
             caller = asked.caller or await self._admit(presented(asked.scope, asked.body))
             if isinstance(route, Rejection):
-                return _failure(entry.id, route.error, route.dialect)
+                return self._failure(entry.id, route.error, route.dialect)
             if route.ask_task and self._origin:
                 origin = await self._origin(route.ask_task, caller)
                 route = route.settle(DialectName(origin) if origin else None, self._spoken.get(caller.account))
             elif caller.owner and route.operation in SENDS:  # what shows by its message how a caller speaks
                 self._spoken.put(caller.account, route.dialect)
         except AccordError as error:
-            return _failure(entry.id, error, route.dialect)
+            return self._failure(entry.id, error, route.dialect)
         dialect = BY_MEMBER if route.by_member else DIALECTS[route.dialect]
         known = replace(
             caller,
@@ -257,9 +260,9 @@ class JsonRpc:
     def _refused(self, asked: Asked, entry: Entry | Batch, error: AccordError) -> Answer:
         """Return a refusal of whatever was asked, as far as it was understood."""
         if isinstance(entry, Call):
-            return _failure(entry.id, error, self._route(asked, entry).dialect)
+            return self._failure(entry.id, error, self._route(asked, entry).dialect)
         identifier = entry.id if isinstance(entry, Rejected) else jsonrpc.NULL_ID
-        return _failure(identifier, error, answer_dialect(asked.path, asked.wished, asked.version))
+        return self._failure(identifier, error, answer_dialect(asked.path, asked.wished, asked.version))
 
     async def _answer(self, understood: Understood) -> Answer:
         call, name, operation = understood.call, understood.route.dialect, understood.route.operation
@@ -276,10 +279,10 @@ class JsonRpc:
             stated = dialect.error_as_result(operation, error)
             if stated is not None:
                 return Answer(_success(call, stated), name)
-            return _failure(call.id, error, name)
+            return self._failure(call.id, error, name)
         except Exception:  # whatever it is, the caller learns nothing of it and the log everything
             log.exception("request failed", extra={"method": call.method})
-            return _failure(call.id, InternalError(), name)
+            return self._failure(call.id, InternalError(), name)
 
     async def _answer_batch(self, asked: Asked, entries: Batch, send: Send) -> None:
         try:  # one request has one sender, whose signature is good for one request
@@ -292,7 +295,7 @@ class JsonRpc:
             understood = await self._understand(replace(asked, place=f"[{position}]"), entry)
             if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
                 refused = InvalidRequest("A stream cannot be part of a batch")
-                understood = _failure(understood.call.id, refused, understood.route.dialect)
+                understood = self._failure(understood.call.id, refused, understood.route.dialect)
             answer = understood if isinstance(understood, Answer) else await self._answer(understood)
             if answer.body:
                 answers.append(answer)
@@ -316,21 +319,43 @@ class JsonRpc:
             events = self._streaming[operation](request, understood.caller, after)
             first = await unless_gone(receive, anext(events))
         except AccordError as error:
-            await _write_refusal(send, understood, error, scope)
+            await self._write_refusal(send, understood, error, scope)
             return
         except ClientGone:
             return
         except Exception:  # as in _answer
             log.exception("stream failed", extra={"method": call.method})
-            await _write_refusal(send, understood, InternalError(), scope)
+            await self._write_refusal(send, understood, InternalError(), scope)
             return
         if call.is_notification:
             async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
                 await _write(send, Answer(b"", name))
             return
         encode = partial(_event, understood.dialect, call.id, self._linking(understood, request))
-        writer = Writer(send, encode, partial(_stream_error, understood))
+        writer = Writer(send, encode, partial(self._stream_error, understood))
         await writer.run(first, events, receive, [_SAID[name], *understood.headers])
+
+    # --- refusals -----------------------------------------------------------------------------------------------------
+
+    def _failure(self, identifier: bytes, error: AccordError, name: DialectName) -> Answer:
+        """Return the error of a call; a notification has no answer, whatever fails (JSON-RPC 2.0, 4.1)."""
+        is_unanswered = identifier == jsonrpc.NO_ID
+        body = b"" if is_unanswered else jsonrpc.failure(identifier, DIALECTS[name].encode_error(error, self._agent))
+        return Answer(body, name, error.row.rpc_http, error_headers(error))
+
+    async def _write_refusal(self, send: Send, understood: Understood, error: AccordError, scope: Scope) -> None:
+        """Refuse a stream, by an event where the dialect and the caller's `Accept` say so and the status is 200."""
+        answer = self._failure(understood.call.id, error, understood.route.dialect)
+        if understood.dialect.refuses_by_event and _wants_events(scope) and answer.status == 200 and answer.body:
+            await respond(send, 200, sse.encode(Frame(data=answer.body)), [*EVENT_STREAM, _SAID[answer.dialect]])
+        else:
+            await _write(send, answer)
+
+    def _stream_error(self, understood: Understood, error: AccordError) -> bytes:
+        dialect = understood.dialect
+        if dialect.wraps_events:
+            return sse.encode(Frame(data=jsonrpc.failure(understood.call.id, dialect.encode_error(error, self._agent))))
+        return sse.encode(dialect.encode_stream_error(error))
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -352,23 +377,9 @@ def _event(dialect: Dialect, identifier: bytes, linking: Linking, event: Event) 
     if frame is None:
         return None
     data = jsonrpc.success(identifier, frame.data) if dialect.wraps_events else frame.data
-    return sse.encode(Frame(id=str(event.seq), event=frame.event, data=data))
-
-
-def _stream_error(understood: Understood, error: AccordError) -> bytes:
-    dialect = understood.dialect
-    if dialect.wraps_events:
-        return sse.encode(Frame(data=jsonrpc.failure(understood.call.id, dialect.encode_error(error))))
-    return sse.encode(dialect.encode_stream_error(error))
-
-
-async def _write_refusal(send: Send, understood: Understood, error: AccordError, scope: Scope) -> None:
-    """Refuse a stream; by an event, where the dialect does so for who asks for events, as long as the status is 200."""
-    answer = _failure(understood.call.id, error, understood.route.dialect)
-    if understood.dialect.refuses_by_event and _wants_events(scope) and answer.status == 200 and answer.body:
-        await respond(send, 200, sse.encode(Frame(data=answer.body)), [*EVENT_STREAM, _SAID[answer.dialect]])
-    else:
-        await _write(send, answer)
+    written = sse.encode(Frame(id=str(event.seq), event=frame.event, data=data))
+    failure = dialect.encode_failure(event) if dialect.reports_failures else None
+    return written if failure is None else written + sse.encode(failure)
 
 
 def _wants_events(scope: Scope) -> bool:
@@ -379,13 +390,6 @@ def _wants_events(scope: Scope) -> bool:
 
 def _success(call: Call, result: bytes) -> bytes:
     return b"" if call.is_notification else jsonrpc.success(call.id, result)
-
-
-def _failure(identifier: bytes, error: AccordError, name: DialectName) -> Answer:
-    """Return the error of a call; a notification has no answer, whatever fails (JSON-RPC 2.0, 4.1)."""
-    is_unanswered = identifier == jsonrpc.NO_ID
-    body = b"" if is_unanswered else jsonrpc.failure(identifier, DIALECTS[name].encode_error(error))
-    return Answer(body, name, error.row.rpc_http, error_headers(error))
 
 
 async def _write(send: Send, answer: Answer) -> None:

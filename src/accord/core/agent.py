@@ -32,7 +32,8 @@ class Profile(Struct, frozen=True, kw_only=True):
 
     An agent with `answers_message` answers with a message alone, or those messages for which it is true; their senders
     are not shown the task behind it. One that `takes_repeats` begins a task whenever a message comes, even if the same
-    one came before. Its `extended_skills` are shown to callers who have said who they are.
+    one came before. Its `extended_skills` are shown to callers who have said who they are. The tasks of one that
+    `reports_start` stay submitted until the agent reports that it works.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     answers_message: bool | Callable[[Message], bool] = False
     takes_repeats: bool = False
+    reports_start: bool = False
     budget: Budget = Budget()
 
     @property

@@ -56,12 +56,19 @@ class Hears(Enum):
 
 
 class Ready(Struct, frozen=True):
-    """A task that is about to be made: what is stored, the task, the event that says that work on it begins."""
+    """A task that is about to be stored."""
 
     accept: runs.Accept
     task: Task
-    working: StatusUpdate
     caller: Caller
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The event that the work has started, or none where no node takes the task yet or its agent reports that."""
+        accept = self.accept
+        if accept.working is None:
+            return ()
+        return (Event(seq=1, body=accept.working, at=timestamp_ms(accept.new.at)),)
 
 
 class Intake:
@@ -131,7 +138,7 @@ class Intake:
             return Begun(found, stored.last_seq)
         if accepted.job is None:
             return Begun(ready.task, 0)
-        return Begun(ready.task, 0, (Event(seq=1, body=ready.working, at=timestamp_ms(ready.accept.new.at)),))
+        return Begun(ready.task, 0, ready.events)
 
     async def ready(self, request: SendRequest, caller: Caller, parent: Parent, places: ExitStack) -> Ready:
         """Return a task as its parent is about to make it, with a place to run it at once if there is one."""
@@ -145,7 +152,6 @@ class Intake:
         due = None if work.is_held else self._due(request, at)
         new = self._new_task(request, caller, at, parent)
         task = new.task
-        working = _working(task, new.at)
         if due is not None:
             new = replace(new, deadline_at=least(due, new.deadline_at))
         accept = runs.Accept(
@@ -155,11 +161,11 @@ class Intake:
             key=self._key(request.message, caller) if parent is None else None,
             name=self._name(caller) if parent is None else None,
             parent=parent,
-            working=working if work.node else None,
+            working=_working(task, new.at) if work.node and not self._profile.reports_start else None,
             deadline_ms=None if due is None else max(0, due - new.at),
             push=self._push(request, task.id),
         )
-        return Ready(accept, task, working, caller)
+        return Ready(accept, task, caller)
 
     def begin(self, ready: Ready, accepted: runs.Accepted) -> None:
         """Go on with a task that has been made, unless that was done before."""
@@ -169,7 +175,7 @@ class Intake:
         if ready.accept.deadline_ms is not None:
             self._engine.alarm(ready.accept.deadline_ms)
         if accepted.job is not None:
-            self._run(accepted.job, lifecycle.apply(ready.task, ready.working), ready.accept.new, ready.caller)
+            self._run(accepted.job, ready)
 
     async def _packed(self, new: NewTask, tenant: str) -> NewTask:
         """Take large parts out of what is to be stored."""
@@ -207,14 +213,16 @@ class Intake:
             trace=tracing.current(),
         )
 
-    def _run(self, job: Claimed, task: Task, new: NewTask, caller: Caller) -> None:
+    def _run(self, job: Claimed, ready: Ready) -> None:
+        new, working = ready.accept.new, ready.accept.working
+        seq = 0 if working is None else 1
         start = Start(
             job=job,
-            task=task,
-            seq=1,
-            kept=1,
-            message=task.history[0],
-            caller=caller,
+            task=ready.task if working is None else lifecycle.apply(ready.task, working),
+            seq=seq,
+            kept=seq,
+            message=ready.task.history[0],
+            caller=ready.caller,
             steps={},
             deadline_at=new.deadline_at,
             parent_id=new.parent_id,

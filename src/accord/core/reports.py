@@ -246,7 +246,9 @@ class _Reader:
 
     def _statuses(self, status: TaskStatus) -> Iterable[StatusUpdate]:
         """Return the way from the state here to the one there; an agent that does not know says nothing."""
-        before, after = self._here.state, S.WORKING if status.state is S.SUBMITTED else status.state
+        before, after = self._here.state, status.state
+        if after is S.SUBMITTED and before is not S.SUBMITTED:
+            after = S.WORKING
         if after is S.UNKNOWN or (before is S.UNKNOWN and after not in lifecycle.TERMINAL):
             return ()
         message = None if status.message is None else self._message(status.message)

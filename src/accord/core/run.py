@@ -167,7 +167,7 @@ class Run:
         """
         ended: Task | None = None
         try:
-            if self._state is TaskState.SUBMITTED:
+            if self._state is TaskState.SUBMITTED and not self.agent.profile.reports_start:
                 await self.status(TaskState.WORKING, None, None)
             ended = await self._work()
         except Fenced as error:

@@ -96,14 +96,14 @@ class Service:
         self.offers = replace(offers or Offers(), push=check_push is not None and (offers or Offers()).push)
         self.extended: Callable[[], AgentCard] | None = None
         self._engine = engine
-        self._agent = agent
+        self.agent = agent
         self._check_push = check_push
         self._intake = Intake(engine, agent)
 
     @property
     def _profile(self) -> Profile:
         """Who the agent is by now: one elsewhere may have been found only after it was served."""
-        return self._engine.agents[self._agent].profile
+        return self._engine.agents[self.agent].profile
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Service:
 
     async def list(self, request: TaskFilter, caller: Caller) -> TaskPage:
         """List tasks, newest status first."""
-        query = listing.query(request, owner=caller.reach, agent=self._agent)
+        query = listing.query(request, owner=caller.reach, agent=self.agent)
         with _retryable:
             found, total = await self._engine.store.read(tasks.list_tasks, caller.tenant, query)
             whole = [await self._engine.archive.unpack(caller.tenant, stored) for stored in found]
@@ -230,17 +230,26 @@ class Service:
         return (await self._intake.find(request.id, caller))[1]
 
     async def _end(
-        self, task_id: str, state: TaskState, message: Message | None, owner: str | None, tenant: str
+        self,
+        task_id: str,
+        state: TaskState,
+        message: Message | None,
+        owner: str | None,
+        tenant: str,
+        *,
+        is_held: bool = False,
     ) -> None:
         at = self._engine.now_ms()
         status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(at))
-        ending = endings.Ending(task_id=task_id, status=status, at=at, owner=owner, agent=self._agent)
+        ending = endings.Ending(task_id=task_id, status=status, at=at, owner=owner, agent=self.agent, is_held=is_held)
         try:
             ended = await self._engine.store.do(endings.end, tenant, ending)
         except endings.NoSuchTask:
             raise TaskNotFound(metadata={"taskId": task_id}) from None
         except endings.HasEnded:
             raise TaskNotCancelable(metadata={"taskId": task_id}) from None
+        except endings.HasBegun:
+            raise UnsupportedOperation("The task has already started; its result cannot be set from outside") from None
         self._engine.hooks.tell_ended(ended)
         self._engine.stop_run(tenant, task_id)
 
@@ -252,10 +261,7 @@ class Service:
     async def conclude(self, task_id: str, state: TaskState, result: Message | None, caller: Caller) -> None:
         """End a task of the caller's that was held, because somebody has done it elsewhere."""
         with _retryable:
-            _, held = await self._intake.find(task_id, caller)
-            if held.status.state is not TaskState.SUBMITTED:
-                raise UnsupportedOperation("The task has begun, and tells by itself what becomes of it")
-            await self._end(task_id, state, result, caller.owner, caller.tenant)
+            await self._end(task_id, state, result, caller.owner, caller.tenant, is_held=True)
 
     async def wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
         """Hand a task what it waits for under `key`; false if it has that already or has ended."""

@@ -6,6 +6,7 @@ not know. Which facts need it is each dialect's business; without them everythin
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
@@ -41,7 +42,7 @@ class Extras(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="came
 
     `role` is the A2A role behind a finer one, `status` marks the message that belongs to the task's status, `event` is
     the metadata of the event around an artifact, `parts` has a part's position as key, `saved` is what a user kept
-    under keys that the dialect needed.
+    under keys that the dialect needed. `texts` has the length of each text that an artifact's one text was joined of.
     """
 
     message_id: str | None = None
@@ -57,6 +58,7 @@ class Extras(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="came
     last_chunk: bool = False
     event: Metadata | None = None
     parts: dict[str, PartExtras] = {}
+    texts: tuple[int, ...] = ()
     saved: Metadata | None = None
 
 
@@ -127,6 +129,23 @@ def read_all(
         restore(part, stated, extras.parts[str(at)]) if str(at) in extras.parts else part
         for at, (part, stated) in enumerate(zip(parts, wire, strict=True))
     )
+
+
+def join_texts(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[int, ...]]:
+    """Return the chunks of a streamed text as one part, and the length of each; other parts stay as they are."""
+    if len(parts) < 2 or any(part.text is None or part != Part(text=part.text) for part in parts):
+        return parts, ()
+    texts = [part.text or "" for part in parts]
+    return (Part(text="".join(texts)),), tuple(map(len, texts))
+
+
+def split_text(parts: tuple[Part, ...], lengths: tuple[int, ...]) -> tuple[Part, ...]:
+    """Return the chunks that `join_texts` joined; lengths that do not fit the text are ignored."""
+    text = parts[0].text if len(parts) == 1 else None
+    if text is None or min(lengths, default=-1) < 0 or sum(lengths) != len(text):
+        return parts
+    ends = list(accumulate(lengths))
+    return tuple(Part(text=text[end - length : end]) for end, length in zip(ends, lengths, strict=True))
 
 
 # --- roles and times ----------------------------------------------------------------------------------------------

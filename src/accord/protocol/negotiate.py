@@ -170,6 +170,8 @@ def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str
         return V1, None, False
     look = _look(inquiry.params)
     if telling := TELLING.get(inquiry.method):
+        if telling is GEN and version in SPOKEN[V03] and operation_for(inquiry.method, V03):
+            return V03, None, False  # 0.2's name of the extended card, by a caller that states its version
         return _google_01(inquiry.method, look) or _spoken(telling, inquiry, look), None, False
     shaped = _shape(look)
     if shaped and (shaped in inquiry.enabled or look.message is None or look.message.kind is None):

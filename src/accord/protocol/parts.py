@@ -72,10 +72,13 @@ def read_part(part: AnyPart) -> Part:
 
 
 def from_base64(text: str) -> bytes:
-    """Decode base64, standard or URL-safe, padded or not."""
+    """Decode base64, standard or URL-safe, padded or not; wrong padding is refused."""
     bare = text.rstrip("=").replace("-", "+").replace("_", "/")
+    padded = bare + "=" * (-len(bare) % 4)
     try:
-        return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+        if len(text) not in (len(bare), len(padded)):
+            raise ValueError
+        return base64.b64decode(padded, validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("Invalid base64 encoded string") from None
 

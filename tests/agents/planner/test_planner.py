@@ -96,7 +96,7 @@ async def test_planned_tasks_are_begun_dropped_and_concluded(hosting: Hosting) -
     assert "2. Write B (Writer) is canceled" in status
     assert "3. Write C (Writer) is completed: by hand" in status
     refused = text(await say(host, "done 1: me too"))
-    assert "has begun" in refused
+    assert "already started" in refused
     assert "There is no task 9" in text(await say(host, "run 9"))
 
 

@@ -71,6 +71,7 @@ class RemoteAgent:
             input_modes=ANY,
             crash=Crash.RESUME,
             attempts=ATTEMPTS,
+            reports_start=True,
         )
         self.profile = self._states(unknown)
         self._client = client

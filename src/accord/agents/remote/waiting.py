@@ -187,7 +187,7 @@ class Waiting:
                 log.info("remote stream ended", extra={"task_id": link.task_id, "reason": str(error)})
         latest, state = await self._look()
         await self._unless_ended(state)
-        if state is TaskState.WORKING and latest.asks == latest.looked:
+        if state in (TaskState.SUBMITTED, TaskState.WORKING) and latest.asks == latest.looked:
             await self._ask(latest)
             await self._rest(latest, min(self._terms.poll_seconds(latest.polls), max(0.0, self._sla_left(latest))))
 

@@ -119,10 +119,17 @@ class Dialect(ABC):
         """Write an error that ends a stream, for dialects whose events are bare."""
         return Frame(data=codec.encode(self.encode_error(error)))
 
+    reports_failures: ClassVar[bool] = False
+    """Whether a stream has an error event after the status of a task that failed."""
+
+    def encode_failure(self, event: Event) -> Frame | None:
+        """Write the error event that follows the status of a failed task, in dialects that report failures."""
+        return None
+
     # --- errors -------------------------------------------------------------------------------------------------
 
-    def encode_error(self, error: AccordError) -> ErrorObject:
-        """Write an error as a JSON-RPC error object."""
+    def encode_error(self, error: AccordError, agent: str = "") -> ErrorObject:
+        """Write an error of the named agent as a JSON-RPC error object."""
         return ErrorObject(self.code(error.row), error.message, self.error_data(error))
 
     def code(self, row: Row) -> int:

@@ -256,7 +256,8 @@ _ROWS = f"""
                 AND kind = 'status' ORDER BY seq DESC LIMIT 1),
            EXISTS (SELECT 1 FROM step WHERE {_OF_TASK} AND key = 'flow-run'),
            task.state = 'submitted' AND EXISTS (
-               SELECT 1 FROM job WHERE tenant = task.tenant AND kind = '{RUN}' AND key = task.id AND parked = 1)
+               SELECT 1 FROM job WHERE tenant = task.tenant AND kind = '{RUN}' AND key = task.id AND parked = 1
+                 AND epoch = 0)
     FROM task JOIN snapshot ON snapshot.tenant = task.tenant AND snapshot.task_id = task.id
     WHERE task.tenant = :tenant AND task.id IN (SELECT key FROM {{pairs}} :ids {{end}})"""
 

@@ -36,6 +36,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     at: int
     owner: str | None = None
     agent: str | None = None
+    is_held: bool = False
+    """Whether only a task that is held and has not begun may end so."""
 
 
 class Timer(Struct, frozen=True, kw_only=True):
@@ -74,12 +76,18 @@ class HasEnded(Exception):
         self.state = state
 
 
+class HasBegun(Exception):
+    """The task is not held any more."""
+
+
 async def end(tx: Tx, tenant: str, ending: Ending) -> list[Ended]:
     """End a task from outside, whoever runs it: the fence is raised, its job and timers go, its node is told.
 
     Its children end with it, and theirs. Like all that end tasks, it returns which have ended.
     """
     stored = owned(await lock_task(tx, tenant, ending.task_id), ending.task_id, ending.owner, ending.agent)
+    if ending.is_held and await jobs.held_queue(tx, tenant, stored.id) is None:
+        raise HasBegun
     before, after = stored.task_state, ending.status.state
     if before in lifecycle.TERMINAL or after not in lifecycle.TRANSITIONS[before]:
         raise HasEnded(before)

@@ -224,6 +224,18 @@ async def take(tx: Tx, node: str, ids: Sequence[int]) -> list[Claimed]:
     return sorted(map(_claimed, rows), key=lambda job: place[job.id])
 
 
+async def held_queue(tx: Tx, tenant: str, task_id: str) -> str | None:
+    """Return the queue of a held task's job, or None if the task is not held: its job was claimed before or is due."""
+    row = await tx.one(
+        """SELECT queue FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key AND parked = 1 AND epoch = 0
+           {for_update}""",
+        tenant=tenant,
+        kind=RUN,
+        key=task_id,
+    )
+    return None if row is None else row[0]
+
+
 async def finish(tx: Tx, job: Claimed) -> bool:
     """Remove work that is done; false if somebody else holds it now."""
     removed = await tx.run(f"DELETE FROM job WHERE {_HELD}", **_held(job))

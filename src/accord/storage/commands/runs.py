@@ -219,16 +219,11 @@ async def begin(tx: Tx, tenant: str, request: Begin) -> Continued:
     head = owned(await lock_head(tx, tenant, request.task_id), request.task_id, request.owner, request.agent)
     if head.task_state is TaskState.CANCELED:
         raise HasEnded(head.task_state)
-    held = await tx.one(
-        "SELECT queue FROM job WHERE tenant = :tenant AND kind = :kind AND key = :key AND parked = 1 {for_update}",
-        tenant=tenant,
-        kind=RUN,
-        key=head.id,
-    )
-    if held is None or head.task_state is not TaskState.SUBMITTED:
+    queue = await jobs.held_queue(tx, tenant, head.id)
+    if queue is None or head.task_state is not TaskState.SUBMITTED:
         return Continued(task_id=head.id, is_repeated=True, stored=await _reread(tx, tenant, head))
     await _due(tx, tenant, head, request.deadline_at, request.at)
-    job = await rouse(tx, tenant, head, Work(queue=held[0], node=request.node))
+    job = await rouse(tx, tenant, head, Work(queue=queue, node=request.node))
     known = {} if job is None else await steps.load(tx, tenant, head.id)
     return Continued(task_id=head.id, job=job, stored=await _reread(tx, tenant, head), steps=known)
 

@@ -6,8 +6,8 @@ shape, ours is:
 - Send: `{message, task_config: {timeout, priority}, stream_config: {include_intermediates, buffer_size}, metadata}`.
 - Webhooks: subscribe `{task_id, url, token, authentication, events}` answers `{config_id}`, unsubscribe `{task_id,
   config_id or url}` answers `{removed}`; reading and listing answer the webhook with its `config_id`.
-- Errors: `data` has `agent_id`, `retry_after`, `details` and `task_id` where they are known, `violations` where fields
-  are wrong, and `reason`, which tells errors with one code apart.
+- Errors: `data` has the `agent_id` and `details` of every error of a served agent, `retry_after` and `task_id` where
+  they are known, `violations` where fields are wrong, and `reason`, which tells errors with one code apart.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -243,6 +243,11 @@ class Gen(Dialect):
     def code(self, row: Row) -> int:
         """Return the dialect's code for an error."""
         return row.gen
+
+    def encode_error(self, error: AccordError, agent: str = "") -> ErrorObject:
+        """Write an error; its data names the agent and repeats the message as details where there are no others."""
+        wire = super().encode_error(error)
+        return wire if not agent else replace(wire, data={"agent_id": agent, "details": error.message} | wire.data)
 
     def error_data(self, error: AccordError) -> dict[str, Any]:
         """Return the facts of an error, with the task under the name that this dialect uses."""

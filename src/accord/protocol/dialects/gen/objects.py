@@ -7,7 +7,8 @@ Its founding document shows messages, artifacts and two kinds of part; the rest 
   link.
 - Message: `{id, task_id, parts, metadata}`; `metadata.role` is user, agent, system or tool, and user if missing.
 - Artifact: `{id, task_id, type: "result", content, metadata: {created_at, format}}`. The content is the text or the
-  data of its only part with its media type as format, else a list of parts with the format `PARTS`. An artifact that
+  data of its only part with its media type as format, else a list of parts with the format `PARTS`. The chunks of a
+  streamed text are one text; their lengths are extras. An artifact that
   does not say when it was made was made by the time its task or event states.
 - Task: `{task_id, context_id, status, messages, artifacts, created_at, updated_at, metadata}`. What the task's status
   says is the last of the messages, and marked. `metadata.waiting_for` is input or auth in a running task that waits,
@@ -33,8 +34,10 @@ from accord.protocol.extras import (
     PartExtras,
     finer_role,
     give_created,
+    join_texts,
     pack,
     read_all,
+    split_text,
     take_created,
     unpack,
     without,
@@ -205,13 +208,15 @@ def write_artifact(artifact: Artifact, task_id: str, made: str | None) -> dict[s
     own, created = artifact.metadata, (artifact.metadata or {}).get(keys.CREATED_AT)
     if created != made and _time(created) == created is not None:
         own, made = without(own, keys.CREATED_AT), created
-    content, media_type, form, lacking = _artifact_form(artifact.parts)
+    joined, texts = join_texts(artifact.parts)
+    content, media_type, form, lacking = _artifact_form(joined)
     extras = Extras(
         name=artifact.name,
         description=artifact.description,
         extensions=artifact.extensions,
         form=form,
         parts=lacking,
+        texts=texts,
     )
     native = stated(created_at=made) | {"format": media_type}
     return {
@@ -259,7 +264,7 @@ def read_artifact(wire: ArtifactIn, where: str, made: str | None) -> Artifact:
         metadata = (metadata or {}) | {keys.CREATED_AT: created}
     return Artifact(
         artifact_id=wire.id,
-        parts=_artifact_parts(wire.content, media_type, extras, where),
+        parts=split_text(_artifact_parts(wire.content, media_type, extras, where), extras.texts),
         name=extras.name,
         description=extras.description,
         metadata=metadata,

@@ -55,6 +55,7 @@ from accord.protocol.dialects.vault.events import (
     read_stream_error,
     spoken,
     write_event,
+    write_failure,
     write_stream_error,
 )
 from accord.protocol.dialects.vault.objects import (
@@ -128,6 +129,7 @@ class Vault(Dialect):
     links_files: ClassVar = True
     partial_results: ClassVar = frozenset({Operation.SEND, Operation.CANCEL})
     replays: ClassVar = frozenset({Operation.SUBSCRIBE})
+    reports_failures: ClassVar = True
 
     def knows_messages(self, _method: str) -> bool:
         """Say no: all that a send answers is the id of a task."""
@@ -230,6 +232,11 @@ class Vault(Dialect):
     def encode_stream_error(self, error: AccordError) -> Frame:
         """Write an `error` event."""
         return Frame(event="error", data=codec.encode(write_stream_error(error, self.error_data(error))))
+
+    def encode_failure(self, event: Event) -> Frame | None:
+        """Write the `error` event that follows the status of a failed task."""
+        data = write_failure(event)
+        return None if data is None else Frame(event="error", data=codec.encode(data))
 
     # --- errors, webhooks and cards ---
 

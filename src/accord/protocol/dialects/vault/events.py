@@ -2,8 +2,8 @@
 
 The profile has no event for a task, so a task is written as its status. A status has room for one text: the words
 of its message, after "authentication required" where that is the state (B-05). A message that answers without a task
-has an empty `taskId`. An error has the name of its reason as code; the profile's `AGENT_PROCESSING_ERROR` is an
-internal error.
+has an empty `taskId`. An error has the name of its reason as code. The profile's `AGENT_PROCESSING_ERROR` is an
+internal error, or an agent that failed: it then follows the status of the task.
 """
 
 from typing import Any
@@ -175,6 +175,17 @@ def write_stream_error(error: AccordError, details: dict[str, Any]) -> dict[str,
     code = PROCESSING_ERROR if isinstance(error, InternalError) else error.row.reason
     facts = {name: value for name, value in details.items() if name != "reason"}
     return stated(code=code, message=error.message, details=facts or None)
+
+
+def write_failure(event: Event) -> dict[str, Any] | None:
+    """Return the data of the `error` event that follows the status of a failed task, or None for any other event."""
+    body = event.body
+    if not isinstance(body, Task | StatusUpdate) or body.status.state is not TaskState.FAILED:
+        return None
+    message = body.status.message
+    reason = "The agent failed" if message is None else sentence(message)
+    task_id = body.id if isinstance(body, Task) else body.task_id
+    return {"code": PROCESSING_ERROR, "message": reason, "details": {"taskId": task_id}}
 
 
 def spoken(text: str, task_id: str) -> Message:

@@ -7,8 +7,9 @@ url. Operations and errors are `codec`; what these objects have no field for sit
 - A server gives bytes an address before they come here (`Dialect.links_files`). Those without one, as a client's, are a
   data part with `{"bytes": base64, "filename"}`, a url that is not HTTP one with `{"url", "filename"}`, data that is
   no object one with `{"value"}`; the extras say so, so reading restores them.
-- An artifact of one part is that part's text, data or url, with `type` text, data or file; any other is a list of
-  parts with `type` parts. A type that is none of these is kept as `metadata.type`.
+- An artifact of one part is that part's text, data or url, with `type` text, data or file. The chunks of a streamed
+  text are one text; their lengths are extras. Any other artifact is a list of parts with `type` parts. A type that is
+  none of these is kept as `metadata.type`.
 - A task has no status message: it is the last of the messages, and marked. Where authentication is required, its
   first part says so (B-05), since AgentVault's clients see only that input is required.
 """
@@ -34,9 +35,11 @@ from accord.protocol.extras import (
     PartExtras,
     finer_role,
     give_created,
+    join_texts,
     known_time,
     pack,
     read_all,
+    split_text,
     take_created,
     unpack,
     without,
@@ -221,8 +224,9 @@ def _words(part: Part) -> str:
 
 def write_artifact(artifact: Artifact, extras: Extras | None = None) -> dict[str, Any]:
     """Write an artifact; `extras` are those of the event around it."""
-    parts, lacking = write_all(artifact.parts, _write_part)
-    form, content, lacking = _artifact_form(artifact.parts, parts, lacking)
+    joined, texts = join_texts(artifact.parts)
+    parts, lacking = write_all(joined, _write_part)
+    form, content, lacking = _artifact_form(joined, parts, lacking)
     kind = (artifact.metadata or {}).get(TYPE)
     own_kind = isinstance(kind, str) and kind != "" and kind not in _FORMS
     extras = replace(
@@ -232,6 +236,7 @@ def write_artifact(artifact: Artifact, extras: Extras | None = None) -> dict[str
         extensions=artifact.extensions,
         form=form if own_kind else None,
         parts=lacking,
+        texts=texts,
     )
     metadata = pack(without(artifact.metadata, TYPE) if own_kind else artifact.metadata, extras)
     written = {"id": artifact.artifact_id, "type": kind if own_kind else form, **content}
@@ -263,7 +268,7 @@ def read_artifact(wire: ArtifactIn, where: str) -> tuple[Artifact, Extras]:
         metadata = (metadata or {}) | {TYPE: wire.type}
     artifact = Artifact(
         artifact_id=wire.id,
-        parts=_artifact_parts(wire, form, extras, where),
+        parts=split_text(_artifact_parts(wire, form, extras, where), extras.texts),
         name=extras.name,
         description=extras.description,
         metadata=metadata,
