@@ -34,9 +34,9 @@ class V03Grpc(V03Rest):
             skill["security"] = _security(stated.security_requirements)
         return plain
 
-    def encode_error(self, error: AccordError) -> ErrorObject:
+    def encode_error(self, error: AccordError, agent: str = "") -> ErrorObject:
         """Write an error, with its name where 0.3 has one."""
-        plain, name = super().encode_error(error), error_name(error)
+        plain, name = super().encode_error(error, agent), error_name(error)
         return plain if name is None else replace(plain, message=f"{name}: {plain.message}")
 
 
