@@ -8,6 +8,7 @@ import gzip
 import json
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -327,3 +328,21 @@ def test_requests_are_metered_and_the_wait_is_told(tmp_path_factory: pytest.Temp
             told = [caller.ask(way, Operation.GET, GetRequest(id="none")) for _ in range(7)]
             assert [one.reason for one in told] == ["TASK_NOT_FOUND"] * 5 + ["RATE_LIMITED"] * 2
             assert b"retry-after" in told[-1].said
+
+
+def test_strangers_with_unfinished_bodies_take_no_room_from_known_callers(guarded: Server) -> None:
+    """As plain bytes, and as 16 KB of gzip that are 16 MB: both filled the room of all callers once."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = packer.compress(b" " * 16_000_000) + packer.flush(zlib.Z_SYNC_FLUSH)
+    with ExitStack() as stack:
+        for coding, piece in [(b"gzip", packed)] * 20 + [(b"identity", bytes(1_000_000))] * 4:
+            wire = stack.enter_context(guarded.connect())
+            wire.say(
+                b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Encoding: %b\r\n" % coding
+            )
+            wire.say(b"Content-Length: 16000000\r\n\r\n")
+            with suppress(ConnectionError):
+                wire.say(piece)
+            assert wire.answer().status == 401
+        body = b" " * 1_000_000 + call()
+        assert asked(guarded, b"POST / HTTP/1.1\r\nContent-Length: %d" % len(body), body).status == 200

@@ -3,7 +3,11 @@
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
+from accord.bindings.bodies import read_request
+from accord.bindings.http import Receive, Scope
+from accord.core.access import Presented
 from accord.core.interface import Caller
+from accord.core.quotas import Quotas
 from accord.model import (
     AgentCapabilities,
     AgentCard,
@@ -138,3 +142,13 @@ class Scripted:
                 self.closed += 1
 
         return stream
+
+
+async def read_body(receive: Receive, quotas: Quotas | None = None, *, owner: str = "") -> bytes:
+    """Read a body of an authenticated caller."""
+
+    async def identify(_presented: Presented) -> Caller:
+        return Caller(owner=owner)
+
+    scope: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    return (await read_request(scope, receive, identify, quotas or Quotas()))[1]

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from accord.bindings.compression import PIECE, SMALLEST, Compression
-from accord.bindings.http import Receive, Scope, Send, read_body, respond
+from accord.bindings.http import Receive, Scope, Send, respond
 from accord.core.quotas import Quotas
 from accord.errors import RequestTooLarge
 from accord.testing import call
+from tests.bindings.scripted import read_body
 
 LONG = b"the same again " * 500
 STREAM = [(b"content-type", b"text/event-stream")]

@@ -13,13 +13,13 @@ from uvicorn.server import ServerState
 
 from accord.bindings import streams
 from accord.bindings.connections import Joined, connections, turns_of
-from accord.bindings.http import App, Receive, Scope, Send, read_body, respond
+from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.streams import Writer
 from accord.core.quotas import Quotas
 from accord.errors import AccordError
 from accord.model import Event
 from accord.protocol.sse import KEEP_ALIVE
-from tests.bindings.scripted import EVENTS
+from tests.bindings.scripted import EVENTS, read_body
 
 BOUND_SECONDS = 60
 LONG = Quotas(head_seconds=60, unread_seconds=60)

@@ -3,25 +3,29 @@
 import asyncio
 import gzip
 import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
-from accord.bindings import alarms
+from accord.bindings import alarms, bodies
+from accord.bindings.bodies import MAX_INFLATION, SMALL, WIRE, Intake, read_request, stranger
 from accord.bindings.compression import PIECE, Compression
-from accord.bindings.http import INTAKE, SMALL, WIRE, App, Intake, Receive, Scope, Send, read_body
-from accord.bindings.jsonrpc import LARGE_BYTES, JsonRpc
+from accord.bindings.http import App, Receive, Scope, Send
+from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.rest import Rest
 from accord.core.access import Presented
 from accord.core.interface import Caller
 from accord.core.quotas import Quotas
-from accord.errors import AgentUnavailable, AuthenticationFailed, RequestTimeout, RequestTooLarge
+from accord.errors import AgentUnavailable, AuthenticationFailed, RateLimited, RequestTimeout, RequestTooLarge
 from accord.protocol import codec, jsonrpc
 from accord.testing.asgi import call
-from tests.bindings.scripted import Scripted
+from tests.bindings.scripted import Scripted, read_body
 from tests.bindings.test_limits import GET, Slow, each_dialect, rpc, said
 
-LONG = "x" * LARGE_BYTES
+LONG = "x" * SMALL
 
 
 class Door:
@@ -222,29 +226,116 @@ async def test_what_is_sent_is_as_limited_as_what_comes_out() -> None:
             await Compression(app)(scope, client.receive, lambda _: asyncio.sleep(0))
 
 
-async def test_all_that_come_at_once_hold_no_more_than_a_limit() -> None:
-    intake, quotas = Intake(), Quotas(bodies=100_000)
-    first = Slow([b"x" * (SMALL + 60_000)])
-    reading = asyncio.create_task(read_body(first.receive, quotas, intake))
-    await first.stopped.wait()
-    assert intake.held == 60_000
-    with pytest.raises(AgentUnavailable) as refused:
-        await read_body(Slow([b"x" * SMALL, b"x" * 40_001]).receive, quotas, intake)
-    assert refused.value.retry_after == 1
-    assert intake.held == 60_000, "whoever is refused gives back what it had"
-    for pieces in ([b"x" * SMALL, b""], [b"x" * (SMALL + 40_000), b""], [b"x" * 1_000_000]):
-        assert await read_body(Slow(pieces, ends=True).receive, quotas, intake) == b"".join(pieces)
-    reading.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reading
+# --- what bodies that are being received hold together ----------------------------------------------------------------
+
+ROOM = Quotas(bodies=100_000)
+MANY_ADDRESSES = [("192.0.2.1", 1), ("198.51.100.1", 1), ("203.0.113.1", 1)]
+
+
+@pytest.fixture(autouse=True)
+def intake(monkeypatch: pytest.MonkeyPatch) -> Intake:
+    monkeypatch.setattr(bodies, "INTAKE", Intake())
+    return bodies.INTAKE
+
+
+@asynccontextmanager
+async def receiving(size: int, read: Callable[[Receive], Awaitable[Any]]) -> AsyncIterator[None]:
+    """Have a body that has come so far, and does not go on."""
+    client = Slow([b"x" * (SMALL + size)])
+    reading = asyncio.ensure_future(read(client.receive))
+    await client.stopped.wait()
+    try:
+        yield
+    finally:
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+
+async def test_all_that_come_at_once_hold_no_more_than_a_limit(intake: Intake) -> None:
+    async with receiving(60_000, partial(read_body, quotas=ROOM)):
+        assert intake.held == 60_000
+        with pytest.raises(AgentUnavailable) as refused:
+            await read_body(Slow([b"x" * SMALL, b"x" * 40_001]).receive, ROOM)
+        assert refused.value.retry_after == 1
+        assert intake.held == 60_000, "a refused body gives back what it had"
+        for pieces in ([b"x" * SMALL, b""], [b"x" * (SMALL + 40_000), b""], [b"x" * 1_000_000]):
+            assert await read_body(Slow(pieces, ends=True).receive, ROOM) == b"".join(pieces)
     assert intake.held == 0
 
 
+async def test_one_caller_holds_no_more_than_half(intake: Intake) -> None:
+    async with receiving(50_000, partial(read_body, quotas=ROOM, owner="alice")):
+        with pytest.raises(RateLimited) as refused:
+            await read_body(Slow([b"x" * (SMALL + 1)]).receive, ROOM, owner="alice")
+        assert (refused.value.retry_after, refused.value.metadata) == (1, {"limit": "bodies"})
+        async with receiving(50_000, partial(read_body, quotas=ROOM, owner="bob")):
+            assert intake.held == 100_000
+
+
+async def of_stranger(receive: Receive, client: tuple[str, int], quotas: Quotas = ROOM) -> bytes:
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "client": client}
+    return (await read_request(scope, receive, stranger, quotas))[1]
+
+
+async def test_strangers_leave_half_to_known_callers(intake: Intake) -> None:
+    async with AsyncExitStack() as stack:
+        for client in MANY_ADDRESSES[:2]:
+            await stack.enter_async_context(receiving(25_000, partial(of_stranger, client=client)))
+            with pytest.raises(RateLimited):  # a quarter is for one address
+                await of_stranger(Slow([b"x" * (SMALL + 1)]).receive, client)
+        with pytest.raises(AgentUnavailable):  # half is for all of them
+            await of_stranger(Slow([b"x" * (SMALL + 1)]).receive, MANY_ADDRESSES[2])
+        await stack.enter_async_context(receiving(50_000, partial(read_body, quotas=ROOM, owner="alice")))
+        assert (intake.strangers, intake.held) == (50_000, 100_000)
+    assert (intake.strangers, intake.held) == (0, 0)
+
+
+@pytest.mark.parametrize("binding", [JsonRpc, Rest])
+async def test_no_more_is_read_of_a_stranger_than_a_short_body(binding: type[Any], intake: Intake) -> None:
+    """Wrong headers are refused before more is read; those who have to sign the body are asked once it is there."""
+    client, sent = Slow([b"x" * SMALL, b"x", b"x"], ends=True), list[Any]()
+    scope = {"type": "http", "method": "POST", "path": "/message:send", "headers": [(b"a2a-version", b"1.0")]}
+    if binding is JsonRpc:
+        scope["headers"] = [(b"x-a2a-dialect", b"v1")]
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await binding(Scripted(), admit=Door(is_open=False).admit)(scope, client.receive, send)
+    assert sent[0]["status"] == 401
+    assert client.left == 1
+
+
+async def test_waiting_for_authentication_takes_none_of_the_time_of_a_body(clock: Clock) -> None:
+    async def slow(_presented: Presented) -> Caller:
+        assert clock.ring is None
+        return Caller()
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    client = Slow([b"x" * SMALL, b"x" * 9, b""], ends=True)
+    assert len((await read_request(scope, client.receive, slow))[1]) == SMALL + 9
+
+
+async def test_a_stranger_holds_no_more_than_it_has_sent_many_times() -> None:
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-encoding", b"gzip")]}
+    sent = packed(10_000_000)
+
+    async def app(scope: Scope, receive: Receive, _send: Send) -> None:
+        await read_request(scope, receive, stranger)
+
+    with pytest.raises(RequestTooLarge, match=f"{MAX_INFLATION} times"):
+        await Compression(app)(scope, Slow([sent], ends=True).receive, lambda _: asyncio.sleep(0))
+
+    async def known(_scope: Scope, receive: Receive, _send: Send) -> None:
+        assert len(await read_body(receive)) == 10_000_000
+
+    await Compression(known)(scope, Slow([sent], ends=True).receive, lambda _: asyncio.sleep(0))
+
+
 @each_dialect
-async def test_when_too_much_is_coming_in_others_are_told_when_to_come_again(
-    dialect: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(INTAKE, "held", Quotas().bodies)
+async def test_when_too_much_is_coming_in_others_are_told_when_to_come_again(dialect: str, intake: Intake) -> None:
+    intake.held = Quotas().bodies
     app = JsonRpc(Scripted(), admit=Door(is_open=True).admit)
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"x-a2a-dialect", dialect.encode())]}
     sent: list[Any] = []

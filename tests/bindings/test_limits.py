@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accord.bindings import alarms
-from accord.bindings.http import App, read_body
+from accord.bindings.http import App
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.rest import Rest
 from accord.core.access import Presented
@@ -16,7 +16,7 @@ from accord.core.interface import Caller
 from accord.core.quotas import Quotas, Usage
 from accord.errors import RequestTimeout, RequestTooLarge
 from accord.testing.asgi import call
-from tests.bindings.scripted import Scripted
+from tests.bindings.scripted import Scripted, read_body
 
 GET = {
     "v1": ("GetTask", {"id": "t-1"}),
@@ -168,6 +168,11 @@ class Slow:
         self._pauses = [0.0] + [pause] * len(pieces)
         self._ends = ends
         self.stopped = asyncio.Event()
+
+    @property
+    def left(self) -> int:
+        """Pieces that nobody has taken."""
+        return len(self._left)
 
     async def receive(self) -> dict[str, Any]:
         if not self._left:

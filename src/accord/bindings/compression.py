@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Awaitable, MutableMapping
 from typing import Any
 
-from accord.bindings.http import WIRE, App, Headers, Receive, Scope, Send, headers_of, respond
+from accord.bindings.bodies import WIRE
+from accord.bindings.http import App, Headers, Receive, Scope, Send, headers_of, respond
 
 SMALLEST = 1_400
 """Below about one network packet nothing is gained."""

@@ -1,4 +1,4 @@
-"""The little HTTP that the bindings share: reading headers and a bounded body, writing a whole answer, over plain ASGI.
+"""The little HTTP that the bindings share: reading headers, writing a whole answer, over plain ASGI.
 
 It is not a framework: no routing, no middleware, nothing that costs on the hot path.
 """
@@ -25,7 +25,6 @@ from accord.errors import (
     AuthenticationFailed,
     HeadersTooLarge,
     RequestTimeout,
-    RequestTooLarge,
 )
 from accord.protocol import hosts
 
@@ -55,12 +54,6 @@ STOPS = "The server stops; ask again"
 
 RETRY_SECONDS = 1
 """When to ask again: another node is there, or this one soon is again."""
-
-WIRE = "accord.wire"
-"""Where a message of a compressed body says how many bytes were sent for it: those buy time, not what comes out."""
-
-SMALL = 64 * 1024
-"""What of each body is not counted with all that are coming in: short requests are read however full it is."""
 
 LOOK_SECONDS = 2.0
 """How long an answer takes before somebody looks whether its caller is still there: looking costs a task."""
@@ -195,72 +188,6 @@ def check_head(scope: Scope, quotas: Quotas = QUOTAS) -> None:
     size += sum(map(len, chain.from_iterable(headers))) + 32 * len(headers)
     if size > quotas.head:
         raise HeadersTooLarge(f"The address and the headers are larger than {quotas.head} bytes")
-
-
-class Intake:
-    """How much the bodies that are still coming in hold together: each may be large, and all of them wait for more."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self.held = 0
-
-    def take(self, before: int, size: int, limit: int) -> None:
-        """Count a body that has grown from `before` to `size`, or refuse it where all would pass `limit`."""
-        more = max(0, size - SMALL) - max(0, before - SMALL)
-        if more and self.held + more > limit:
-            raise AgentUnavailable("Too many large requests are coming in at once; try again", retry_after=1)
-        self.held += more
-
-    def give_back(self, size: int) -> None:
-        """Count a body of that size no more."""
-        self.held -= max(0, size - SMALL)
-
-
-INTAKE = Intake()
-"""That of this process."""
-
-
-async def read_body(receive: Receive, quotas: Quotas = QUOTAS, intake: Intake = INTAKE) -> bytes:
-    """Read the whole body, or refuse it once it is too large or takes too long; each piece that is sent buys time."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task(loop)  # which need not ask for the loop again, a call of the system each time
-    begun, is_late = loop.time(), False
-
-    def give_up() -> None:
-        nonlocal is_late
-        is_late = True
-        if task is not None:
-            task.cancel()
-
-    alarm = alarms.of(loop)
-    late = alarm.set(quotas.body_seconds, give_up)
-    chunks: list[bytes] = []
-    size = held = sent = 0
-    try:
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            chunk: bytes = message.get("body", b"")
-            size += len(chunk)
-            sent += message.get(WIRE, len(chunk))
-            if size > quotas.body or sent > quotas.body:
-                raise RequestTooLarge(f"The body is larger than {quotas.body} bytes")
-            if not message.get("more_body"):
-                return b"".join([*chunks, chunk]) if chunks else chunk
-            intake.take(held, size, quotas.bodies)
-            held = size
-            chunks.append(chunk)
-            alarm.clear(late)
-            left = begun + quotas.body_seconds + sent / quotas.body_rate - loop.time()
-            late = alarm.set(min(left, quotas.body_seconds), give_up)
-    except asyncio.CancelledError:
-        if is_late and task is not None and not task.uncancel():
-            raise RequestTimeout(f"The body did not arrive in time; {size} bytes came") from None
-        raise
-    finally:
-        alarm.clear(late)
-        intake.give_back(held)
 
 
 async def unless_gone(receive: Receive, answer: Awaitable[T]) -> T:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.bindings import origins
+from accord.bindings.bodies import SMALL, read_request
 from accord.bindings.dispatch import LONG
 from accord.bindings.http import (
     JSON,
@@ -36,7 +37,6 @@ from accord.bindings.http import (
     idempotency_key,
     presented,
     query,
-    read_body,
     respond,
     unless_gone,
 )
@@ -69,12 +69,6 @@ from accord.protocol.sse import Frame
 log = logging.getLogger("accord.jsonrpc")
 
 BINDING = "jsonrpc"
-
-LARGE_BYTES = 64 * 1024
-"""A longer body is read only once it is known who sends it: the time that takes is not for strangers to spend.
-
-They are then refused without the id of their call, and in the dialect that the address and the headers tell.
-"""
 
 REMEMBERED, DAY_SECONDS = 10_000, 86_400.0
 """Of how many callers, and for how long, it is known what they spoke: it is a guess for a task that is not there."""
@@ -206,11 +200,11 @@ class JsonRpc:
         body, caller = b"", None
         try:
             check_head(scope, self._quotas)
-            body = await read_body(receive, self._quotas)
+            caller, body = await read_request(scope, receive, self._admit, self._quotas)
             if media_type != "application/json":
                 stated = f"not {media_type[:60]}" if media_type else "and the request has none"
                 raise UnsupportedMediaType(f"Content-Type must be application/json, {stated}")
-            if len(body) > LARGE_BYTES:
+            if caller is None and len(body) > SMALL:  # decoding takes time, which is not for strangers to spend
                 caller = await self._admit(presented(scope, body))
         except asyncio.CancelledError:
             if (refusal := cut_off(scope)) is None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from accord.bindings.bodies import read_request, stranger
 from accord.bindings.http import (
     QUOTAS,
     ClientGone,
@@ -22,11 +23,12 @@ from accord.bindings.http import (
     error_headers,
     header,
     query,
-    read_body,
     respond,
 )
 from accord.core import tracing
+from accord.core.access import Presented
 from accord.core.callbacks import WEBHOOK
+from accord.core.interface import Caller
 from accord.core.quotas import Bucket, Quotas
 from accord.core.remotes import Evidence, Sender
 from accord.core.tracing import UNTRACED, Receiving, Span
@@ -114,7 +116,9 @@ class Receiver:
         with self._place(_LOOKED_UP):
             sender = await self._reports.admit(self._reads(scope))
         with self._place(_KNOWN if sender.is_known else _UNPROVEN), _traced(scope, sender):
-            await self._reports.take(sender, await read_body(receive, self._quotas))
+            identify = _identified if sender.is_known else stranger
+            _, body = await read_request(scope, receive, identify, self._quotas)
+            await self._reports.take(sender, body)
 
     @contextmanager
     def _place(self, kind: str) -> Iterator[None]:
@@ -126,6 +130,10 @@ class Receiver:
             yield
         finally:
             self._waiting[kind] -= 1
+
+
+async def _identified(_presented: Presented) -> Caller | None:
+    return Caller()
 
 
 @contextmanager

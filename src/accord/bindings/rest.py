@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.bindings import origins
+from accord.bindings.bodies import read_request
 from accord.bindings.dispatch import LONG
 from accord.bindings.http import (
     QUOTAS,
@@ -36,7 +37,6 @@ from accord.bindings.http import (
     idempotency_key,
     presented,
     query,
-    read_body,
     respond,
     unless_gone,
 )
@@ -158,8 +158,8 @@ class Rest:
 
     async def _understand(self, match: RestMatch, scope: Scope, receive: Receive) -> Heard:
         check_head(scope, self._quotas)
-        body = await read_body(receive, self._quotas)
-        caller = await self._admit(presented(scope, body))
+        caller, body = await read_request(scope, receive, self._admit, self._quotas)
+        caller = caller or await self._admit(presented(scope, body))
         check_version(header(scope, VERSION_HEADER.encode()) or query(scope, "A2A-Version"), match.dialect)
         dialect, stated = REST_DIALECTS[match.dialect], _parameters(match, scope, body)
         request = dialect.decode_request(match.operation, stated)

@@ -11,12 +11,14 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.bindings.bodies import read_request
 from accord.bindings.http import (
     JSON,
     Admit,
@@ -32,7 +34,6 @@ from accord.bindings.http import (
     header,
     presented,
     publish,
-    read_body,
     respond,
     until_gone,
 )
@@ -285,12 +286,13 @@ class Api:
     async def _asked(self, route: Route, parts: Mapping[str, str], scope: Scope, receive: Receive) -> Asked:
         quotas = replace(self._quotas, body=min(route.max_body, self._quotas.body))
         check_head(scope, quotas)
-        body = await read_body(receive, quotas)
+        identify = partial(self._who, is_open=route.is_open)
+        caller, body = await read_request(scope, receive, identify, quotas)
         if body and (header(scope, b"content-type") or "").partition(";")[0].strip().lower() != "application/json":
             # A page of another origin can send any other type unasked (CSRF).
             raise UnsupportedMediaType("The body has to be application/json")
         query = _query(scope)
-        caller = await self._who(presented(scope, body), is_open=route.is_open)
+        caller = caller or await identify(presented(scope, body))
         self._count(caller, scope)
         return Asked(caller=_placed(caller, query), parts=parts, query=query, body=body, scope=scope)
 

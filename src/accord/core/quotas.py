@@ -73,7 +73,7 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The largest body that is read into memory: a file of 12 MB still fits as base64."""
 
     bodies: Many = 256 * MiB
-    """Bytes of all the bodies that are still coming in, of one process: who sends slowly must not fill its memory."""
+    """Bytes of all bodies being received by a process. Half is for authenticated callers only; one has half at most."""
 
     body_seconds: Some = 20.0
     """How long a body may take that brings nothing, and pause: what does not come in this time was not meant to."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from accord.bindings.bodies import read_request, stranger
 from accord.bindings.http import (
     JSON,
     Admit,
@@ -21,7 +22,6 @@ from accord.bindings.http import (
     error_headers,
     header,
     presented,
-    read_body,
     respond,
 )
 from accord.console.paths import HOOKS
@@ -94,16 +94,17 @@ class Hooks:
         hook = None if flow is None else hooks.hook_at(flow.document, rest)
         if flow is None or hook is None:
             raise TaskNotFound("There is no such webhook")
-        body = await read_body(receive, self._quotas)
-        caller = await self._who(flow, hook, scope, body)
+        if hook.secret is None and header(scope, b"origin") is not None:
+            # A page of any origin can make its reader's browser send this (CSRF); senders of webhooks are not pages.
+            raise PermissionDenied("Webhooks are not for pages")
+        identify = self._admit if hook.secret is None else stranger
+        caller, body = await read_request(scope, receive, identify, self._quotas)
+        caller = caller or await self._who(flow, hook, scope, body)
         asked = hooks.message(flow.document, hook, body, _headers(scope), flow.fixed)
         return name, await self._sent(flow, asked, caller)
 
     async def _who(self, flow: Flow, hook: Hook, scope: Scope, body: bytes) -> Caller:
         if hook.secret is None:
-            if header(scope, b"origin") is not None:
-                # A page of any origin can have its reader's browser send this (CSRF); whoever calls webhooks is none.
-                raise PermissionDenied("Webhooks are not for pages")
             return await self._admit(presented(scope, body))
         if not hooks.is_signed(flow.secrets[hook.secret], body, header(scope, hooks.SIGNATURE.encode())):
             raise AuthenticationFailed("The signature is missing or wrong")
