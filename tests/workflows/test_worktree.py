@@ -144,3 +144,16 @@ async def test_variables_do_not_point_git_at_another_repository(tmp_path: Path) 
     env = environment(tmp_path, GIT_DIR=str(other / ".git"), GIT_WORK_TREE=str(other))
     assert (await made(here, branch="a", env=env)).ok
     assert git(other, "branch", "--list", "a") == ""
+
+
+async def test_git_starts_nothing_that_the_repository_names(tmp_path: Path) -> None:
+    here, marker = repository(tmp_path / "repo"), tmp_path / "marker"
+    hook = here / ".git" / "hooks" / "post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    hook.chmod(0o755)
+    (here / ".git" / "info" / "attributes").write_text("* filter=x\n")
+    for name in ("core.fsmonitor", "filter.x.smudge", "filter.x.process"):
+        git(here, "config", name, f"touch {marker}; false")
+    result = await made(here, branch="a")
+    assert (Path(result.output) / "readme").read_text() == "first\n"
+    assert not marker.exists()

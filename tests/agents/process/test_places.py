@@ -1,9 +1,11 @@
 """Where commands work: directories of conversations, given ones, worktrees; and files in and out."""
 
+import asyncio
 import json
 import os
 import subprocess
 import time
+from asyncio.subprocess import DEVNULL
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.agents.process import files
+from accord.agents.process import files, worktree
 from accord.agents.process.files import Whose
+from accord.agents.process.git import find_repository
 from accord.model import Part, Task, TaskState
 from accord.testing import running
 from tests.agents.process.conftest import Making, another, completed, message, sent, status, text, until, words
@@ -197,6 +200,86 @@ async def test_a_task_that_is_handed_over_keeps_its_place(
         done = await a2a.reaches(task, TaskState.COMPLETED)
         assert text(done).startswith("I begin sleep | You were interrupted")
     assert not kept[0].parent.parent.exists()
+
+
+HOSTILE = {
+    "replaced": "rm .git && git init -q && git config core.fsmonitor 'touch {marker}; false'",
+    "settings": "git config core.fsmonitor 'touch {marker}; false'",
+    "included": "printf '[core] fsmonitor = touch {marker}' > more && git config include.path $PWD/more",
+    "of_the_worktree": (
+        "git config extensions.worktreeConfig true && git config --worktree core.fsmonitor 'touch {marker}; false'"
+    ),
+    "hooks": (
+        "cd $(git rev-parse --git-common-dir)/hooks && printf '#!/bin/sh\ntouch {marker}' > post-checkout"
+        " && chmod +x post-checkout && cp post-checkout reference-transaction"
+    ),
+    "filters": (
+        "git config filter.x.smudge 'touch {marker}; cat' && git config filter.x.clean 'touch {marker}; cat'"
+        " && echo '* filter=x' > $(git rev-parse --git-common-dir)/info/attributes && touch old.txt"
+    ),
+    "lost_objects": (
+        "git config core.repositoryFormatVersion 1 && git config extensions.partialClone x"
+        " && git config remote.x.promisor true && git config remote.x.url 'ext::sh -c touch% {marker}'"
+        " && git config protocol.ext.allow always && lost=$(git rev-parse HEAD:old.txt)"
+        ' && cd $(git rev-parse --git-common-dir)/objects && rm -f "$(printf %.2s $lost)/${{lost#??}}"'
+    ),
+    "submodule": (
+        "git init -q sub && git -C sub -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m x"
+        " && git -C sub config core.fsmonitor 'touch {marker}; false' && git add sub 2>/dev/null"
+        " && git -c user.name=a -c user.email=a@b.c commit -q -m sub"
+    ),
+}
+"""What a turn leaves in a repository so that git starts a program later."""
+
+
+@pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
+async def test_git_starts_nothing_that_a_repository_names(
+    making: Making, repository: Path, tmp_path: Path, script: str
+) -> None:
+    marker = tmp_path / "marker"
+    said = {"worktree": True, "repository": str(repository), "environ": {"LC_ALL": "C"}}
+    async with running(making(command=["sh", "-c", 'pwd; touch new; eval "$(cat)"'], **said)) as a2a:
+        first = await sent(a2a, script.format(marker=marker) + f"; rm -f {marker}")
+        tree = Path(completed(first))
+        assert reported(first)["path"] == str(tree), "it stays"
+        await sent(a2a, "rm new")
+        assert not marker.exists()
+    for command in ("status", "worktree add -b other ../other"):
+        await (await asyncio.create_subprocess_exec("git", "-C", tree, *command.split(), stderr=DEVNULL)).wait()
+    assert marker.exists(), "git by itself would have"
+
+
+async def test_a_worktree_is_what_its_repository_says_of_files(
+    making: Making, repository: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "ignored").write_text("*.swp\n")
+    git(repository, "config", "core.excludesFile", str(tmp_path / "ignored"))
+    git(repository, "config", "core.autocrlf", "true")
+    command = ["sh", "-c", "touch x.swp; cat old.txt | od -c"]
+    async with running(making(command=command, worktree=True, repository=str(repository))) as a2a:
+        (repository / "old.txt").write_text("old\n")
+        git(repository, "commit", "--quiet", "--all", "-m", "second")
+        done = await sent(a2a, "go")
+    assert "\\r  \\n" in completed(done)
+    assert reported(done) is None
+
+
+@pytest.mark.parametrize("form", ["sha1", "sha256"])
+async def test_what_a_killed_server_left_half_made_is_made_anew(tmp_path: Path, form: str) -> None:
+    here, path = tmp_path / "repository", tmp_path / "tree"
+    here.mkdir()
+    git(here, "init", "--quiet", "--initial-branch=main", f"--object-format={form}")
+    (here / "old.txt").write_text("old")
+    git(here, "add", ".")
+    git(here, "commit", "--quiet", "-m", "first")
+    git(here, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", "initializing", str(path), "-b", "x")
+    found = await find_repository(here, os.environ)
+    tree = await worktree.made(found, path, "x", "main")
+    assert (path / "old.txt").read_text() == "old"
+    assert await worktree.made(found, path, "x", "main") == tree
+    assert git(path, "status", "--porcelain") == ""
+    assert await worktree.left(tree, keeps=False) is None
+    assert git(here, "branch", "--format=%(refname:short)") == "main"
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from accord.agents.process import files, worktree
 from accord.agents.process.files import Boxes, Whose
+from accord.agents.process.git import GitFailed, Repository, find_repository
 from accord.agents.process.options import ProcessOptions
-from accord.agents.process.worktree import GitFailed, Worktree
+from accord.agents.process.worktree import Worktree
 from accord.core.context import Context, Failed
 
 DAY_SECONDS = 24 * 3600.0
@@ -59,6 +60,7 @@ class Workspaces:
         self._root = root
         self._given = _path(options.directory)
         self._repository = _path(options.repository)
+        self._git: Repository | None = None
         self._making = asyncio.Lock()
 
     async def open(self, ctx: Context) -> Place:
@@ -69,7 +71,7 @@ class Workspaces:
             directory = tree.path if tree is not None else placed.directory if placed else self._directory(ctx)
             whose = Whose(ctx.tenant, ctx.task_id)
             boxes = await asyncio.to_thread(_prepared, directory, whose, self._options.outbox)
-        except (OSError, GitFailed, TimeoutError) as error:
+        except (OSError, GitFailed) as error:
             log.exception("no place to work", extra={"task_id": ctx.task_id})
             raise Failed("There is no place to work for this task") from error
         return Place(directory=directory, boxes=boxes, tree=tree, env=placed.env if placed else {})
@@ -82,7 +84,7 @@ class Workspaces:
         try:
             async with self._making:
                 return await worktree.left(place.tree, keeps=self._options.keep_worktree)
-        except (OSError, GitFailed, TimeoutError) as error:
+        except (OSError, GitFailed) as error:
             about = {"path": str(place.tree.path), "reason": str(error)}
             log.warning("worktree stays: %s: %s", place.tree.path, error, extra=about)
             return told(place.tree)
@@ -120,7 +122,7 @@ class Workspaces:
             return None
         try:
             return await self._tree(whose.task_id)
-        except (OSError, GitFailed, TimeoutError) as error:
+        except (OSError, GitFailed) as error:
             log.warning("worktree stays: %s: %s", directory, error)
             return None
 
@@ -130,8 +132,10 @@ class Workspaces:
             return None
         name = files.safe_name(task_id)
         async with self._making:  # git locks its repository and does not wait
+            if self._git is None:  # before an agent of this server has worked in it
+                self._git = await find_repository(self._repository, os.environ)
             path, branch = self._root / WORKTREES / name, options.branch.replace("{task}", name)
-            return await worktree.made(self._repository, path, branch, options.base)
+            return await worktree.made(self._git, path, branch, options.base)
 
 
 def told(tree: Worktree) -> dict[str, object]:

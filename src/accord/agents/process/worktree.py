@@ -1,91 +1,75 @@
 """A worktree of a git repository for each task, so that tasks do not write over each other's files.
 
 It is made from a base and removed when nothing in it would be lost: what was not committed stays where it is, what was
-committed stays in the branch. Git is called as a command; `workspace` stands above.
+committed stays in the branch. Git is called by `git`; `workspace` stands above.
 """
 
 import asyncio
-import os
+import os.path
 from pathlib import Path
 
 from msgspec import Struct
 
-GIT_SECONDS = 120.0
-"""How long git may take for one thing: a checkout of a large repository is slow."""
+from accord.agents.process.git import HALF_MADE, GitFailed, Repository
 
-
-class GitFailed(Exception):
-    """Git did not do it; the text is its own."""
+GITLINK = "160000 "
+"""Mode of a submodule in git's index."""
 
 
 class Worktree(Struct, frozen=True, kw_only=True):
     """Where a task works, on which branch, and the commit that it began from."""
 
-    repository: Path
+    repository: Repository
     path: Path
     branch: str
     base: str
 
 
-async def made(repository: Path, path: Path, branch: str, base: str) -> Worktree:
+async def made(repository: Repository, path: Path, branch: str, base: str) -> Worktree:
     """Make the worktree of a task, or find it again."""
-    if not await asyncio.to_thread((path / ".git").exists):
+    if not await _is_there(repository, path):
         await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-        await git(repository, "worktree", "prune")
-        known = await git(repository, "branch", "--list", "--format=%(refname)", branch)
-        new = (
-            ("worktree", "add", "--quiet", str(path), branch)
-            if known
-            else ("worktree", "add", "--quiet", "-b", branch, str(path), base)
-        )
-        await git(repository, *new)
-    begun = await git(repository, "merge-base", branch, base)
+        known = await repository.run("branch", "--list", "--format=%(refname)", branch)
+        await repository.add_worktree(path, branch, None if known else base)
+    begun = await repository.run("merge-base", branch, base)
     return Worktree(repository=repository, path=path, branch=branch, base=begun)
 
 
 async def left(tree: Worktree, *, keeps: bool) -> dict[str, object] | None:
     """Remove a worktree if that loses nothing, and return what is left of it: a branch, or all."""
-    changed = await git(tree.path, "status", "--porcelain", "--untracked-files=normal")
-    commits = int(await git(tree.path, "rev-list", "--count", f"{tree.base}..HEAD"))
-    branch = await git(tree.path, "rev-parse", "--abbrev-ref", "HEAD")
-    removes = not keeps and not changed and branch == tree.branch
+    repository, path = tree.repository, tree.path
+    changed = await repository.run_in(
+        path, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all"
+    )
+    commits = int(await repository.run_in(path, "rev-list", "--count", f"{tree.base}..HEAD"))
+    head = await asyncio.to_thread(repository.head_of, path)
+    removes = not keeps and not changed and head == f"ref: refs/heads/{tree.branch}"
     if removes:
-        await git(tree.repository, "worktree", "remove", str(tree.path))
+        # Only git in a submodule could say whether it has changes, by that repository's own configuration.
+        files = await repository.run_in(path, "ls-files", "--stage")
+        if any(line.startswith(GITLINK) for line in files.splitlines()):
+            raise GitFailed(f"{path} has submodules")
+        await repository.run("worktree", "remove", "--force", str(path))  # whether it has changes is known
         if not commits:
-            await git(tree.repository, "branch", "--quiet", "-D", tree.branch)
+            await repository.run("branch", "--quiet", "-D", tree.branch)
             return None
     return {
         "branch": tree.branch,
-        "path": None if removes else str(tree.path),
+        "path": None if removes else str(path),
         "base": tree.base,
         "commits": commits,
         "uncommitted": bool(changed),
     }
 
 
-async def git(directory: Path, *arguments: str) -> str:
-    """Do something with git and return what it says."""
-    process = await asyncio.create_subprocess_exec(
-        "git",
-        *("-C", str(directory), *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**_environment(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-    )
-    try:
-        async with asyncio.timeout(GIT_SECONDS):
-            out, err = await process.communicate()
-    except BaseException:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        raise
-    if process.returncode != 0:
-        raise GitFailed(err.decode(errors="replace").strip() or f"git {arguments[0]} failed")
-    return out.decode(errors="replace").strip()
-
-
-def _environment() -> dict[str, str]:
-    """Return what git needs; variables that point it at another repository are none of that."""
-    return {name: value for name in ("PATH", "HOME") if (value := os.environ.get(name)) is not None}
+async def _is_there(repository: Repository, path: Path) -> bool:
+    """Whether a worktree is there as it was made; what a killed server left half made is removed."""
+    place = await asyncio.to_thread(path.resolve)
+    found = next((tree for tree in await repository.worktrees() if tree.path == place), None)
+    is_there = await asyncio.to_thread(os.path.lexists, path / ".git")
+    if found is not None and (found.locked == HALF_MADE or not is_there):
+        await repository.forget(found)
+        return False
+    if is_there:
+        await asyncio.to_thread(repository.admin_of, path)
+    return is_there

@@ -1,0 +1,241 @@
+"""Git commands of the server, run without the configuration of the repository.
+
+Git starts what a repository's configuration names: hooks, filters, a file system monitor, programs to fetch with. An
+agent that works in a repository can write that configuration, so commands run in a git directory of their own. It links
+to objects and references of the repository, and its configuration has only values that start nothing (`CARRIED`).
+"""
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+from accord.agents.process import spawn
+
+GIT_SECONDS = 120.0
+"""Time limit of one git command: a checkout of a large repository is slow."""
+
+GRACE_SECONDS = 1.0
+
+HALF_MADE = "initializing"
+"""Reason of git's lock on a worktree whose checkout has not ended."""
+
+LINKED = ("info", "logs", "objects", "packed-refs", "refs", "reftable", "shallow", "worktrees")
+"""Entries of a repository's git directory that commands use; its configuration and its hooks are not among them."""
+
+CARRIED = frozenset(
+    {
+        "core.autocrlf",
+        "core.eol",
+        "core.excludesfile",
+        "core.filemode",
+        "core.ignorecase",
+        "core.precomposeunicode",
+        "core.repositoryformatversion",
+        "core.symlinks",
+        "extensions.objectformat",
+        "extensions.refstorage",
+    }
+)
+"""Settings of the repository, the user and the system that git also gets here: how files are stored and compared."""
+
+NEUTRAL = {"core.fsmonitor": "", "core.hooksPath": os.devnull, "protocol.allow": "never", "safe.directory": "*"}
+"""Settings for the few commands that read a repository's configuration. Its owner matters to no command here."""
+
+MAX_LINE = 4096
+"""Bytes of a file in which git keeps one line, such as `HEAD`."""
+
+
+class GitFailed(Exception):
+    """A git command that failed, with git's own text, or a worktree that is not as git made it."""
+
+
+class Listed(Struct, frozen=True):
+    """A worktree in git's list; `branch` is None for a detached one, `locked` the reason of its lock."""
+
+    path: Path
+    branch: str | None
+    locked: str | None
+
+
+class Repository(Struct, frozen=True, kw_only=True):
+    """A repository, its configuration as it was when the server first looked, and the environment of commands."""
+
+    git_dir: Path
+    common: Path
+    config: str
+    env: Mapping[str, str]
+
+    async def run(self, *arguments: str) -> str:
+        """Run a command on references and worktrees."""
+        return await self._isolated(self.git_dir, {}, *arguments)
+
+    async def run_in(self, tree: Path, *arguments: str) -> str:
+        """Run a command on the files and the index of a worktree."""
+        admin = await asyncio.to_thread(self.admin_of, tree)
+        env = {"GIT_WORK_TREE": str(tree), "GIT_INDEX_FILE": str(admin / "index")}
+        return await self._isolated(admin, env, *arguments)
+
+    async def add_worktree(self, path: Path, branch: str, base: str | None) -> None:
+        """Add a worktree on a branch, which is created if there is a `base`.
+
+        It is locked as half made until its files are there, so that a later call can tell.
+        """
+        await asyncio.to_thread((self.common / "worktrees").mkdir, exist_ok=True)
+        new = (str(path), branch) if base is None else ("--no-track", "-b", branch, str(path), base)
+        await self.run("worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", HALF_MADE, *new)
+        admin = await asyncio.to_thread(self._adopt, path)
+        await self.run_in(path, "read-tree", "--reset", "-u", "HEAD")
+        await asyncio.to_thread((admin / "locked").unlink)
+
+    async def worktrees(self) -> list[Listed]:
+        """Return the worktrees that git knows of."""
+        return list(_listed(await self._neutral("worktree", "list", "--porcelain")))
+
+    async def forget(self, tree: Listed) -> None:
+        """Forget a worktree whose directory is gone, or that is half made and removed with its directory."""
+
+        def unlock() -> None:
+            (self._registered(tree.path) / "locked").unlink(missing_ok=True)
+            if tree.locked == HALF_MADE and tree.path.exists():
+                shutil.rmtree(tree.path)
+
+        await asyncio.to_thread(unlock)
+        await self.run("worktree", "prune", "--expire", "now")
+
+    def admin_of(self, tree: Path) -> Path:
+        """Return git's own directory for a worktree, or raise GitFailed if its `.git` does not point there."""
+        link = tree.resolve() / ".git"
+        admin = self._registered(tree)
+        if (link.parent / _line(link).removeprefix("gitdir: ")).resolve() != admin.resolve():
+            raise GitFailed(f"{link} was replaced")
+        return admin
+
+    def _registered(self, tree: Path) -> Path:
+        """Return git's own directory for a worktree."""
+        link = tree.resolve() / ".git"
+        for file in (self.common / "worktrees").glob("*/gitdir"):
+            if (file.parent / _line(file)).parent.resolve() / ".git" == link:
+                return file.parent
+        raise GitFailed(f"{tree} is not a worktree of {self.common}")
+
+    def head_of(self, tree: Path) -> str:
+        """Return what a worktree has checked out: `ref: refs/heads/...`, or a commit."""
+        return _line(self.admin_of(tree) / "HEAD")
+
+    def _adopt(self, path: Path) -> Path:
+        """Make a new worktree point to the repository instead of the git directory that added it."""
+        link = path / ".git"
+        admin = self.common / "worktrees" / Path(_line(link).removeprefix("gitdir: ")).name
+        link.write_text(f"gitdir: {admin}\n")
+        return admin
+
+    async def _isolated(self, head: Path, more: Mapping[str, str], *arguments: str) -> str:
+        with self._directory(head) as directory:
+            env = _environment(self.env) | {"GIT_DIR": str(directory), "GIT_CONFIG_GLOBAL": os.devnull, **more}
+            return await _run(arguments, directory, env)
+
+    async def _neutral(self, *arguments: str) -> str:
+        env = _environment(self.env) | {"GIT_DIR": str(self.common), "GIT_CONFIG_GLOBAL": os.devnull}
+        return await _run(arguments, self.common, env)
+
+    @contextmanager
+    def _directory(self, head: Path) -> Iterator[Path]:
+        with TemporaryDirectory(prefix="accord-git-") as folder:
+            directory = Path(folder)
+            (directory / "HEAD").write_text(_line(head / "HEAD") + "\n", errors="surrogateescape")
+            (directory / "config").write_text(self.config)
+            for name in LINKED:
+                if (self.common / name).exists():
+                    (directory / name).symlink_to(self.common / name)
+            yield directory
+
+
+async def find_repository(directory: Path, env: Mapping[str, str]) -> Repository:
+    """Return the repository that a directory belongs to."""
+    neutral = _environment(env)
+    places = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    git_dir, common = map(Path, (await _run(places, directory, neutral)).splitlines())
+    settings = await _run(("config", "--null", "--list"), common, neutral | {"GIT_DIR": str(common)})
+    said = dict(entry.partition("\n")[::2] for entry in settings.split("\0"))
+    config = _written({name: value for name, value in said.items() if name in CARRIED} | {"core.bare": "false"})
+    return Repository(git_dir=git_dir.resolve(), common=common.resolve(), config=config, env=env)
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a command: none points git at another repository or names a program."""
+    passed = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "GIT_CEILING_DIRECTORIES")
+    settings = {
+        name: value
+        for number, pair in enumerate(NEUTRAL.items())
+        for name, value in zip((f"GIT_CONFIG_KEY_{number}", f"GIT_CONFIG_VALUE_{number}"), pair, strict=True)
+    }
+    return {
+        **{name: env[name] for name in passed if name in env},
+        **settings,
+        "GIT_CONFIG_COUNT": str(len(NEUTRAL)),
+        "GIT_ALLOW_PROTOCOL": "",  # counts before what a repository allows for one protocol
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "LC_ALL": "C",
+    }
+
+
+async def _run(arguments: tuple[str, ...], directory: Path, env: Mapping[str, str]) -> str:
+    """Run git to its end and return what it prints."""
+    command = spawn.Command(argv=("git", *arguments), directory=directory, env=env, grace=GRACE_SECONDS)
+    output = b""
+    try:
+        async with asyncio.timeout(GIT_SECONDS):
+            process = await spawn.start(command)
+            try:
+                process.feed(b"")
+                while data := await process.read():
+                    output += data
+                code = await process.ended()
+            finally:
+                await process.stop()
+    except spawn.NotStarted as error:
+        raise GitFailed(f"git could not be started: {error}") from error
+    except TimeoutError as error:
+        raise GitFailed(f"git {arguments[0]} did not end within {GIT_SECONDS:g} seconds") from error
+    if code != 0:
+        raise GitFailed(process.tail.strip() or f"git {arguments[0]} failed")
+    return output.decode(errors="replace").strip()
+
+
+def _written(settings: Mapping[str, str]) -> str:
+    """Return settings as git's configuration files have them."""
+    lines = []
+    for name, value in settings.items():
+        section, _, key = name.partition(".")
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        lines.append(f'[{section}]\n\t{key} = "{escaped}"\n')
+    return "".join(lines)
+
+
+def _line(file: Path) -> str:
+    """Return a line that git keeps in a file of its own; anything else in its place is an error."""
+    try:
+        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
+            if stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return opened.read(MAX_LINE).decode(errors="surrogateescape").strip()
+    except OSError as error:
+        raise GitFailed(f"{file}: {error.strerror}") from error
+    raise GitFailed(f"{file} is not a file")
+
+
+def _listed(text: str) -> Iterator[Listed]:
+    """Yield what git lists: lines for each, ended by an empty one."""
+    for block in text.split("\n\n"):
+        said = dict(line.partition(" ")[::2] for line in block.splitlines() if line)
+        if "worktree" in said:
+            branch = said.get("branch", "").removeprefix("refs/heads/") or None
+            yield Listed(Path(said["worktree"]).resolve(), branch, said.get("locked"))
