@@ -4,6 +4,7 @@
 Only bounds are waited for: nothing asserts how long something takes.
 """
 
+import base64
 import gzip
 import json
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from accord.core.schemes.passwords import hash_password
 from tests.abuse.launch import KEEP_ALIVE
 from tests.abuse.server import Server, serving
 from tests.abuse.wire import Wire
@@ -304,3 +306,25 @@ def test_a_compressed_request_for_a_stream_waits_as_quietly_as_any_other(hurried
         assert len(_comments(wires[0], 4)) == 4
         assert hurried.cpu_seconds() - used < 1.0, "of the two seconds that this takes"
     until(lambda: files(hurried) <= before + SLACK)
+
+
+def test_guesses_of_passwords_are_throttled_and_keep_nobody_else_out(tmp_path: Path) -> None:
+    users = {name: {"password": hash_password(f"password of {name}")} for name in ("alice", "bob")}
+    basic = {"type": "basic", "users": users}
+
+    def brings(name: str, password: str) -> dict[str, str]:
+        return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
+
+    with serving(tmp_path, {"auth": {"schemes": [basic]}}) as server, ExitStack() as stack:
+        guesses = [stack.enter_context(server.connect(source="127.0.0.1")) for _ in range(90)]
+        for number, wire in enumerate(guesses):
+            wire.ask("GET", "/tasks", b"", brings("alice", f"guess {number}") | {"A2A-Version": "1.0"})
+        with server.connect(source="127.0.0.2") as right:
+            right.ask("GET", "/tasks", b"", brings("alice", "password of alice") | {"A2A-Version": "1.0"})
+            assert right.answer().status == 200
+        found = [wire.answer() for wire in guesses]
+        assert {answer.status for answer in found} == {401, 429}
+        assert [answer.status for answer in found].count(401) <= 10
+        with server.connect(source="127.0.0.1") as other:
+            other.ask("GET", "/tasks", b"", brings("bob", "password of bob") | {"A2A-Version": "1.0"})
+            assert other.answer().status == 200

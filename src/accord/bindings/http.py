@@ -131,13 +131,9 @@ def presented(scope: Scope, body: bytes | None) -> Presented:
 
 
 def address_of(scope: Scope) -> str:
-    """Return whose requests are counted together: an address, or the network of 64 bits that one host has in IPv6."""
+    """Return the network whose requests are counted together."""
     peer = scope.get("client")
-    text: str = peer[0] if peer else ""
-    address = hosts.address(text)
-    if address is None:
-        return text
-    return address.exploded[:19] if isinstance(address, IPv6Address) else str(address)
+    return hosts.network_of(peer[0]) if peer else ""
 
 
 def extensions(scope: Scope) -> frozenset[str]:

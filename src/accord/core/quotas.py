@@ -135,6 +135,11 @@ class Bucket:
             self._sweep(now)
         return 0.0
 
+    def give_back(self, key: Hashable) -> None:
+        """Return one that was taken and turned out not to count."""
+        if key in self._full_at:
+            self._full_at[key] -= self._step
+
     def _sweep(self, now: float) -> None:
         """Forget the keys whose buckets are full again: they are as good as new."""
         self._full_at = {key: full_at for key, full_at in self._full_at.items() if full_at > now}

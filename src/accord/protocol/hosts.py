@@ -53,6 +53,14 @@ def address(host: str) -> Address | None:
     return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
 
 
+def network_of(peer: str) -> str:
+    """Return what counts as one client: an address of IPv4, or the 64 bits of IPv6 that one host has to itself."""
+    found = address(peer)
+    if found is None:
+        return peer
+    return found.exploded[:19] if isinstance(found, IPv6Address) else str(found)
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine gets to a host: a loopback address, `localhost`, or a name below that (RFC 6761)."""
     found = _meant(host)

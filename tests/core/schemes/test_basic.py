@@ -14,7 +14,7 @@ from accord.core.schemes.basic import BasicAccess
 from accord.core.schemes.passwords import Scrypt
 from accord.core.schemes.settings import Basic, User
 from accord.errors import AuthenticationFailed, RateLimited
-from tests.core.schemes.conftest import Clock, bringing
+from tests.core.schemes.conftest import Clock, bringing, presenting
 from tests.passwords import cheap_hash
 
 PASSWORD = "corréct horse: battery"
@@ -121,29 +121,116 @@ async def test_what_is_remembered_holds_no_password(access: BasicAccess) -> None
     assert kept not in again._right._kept  # another process makes another digest
 
 
-async def test_a_flood_of_passwords_is_turned_away(access: BasicAccess, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = threading.Event()
-    at_once = 0
-    most = 0
+# --- guesses ----------------------------------------------------------------------------------------------------------
 
-    def fits(self: Scrypt, password: str) -> bool:
-        nonlocal at_once, most
-        at_once += 1
-        most = max(most, at_once)
-        go.wait(10)
-        at_once -= 1
-        return False
+HERE, THERE = "192.0.2.1", "198.51.100.7"
 
-    monkeypatch.setattr(Scrypt, "fits", fits)
-    presented = bringing(Authorization=encoded("alice", "wrong"))
-    trying = [asyncio.create_task(access.identify(presented)) for _ in range(scheme_module.WAITING + 5)]
-    done, _ = await asyncio.wait(trying, return_when=asyncio.FIRST_COMPLETED)
-    assert {type(task.exception()) for task in done} == {RateLimited}
-    go.set()
-    failures = [type(one) for one in await asyncio.gather(*trying, return_exceptions=True)]
-    assert failures.count(RateLimited) == 5
-    assert failures.count(AuthenticationFailed) == scheme_module.WAITING
-    assert most <= scheme_module.AT_ONCE
+
+class Gate:
+    """Hashing that does not end before the test says so, and the most that went on at a time."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.at_once = self.most = 0
+        self.passwords: list[str] = []
+
+    def fits(self, password: str) -> bool:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        self.passwords.append(password)
+        self.go.wait(10)
+        self.at_once -= 1
+        return password == PASSWORD
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    found = Gate()
+    monkeypatch.setattr(Scrypt, "fits", lambda _, password: found.fits(password))
+    return found
+
+
+def trying(access: BasicAccess, name: str, password: str, peer: str = HERE) -> "asyncio.Task[Identity | None]":
+    presented = presenting({"Authorization": encoded(name, password)}, peer=peer)
+    return asyncio.create_task(access.identify(presented))
+
+
+async def outcome(task: "asyncio.Task[Identity | None]") -> type[Any]:
+    (found,) = await asyncio.gather(task, return_exceptions=True)
+    return type(found)
+
+
+async def test_wrong_passwords_are_throttled_by_address_and_account(
+    access: BasicAccess, clock: Clock, hashed: list[tuple[str, str]]
+) -> None:
+    allowed = scheme_module.PAIR[1]
+    for number in range(allowed):
+        assert await outcome(trying(access, "alice", f"guess {number}")) is AuthenticationFailed
+    with pytest.raises(RateLimited) as refused:
+        await trying(access, "alice", "guess")
+    assert (refused.value.retry_after, refused.value.metadata) == (6, {"limit": "passwords"})
+    assert len(hashed) == allowed, "and it was not even hashed"
+    assert await trying(access, "alice", PASSWORD, THERE) == ALICE
+    assert await outcome(trying(access, "bob", PASSWORD)) is Identity
+    clock.at += 6
+    assert await trying(access, "alice", PASSWORD) == ALICE
+
+
+async def test_right_passwords_are_no_failures(access: BasicAccess, clock: Clock) -> None:
+    for _ in range(2 * scheme_module.PAIR[1]):
+        assert await trying(access, "alice", PASSWORD) == ALICE
+        clock.at += 300  # so that it is hashed each time
+
+
+@pytest.mark.parametrize("of", ["addresses", "accounts"])
+async def test_one_account_or_address_has_a_limit_however_the_other_changes(of: str, access: BasicAccess) -> None:
+    assert await trying(access, "alice", PASSWORD, THERE) == ALICE
+    limit = scheme_module.ACCOUNT[1] if of == "addresses" else scheme_module.ADDRESS[1]
+    for number in range(limit):
+        guess = ("alice", f"10.0.0.{number}") if of == "addresses" else (f"user {number}", HERE)
+        assert await outcome(trying(access, guess[0], "guess", guess[1])) is AuthenticationFailed
+    assert await outcome(trying(access, "alice", "guess", HERE)) is RateLimited
+    access._right.forget(next(iter(access._right._kept)))
+    assert await trying(access, "alice", PASSWORD, THERE) == ALICE, "where she has signed in before, she still can"
+
+
+async def test_a_flood_from_one_address_leaves_places_to_others(access: BasicAccess, gate: Gate) -> None:
+    flood = [trying(access, f"user {number}", "guess") for number in range(90)]
+    await asyncio.sleep(0)
+    right = trying(access, "alice", PASSWORD, THERE)
+    await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
+    gate.go.set()
+    assert await right == ALICE
+    found = [await outcome(task) for task in flood]
+    assert found.count(AuthenticationFailed) == scheme_module.WAITING_PER_ADDRESS
+    assert found.count(RateLimited) == 90 - scheme_module.WAITING_PER_ADDRESS
+    assert gate.most <= scheme_module.AT_ONCE
+
+
+async def test_a_flood_from_many_addresses_leaves_places_to_those_who_were_here(
+    access: BasicAccess, gate: Gate, clock: Clock
+) -> None:
+    gate.go.set()
+    assert await trying(access, "alice", PASSWORD) == ALICE
+    clock.at += 300
+    gate.go.clear()
+    flood = [trying(access, "bob", f"guess {number}", f"10.0.0.{number}") for number in range(90)]
+    await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
+    right = trying(access, "alice", PASSWORD)
+    await asyncio.sleep(0)
+    gate.go.set()
+    assert await right == ALICE
+    found = [await outcome(task) for task in flood]
+    assert found.count(AuthenticationFailed) == scheme_module.WAITING - scheme_module.RESERVED
+
+
+async def test_a_password_that_many_requests_bring_at_once_is_hashed_once(access: BasicAccess, gate: Gate) -> None:
+    requests = [trying(access, "alice", PASSWORD) for _ in range(100)]
+    await asyncio.sleep(0)
+    requests.pop().cancel()
+    gate.go.set()
+    assert [await task for task in requests] == [ALICE] * 99
+    assert gate.passwords == [PASSWORD]
 
 
 # --- hashes -----------------------------------------------------------------------------------------------------------
