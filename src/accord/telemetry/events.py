@@ -124,6 +124,7 @@ EVENTS: Mapping[str, str] = {
     "flow may not have got the message": "http.maybe_not_told",
     "input_mapper failed": "http.mapper_failed",
     "no place to work": "process.no_place",
+    "outbox cannot be read": "process.outbox_unusable",
     "process did not end and is killed with its keeper": "process.killed",
     "keeper of a process is gone": "process.keeper_gone",
     "held process is let go of: %s": "process.let_go",

@@ -326,6 +326,51 @@ def test_a_folder_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
         files.open_boxes(tmp_path, Whose("", "task"), "../outside")
 
 
+def test_files_and_folders_are_for_the_owner_alone(tmp_path: Path) -> None:
+    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
+    written = files.put_in(boxes, [Part(raw=b"x", filename="a"), Part(raw=b"y", filename="a")], 2, 9)
+    assert [path.name for path in written] == ["a", "2-a"]
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
+    folders = (boxes.folder.parent, boxes.folder, boxes.inbox, boxes.outbox)
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
+
+
+async def test_files_are_not_written_through_links_of_an_earlier_turn(making: Making, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    script = (
+        f'if ! grep -q "The answer is"; then ln -sf {target} "$TASK_INBOX/a"; echo \'{{"type": "ask", "text": "?"}}\';'
+        """ else printf '{"type": "text", "text": "%s"}' $(cat "$TASK_INBOX/a"); fi"""
+    )
+    async with running(making(command=["sh", "-c", script], events="lines")) as a2a:
+        asked = await sent(a2a, "go", Part(raw=b"theirs", filename="a"))
+        assert asked.status.state is TaskState.INPUT_REQUIRED
+        done = await sent(a2a, "that", task=asked)
+    assert (done.status.state, text(done)) == (TaskState.COMPLETED, "theirs")
+    assert target.read_text() == "mine"
+
+
+def test_a_box_that_became_a_link_is_neither_written_nor_read(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
+    (elsewhere / "secret").write_text("x")
+    for box in (boxes.inbox, boxes.outbox):
+        box.rmdir()
+        box.symlink_to(elsewhere)
+    with pytest.raises(OSError, match="leads out"):
+        files.put_in(boxes, [Part(raw=b"x", filename="a")], 1, 9)
+    assert files.taken_out(boxes, 1, 9) == ([], [])
+    assert os.listdir(elsewhere) == ["secret"]
+
+
+def test_a_mark_that_became_a_pipe_holds_up_no_start(tmp_path: Path) -> None:
+    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
+    (boxes.folder / files.BEGAN).unlink()
+    os.mkfifo(boxes.folder / files.BEGAN)
+    assert list(files.opened(tmp_path)) == []
+
+
 @given(st.text())
 def test_a_name_is_safe_whatever_it_was(name: str) -> None:
     made = files.safe_name(name)

@@ -1,15 +1,19 @@
 """Files in and out: what came with a message, in a folder for the command, and what it leaves in another.
 
 Both are below `.accord` in the directory where the command works, one for each task, and invisible to git. Names that
-callers give and links that commands make are not trusted: nothing is written or read outside of these folders.
+callers give and links that commands make are not trusted: nothing is written or read outside of these folders. So a
+folder is opened step by step from that directory, and files by their names in an open folder.
 """
 
+import errno
+import logging
 import mimetypes
 import os
 import re
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -22,6 +26,13 @@ FOLDER, BEGAN = ".accord", "began"
 
 MAX_NAME = 120
 """Characters of a file's name: with what makes it unique it fits every file system."""
+
+MAX_MARK = 4096
+"""Bytes of the file that says whose folders these are."""
+
+log = logging.getLogger("accord.process")
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 _UNSAFE = re.compile(r"[^\w.+@=-]+")
 
@@ -40,6 +51,7 @@ class Whose(Struct, frozen=True):
 class Boxes(Struct, frozen=True, kw_only=True):
     """Where files are for a command, and where it leaves its own; `began` is when its task did, for the file system."""
 
+    directory: Path
     folder: Path
     inbox: Path
     outbox: Path
@@ -48,67 +60,73 @@ class Boxes(Struct, frozen=True, kw_only=True):
 
 def open_boxes(directory: Path, whose: Whose, outbox: str | None) -> Boxes:
     """Make the folders of a task, or find them again."""
-    top = directory / FOLDER
-    folder = top / safe_name(whose.task_id)
-    inbox = folder / "inbox"
+    folder = directory / FOLDER / safe_name(whose.task_id)
     out = directory / outbox if outbox else folder / "outbox"
-    for made in (top, folder, inbox, out):
-        made.mkdir(parents=True, exist_ok=True)
-        if not made.resolve().is_relative_to(directory.resolve()):
-            raise OSError(f"{made.name} leads out of the directory that the command works in")
-    (folder / ".gitignore").write_text("*\n")  # not beside it: what else is there may be the user's own
-    mark = folder / BEGAN
-    if not mark.exists():
-        mark.write_bytes(msgspec.json.encode(whose))
-    return Boxes(folder=folder, inbox=inbox, outbox=out, began=mark.stat().st_mtime_ns)
+    with _opened(directory, folder) as inside:
+        for name, content in ((".gitignore", b"*\n"), (BEGAN, msgspec.json.encode(whose))):
+            with suppress(FileExistsError):
+                _create(inside, name, content)
+        began = os.stat(BEGAN, dir_fd=inside, follow_symlinks=False).st_mtime_ns
+    boxes = Boxes(directory=directory, folder=folder, inbox=folder / "inbox", outbox=out, began=began)
+    for made in (boxes.inbox, boxes.outbox):
+        with _opened(directory, made):
+            pass
+    return boxes
 
 
 def close_boxes(boxes: Boxes) -> None:
     """Remove the folders of a task."""
-    shutil.rmtree(boxes.folder, ignore_errors=True)
+    with suppress(OSError), _opened(boxes.directory, boxes.folder.parent) as top:
+        shutil.rmtree(boxes.folder.name, ignore_errors=True, dir_fd=top)
 
 
 def opened(directory: Path) -> Iterator[tuple[Whose, Boxes]]:
     """Yield the folders of tasks in a directory."""
     for mark in sorted(directory.glob(f"{FOLDER}/*/{BEGAN}")):
         try:
-            whose = msgspec.json.decode(mark.read_bytes(), type=Whose)
+            whose = msgspec.json.decode(_content(mark, MAX_MARK) or b"", type=Whose)
+            began = mark.lstat().st_mtime_ns
         except (OSError, msgspec.MsgspecError):
             continue  # gone, or not ours
-        began = mark.stat().st_mtime_ns
-        yield whose, Boxes(folder=mark.parent, inbox=mark.parent / "inbox", outbox=mark.parent / "outbox", began=began)
+        inbox, outbox = mark.parent / "inbox", mark.parent / "outbox"
+        yield whose, Boxes(directory=directory, folder=mark.parent, inbox=inbox, outbox=outbox, began=began)
 
 
 def put_in(boxes: Boxes, files: Sequence[Part], max_files: int, max_bytes: int) -> list[Path]:
     """Write the files of a message, and return where they are."""
     if len(files) > max_files:
         raise TooMuch(f"The message has {len(files)} files, and {max_files} are taken")
-    written = []
-    for number, part in enumerate(files, 1):
-        raw = part.raw or b""
-        if len(raw) > max_bytes:
-            raise TooMuch(f"The file {part.filename or number} has {len(raw)} bytes, and {max_bytes} are taken")
-        name = safe_name(part.filename or f"file{_suffix(part)}")
-        path = boxes.inbox / name
-        if path in written:
-            path = boxes.inbox / f"{number}-{name}"
-        path.write_bytes(raw)
-        written.append(path)
+    written: list[Path] = []
+    with _opened(boxes.directory, boxes.inbox) as inbox:
+        for number, part in enumerate(files, 1):
+            raw = part.raw or b""
+            if len(raw) > max_bytes:
+                raise TooMuch(f"The file {part.filename or number} has {len(raw)} bytes, and {max_bytes} are taken")
+            name = safe_name(part.filename or f"file{_suffix(part)}")
+            if boxes.inbox / name in written:
+                name = f"{number}-{name}"
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=inbox)  # of an earlier turn, and maybe a link by now
+            _create(inbox, name, raw)
+            written.append(boxes.inbox / name)
     return written
 
 
 def taken_out(boxes: Boxes, max_files: int, max_bytes: int) -> tuple[list[Part], list[str]]:
-    """Return the files that a command has left, and the names of those that are too many or too large."""
+    """Return the files that a command has left since its task began, and the names of those too many or too large."""
     parts: list[Part] = []
     left: list[str] = []
-    for path in _new_files(boxes):
-        name = path.relative_to(boxes.outbox).as_posix()
-        raw = _content(path, max_bytes) if len(parts) < max_files else None
-        if raw is None:
-            left.append(name)
-        else:
-            kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-            parts.append(Part(raw=raw, filename=name, media_type=kind))
+    try:
+        with _opened(boxes.directory, boxes.outbox) as outbox:
+            for name, base, folder in _new_files(outbox, boxes.began):
+                raw = _content(base, max_bytes, folder) if len(parts) < max_files else None
+                if raw is None:
+                    left.append(name)
+                else:
+                    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+                    parts.append(Part(raw=raw, filename=name, media_type=kind))
+    except OSError as error:  # the command has removed or replaced it
+        log.warning("outbox cannot be read", extra={"path": str(boxes.outbox), "reason": str(error)})
     return parts, left
 
 
@@ -125,21 +143,55 @@ def _suffix(part: Part) -> str:
     return mimetypes.guess_extension((part.media_type or "").partition(";")[0].strip()) or ""
 
 
-def _new_files(boxes: Boxes) -> Iterator[Path]:
-    """Yield what was written since the task began, by name; no folder is entered through a link."""
-    for folder, folders, names in os.walk(boxes.outbox):
+def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:
+    """Yield what was written since the task began, sorted: path, name and open folder. No link is followed."""
+    for place, folders, names, folder in os.fwalk(".", dir_fd=outbox):
         folders[:] = sorted(one for one in folders if one not in (".git", FOLDER))
         for name in sorted(names):
-            path = Path(folder, name)
-            status = path.lstat()
-            if stat.S_ISREG(status.st_mode) and max(status.st_mtime_ns, status.st_ctime_ns) >= boxes.began:
-                yield path
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and max(status.st_mtime_ns, status.st_ctime_ns) >= began:
+                yield Path(place, name).as_posix(), name, folder
 
 
-def _content(path: Path, max_bytes: int) -> bytes | None:
+@contextmanager
+def _opened(directory: Path, folder: Path) -> Iterator[int]:
+    """Open a folder below a directory, and make it if it is not there, without following a link on the way."""
+    opened = os.open(directory, _FOLDER)
+    try:
+        names = folder.relative_to(directory).parts if folder.is_relative_to(directory) else ("..",)
+        for name in names:
+            opened = _inner(opened, name)
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _inner(outer: int, name: str) -> int:
+    """Return an open folder in another one, which is closed if this succeeds."""
+    try:
+        if name != "..":
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=outer)
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+            os.close(outer)
+            return inner
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+    raise OSError(f"{name} leads out of the directory that the command works in")
+
+
+def _create(folder: int, name: str, content: bytes) -> None:
+    """Write a new file into an open folder; one that is there, or a link, is an error."""
+    made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+    with open(made, "wb") as file:
+        file.write(content)
+
+
+def _content(path: Path | str, max_bytes: int, folder: int | None = None) -> bytes | None:
     """Return what is in a file, unless that is too much or the file has become a link."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
             raw = file.read(max_bytes + 1)
     except OSError:
         return None
