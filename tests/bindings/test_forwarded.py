@@ -1,5 +1,6 @@
 """What proxies say about requests, and when it is believed."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from accord.core.proxies import networks
 TRUSTED = networks(("10.0.0.0/8", "127.0.0.1", "::1"))
 
 
-async def seen(headers: dict[str, str], peer: str = "127.0.0.1", **more: Any) -> Scope:
-    """Return what an application behind a proxy gets to see."""
+async def seen(headers: Mapping[str, str | list[str]], peer: str = "127.0.0.1", **more: Any) -> Scope:
+    """Return what an application behind a proxy gets to see; a header that is a list has a line for each member."""
+    lines = [(name, line) for name, said in headers.items() for line in ([said] if isinstance(said, str) else said)]
     found: list[Scope] = []
 
     async def inner(scope: Scope, receive: Receive, send: Send) -> None:
@@ -25,7 +27,7 @@ async def seen(headers: dict[str, str], peer: str = "127.0.0.1", **more: Any) ->
         "raw_path": b"/tasks",
         "root_path": "",
         "client": (peer, 5000),
-        "headers": [(b"host", b"inside:8000"), *((k.lower().encode(), v.encode()) for k, v in headers.items())],
+        "headers": [(b"host", b"inside:8000"), *((k.lower().encode(), v.encode()) for k, v in lines)],
         **more,
     }
     await Forwarded(inner, TRUSTED)(scope, None, None)  # type: ignore[arg-type]  # neither is used
@@ -76,7 +78,41 @@ async def test_a_prefix_that_the_proxy_took_off_is_put_back() -> None:
     assert (scope["root_path"], scope["path"], scope["raw_path"]) == ("/team", "/team/tasks", b"/team/tasks")
 
 
-@pytest.mark.parametrize("prefix", ["//evil.example", "team", ""])
+TWO_PROXIES = {"X-Forwarded-For": "1.1.1.1, 203.0.113.9, 10.1.2.3"}
+"""What a caller has invented, its address, and the proxy that it came to; the peer is another."""
+
+
+@pytest.mark.parametrize("lines", [["1.1.1.1", "203.0.113.9", "10.1.2.3"], ["1.1.1.1, 203.0.113.9", "10.1.2.3"]])
+async def test_all_lines_of_a_chain_count(lines: list[str]) -> None:
+    """HAProxy adds its address in a second line, and leaves the first as the caller sent it."""
+    assert (await seen({"X-Forwarded-For": lines}))["client"][0] == "203.0.113.9"
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        ("gopher, https, http", "evil.example, agents.example, inner", "1, 8443, 80", "/evil, /team, /inner"),
+        (["gopher", "https", "http"], ["evil.example", "agents.example, inner"], ["1", "8443", "80"], ["/team", "/in"]),
+        ("https", "agents.example", "8443", "/team"),
+        (["https, http"], ["agents.example", "inner"], ["8443", "80"], ["/team, /in"]),
+    ],
+)
+async def test_the_proxy_nearest_to_the_caller_counts_of_every_header(stated: tuple[str | list[str], ...]) -> None:
+    names = ("X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Prefix")
+    scope = await seen(TWO_PROXIES | dict(zip(names, stated, strict=True)))
+    found = (scope["scheme"], host(scope), scope["root_path"])
+    assert found == ("https", [b"agents.example:8443"], "/team")
+
+
+async def test_one_proxy_counts_by_what_it_added_itself() -> None:
+    headers = {"X-Forwarded-For": ["1.1.1.1", "203.0.113.9"], "X-Forwarded-Host": ["evil.example", "agents.example"]}
+    assert host(await seen(headers)) == [b"agents.example"]
+
+
+BAD_PREFIXES = ["//evil.example", "/\\evil.example", "/team//evil", "/team/..", "/./team", "/a b", "/a?b", "team", ""]
+
+
+@pytest.mark.parametrize("prefix", BAD_PREFIXES)
 async def test_a_prefix_that_is_none_is_ignored(prefix: str) -> None:
     scope = await seen({"X-Forwarded-Prefix": prefix})
     assert (scope["root_path"], scope["path"]) == ("", "/tasks")

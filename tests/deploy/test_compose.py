@@ -19,6 +19,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # it ships no types
 
 from accord.app.granian import KILL_SECONDS
+from accord.bindings import forwarded
 from accord.config import load
 from accord.config.variables import unread
 from tests import databases
@@ -231,8 +232,19 @@ def test_the_proxy_passes_streams_on_as_they_come() -> None:
     for name in ("tls_cert", "tls_key"):
         assert f"/run/secrets/{name};" in conf
         assert name in SERVICES["proxy"]["secrets"]
-    for header in ("X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"):
-        assert f"proxy_set_header {header} " in conf
+
+
+def test_the_proxy_replaces_or_removes_every_header_that_is_believed() -> None:
+    conf = (DEPLOY / "nginx.conf").read_text()
+    believed = re.findall(r'b"(x-forwarded-[a-z]+)"', Path(forwarded.__file__).read_text())
+    assert len(believed) == 5
+    documented = re.findall(
+        r'^(?:verified_)?header = "(.+)"', (ROOT / "docs/how-to/authentication.md").read_text(), re.M
+    )
+    for header in {*believed, *documented}:
+        (value,) = re.findall(rf"^ +proxy_set_header {header} (.+);$", conf, re.M | re.I)
+        assert value == '""' or value.startswith("$")
+        assert "proxy_add" not in value
 
 
 @pytest.mark.skipif(NGINX is None, reason="there is no nginx on this machine")

@@ -1,13 +1,14 @@
 """What a trusted proxy says about the request that it passes on: scheme, host, port, prefix and the caller's address.
 
-From anybody else these headers are lies and are not read. RFC 7239's `Forwarded` is left to proxies that can also write
-the `X-Forwarded-` headers, which all of them can.
+From anybody else these headers are lies and are not read. Each is a list to which every proxy adds at the end, in the
+same line or in one of its own. The value that counts is that of the trusted proxy nearest to the client. RFC 7239's
+`Forwarded` is left to proxies that can also write the `X-Forwarded-` headers, which all of them can.
 """
 
 import re
 from collections.abc import Sequence
 
-from accord.bindings.http import App, Receive, Scope, Send, header
+from accord.bindings.http import App, Receive, Scope, Send, values_of
 from accord.core.proxies import Network, is_trusted
 from accord.protocol import hosts
 
@@ -15,6 +16,9 @@ USUAL = ("80", "443")
 """Ports that need not be said. Neither is of the other scheme: who says 80 of https stands behind who ends TLS."""
 
 MAX_PORT = 65535
+
+_PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~!$&'()*+;=:@%-]+)+")
+"""Segments of a path (RFC 3986, 3.3). `//evil.example` and, for browsers, `/\\evil.example` are hosts."""
 
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _ENDS_WITH_PORT = re.compile(r":[0-9]*\Z")
@@ -37,34 +41,38 @@ class Forwarded:
 
     def _restored(self, scope: Scope) -> Scope:
         found = dict(scope)
-        scheme = _last(header(scope, b"x-forwarded-proto"))
+        caller, proxies = self._caller(scope)
+        scheme = _stated(scope, b"x-forwarded-proto", proxies)
         if scheme in ("http", "https"):
             found["scheme"] = scheme
-        host = _last(header(scope, b"x-forwarded-host"))
+        host = _stated(scope, b"x-forwarded-host", proxies)
         if host:
-            host += _port(host, _last(header(scope, b"x-forwarded-port")))
+            host += _port(host, _stated(scope, b"x-forwarded-port", proxies))
             others = [(name, value) for name, value in scope["headers"] if name != b"host"]
             found["headers"] = [*others, (b"host", host.encode("latin-1"))]
-        prefix = _last(header(scope, b"x-forwarded-prefix")).rstrip("/")
-        if prefix.startswith("/") and not prefix.startswith("//"):
+        prefix = _stated(scope, b"x-forwarded-prefix", proxies).rstrip("/")
+        if _PREFIX.fullmatch(prefix):
             root = prefix + scope.get("root_path", "")
             found |= {"root_path": root, "path": prefix + scope["path"]}
             if scope.get("raw_path"):
                 found["raw_path"] = prefix.encode("latin-1") + scope["raw_path"]
-        caller = self._caller(header(scope, b"x-forwarded-for"))
         if caller:
             found |= {"client": (caller, 0), "accord.proxy": scope["client"][0]}
         return found
 
-    def _caller(self, chain: str | None) -> str | None:
-        """Return the last address of the chain that is no trusted proxy itself: what came before it may be invented."""
-        for part in reversed((chain or "").split(",")):
-            address = hosts.address(part.strip())
+    def _caller(self, scope: Scope) -> tuple[str | None, int]:
+        """Return the last address that is not a trusted proxy, and how many trusted proxies passed its request on.
+
+        The addresses before it may be invented. The peer is the last proxy, and is not in the chain.
+        """
+        chain = _list(scope, b"x-forwarded-for")
+        for proxies, part in enumerate(reversed(chain), 1):
+            address = hosts.address(part)
             if address is None:
-                return None
+                return None, proxies
             if not is_trusted(str(address), self._trusted):
-                return str(address)
-        return None
+                return str(address), proxies
+        return None, max(1, len(chain))
 
 
 def _port(host: str, port: str) -> str:
@@ -73,6 +81,12 @@ def _port(host: str, port: str) -> str:
     return f":{port}" if is_needed and not _ENDS_WITH_PORT.search(host) else ""
 
 
-def _last(value: str | None) -> str:
-    """Return what the nearest proxy said, where several did."""
-    return (value or "").rpartition(",")[2].strip()
+def _list(scope: Scope, name: bytes) -> list[str]:
+    """Return the members of a header that is a list, of all its lines (RFC 9110, 5.3)."""
+    return [part.strip() for line in values_of(scope, name) for part in line.split(",")]
+
+
+def _stated(scope: Scope, name: bytes, proxies: int) -> str:
+    """Return what the first of so many proxies added; one that replaces the list leaves fewer members."""
+    members = _list(scope, name)
+    return members[-min(proxies, len(members))] if members else ""

@@ -141,7 +141,7 @@ def extensions(scope: Scope) -> frozenset[str]:
     given = headers_of(scope)
     if EXTENSIONS not in given and EXTENSIONS_V03 not in given:
         return _NONE
-    stated = _all(scope, EXTENSIONS) or _all(scope, EXTENSIONS_V03)
+    stated = values_of(scope, EXTENSIONS) or values_of(scope, EXTENSIONS_V03)
     return frozenset(uri.strip() for value in stated for uri in value.split(",") if uri.strip())
 
 
@@ -158,7 +158,7 @@ def activated(scope: Scope, known: frozenset[str]) -> Headers:
     """
     if not known or not (used := sorted(known & extensions(scope))):
         return []
-    name = EXTENSIONS if _all(scope, EXTENSIONS) else EXTENSIONS_V03
+    name = EXTENSIONS if values_of(scope, EXTENSIONS) else EXTENSIONS_V03
     return [(name, ", ".join(used).encode("latin-1", "replace"))]
 
 
@@ -283,7 +283,7 @@ def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
 
     Tags are compared weakly, that is without their `W/`; a date counts only where no tag is given.
     """
-    tags = _all(scope, b"if-none-match")
+    tags = values_of(scope, b"if-none-match")
     if tags:
         return any(tag.strip() == "*" or etag in _ENTITY_TAG.findall(tag) for tag in tags)
     dated = header(scope, b"if-modified-since")
@@ -298,7 +298,7 @@ def not_modified(scope: Scope, etag: str, modified: datetime) -> bool:
 
 def authority(scope: Scope) -> str | None:
     """Return the `hostname[:port]` that was asked, or None for a `Host` that is missing, doubled or no such thing."""
-    stated = _all(scope, b"host")
+    stated = values_of(scope, b"host")
     return _authority(stated[0]) if len(stated) == 1 else None
 
 
@@ -310,7 +310,8 @@ def _authority(stated: str) -> str | None:
     return found[0].lower()
 
 
-def _all(scope: Scope, name: bytes) -> list[str]:
+def values_of(scope: Scope, name: bytes) -> list[str]:
+    """Return the values of all request headers of a name, which is lower-case."""
     first = headers_of(scope)
     if name not in first:
         return []
