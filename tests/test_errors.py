@@ -72,6 +72,7 @@ TaskTimeout               -32000 -32000 -40002 200 504 DEADLINE_EXCEEDED   accor
 AuthenticationFailed      -32000 -32000 -40004 401 401 UNAUTHENTICATED     accord           UNAUTHENTICATED
 PermissionDenied          -32000 -32000 -40004 403 403 PERMISSION_DENIED   accord           PERMISSION_DENIED
 RateLimited               -32000 -32000 -40005 429 429 RESOURCE_EXHAUSTED  accord           RATE_LIMITED
+StorageQuotaExceeded      -32000 -32000 -40005 429 429 RESOURCE_EXHAUSTED  accord           STORAGE_QUOTA_EXCEEDED
 RemoteError               -32000 -32000 -32603 200 502 UNKNOWN             accord           REMOTE_ERROR
 """  # noqa: E501 - one error, one line
 

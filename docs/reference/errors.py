@@ -28,6 +28,7 @@ ADVICE: Mapping[type[e.AccordError], str] = {
     e.AuthenticationFailed: "Bring credentials of a kind that the card and `WWW-Authenticate` name.",
     e.PermissionDenied: "Ask for a role that allows it; other credentials may have one.",
     e.RateLimited: "Try again after `Retry-After`.",
+    e.StorageQuotaExceeded: "Wait for retention to delete ended tasks, or have the operator raise the quota.",
     e.RemoteError: "See what the other server says; its code and message are in the error's data.",
 }
 

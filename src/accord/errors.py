@@ -24,6 +24,7 @@
     |-- AuthenticationFailed
     |-- PermissionDenied
     |-- RateLimited              try again later
+    |   `-- StorageQuotaExceeded until tasks are deleted
     `-- RemoteError              another server's own error
 
 An error's default message is its docstring. Foreign exceptions are translated once, at the edge where they arise;
@@ -171,6 +172,10 @@ class RateLimited(AccordError):
     """Too many requests."""
 
 
+class StorageQuotaExceeded(RateLimited):
+    """The storage quota is exhausted."""
+
+
 class RemoteError(AccordError):
     """Another server answered with an error that has no name here."""
 
@@ -242,6 +247,16 @@ TABLE: dict[type[AccordError], Row] = {
     ),
     RateLimited: Row(
         APPLICATION, APPLICATION, EXHAUSTED, 429, "RESOURCE_EXHAUSTED", "RATE_LIMITED", OWN_DOMAIN, rpc_http=429
+    ),
+    StorageQuotaExceeded: Row(
+        APPLICATION,
+        APPLICATION,
+        EXHAUSTED,
+        429,
+        "RESOURCE_EXHAUSTED",
+        "STORAGE_QUOTA_EXCEEDED",
+        OWN_DOMAIN,
+        rpc_http=429,
     ),
     RemoteError: Row(APPLICATION, APPLICATION, -32603, 502, "UNKNOWN", "REMOTE_ERROR", OWN_DOMAIN),
 }

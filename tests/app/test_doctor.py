@@ -25,13 +25,14 @@ from accord.core.schemes.apikeys import new_key
 from accord.plugins import Plugin
 from accord.storage import migrate
 from accord.storage.address import SqliteAddress
-from accord.storage.commands import apikeys
+from accord.storage.commands import apikeys, tasks
 from accord.storage.open import open_store
 from tests.app.elsewhere import CARD, card, elsewhere
 from tests.app.examined import ECHO, FAILED, OK, WARNING, Examined, examined
 from tests.certificates import Authority
 from tests.core.conftest import BOUND_SECONDS
 from tests.ports import free_port
+from tests.storage.conftest import new as new_task
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +77,23 @@ async def test_a_store_that_is_there_says_what_it_is() -> None:
     assert "SQLite 3." in detail
     assert took.startswith("a write is on the disk after ")
     assert content("accord.db") == before
+
+
+async def test_what_is_stored_is_compared_with_quotas() -> None:
+    await make_store()
+    assert (await examined()).one("storage") == (
+        OK,
+        "0 tasks store 0.0 MiB; no quota is set (limits.owner_bytes, limits.tenant_bytes)",
+    )
+    async with open_store("sqlite:///accord.db") as store:
+        for number in range(8):
+            await store.do(tasks.create_task, "acme", new_task(f"t-{number}"))
+    found = await examined(limits={"owner_tasks": 10, "tenant_tasks": 100})
+    assert found["storage"] == [(WARNING, "owner alice of tenant acme stores 8 tasks of 10")]
+    found = await examined(limits={"owner_bytes": 10**9, "tenant_tasks": 9})
+    assert found["storage"] == [(WARNING, "tenant acme stores 8 tasks of 9")]
+    found = await examined(limits={"owner_bytes": 10**9})
+    assert found["storage"] == [(OK, "8 tasks store 0.0 MiB; no owner or tenant is near its quota")]
 
 
 async def test_a_file_that_is_no_database_fails() -> None:

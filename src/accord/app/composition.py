@@ -62,6 +62,7 @@ from accord.core.schemes.card import card_security
 from accord.core.schemes.ports import Ports
 from accord.core.service import Offers, Service
 from accord.core.standing import Look, Standing
+from accord.core.storage_quotas import StorageQuotas, measuring
 from accord.core.upkeep import Upkeep
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
@@ -168,17 +169,18 @@ class Composition:
         stack.push_async_callback(lambda: host.stop(grace.left()))
         grace.at_end.append(host.engine.dismiss)
         usage = Usage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
+        storage = StorageQuotas(self._settings.limits, measuring(store), self._clock.monotonic)
         has_console = self._settings.console.enabled and bool(self._url)
         hours = self._settings.console.session_hours
         sessions = Sessions(store, rules.ways.grounds, hours) if has_console else None
         standing = self._standing(rules.access, sessions, stack)
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
+        guard = partial(
+            Guarded, roles=rules.roles, usage=usage, storage=storage, required=required, audit=audit, standing=standing
+        )
         guarded: dict[str, Hosted] = {}
         for name, agent in self._agents.items():
-            service = self._service(host, agent.profile)
-            gate = Guarded(
-                service, name, roles=rules.roles, usage=usage, required=required, audit=audit, standing=standing
-            )
+            gate = guard(self._service(host, agent.profile), name)
             guarded[name] = observed.agent(gate, agent.profile.name)
         admit = observed.admit(rules.access, audit)
         published = self._published(store, rules)

@@ -65,6 +65,7 @@ class Console:
             version=__version__,
             now_ms=SYSTEM.now_ms,
             settings=partial(shown, settings),
+            quotas=settings.limits,
         )
 
     def opened(self, gates: Gates, ways: Ways, stack: AsyncExitStack) -> App:

@@ -15,6 +15,7 @@ from accord.console.terms import Terms
 from accord.core.agent import Agent
 from accord.core.host import Host
 from accord.core.interface import Hosted
+from accord.core.quotas import Quotas
 from accord.model import AgentCard
 from accord.storage.store import Store
 
@@ -23,7 +24,7 @@ class House(Struct, frozen=True, kw_only=True):
     """A server as its console knows it: `agents` and `services`, which are guarded, by the names in their paths.
 
     `card_of` describes an agent by that name, `served` says how it is served; `url` is the address that callers use.
-    `settings` are those in effect, as people may see them.
+    `settings` are those in effect, as people may see them, and `quotas` are what callers may ask for and store.
     """
 
     host: Host
@@ -38,6 +39,7 @@ class House(Struct, frozen=True, kw_only=True):
     version: str
     now_ms: Callable[[], int]
     settings: Callable[[], dict[str, Any]]
+    quotas: Quotas
 
     @property
     def store(self) -> Store:

@@ -1,8 +1,8 @@
-"""The audit log and the settings of a server, for those who look after it.
+"""The audit log, the settings and the storage use of a server.
 
 Whoever may see everybody's tasks of every agent may read what was asked for in the tenant. Settings are those of all
 tenants: they are shown to such callers of the server itself, as they are in effect, without secrets; where a value
-comes from is known to `accord config show` alone.
+comes from is known to `accord config show` alone. Callers read their own storage use.
 """
 
 from typing import Annotated, Any
@@ -12,12 +12,16 @@ from msgspec import Meta, Struct
 from accord.console.house import House
 from accord.console.pages import Token
 from accord.console.routing import Asked, Reply, Route, time_of
-from accord.console.views import AuditPage, AuditRow, Limit
+from accord.console.views import AuditPage, AuditRow, Limit, OwnerStorage, StorageUse, UsageView
 from accord.core.interface import Caller
 from accord.errors import PermissionDenied
 from accord.protocol.operations import Operation
-from accord.storage.commands import audit
+from accord.storage.commands import audit, storage
 from accord.storage.commands.audit import Found, Query
+from accord.storage.commands.storage import Stored
+
+MAX_OWNERS = 20
+"""Owners in a view of what is stored, those who store most."""
 
 Word = Annotated[str, Meta(max_length=256)]
 
@@ -45,6 +49,7 @@ class RecordsApi:
         return (
             Route("GET", "/api/audit", self.log, finds=Search, gives=AuditPage),
             Route("GET", "/api/settings", self.settings, gives=dict[str, Any]),
+            Route("GET", "/api/usage", self.usage, gives=UsageView),
         )
 
     async def log(self, asked: Asked) -> Reply:
@@ -69,13 +74,32 @@ class RecordsApi:
             raise PermissionDenied("This is for those who look after the whole server, not after one tenant of it")
         return Reply(body=self._house.settings())
 
+    async def usage(self, asked: Asked) -> Reply:
+        """Show what is stored, and the quotas."""
+        caller, quotas = asked.known, self._house.quotas
+        read = self._house.store.read
+        own = await read(storage.stored, *caller.account)
+        owner = _use(own, quotas.owner_tasks, quotas.owner_bytes)
+        if not self._sees_everybody(caller):
+            return Reply(body=UsageView(owner=owner, tenant=None, owners=None))
+        everybody = await read(storage.stored, caller.tenant, None)
+        owners = await read(storage.by_owner, caller.tenant, MAX_OWNERS)
+        tenant = _use(everybody, quotas.tenant_tasks, quotas.tenant_bytes)
+        rows = [OwnerStorage(tenant=one.tenant, owner=one.owner, tasks=one.tasks, bytes=one.bytes) for one in owners]
+        return Reply(body=UsageView(owner=owner, tenant=tenant, owners=rows))
+
     def _trusted(self, asked: Asked) -> Caller:
-        caller = asked.known
-        seen = self._house.sight.seen(caller, Operation.LIST)
-        is_open = caller.roles is None
-        if not is_open and not (seen.sees_all and not seen.others and not seen.hidden):
+        if not self._sees_everybody(asked.known):
             raise PermissionDenied("This is for those who see the tasks of everybody")
-        return caller
+        return asked.known
+
+    def _sees_everybody(self, caller: Caller) -> bool:
+        seen = self._house.sight.seen(caller, Operation.LIST)
+        return caller.roles is None or (seen.sees_all and not seen.others and not seen.hidden)
+
+
+def _use(stored: Stored, max_tasks: int, max_bytes: int) -> StorageUse:
+    return StorageUse(tasks=stored.tasks, bytes=stored.bytes, max_tasks=max_tasks or None, max_bytes=max_bytes or None)
 
 
 def _row(found: Found) -> AuditRow:

@@ -363,6 +363,35 @@ class AuditPage(View, frozen=True, kw_only=True):
     next: str | None
 
 
+# --- storage ----------------------------------------------------------------------------------------------------------
+
+
+class StorageUse(View, frozen=True, kw_only=True):
+    """What an account stores, and what it may store; a limit is null for any number."""
+
+    tasks: int
+    bytes: int
+    max_tasks: int | None
+    max_bytes: int | None
+
+
+class OwnerStorage(View, frozen=True, kw_only=True):
+    """What an owner stores in a tenant."""
+
+    tenant: str
+    owner: str
+    tasks: int
+    bytes: int
+
+
+class UsageView(View, frozen=True, kw_only=True):
+    """What the caller stores; for callers who see the tasks of everybody, also their tenant and its largest owners."""
+
+    owner: StorageUse
+    tenant: StorageUse | None
+    owners: list[OwnerStorage] | None
+
+
 # --- chats ------------------------------------------------------------------------------------------------------------
 
 

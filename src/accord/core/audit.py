@@ -16,7 +16,7 @@ from accord.core.access import Presented
 from accord.core.clock import SYSTEM
 from accord.core.interface import Caller
 from accord.core.quotas import Bucket
-from accord.errors import AuthenticationFailed, RateLimited
+from accord.errors import AuthenticationFailed, RateLimited, StorageQuotaExceeded
 from accord.model.base import Choice
 from accord.protocol.operations import Operation
 from accord.storage.commands import audit
@@ -53,7 +53,7 @@ NOISE_RATE, NOISE_BURST = 1.0, 20
 MAX_TEXT = 512
 """Characters of a name or an id that was made up by a caller."""
 
-_NOISY = frozenset({RateLimited().row.reason, AuthenticationFailed().row.reason})
+_NOISY = frozenset(error().row.reason for error in (RateLimited, StorageQuotaExceeded, AuthenticationFailed))
 
 log = logging.getLogger("accord.audit")
 

@@ -16,6 +16,7 @@ from accord.core.interface import A2A, Caller, Holds
 from accord.core.quotas import Usage
 from accord.core.roles import Roles, named_skills
 from accord.core.standing import Standing
+from accord.core.storage_quotas import StorageQuotas
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -69,10 +70,11 @@ class Guarded:
         required: frozenset[str] = frozenset(),
         audit: Audit | None = None,
         standing: Standing | None = None,
+        storage: StorageQuotas | None = None,
     ) -> None:
         """Guard `inner`, the agent of that name, whose card says that the extensions `required` are.
 
-        `usage`, `audit` and `standing` are shared by the agents of a server.
+        `usage`, `audit`, `standing` and `storage` are shared by the agents of a server.
         """
         self._inner = inner
         self._agent = agent
@@ -83,6 +85,7 @@ class Guarded:
         self._checks = self._bounds.checks
         self._required = required
         self._audit = audit
+        self._storage = storage
         self._standing = standing or Standing()
 
     # --- the operations -------------------------------------------------------------------------------------------
@@ -254,7 +257,10 @@ class Guarded:
         """Refuse what would be one too many, where only the store knows how many there are."""
         if isinstance(request, PushConfig):
             await self._make_room_for(request, request.task_id, caller)
-        elif not request.message.task_id:
+            return
+        if self._storage is not None:
+            await self._storage.take(caller, request.message)
+        if not request.message.task_id:
             await self._usage.open_task(caller)
         elif (push := _webhook(request)) is not None:
             task_id = request.message.task_id

@@ -42,6 +42,18 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     open_tasks: Many = 10_000
     """Tasks of one caller that have not ended: more are not worked off, they pile up."""
 
+    owner_tasks: Many = 0
+    """Tasks that one caller stores, ended ones included; 0 for any number: only the operator knows the disk."""
+
+    owner_bytes: Many = 0
+    """Bytes of these tasks, with their logs and files; 0 for any number."""
+
+    tenant_tasks: Many = 0
+    """Tasks that all callers of a tenant store together; 0 for any number."""
+
+    tenant_bytes: Many = 0
+    """Bytes of these tasks; 0 for any number."""
+
     parts: Many = 256
     """Parts of a message, and members of its other lists."""
 

@@ -20,7 +20,7 @@ from accord.storage.postgres_rows import (
     in_order,
     line,
 )
-from accord.storage.records import encode_task, state_name
+from accord.storage.records import encode_bodies, encode_task, state_name
 
 
 class _AdvanceRow(NamedTuple):
@@ -32,6 +32,7 @@ class _AdvanceRow(NamedTuple):
     after: int
     last: int
     at: int
+    bytes: int
     state: str | None
     doc: str | None
 
@@ -56,6 +57,7 @@ def advance_item(tenant: str, request: Advance) -> Item:
     last = request.last
     if request.calls or last.blobs:
         raise ValueError("Tasks that are begun, and large parts, are left to the portable command")
+    encoded, size = encode_bodies(last.bodies)
     row = _AdvanceRow(
         tenant=tenant,
         task_id=last.task_id,
@@ -63,6 +65,7 @@ def advance_item(tenant: str, request: Advance) -> Item:
         after=last.after,
         last=last.after + len(last.bodies),
         at=last.at,
+        bytes=size,
         state=None if last.state is None else state_name(last.state),
         doc=None if last.snapshot is None else encode_task(last.snapshot),
     )
@@ -70,7 +73,7 @@ def advance_item(tenant: str, request: Advance) -> Item:
         keys=((tenant, last.task_id),),
         row=row,
         line=line(row),
-        entries=entries(last.bodies),
+        entries=entries(encoded),
         notes=[line(note) for note in request.entries],
         result=[],
         topics=(topic(tenant, last.task_id),),

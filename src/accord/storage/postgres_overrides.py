@@ -30,7 +30,7 @@ from accord.storage.postgres_rows import (
     in_order,
     line,
 )
-from accord.storage.records import encode_body, encode_task, state_name
+from accord.storage.records import byte_count, encode_bodies, encode_body, encode_task, state_name
 from accord.storage.sql import Engine, compile
 from accord.storage.store import ARRIVALS, FEW_ARRIVALS
 
@@ -88,6 +88,7 @@ class _LogRow(NamedTuple):
     after: int
     last: int
     at: int
+    bytes: int
     state: str | None
     doc: str | None
     fate: str | None = None
@@ -107,6 +108,7 @@ class _PlainRow(NamedTuple):
     after: int
     last: int
     at: int
+    bytes: int
 
 
 PARKED, DONE, ENDED = "parked", "done", "ended"
@@ -134,7 +136,8 @@ WITH item AS MATERIALIZED (
     SELECT item.*, task.pushes FROM {in_order(_PlainRow)} {_LOCKED}
     WHERE task.epoch = item.epoch AND task.last_seq = item.after {only}
 ), moved AS (
-    UPDATE task SET last_seq = item.last FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id
+    UPDATE task SET last_seq = item.last, bytes = task.bytes + item.bytes FROM item
+    WHERE task.tenant = item.tenant AND task.id = item.task_id
 ), added AS ({ADDED}
 )
 SELECT n, pushes FROM item"""
@@ -180,14 +183,17 @@ _DUE = """UPDATE push SET due_at = {now} WHERE tenant = :tenant AND task_id = :t
 
 
 def _append(tenant: str, new: Append) -> Item:
-    plain = _plain(tenant, new)
-    return _item(tenant, new, plain if new.state is None and new.snapshot is None else _LogRow(*plain, *_moved(new)))
+    encoded, size = encode_bodies(new.bodies)
+    plain = _plain(tenant, new, size)
+    is_plain = new.state is None and new.snapshot is None
+    return _item(tenant, new, plain if is_plain else _LogRow(*plain, *_moved(new)), encoded)
 
 
 def _item(
     tenant: str,
     new: Append,
     row: "_PlainRow | _LogRow",
+    encoded: Sequence[tuple[str, str]],
     notes: Sequence[tuple[str, str]] = (),
     topics: tuple[str, ...] = (),
     result: object = None,
@@ -198,15 +204,15 @@ def _item(
         keys=((tenant, new.task_id),),
         row=row,
         line=line(row),
-        entries=entries(new.bodies),
+        entries=entries(encoded),
         result=row.last if result is None else result,
         topics=(topic(tenant, new.task_id), *topics),
         notes=[line(note) for note in notes],
     )
 
 
-def _plain(tenant: str, new: Append) -> _PlainRow:
-    return _PlainRow(tenant, new.task_id, new.epoch, new.after, new.after + len(new.bodies), new.at)
+def _plain(tenant: str, new: Append, size: int) -> _PlainRow:
+    return _PlainRow(tenant, new.task_id, new.epoch, new.after, new.after + len(new.bodies), new.at, size)
 
 
 def _moved(new: Append) -> tuple[str | None, str | None]:
@@ -220,8 +226,9 @@ def _settle(tenant: str, request: Settle) -> Item:
         raise ValueError("Questions that are passed on are rare and left to the portable command")
     last, job = request.last, request.job
     fate = PARKED if request.parks else ENDED if last.state in lifecycle.ENDED else DONE
+    encoded, size = encode_bodies(last.bodies)
     row = _LogRow(
-        *_plain(tenant, last),
+        *_plain(tenant, last, size),
         *_moved(last),
         fate=fate,
         job_id=job.id,
@@ -232,7 +239,7 @@ def _settle(tenant: str, request: Settle) -> Item:
     )
     is_due = request.parks and request.delay_ms is not None
     topics = (queue_topic(job.queue),) if is_due else ()
-    return _item(tenant, last, row, request.entries, topics, request.ended)
+    return _item(tenant, last, row, encoded, request.entries, topics, request.ended)
 
 
 def _is_chunks(item: Item) -> bool:
@@ -311,6 +318,7 @@ class _AcceptRow(NamedTuple):
     address: str | None
     deadline_ms: int | None
     trace: str | None
+    bytes: int
 
 
 _ACCEPTED = f"""
@@ -326,9 +334,9 @@ WITH item AS MATERIALIZED (
     ORDER BY tenant, idempotency
 ), made AS (
     INSERT INTO task (tenant, id, context_id, agent, owner, origin, parent_id, state, last_seq, epoch, pushes,
-                      deadline_at, updated_at, trace)
+                      deadline_at, updated_at, trace, bytes)
     SELECT tenant, task_id, context_id, agent, owner, origin, parent_id, state, seq, claims,
-           CASE WHEN config IS NULL THEN 0 ELSE 1 END, deadline_at, at, trace FROM fresh
+           CASE WHEN config IS NULL THEN 0 ELSE 1 END, deadline_at, at, trace, bytes FROM fresh
 ), kept AS (
     INSERT INTO snapshot (tenant, task_id, seq, doc) SELECT tenant, task_id, seq, doc FROM fresh
 ), added AS (
@@ -361,6 +369,7 @@ def _accept(tenant: str, request: Accept) -> Item:
     working = request.working if work.node is not None else None
     moved = task if working is None else lifecycle.apply(task, working)
     kind, data = (None, None) if working is None else encode_body(working)
+    doc = encode_task(moved)
     row = _AcceptRow(
         tenant=tenant,
         task_id=task.id,
@@ -373,7 +382,7 @@ def _accept(tenant: str, request: Accept) -> Item:
         deadline_at=new.deadline_at,
         at=new.at,
         seq=0 if working is None else 1,
-        doc=encode_task(moved),
+        doc=doc,
         idempotency=request.key,
         queue=work.queue,
         message_id=request.message_id,
@@ -389,6 +398,7 @@ def _accept(tenant: str, request: Accept) -> Item:
         address=None if push is None else pushes.address_of(push),
         deadline_ms=request.deadline_ms,
         trace=new.trace,
+        bytes=byte_count(doc) + byte_count(data or ""),
     )
     keys: tuple[tuple[str, ...], ...] = ((tenant, task.id),)
     if request.key is not None:

@@ -15,7 +15,7 @@ from accord.storage.commands.reports import Relay
 from accord.storage.commands.tasks import Ended, topic
 from accord.storage.postgres_batch import Item, Written
 from accord.storage.postgres_rows import ADDED, KEPT, entries, fetched, in_order, line
-from accord.storage.records import encode_task, state_name
+from accord.storage.records import encode_bodies, encode_task, state_name
 
 
 class _RelayRow(NamedTuple):
@@ -26,6 +26,7 @@ class _RelayRow(NamedTuple):
     after: int
     last: int
     at: int
+    bytes: int
     state: str | None
     doc: str | None
     ends: int
@@ -65,7 +66,8 @@ WITH item AS MATERIALIZED (
                       asked_at = item.asked_at, version = remote.version + 1
     FROM item WHERE remote.tenant = item.tenant AND remote.task_id = item.task_id
 ), moved AS (
-    UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state), epoch = task.epoch + item.ends,
+    UPDATE task SET last_seq = item.last, bytes = task.bytes + item.bytes,
+                    state = COALESCE(item.state, task.state), epoch = task.epoch + item.ends,
                     updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
     FROM item WHERE item.last > item.after AND task.tenant = item.tenant AND task.id = item.task_id
 ), added AS ({ADDED}
@@ -88,12 +90,14 @@ def relay_item(tenant: str, request: Relay) -> Item:
     state, ended = last.state, []
     if state is not None and state in lifecycle.ENDED:
         ended.append(Ended(tenant, link.task_id, link.agent, state))
+    encoded, size = encode_bodies(last.bodies)
     row = _RelayRow(
         tenant=tenant,
         task_id=link.task_id,
         after=last.after,
         last=last.after + len(last.bodies),
         at=last.at,
+        bytes=size,
         state=None if state is None else state_name(state),
         doc=None if last.snapshot is None else encode_task(last.snapshot),
         ends=len(ended),
@@ -104,7 +108,7 @@ def relay_item(tenant: str, request: Relay) -> Item:
         keys=((tenant, link.task_id),),
         row=row,
         line=line(row),
-        entries=entries(last.bodies),
+        entries=entries(encoded),
         result=ended,
         topics=(topic(tenant, link.task_id),) if last.bodies else (),
     )

@@ -7,9 +7,7 @@ and lines; the statements are in `postgres_overrides` and the modules below it.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, get_args, get_type_hints
 
-from accord.model import EventBody
 from accord.storage.postgres_batch import Item
-from accord.storage.records import encode_body
 from accord.storage.sql import Engine, compile
 from accord.storage.store import BadValue, Value
 
@@ -64,7 +62,7 @@ ADDED = f"""
 """Adds the entries of the items in the table `item` to the logs of their tasks."""
 
 MOVED = """
-    UPDATE task SET last_seq = item.last, state = COALESCE(item.state, task.state),
+    UPDATE task SET last_seq = item.last, bytes = task.bytes + item.bytes, state = COALESCE(item.state, task.state),
                     updated_at = CASE WHEN item.state IS NULL THEN task.updated_at ELSE item.at END
     FROM item WHERE task.tenant = item.tenant AND task.id = item.task_id"""
 """Lets their tasks know the last of them, and the state that they lead to."""
@@ -96,9 +94,9 @@ def line(values: Sequence[Value]) -> str:
     return joined
 
 
-def entries(bodies: Iterable[EventBody]) -> list[str]:
+def entries(encoded: Iterable[tuple[str, str]]) -> list[str]:
     """Return the lines of events, each with its place, but for the item they belong to."""
-    return [f"{place}{BETWEEN}{BETWEEN.join(encode_body(body))}" for place, body in enumerate(bodies, 1)]
+    return [f"{place}{BETWEEN}{kind}{BETWEEN}{data}" for place, (kind, data) in enumerate(encoded, 1)]
 
 
 async def fetched(connection: Any, sql: str, items: Sequence[Item]) -> list[Any]:

@@ -3,6 +3,8 @@
 Reading a row gives the model back; what large parts look like in a row is `storage.blobs`.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from accord.model import ArtifactUpdate, Event, EventBody, MessageUpdate, StatusUpdate, Task, TaskState
@@ -31,6 +33,17 @@ TERMINAL = tuple(_NAMES[state] for state in sorted(lifecycle.TERMINAL, key=lambd
 def encode_body(body: EventBody) -> tuple[str, str]:
     """Return an event's kind and its JSON."""
     return _KIND_OF[type(body)], _ENCODER.encode(body).decode()
+
+
+def encode_bodies(bodies: Iterable[EventBody]) -> tuple[list[tuple[str, str]], int]:
+    """Return the kind and JSON of each event, and the bytes of all the JSON."""
+    encoded = [encode_body(body) for body in bodies]
+    return encoded, sum(byte_count(data) for _, data in encoded)
+
+
+def byte_count(text: str) -> int:
+    """Return the size of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def decode_event(row: Row, *, dated: bool = True) -> Event:

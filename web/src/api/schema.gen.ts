@@ -674,6 +674,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Show what is stored, and the quotas. */
+        get: operations["get_usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/workflows": {
         parameters: {
             query?: never;
@@ -1088,6 +1105,16 @@ export interface components {
             text: string | null;
         };
         /**
+         * OwnerStorage
+         * @description What an owner stores in a tenant.
+         */
+        OwnerStorage: {
+            bytes: number;
+            owner: string;
+            tasks: number;
+            tenant: string;
+        };
+        /**
          * Part
          * @description One piece of content: exactly one of `text`, `raw` (bytes), `url` or `data` (any JSON value).
          */
@@ -1380,6 +1407,16 @@ export interface components {
             verification: components["schemas"]["CheckView"] | null;
         };
         /**
+         * StorageUse
+         * @description What an account stores, and what it may store; a limit is null for any number.
+         */
+        StorageUse: {
+            bytes: number;
+            maxBytes: number | null;
+            maxTasks: number | null;
+            tasks: number;
+        };
+        /**
          * TaskPage
          * @description A page of tasks; `feed` is the number of the feed's last event that it certainly includes.
          */
@@ -1517,6 +1554,15 @@ export interface components {
             output: string;
             /** @enum {unknown} */
             status: "cancelled" | "completed" | "failed" | "pending" | "running" | "skipped" | "waiting";
+        };
+        /**
+         * UsageView
+         * @description What the caller stores; for callers who see the tasks of everybody, also their tenant and its largest owners.
+         */
+        UsageView: {
+            owner: components["schemas"]["StorageUse"];
+            owners: components["schemas"]["OwnerStorage"][] | null;
+            tenant: components["schemas"]["StorageUse"] | null;
         };
         /**
          * WaitView
@@ -3563,6 +3609,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Timeline"];
+                };
+            };
+            /** @description Who asks did not say who they are. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refused"];
+                };
+            };
+            /** @description Why not. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refused"];
+                };
+            };
+        };
+    };
+    get_usage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Show what is stored, and the quotas. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageView"];
                 };
             };
             /** @description Who asks did not say who they are. */

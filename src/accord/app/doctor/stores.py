@@ -16,9 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
+from accord.core.quotas import Quotas
 from accord.storage import migrate
 from accord.storage.address import PostgresAddress, SqliteAddress
 from accord.storage.blobs.address import TABLE, open_shelf
+from accord.storage.commands import storage
+from accord.storage.commands.storage import Stored
 from accord.storage.open import MOUNTS, file_system, open_store, refuse_network
 from accord.storage.store import Store, StoreRefused, StoreUnavailable, Tx
 
@@ -28,6 +31,12 @@ SLOW_MS = 50.0
 MiB = 1024 * 1024
 ROOM, LITTLE_ROOM = 1024 * MiB, 100 * MiB
 """Free space below which to think, and below which a server will soon stand still."""
+
+NEAR = 0.8
+"""The part of a quota from which on its operator should know."""
+
+MAX_OWNERS = 10_000
+"""Owners whose storage is compared with their quotas, those who store most."""
 
 FLEETING = {
     "tmpfs": "it is in memory, and gone when the machine restarts: choose a disk",
@@ -64,7 +73,7 @@ async def _sqlite(patient: Patient) -> list[Finding]:
         if not await asyncio.to_thread(path.exists):
             return await asyncio.to_thread(_unmade, path, own=address.own_directory)
         async with open_store(address, read_only=True) as store:
-            found = [await _schema(store, address)]
+            found = [await _schema(store, address), *await _stored(store, patient.settings.limits)]
     except (StoreRefused, StoreUnavailable) as error:
         return [failed("store", f"{address}: {error}", "choose another with --store, or restore it from a backup")]
     return [*found, *await asyncio.to_thread(_disk, path.parent)]
@@ -97,6 +106,47 @@ async def _schema(store: Store, address: Any) -> Finding:
     except migrate.SchemaTooNew as error:
         return failed("store", f"{told}: {error}", "install the version of accord that upgraded it")
     return ok("store", told)
+
+
+async def _stored(store: Store, quotas: Quotas) -> list[Finding]:
+    """Compare what owners and tenants store with their quotas."""
+    try:
+        await migrate.check(store)
+    except (migrate.SchemaTooOld, migrate.SchemaTooNew):
+        return []  # said beside it
+    total = await store.read(storage.stored, None, None)
+    told = f"{total.tasks} tasks store {_size(total.bytes)}"
+    limits = {
+        "owner": Stored(tasks=quotas.owner_tasks, bytes=quotas.owner_bytes),
+        "tenant": Stored(tasks=quotas.tenant_tasks, bytes=quotas.tenant_bytes),
+    }
+    if not any(limit.tasks or limit.bytes for limit in limits.values()):
+        return [ok("storage", f"{told}; no quota is set (limits.owner_bytes, limits.tenant_bytes)")]
+    accounts: dict[tuple[str, str], Stored] = {}
+    for one in await store.read(storage.by_owner, None, MAX_OWNERS):
+        accounts["owner", f"{one.owner or '(no name)'} of tenant {one.tenant or '(none)'}"] = one
+        tenant = "tenant", one.tenant or "(none)"
+        before = accounts.get(tenant, Stored(tasks=0, bytes=0))
+        accounts[tenant] = Stored(tasks=before.tasks + one.tasks, bytes=before.bytes + one.bytes)
+    near = [
+        warning("storage", f"{kind} {name} stores {used}", "delete tasks sooner (retention), or raise the quota")
+        for (kind, name), stored in accounts.items()
+        if (used := _nearly(stored, limits[kind]))
+    ]
+    return near or [ok("storage", f"{told}; no owner or tenant is near its quota")]
+
+
+def _nearly(stored: Stored, limit: Stored) -> str | None:
+    """Return what is stored of a limit, once that is most of it."""
+    if limit.tasks and stored.tasks >= NEAR * limit.tasks:
+        return f"{stored.tasks} tasks of {limit.tasks}"
+    if limit.bytes and stored.bytes >= NEAR * limit.bytes:
+        return f"{_size(stored.bytes)} of {_size(limit.bytes)}"
+    return None
+
+
+def _size(count: int) -> str:
+    return f"{count / MiB / 1024:.1f} GiB" if count >= ROOM else f"{count / MiB:.1f} MiB"
 
 
 # --- its disk ---------------------------------------------------------------------------------------------------------
@@ -180,6 +230,7 @@ async def _postgres(patient: Patient) -> list[Finding]:
     try:
         async with open_store(replace(address, listen=False, signals=()), read_only=True) as store:
             found = [await _schema(store, address), *await _durable(store)]
+            found += await _stored(store, patient.settings.limits)
             before = time.time()
             at = await store.read(_now)
             patient.dates["the database"] = at / 1000 - (before + time.time()) / 2

@@ -110,11 +110,20 @@ async def end_removal(tx: Tx, tenant: str, hash: str, mark: int) -> None:
 
 
 async def refer(tx: Tx, tenant: str, task_id: str, hashes: Iterable[str]) -> None:
-    """Say that a task needs these bytes."""
+    """Note that a task needs these bytes, which count as stored by it from then on."""
+    referred = await tx.all(
+        "SELECT hash FROM blob_ref WHERE tenant = :tenant AND task_id = :task_id", tenant=tenant, task_id=task_id
+    )
+    hashes = sorted(set(hashes).difference(hash for (hash,) in referred))
     await tx.many(
         """INSERT INTO blob_ref (tenant, task_id, hash) VALUES (:tenant, :task_id, :hash)
            ON CONFLICT (tenant, task_id, hash) DO NOTHING""",
-        [{"tenant": tenant, "task_id": task_id, "hash": hash} for hash in sorted(set(hashes))],
+        [{"tenant": tenant, "task_id": task_id, "hash": hash} for hash in hashes],
+    )
+    await tx.many(
+        """UPDATE task SET bytes = bytes + COALESCE((SELECT size FROM blob WHERE tenant = :tenant AND hash = :hash), 0)
+           WHERE tenant = :tenant AND id = :task_id""",
+        [{"tenant": tenant, "task_id": task_id, "hash": hash} for hash in hashes],
     )
 
 

@@ -6,7 +6,7 @@ calls it goes on until that is nothing. What somebody else is busy with is left 
 
 import msgspec
 
-from accord.storage.commands import blobs, checkpoints, states
+from accord.storage.commands import blobs, checkpoints, states, storage
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA
 from accord.storage.commands.tasks import read_task
 from accord.storage.records import encode_task
@@ -43,7 +43,11 @@ async def compact(tx: Tx, older_than_ms: int, limit: int) -> int:
         _key(row) for row in chosen if row[4] == row[3] or await _complete_snapshot(tx, tenant=row[0], task_id=row[1])
     ]
     await tx.many("DELETE FROM event WHERE tenant = :tenant AND task_id = :task_id", complete)
-    await tx.many("UPDATE task SET min_seq = last_seq + 1 WHERE tenant = :tenant AND id = :task_id", complete)
+    await tx.many(
+        f"""UPDATE task SET min_seq = last_seq + 1, bytes = {storage.SNAPSHOT} + {storage.FILES}
+            WHERE tenant = :tenant AND id = :task_id""",
+        complete,
+    )
     return len(complete)
 
 

@@ -14,7 +14,15 @@ from msgspec import Struct
 from accord.model import EventBody, Task, TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands import blobs
-from accord.storage.records import decode_event, decode_task, encode_body, encode_task, state_name, state_of
+from accord.storage.records import (
+    byte_count,
+    decode_event,
+    decode_task,
+    encode_bodies,
+    encode_task,
+    state_name,
+    state_of,
+)
 from accord.storage.sql import MACROS
 from accord.storage.store import Row, Tx, Value
 
@@ -137,11 +145,13 @@ async def create_task(tx: Tx, tenant: str, new: NewTask, epoch: int = 0, bodies:
     task = new.task
     for body in bodies:
         task = lifecycle.apply(task, body)
+    doc = encode_task(task)
+    encoded, size = encode_bodies(bodies)
     await tx.run(
         """INSERT INTO task (tenant, id, context_id, agent, owner, origin, parent_id, state, epoch, last_seq,
-                             deadline_at, updated_at, trace)
+                             deadline_at, updated_at, trace, bytes)
            VALUES (:tenant, :id, :context_id, :agent, :owner, :origin, :parent_id, :state, :epoch, :last_seq,
-                   :deadline_at, :at, :trace)""",
+                   :deadline_at, :at, :trace, :bytes)""",
         tenant=tenant,
         id=task.id,
         context_id=task.context_id or "",
@@ -155,18 +165,19 @@ async def create_task(tx: Tx, tenant: str, new: NewTask, epoch: int = 0, bodies:
         deadline_at=new.deadline_at,
         at=new.at,
         trace=new.trace,
+        bytes=byte_count(doc) + size,
     )
     await tx.run(
         "INSERT INTO snapshot (tenant, task_id, seq, doc) VALUES (:tenant, :task_id, :seq, :doc)",
         tenant=tenant,
         task_id=task.id,
         seq=len(bodies),
-        doc=encode_task(task),
+        doc=doc,
     )
     if new.blobs:
         await blobs.refer(tx, tenant, task.id, new.blobs)
     if bodies:
-        await _insert(tx, tenant, Append(task_id=task.id, epoch=epoch, after=0, bodies=bodies, at=new.at))
+        await _insert(tx, tenant, Append(task_id=task.id, epoch=epoch, after=0, bodies=bodies, at=new.at), encoded)
     tx.signal(topic(tenant, task.id))
 
 
@@ -181,9 +192,10 @@ async def extend(tx: Tx, tenant: str, new: Append) -> int:
 
     The update that takes the numbers is also the fence and the lock, so it costs no statement of its own.
     """
-    count = len(new.bodies)
+    encoded, size = encode_bodies(new.bodies)
     row = await tx.one(
         """UPDATE task SET last_seq = last_seq + :count, state = COALESCE(:state, state),
+                           bytes = bytes + :bytes,
                            updated_at = CASE WHEN :state IS NULL THEN updated_at ELSE :at END
            WHERE tenant = :tenant AND id = :id AND epoch = :epoch AND last_seq = :after
            RETURNING pushes, children""",
@@ -191,14 +203,15 @@ async def extend(tx: Tx, tenant: str, new: Append) -> int:
         id=new.task_id,
         epoch=new.epoch,
         after=new.after,
-        count=count,
+        count=len(encoded),
+        bytes=size,
         state=None if new.state is None else state_name(new.state),
         at=new.at,
     )
     if row is None:
         raise await _explained(tx, tenant, new)
     pushes, children = row
-    await _insert(tx, tenant, new)
+    await _insert(tx, tenant, new, encoded)
     if new.blobs:
         await blobs.refer(tx, tenant, new.task_id, new.blobs)
     if pushes:
@@ -215,11 +228,11 @@ async def _explained(tx: Tx, tenant: str, new: Append) -> Exception:
     return Behind(f"Task {new.task_id} has events after {new.after}")
 
 
-async def _insert(tx: Tx, tenant: str, new: Append) -> None:
-    rows: list[dict[str, Value]] = []
-    for seq, body in enumerate(new.bodies, new.after + 1):
-        kind, data = encode_body(body)
-        rows.append({"tenant": tenant, "task_id": new.task_id, "seq": seq, "kind": kind, "data": data, "at": new.at})
+async def _insert(tx: Tx, tenant: str, new: Append, encoded: Sequence[tuple[str, str]]) -> None:
+    rows: list[dict[str, Value]] = [
+        {"tenant": tenant, "task_id": new.task_id, "seq": seq, "kind": kind, "data": data, "at": new.at}
+        for seq, (kind, data) in enumerate(encoded, new.after + 1)
+    ]
     await tx.many(
         """INSERT INTO event (tenant, task_id, seq, kind, data, at)
            VALUES (:tenant, :task_id, :seq, :kind, :data, :at)""",

@@ -1,0 +1,152 @@
+"""Storage quotas: how many tasks and bytes an owner and a tenant may store.
+
+The sums are in the store (`storage.commands.storage`). A node reads them for an account every `REFRESH_SECONDS`, and
+when it has used its share of what was left, so a send costs no sum. Nodes and agents write in between: a quota can be
+exceeded by what is written at the same moment. An execution in progress is not stopped. Rates are `core.quotas`.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from accord.core.interface import Caller
+from accord.core.quotas import AGAIN_SECONDS, SHARE, SWEEP_AT, Quotas
+from accord.errors import StorageQuotaExceeded
+from accord.model import Message
+from accord.protocol import codec
+from accord.storage.commands import storage
+from accord.storage.commands.storage import Stored
+from accord.storage.store import BadValue, Store, StoreUnavailable
+
+REFRESH_SECONDS = 30.0
+"""How long a sum is good for: agents and other nodes write meanwhile."""
+
+IDLE_FACTOR = 100
+"""A sum that took a second is good for this many: an account with millions of tasks costs the store 1 % at most."""
+
+Account = tuple[str | None, str | None]
+"""A tenant and an owner; None stands for all of them."""
+
+Measure = Callable[[Account], Awaitable[Stored]]
+
+
+class Scope(NamedTuple):
+    """An account, what it may store (0 for any number), and the names of these limits."""
+
+    account: Account
+    tasks: int
+    bytes: int
+    name: str
+
+
+class _Room:
+    """What an account may still store, as far as this node knows, and its share of that until the next measurement."""
+
+    def __init__(self) -> None:
+        self.tasks = self.bytes = 0.0
+        self.task_share = self.byte_share = 0.0
+        self.again = self.until = 0.0
+        self.lock = asyncio.Lock()
+
+    def has_share(self, tasks: int, size: int) -> bool:
+        return self.task_share >= tasks and self.byte_share >= size
+
+    def take(self, tasks: int, size: int) -> None:
+        self.tasks -= tasks
+        self.task_share -= tasks
+        self.bytes -= size
+        self.byte_share -= size
+
+
+class StorageQuotas:
+    """The storage quotas of a server."""
+
+    def __init__(self, quotas: Quotas, measure: Measure, clock: Callable[[], float] = time.monotonic) -> None:
+        """Hold callers to `quotas`; `measure` returns what an account stores."""
+        self._quotas = quotas
+        self._measure = measure
+        self._clock = clock
+        self._rooms: dict[Account, _Room] = {}
+
+    def scopes(self, caller: Caller) -> list[Scope]:
+        """Return the quotas that apply to a caller; one that may name any tenant is one owner in all of them."""
+        quotas = self._quotas
+        return [
+            Scope(caller.account, quotas.owner_tasks, quotas.owner_bytes, "owner"),
+            Scope((caller.tenant, None), quotas.tenant_tasks, quotas.tenant_bytes, "tenant"),
+        ]
+
+    async def take(self, caller: Caller, message: Message) -> None:
+        """Count a message, and the task that it creates, or refuse it."""
+        scopes = [scope for scope in self.scopes(caller) if scope.tasks or scope.bytes]
+        if not scopes:
+            return
+        tasks, size = 0 if message.task_id else 1, size_of(message)
+        rooms = [await self._room(scope, tasks, size) for scope in scopes]
+        for room in rooms:
+            room.take(tasks, size)
+
+    async def _room(self, scope: Scope, tasks: int, size: int) -> _Room:
+        """Return the room of an account, which has space for a message, or refuse the message."""
+        if len(self._rooms) > SWEEP_AT:
+            self._rooms.clear()  # they are measured again
+        room = self._rooms.setdefault(scope.account, _Room())
+        async with room.lock:
+            now = self._clock()
+            if now >= room.until or (now >= room.again and not room.has_share(tasks, size)):
+                try:
+                    await self._fill(room, scope)
+                except (StoreUnavailable, BadValue):
+                    return room  # the send itself fails, and says so
+        if room.tasks < tasks:
+            raise _exceeded(scope, "tasks", scope.tasks)
+        if room.bytes < size:
+            raise _exceeded(scope, "bytes", scope.bytes)
+        return room
+
+    async def _fill(self, room: _Room, scope: Scope) -> None:
+        """Measure an account."""
+        begun = self._clock()
+        stored = await self._measure(scope.account)
+        now = self._clock()
+        cost = IDLE_FACTOR * (now - begun)
+        room.again, room.until = now + max(AGAIN_SECONDS, cost), now + max(REFRESH_SECONDS, cost)
+        room.tasks, room.task_share = _left(scope.tasks, stored.tasks)
+        room.bytes, room.byte_share = _left(scope.bytes, stored.bytes)
+
+
+def _left(limit: int, stored: int) -> tuple[float, float]:
+    """Return what is left of a limit, and what this node uses of it before it measures again."""
+    if not limit:
+        return float("inf"), float("inf")
+    left = max(0, limit - stored)
+    return left, left // SHARE
+
+
+def _exceeded(scope: Scope, unit: str, limit: int) -> StorageQuotaExceeded:
+    account = "You" if scope.name == "owner" else "All callers of your tenant"
+    return StorageQuotaExceeded(
+        f"{account} may store {limit} {unit}, which this message would exceed:"
+        f" ended tasks are deleted after their retention, and the operator can raise limits.{scope.name}_{unit}",
+        metadata={"limit": f"{scope.name}_{unit}"},
+    )
+
+
+def size_of(message: Message) -> int:
+    """Return about how many bytes a message takes: files as they are, all else as JSON."""
+    files = sum(len(part.raw) for part in message.parts if part.raw is not None)
+    texts = sum(len(part.text) for part in message.parts if part.text is not None)
+    data = sum(len(codec.encode(part.data)) for part in message.parts if part.data is not UNSET)
+    return files + texts + data
+
+
+def measuring(store: Store) -> Measure:
+    """Return what measures accounts in a store."""
+
+    async def measure(account: Account) -> Stored:
+        return await store.read(storage.stored, *account)
+
+    return measure

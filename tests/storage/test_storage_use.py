@@ -1,0 +1,115 @@
+"""What tasks store: `task.bytes` is what was written, on every engine and whichever command wrote it."""
+
+import pytest
+
+from accord.model import TaskState
+from accord.protocol import lifecycle
+from accord.storage.commands import blobs, retention, runs, storage, tasks
+from accord.storage.commands.storage import OwnerStored, Stored
+from accord.storage.store import Tx
+from tests.storage.conftest import (
+    OTHER,
+    TENANT,
+    AnyStore,
+    accepting,
+    appending,
+    chunk,
+    claimed,
+    new,
+    settling,
+    status,
+    webhook,
+)
+
+WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
+
+
+async def size(store: AnyStore, tenant: str | None = TENANT, owner: str | None = "alice") -> int:
+    return (await store.read(storage.stored, tenant, owner)).bytes
+
+
+async def events(tx: Tx) -> int:
+    row = await tx.one("SELECT sum(octet_length(data)) FROM event")
+    return int(row[0] or 0) if row else 0
+
+
+async def snapshots(tx: Tx) -> int:
+    row = await tx.one("SELECT sum(octet_length(doc)) FROM snapshot")
+    return int(row[0] or 0) if row else 0
+
+
+@pytest.mark.parametrize("with_webhook", [False, True], ids=["quiet", "with-webhook"])
+async def test_every_write_counts(ready: AnyStore, with_webhook: bool) -> None:
+    """A webhook sends PostgreSQL's batches through their other statement."""
+    push = webhook() if with_webhook else None
+    await ready.do(runs.accept, TENANT, accepting(push=push))
+    first = await ready.read(snapshots)
+    assert await size(ready) == first > 0
+    job = await claimed(ready)
+    await ready.do(tasks.append, TENANT, appending("t-1", status(WORKING), epoch=job.epoch))
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("ein Stück: äöü"), epoch=job.epoch, after=1))
+    snapshot = new(state=WORKING).task
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("b"), epoch=job.epoch, after=2, snapshot=snapshot))
+    assert await size(ready) == first + await ready.read(events)
+    await ready.do(runs.settle, TENANT, settling(job, COMPLETED, after=3))
+    assert await size(ready) == first + await ready.read(events)
+
+
+async def test_a_task_that_starts_at_once_counts_its_first_event(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting(node="n-1", working=status(WORKING)))
+    assert await size(ready) == await ready.read(snapshots) + await ready.read(events)
+
+
+async def test_files_count_once_for_each_task_that_needs_them(ready: AnyStore) -> None:
+    await ready.do(blobs.keep, TENANT, "h", bytes(1000))
+    await ready.do(tasks.create_task, TENANT, new("t-1", blobs=("h",)))
+    await ready.do(tasks.create_task, TENANT, new("t-2"))
+    docs = await ready.read(snapshots)
+    assert await size(ready) == docs + 1000
+    await ready.do(blobs.refer, TENANT, "t-1", ["h"])
+    assert await size(ready) == docs + 1000
+    await ready.do(blobs.refer, TENANT, "t-2", ["h"])
+    assert await size(ready) == docs + 2000
+
+
+async def test_a_compacted_task_counts_its_snapshot_and_a_purged_one_nothing(ready: AnyStore) -> None:
+    await ready.do(blobs.keep, TENANT, "h", bytes(1000))
+    await ready.do(tasks.create_task, TENANT, new(blobs=("h",)))
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("x" * 5000)))
+    ended = lifecycle.apply(new().task, status(COMPLETED))
+    await ready.do(tasks.append, TENANT, appending("t-1", status(COMPLETED), after=1, snapshot=ended))
+    before = await size(ready)
+    assert await ready.do(retention.compact, 0, 10) == 1
+    assert await size(ready) == await ready.read(snapshots) + 1000 < before
+    assert await ready.do(retention.purge, 0, 10) == 1
+    assert await ready.read(storage.stored, TENANT, "alice") == Stored(tasks=0, bytes=0)
+
+
+async def test_tasks_of_an_earlier_release_count_with_their_snapshot_and_files(ready: AnyStore) -> None:
+    async def forget(tx: Tx) -> None:
+        await tx.run("UPDATE task SET bytes = NULL")
+
+    await ready.do(blobs.keep, TENANT, "h", bytes(1000))
+    await ready.do(tasks.create_task, TENANT, new(blobs=("h",)))
+    await ready.do(forget)
+    await ready.do(tasks.append, TENANT, appending("t-1", chunk("x")))
+    assert await ready.read(storage.stored, TENANT, "alice") == Stored(
+        tasks=1, bytes=await ready.read(snapshots) + 1000
+    )
+
+
+async def test_sums_are_of_an_owner_of_a_tenant_or_of_all(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new("t-1"))
+    await ready.do(tasks.create_task, TENANT, new("t-2", owner="bob"))
+    await ready.do(tasks.append, TENANT, appending("t-2", chunk("x" * 1000)))
+    await ready.do(tasks.create_task, OTHER, new("t-3"))
+    alice, bob = await size(ready), await size(ready, owner="bob")
+    assert bob > alice
+    assert await ready.read(storage.stored, TENANT, None) == Stored(tasks=2, bytes=alice + bob)
+    assert await ready.read(storage.stored, None, "alice") == Stored(tasks=2, bytes=2 * alice)
+    assert await ready.read(storage.stored, None, None) == Stored(tasks=3, bytes=2 * alice + bob)
+    assert await ready.read(storage.by_owner, None, 2) == [
+        OwnerStored(tenant=TENANT, owner="bob", tasks=1, bytes=bob),
+        OwnerStored(tenant=TENANT, owner="alice", tasks=1, bytes=alice),
+    ]
+    assert [one.tenant for one in await ready.read(storage.by_owner, OTHER, 9)] == [OTHER]
