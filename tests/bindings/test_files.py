@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from accord import Context, agent
-from accord.bindings.files import Files, download
+from accord.bindings.files import PREVIEWED, Files, download
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.links import STEPS, Expired, Links, NotSigned
 from accord.bindings.push import PushSender
@@ -205,7 +205,7 @@ async def test_what_agents_made_is_saved_and_never_run(
     path = address(links().linked(task, ALICE.tenant).artifacts[0].parts[0])
     whole, head = await fetched(files, path), await fetched(files, path, "HEAD")
     assert {name: whole.headers[name] for name in whole.headers if name != "content-length"} == {
-        "content-type": "text/html; charset=utf-8",
+        "content-type": "text/plain; charset=utf-8",
         "content-disposition": "attachment; filename*=UTF-8''page.html",
         "content-security-policy": "sandbox; default-src 'none'",
         "cross-origin-resource-policy": "same-origin",
@@ -231,6 +231,25 @@ async def test_what_agents_made_is_saved_and_never_run(
     assert path not in caplog.text
 
 
+SCRIPTS = [
+    *("text/javascript", "application/javascript", "text/ecmascript", "application/x-javascript", "text/jscript"),
+    *("text/css", "text/html", "application/xhtml+xml", "text/xml", "application/xml", "application/wasm"),
+    *("text/xsl", "image/x+xml", "multipart/x-mixed-replace", "application/manifest+json", "text/cache-manifest"),
+]
+"""Types as which a browser runs a file, or has it change a page, in the origin of that page."""
+
+
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_no_file_is_a_script_in_the_origin_of_the_console(kind: str) -> None:
+    for inline in (False, True):
+        _, found = download(Part(raw=b"alert(1)", media_type=kind), "file.js", inline=inline)
+        headers = dict(found)
+        if not (inline and kind in PREVIEWED):
+            assert headers[b"content-type"] in (b"text/plain; charset=utf-8", b"application/octet-stream")
+            assert inline or headers[b"content-disposition"].startswith(b"attachment")
+        assert headers[b"content-security-policy"].startswith(b"sandbox; default-src 'none'")
+
+
 @pytest.mark.parametrize(
     ("stated", "answered"),
     [
@@ -240,6 +259,13 @@ async def test_what_agents_made_is_saved_and_never_run(
         ("image/png", "image/png"),
         ("no type at all\r\n", "application/octet-stream"),
         (None, "application/octet-stream"),
+        ("video/mp4", "video/mp4"),
+        ("image/svg+xml", "image/svg+xml"),  # attached, in a sandbox: a page can use it as an image
+        ("application/pdf", "application/pdf"),
+        ("Application/JSON", "application/json"),
+        ("image/x\r\nSet-Cookie: a=b", "application/octet-stream"),
+        *((script, "text/plain; charset=utf-8") for script in SCRIPTS if script.startswith("text/")),
+        *((script, "application/octet-stream") for script in SCRIPTS if not script.startswith("text/")),
     ],
 )
 def test_the_kind_of_a_file_is_the_one_that_was_stated(stated: str | None, answered: str) -> None:

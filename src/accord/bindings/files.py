@@ -27,6 +27,18 @@ INLINE = frozenset(
 PREVIEWED = frozenset({"text/html", "image/svg+xml"})
 """What a frame may show, in a sandbox in which nothing runs and nothing is fetched."""
 
+SAFE = INLINE | {
+    *("text/csv", "text/markdown", "text/calendar", "image/svg+xml", "application/pdf"),
+    *("application/zip", "application/gzip", "application/x-tar", "application/octet-stream"),
+}
+"""Types that a download keeps, with those of `SAFE_KINDS`: no page can load one as a script, a style sheet or a page.
+
+The console's own pages may load scripts from their origin, which is also that of these files.
+"""
+
+SAFE_KINDS = ("image", "audio", "video")
+"""Kinds whose types are safe but for those of XML (`image/svg+xml` is an image where a page asks for one)."""
+
 UNKNOWN = "application/octet-stream"
 
 SANDBOX = "sandbox; default-src 'none'"
@@ -52,9 +64,8 @@ def download(part: Part, name: str, *, inline: bool = False) -> tuple[bytes, Hea
         data, kind = msgspec.json.encode(part.data), "application/json"
     else:
         raise TaskNotFound("This part is an address, not a file")
-    if not _TYPE.fullmatch(kind):
-        kind = UNKNOWN
     is_previewed = inline and kind in PREVIEWED
+    kind = kind if is_previewed else _safe(kind)
     way = "inline" if is_previewed or (inline and kind in INLINE) else "attachment"
     # Text without a charset would be read in whatever a browser takes for its reader's own.
     kind += f"; charset={charset}" if kind.startswith("text/") else ""
@@ -65,6 +76,15 @@ def download(part: Part, name: str, *, inline: bool = False) -> tuple[bytes, Hea
         "cross-origin-resource-policy": "same-origin",
     }
     return data, [(name.encode(), value.encode()) for name, value in said.items()]
+
+
+def _safe(kind: str) -> str:
+    """Return a type that a browser cannot run: the stated one, or else text or bytes."""
+    family = kind.partition("/")[0]
+    is_media = family in SAFE_KINDS and not kind.endswith("xml") and _TYPE.fullmatch(kind) is not None
+    if kind in SAFE or is_media:
+        return kind
+    return "text/plain" if family == "text" else UNKNOWN
 
 
 class Files:
