@@ -6,8 +6,11 @@ from typing import Any
 from accord.core.context import Context, Failed
 from accord.core.host import Host
 from accord.model import CancelRequest, GetRequest, SubscribeRequest, Task, TaskFilter, TaskState
+from accord.workflows.channel import LOGGED, Printed
 from accord.workflows.document import Step
 from accord.workflows.driving import handed_in
+from accord.workflows.steps.command import Lines
+from accord.workflows.steps.shell import shell
 from tests.core.conftest import ALICE, Hosting, all_of, said, saying, state
 from tests.crash.conftest import until
 from tests.workflows.flows import FlowAgent, Member, Noting, abouts, agents, begun, ended, outputs, plan_of, step
@@ -218,3 +221,45 @@ async def test_a_failure_stops_what_runs_beside_it(hosting: Hosting) -> None:
 async def no_run(host: Host) -> None:
     """Wait until nothing runs any more."""
     await until(lambda: not host.engine._runs)
+
+
+async def test_every_line_that_a_step_prints_is_in_the_log(hosting: Hosting) -> None:
+    command = "n=0; while [ $n -lt 3000 ]; do n=$((n+1)); echo line $n; done; printf 'no line break'"
+    host = await hosting(FlowAgent(plan_of(step("a", command=command)), shell))
+    task = await finished(host)
+    assert state(task) is S.COMPLETED
+    about = abouts(await all_of(host.services["flow"].subscribe(SubscribeRequest(id=task.id), ALICE, after=0)))
+    posted = [post["output"] for post in about if "output" in post]
+    assert "\n".join(posted).split("\n") == [*(f"line {n}" for n in range(1, 3001)), "no line break"]
+    assert about.index({"step": "a", "output": posted[-1]}) < next(
+        at for at, post in enumerate(about) if post.get("status") == "completed"
+    )
+
+
+def test_a_step_that_prints_too_much_says_where_its_log_skips_lines() -> None:
+    printed = Printed("a")
+    for _ in range(2):
+        printed.add("x" * (LOGGED // 2))
+    post = printed.take()
+    assert post is not None
+    *lines, cut = post.about["output"].split("\n")
+    assert (len(lines), "skips lines" in cut) == (2, True)
+    printed.add("one\ntwo")
+    printed.add("three\n")
+    post = printed.take()
+    assert post is not None
+    assert post.about["output"] == "three"
+    assert printed.take() is None
+
+
+def test_output_is_cut_at_line_breaks_wherever_it_was_read() -> None:
+    whole = "".join(f"{n} ü\r\n" for n in range(40)) + "\n10%\r20%\r30%\nlast"
+    for size in (1, 2, 3, 7, 1000):
+        lines, found = Lines(), []
+        data = whole.encode()
+        for at in range(0, len(data), size):
+            if (text := lines.add(data[at : at + size])) is not None:
+                found.append(text)
+        found.append(lines.rest())
+        joined = b"\n".join(found).replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode()
+        assert joined == whole.replace("\r\n", "\n").replace("\r", "\n")

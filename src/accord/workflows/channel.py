@@ -21,6 +21,9 @@ SHOWN = 500
 FAILURES = frozenset({"failed", "retrying"})
 """What the channel for failures hears of."""
 
+LOGGED = 1024 * 1024
+"""Characters of an attempt's output that posts carry line by line: as much as its output keeps."""
+
 CHUNKS = 10
 """Pieces of a streamed answer between two posts."""
 
@@ -53,9 +56,34 @@ def line(step: str, text: str) -> Post:
     return Post(f"**[{step}]** {text}", {"step": step})
 
 
-def output_of(step: str, text: str) -> Post:
-    """Return the post for the last line that a step has printed: for whoever watches, not for the channel."""
-    return Post("", {"step": step, "output": text})
+class Printed:
+    """Output of one attempt of a step that no post shows yet.
+
+    Posts carry every line of the first `LOGGED` characters; after that, the last line between two posts.
+    """
+
+    def __init__(self, step: str) -> None:
+        """Start with nothing printed by `step`."""
+        self._step = step
+        self._room = LOGGED
+        self._lines: list[str] = []
+        self._last = ""
+
+    def add(self, text: str) -> None:
+        """Add whole lines."""
+        if self._room <= 0:
+            self._last = last_line(text) or self._last
+            return
+        self._lines.append(text)
+        self._room -= len(text) + 1
+        if self._room <= 0:
+            self._lines.append(f"[the log has {LOGGED} characters of this attempt; from here on it skips lines]")
+
+    def take(self) -> Post | None:
+        """Return the post for the lines added since the last one; None without any."""
+        lines = [*self._lines, self._last] if self._last else self._lines
+        self._lines, self._last = [], ""
+        return Post("", {"step": self._step, "output": "\n".join(lines)}) if lines else None
 
 
 def last_line(text: str) -> str:

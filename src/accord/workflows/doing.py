@@ -52,12 +52,12 @@ class Doing:
     """How the steps of one run are done."""
 
     def __init__(self, ctx: Context, means: Means, state: State, post: Callable[[Post], Awaitable[None]]) -> None:
-        """Do steps for the task of `ctx`, and `post` what there is to say; what they print is in `printed`."""
+        """Do steps for the task of `ctx`, and `post` what there is to say; `printed` is the output of each."""
         self._ctx, self._means, self._state = ctx, means, state
         self._journal = ctx.journal
         self._directory = means.directory
         self._post = post
-        self.printed: dict[str, str] = {}
+        self.printed: dict[str, channel.Printed] = {}
         self._met: set[str] = set()
 
     def values(self, node: Node) -> Values:
@@ -72,8 +72,7 @@ class Doing:
             await self._post(channel.line(name, text))
 
         async def heard(text: str) -> None:
-            if line := channel.last_line(text):
-                self.printed[name] = line
+            self.printed.setdefault(name, channel.Printed(name)).add(text)
 
         return Scene(
             run_id=self._ctx.task_id,

@@ -152,6 +152,9 @@ class Drive:
         posts, self._posts = self._posts, []
         for end in ends:
             node = self.state.nodes[end.step]
+            printed = self._doing.printed.pop(end.step, None)
+            if printed is not None and (last := printed.take()) is not None:
+                posts.append(last)
             if node.step is not None:
                 began = node.begun
                 posts.append(channel.ended(node.step, end, None if began is None else (end.at - began.at) / 1000))
@@ -227,12 +230,11 @@ class Drive:
         self._journal.nudge()
 
     def _show_printed(self) -> None:
-        """Let whoever watches see the last line that each step has printed, now and then: commands print a lot."""
+        """Post the output of steps, now and then: a post for each line would be too many."""
         now = asyncio.get_running_loop().time()
         if self._doing.printed and now - self._shown_at >= SHOW_SECONDS:
             self._shown_at = now
-            self._posts += [channel.output_of(step, text) for step, text in self._doing.printed.items()]
-            self._doing.printed.clear()
+            self._posts += [post for printed in self._doing.printed.values() if (post := printed.take()) is not None]
 
     async def _post(self, post: Post) -> None:
         """Say something at the next opportunity."""

@@ -35,8 +35,8 @@ GRACE_SECONDS = 1.0
 SHOWN = 1500
 """Characters of a command's last words that an error shows."""
 
-HEARD_BYTES = 2000
-"""How much of what came last is passed on while a command runs."""
+LINE_BYTES = 64 * 1024
+"""A line that grows longer than this is passed on in pieces."""
 
 BY_SIGNAL = 128
 """What exit codes of commands that a signal has ended begin from."""
@@ -93,7 +93,7 @@ async def run(
     if not await asyncio.to_thread(directory.is_dir):
         return Ran(problem=f"{directory} is no directory")
     command = spawn.Command(argv=argv, directory=directory, env=env, grace=GRACE_SECONDS)
-    output = _Tail()
+    output, lines = _Tail(), Lines()
     errors = ""
     problem: str | None = None
     exit_code: int | None = None
@@ -104,12 +104,14 @@ async def run(
                 process.feed(b"")  # or one that reads its input would wait for ever
                 while data := await process.read():
                     output.add(data)
-                    if heard is not None:
-                        await heard(_shown(data[-HEARD_BYTES:]))
+                    if heard is not None and (whole := lines.add(data)) is not None:
+                        await heard(_shown(whole))
                 exit_code = _as_shells_say(await process.ended())
             finally:
                 await process.stop()
                 errors = process.tail
+                if heard is not None and (last := lines.rest()):
+                    await heard(_shown(last))
     except spawn.NotStarted as error:
         return Ran(problem=f"{argv[0]} could not be started: {error}")
     except TimeoutError:
@@ -154,6 +156,26 @@ class _Tail:
         said = _shown(kept).rstrip()
         left = self._all - len(kept)
         return f"[{left} bytes left out]\n{said}" if left else said
+
+
+class Lines:
+    """Cuts what a command prints into whole lines; a carriage return ends one too, so that progress is seen."""
+
+    def __init__(self) -> None:
+        self._open = b""
+
+    def add(self, data: bytes) -> bytes | None:
+        """Take in output, and return the lines that are whole now, without the last line break; None without any."""
+        data = self._open + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1))  # a return at the very end may belong to a line break
+        if end < 0:
+            end = len(data) if len(data) > LINE_BYTES else -1
+        self._open = data[end + 1 :]
+        return None if end < 0 else data[:end].removesuffix(b"\r")
+
+    def rest(self) -> bytes:
+        """Return the line that was never ended."""
+        return self._open.removesuffix(b"\r")
 
 
 def _shown(data: bytes) -> str:

@@ -1,4 +1,4 @@
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { StepView } from "@/api/types";
 import { useTaskEvents } from "@/features/tasks/queries";
 import { useTopic } from "@/live/live";
@@ -32,7 +32,9 @@ function Lines({ lines }: { lines: readonly LogLine[] }) {
     const node = scroller.current;
     if (node && isAtEnd.current) node.scrollTop = node.scrollHeight;
   });
+  const [showsAll, setShowsAll] = useState(false);
   if (lines.length === 0) return null;
+  const earlier = showsAll ? 0 : Math.max(0, lines.length - MOST_LINES);
   return (
     <Section title="Log">
       <div
@@ -46,9 +48,14 @@ function Lines({ lines }: { lines: readonly LogLine[] }) {
         }}
         className="max-h-72 overflow-y-auto rounded-md border border-line bg-sunken px-3 py-2 font-mono text-mono"
       >
-        {lines.slice(-MOST_LINES).map((line, index) => (
+        {earlier > 0 && (
+          <button type="button" className="link" onClick={() => setShowsAll(true)}>
+            {earlier} earlier {earlier === 1 ? "line" : "lines"}
+          </button>
+        )}
+        {lines.slice(earlier).map((line, index) => (
           // Several lines may come from one event; they are only ever added at the end.
-          <div key={`${line.seq}-${index}`} className="flex gap-3">
+          <div key={earlier + index} className="flex min-h-5 gap-3">
             <time dateTime={line.at} title={formatExact(toMs(line.at))} className="shrink-0 text-faint select-none">
               {formatTime(toMs(line.at))}
             </time>

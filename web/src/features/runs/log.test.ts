@@ -10,7 +10,7 @@ const said = (seq: number, text: string, workflow: unknown) => event(seq, "statu
 it("reads what a run says about one of its steps", () => {
   const log = [
     said(1, "", { started: ["a", "b"] }),
-    said(2, "", { step: "a", output: "half way" }),
+    said(2, "", { step: "a", output: "half way\n\nnearly" }),
     said(3, "**[a]** Failed, will be tried again: no", { step: "a", status: "retrying" }),
     said(4, "**[b]** Completed", { step: "b", status: "completed" }),
     event(5, "other", { metadata: "odd" }),
@@ -18,6 +18,8 @@ it("reads what a run says about one of its steps", () => {
   expect(linesAbout(log, "a").map((line) => [line.seq, line.text, line.tone])).toEqual([
     [1, "Begins", "faint"],
     [2, "half way", "plain"],
+    [2, "", "plain"],
+    [2, "nearly", "plain"],
     [3, "Failed, will be tried again: no", "red"],
   ]);
 });

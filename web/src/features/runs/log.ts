@@ -35,7 +35,7 @@ export function linesAbout(events: readonly LogEvent[], step: string): LogLine[]
     const add = (text: string, tone: LogLine["tone"] = "plain") => lines.push({ seq: event.seq, at: event.at, text, tone });
     if (about.step === step) {
       const said = messageOf(event).replace(`**[${step}]** `, "");
-      if (typeof about.output === "string") add(about.output);
+      if (typeof about.output === "string") for (const line of about.output.split("\n")) add(line);
       else if (said) add(said, about.status === "failed" || about.status === "retrying" ? "red" : "plain");
     }
     if (Array.isArray(about.started) && about.started.includes(step)) add("Begins", "faint");
