@@ -71,6 +71,7 @@ export function Waterfall({ label, rows, selected, onSelect }: WaterfallProps) {
   const running = bars.some((bar) => bar.end === undefined || bar.end === null);
   const now = useNow(running);
   const axis = axisOf(bars, now);
+  const tabStop = rows.some((row) => row.id === selected) ? selected : rows[0]?.id;
 
   function move(event: KeyboardEvent) {
     const delta = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 }[event.key];
@@ -99,14 +100,14 @@ export function Waterfall({ label, rows, selected, onSelect }: WaterfallProps) {
         <span />
       </div>
       <div ref={root} role="listbox" aria-label={label} tabIndex={-1} onKeyDown={move}>
-        {rows.map((row, index) => (
+        {rows.map((row) => (
           <div
             key={row.id}
             data-row={row.id}
             role="option"
             aria-selected={row.id === selected}
             aria-label={`${row.label}, ${row.bars.map((bar) => bar.label).join(", ") || "not begun"}, ${formatDuration(lengthOf(row, now))}`}
-            tabIndex={row.id === selected || (!rows.some((other) => other.id === selected) && index === 0) ? 0 : -1}
+            tabIndex={row.id === tabStop ? 0 : -1}
             onClick={() => onSelect?.(row.id)}
             onKeyDown={(event) => {
               if (event.key !== "Enter") return;

@@ -5,20 +5,27 @@ import { memo, useEffect, useMemo } from "react";
 import type { StepView } from "@/api/types";
 import { useTheme } from "@/app/theme";
 import { cx, Duration, TONE_TEXT } from "@/ui";
-import { edgesOf, firing, NODE, placedIn, plannedIn, shapeOf, topOf, zoomIn, type Direction } from "./graph";
+import { firing, fitting, layoutsOf, NODE, shapeOf, topOf, zoomIn, type Direction, type Edge, type Firing, type Spot } from "./graph";
 import { StepMark, stepLook, TypeIcon, typeWord } from "./look";
 
 interface StepData extends Record<string, unknown> {
   step: StepView;
-  items: StepView[];
+  /** How many items of a map are done, in words; empty for other steps. */
+  items: string;
   selected: boolean;
   direction: Direction;
 }
 type StepNode = Node<StepData, "step">;
 
-function itemsWord(items: readonly StepView[]): string {
-  const done = items.filter((item) => item.status === "completed").length;
-  return `${done}/${items.length} items`;
+/** How many items of each map are done. */
+function itemsOf(steps: readonly StepView[]): ReadonlyMap<string, string> {
+  const counts = new Map<string, { done: number; all: number }>();
+  for (const step of steps) {
+    if (step.parent === null) continue;
+    const { done, all } = counts.get(step.parent) ?? { done: 0, all: 0 };
+    counts.set(step.parent, { done: done + (step.status === "completed" ? 1 : 0), all: all + 1 });
+  }
+  return new Map([...counts].map(([name, { done, all }]) => [name, `${done}/${all} items`]));
 }
 
 const StepCard = memo(function StepCard({ data }: NodeProps<StepNode>) {
@@ -51,7 +58,7 @@ const StepCard = memo(function StepCard({ data }: NodeProps<StepNode>) {
       </span>
       <span className="flex min-w-0 items-center gap-1.5 pl-[22px] text-xs text-faint">
         <TypeIcon type={step.type} className="size-3" />
-        <span className="min-w-0 flex-1 truncate">{items.length > 0 ? itemsWord(items) : (step.agent ?? typeWord(step.type))}</span>
+        <span className="min-w-0 flex-1 truncate">{items || (step.agent ?? typeWord(step.type))}</span>
         {step.isReused && <span className="shrink-0">done before</span>}
         {step.begin !== null && !step.isReused && <Duration start={step.begin} end={step.end} className={cx("shrink-0", look.tone === "blue" && TONE_TEXT.blue)} />}
       </span>
@@ -81,32 +88,19 @@ function Drawn({ steps, selected, onSelect }: GraphProps) {
   const width = useStore((state) => state.width);
   const height = useStore((state) => state.height);
   const theme = useTheme();
-  const shape = shapeOf(steps);
+  const shape = useMemo(() => shapeOf(steps), [steps]);
   // Of the shape, not of the steps: their statuses change all the time, and are no reason to lay out anew.
+  const layouts = useMemo(() => layoutsOf(shape), [shape]);
   const room = useMemo(() => ({ width: width || 800, height: height || 600 }), [width, height]);
-  const { direction, spots } = useMemo(() => placedIn(plannedIn(shape), room), [shape, room]);
-  const byName = new Map(steps.map((step) => [step.name, step]));
-  const items = new Map<string, StepView[]>();
-  for (const step of steps) {
-    if (step.parent === null) continue;
-    const known = items.get(step.parent);
-    if (known) known.push(step);
-    else items.set(step.parent, [step]);
-  }
-  const nodes: StepNode[] = topOf(steps).map((step) => ({
-    id: step.name,
-    type: "step",
-    position: spots.get(step.name) ?? { x: 0, y: 0 },
-    width: NODE.width,
-    height: NODE.height,
-    selected: step.name === selected,
-    ariaLabel: `${step.name}, ${stepLook(step).word}`,
-    data: { step, items: items.get(step.name) ?? [], selected: step.name === selected, direction },
-  }));
-  const edges: FlowEdge[] = edgesOf(steps).map((edge) => {
-    const fired = firing(byName.get(edge.from), byName.get(edge.to));
-    return { id: edge.id, source: edge.from, target: edge.to, className: `edge-${fired}`, focusable: false, selectable: false };
-  });
+  const { direction, spots } = useMemo(() => fitting(layouts, room), [layouts, room]);
+  const nodes = useMemo(() => {
+    const items = itemsOf(steps);
+    return topOf(steps).map((step) => nodeFor(step, items.get(step.name) ?? "", step.name === selected, direction, spots.get(step.name)));
+  }, [steps, selected, direction, spots]);
+  const edges = useMemo(() => {
+    const byName = new Map(steps.map((step) => [step.name, step]));
+    return layouts.edges.map((edge) => edgeFor(edge, firing(byName.get(edge.from), byName.get(edge.to))));
+  }, [layouts, steps]);
   return (
     <div className="h-full min-h-0 w-full">
       <ReactFlow
@@ -137,6 +131,43 @@ function Drawn({ steps, selected, onSelect }: GraphProps) {
       </ReactFlow>
     </div>
   );
+}
+
+const ORIGIN = { x: 0, y: 0 };
+
+/**
+ * React Flow and the cards render again for another object only, so a step that did not change keeps its node. The
+ * query keeps the object of such a step (structural sharing).
+ */
+const NODES = new WeakMap<StepView, StepNode>();
+
+function nodeFor(step: StepView, items: string, selected: boolean, direction: Direction, spot: Spot | undefined): StepNode {
+  const position = spot ?? ORIGIN;
+  const known = NODES.get(step);
+  if (known && known.data.items === items && known.selected === selected && known.data.direction === direction && known.position === position) return known;
+  const node: StepNode = {
+    id: step.name,
+    type: "step",
+    position,
+    width: NODE.width,
+    height: NODE.height,
+    selected,
+    ariaLabel: `${step.name}, ${stepLook(step).word}`,
+    data: { step, items, selected, direction },
+  };
+  NODES.set(step, node);
+  return node;
+}
+
+const EDGES = new WeakMap<Edge, FlowEdge>();
+
+function edgeFor(edge: Edge, fired: Firing): FlowEdge {
+  const className = `edge-${fired}`;
+  const known = EDGES.get(edge);
+  if (known?.className === className) return known;
+  const made: FlowEdge = { id: edge.id, source: edge.from, target: edge.to, className, focusable: false, selectable: false };
+  EDGES.set(edge, made);
+  return made;
 }
 
 const FIT = { padding: 0.08, maxZoom: 1 };

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { edgesOf, firing, NODE, placed, placedIn, plannedIn, ranksOf, shapeOf, zoomIn } from "./graph";
+import { edgesOf, firing, fitting, layoutsOf, NODE, placed, ranksOf, shapeOf, zoomIn } from "./graph";
 import { step } from "./testing";
 
 const DIAMOND = [step("a"), step("b", { needs: ["a"] }), step("c", { needs: ["a"] }), step("d", { needs: ["b", "c"] })];
 const pipeline = (length: number) => Array.from({ length }, (_, at) => step(`s${at}`, { needs: at === 0 ? [] : [`s${at - 1}`] }));
+const rows = (spots: Map<string, { y: number }>) => Object.fromEntries([...spots].map(([name, spot]) => [name, spot.y]));
 
 describe("the layout", () => {
   it("puts what comes after to the right, or below, and nothing onto another", () => {
@@ -27,15 +28,32 @@ describe("the layout", () => {
     ];
     expect(shapeOf(later)).toBe(shapeOf(DIAMOND));
     expect(placed(later, "LR")).toEqual(placed(DIAMOND, "LR"));
-    expect(placed(plannedIn(shapeOf(later)), "TB")).toEqual(placed(DIAMOND, "TB"));
+    expect(layoutsOf(shapeOf(later)).down).toEqual(placed(DIAMOND, "TB"));
   });
 
   it("goes down where that leaves names readable", () => {
-    expect(placedIn(pipeline(8), { width: 400, height: 800 }).direction).toBe("TB");
-    expect(placedIn(pipeline(8), { width: 2200, height: 500 }).direction).toBe("LR");
-    expect(placedIn(pipeline(2), { width: 800, height: 800 }).direction).toBe("LR");
+    expect(fitting(layoutsOf(shapeOf(pipeline(8))), { width: 400, height: 800 }).direction).toBe("TB");
+    expect(fitting(layoutsOf(shapeOf(pipeline(8))), { width: 2200, height: 500 }).direction).toBe("LR");
+    expect(fitting(layoutsOf(shapeOf(pipeline(2))), { width: 800, height: 800 }).direction).toBe("LR");
     expect(zoomIn(placed(pipeline(1), "LR"), { width: 9000, height: 9000 })).toBe(1);
     expect(zoomIn(new Map(), { width: 10, height: 10 })).toBe(1);
+  });
+
+  it("is straight where the graph is, and even where it splits", () => {
+    expect(new Set(Object.values(rows(placed(pipeline(5), "LR"))))).toEqual(new Set([0]));
+    expect(rows(placed(DIAMOND, "LR"))).toEqual({ a: 38, b: 0, c: 76, d: 38 });
+  });
+
+  it("orders ranks so that edges do not cross without need, and keeps edges off the steps that they pass", () => {
+    const crossed = [step("a"), step("b"), step("c", { needs: ["b"] }), step("d", { needs: ["a"] })];
+    const spots = placed(crossed, "LR");
+    expect((spots.get("a")?.y ?? 0) < (spots.get("b")?.y ?? 0)).toBe((spots.get("d")?.y ?? 0) < (spots.get("c")?.y ?? 0));
+    const long = placed([...pipeline(3), step("end", { needs: ["s2", "s0"] })], "LR");
+    expect(long.get("s1")?.y).not.toBe(long.get("end")?.y);
+  });
+
+  it("puts a step that needs nothing right before the one that needs it", () => {
+    expect(ranksOf([...pipeline(4), step("key"), step("end", { needs: ["s3", "key"] })]).get("key")).toBe(3);
   });
 
   it("lays out thousands of steps plainly, by the longest way from a beginning", () => {

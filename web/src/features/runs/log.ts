@@ -28,6 +28,7 @@ const messageOf = (event: LogEvent): string => textOf(within(event.body, "status
 
 /** The lines of a run's log that are about a step. */
 export function linesAbout(events: readonly LogEvent[], step: string): LogLine[] {
+  const isPrinted = events.some((event) => within(aboutOf(event), "step") === step && within(aboutOf(event), "output") !== undefined);
   return events.flatMap((event) => {
     const about = aboutOf(event);
     if (!about) return [];
@@ -36,6 +37,8 @@ export function linesAbout(events: readonly LogEvent[], step: string): LogLine[]
     if (about.step === step) {
       const said = messageOf(event).replace(`**[${step}]** `, "");
       if (typeof about.output === "string") for (const line of about.output.split("\n")) add(line);
+      // The post about its end repeats what it printed.
+      else if (isPrinted && about.status === "completed") add(said.split("\n")[0] ?? "");
       else if (said) add(said, about.status === "failed" || about.status === "retrying" ? "red" : "plain");
     }
     if (Array.isArray(about.started) && about.started.includes(step)) add("Begins", "faint");
