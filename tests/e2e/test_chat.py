@@ -140,3 +140,19 @@ def test_eight_tabs_at_once(window: Watched, demo: Demo) -> None:
     demo.send("Seen by eight", "eight", at_once=True)
     for page in pages:
         expect(page.get_by_role("row").filter(has_text="Seen by eight")).to_contain_text("Completed")
+
+
+def test_a_message_that_was_not_sent_is_not_said_to_be_answered(window: Watched) -> None:
+    page = window.context.new_page()
+    ask(page, "Echo", "first")
+    expect(answer(page)).to_contain_text("first")
+    window.expects = re.compile("Failed to load resource|ERR_INTERNET_DISCONNECTED")
+    window.context.set_offline(True)
+    say(page, "second")
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("your message may not have arrived")
+    expect(log).not_to_contain_text("The agent continues")
+    window.context.set_offline(False)
+    page.get_by_role("button", name="Try again").click()
+    expect(answer(page)).to_contain_text("second")
+    expect(page.get_by_role("article", name="You").filter(has_text="second")).to_have_count(1)

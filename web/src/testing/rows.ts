@@ -1,4 +1,4 @@
-import type { TaskPage, TaskRow, TaskView } from "@/api/types";
+import type { AgentRow, TaskPage, TaskRow, TaskView } from "@/api/types";
 
 /** Rows as the server sends them, for tests. */
 export function taskRow(change: Partial<TaskRow> = {}): TaskRow {
@@ -28,4 +28,23 @@ export function taskView(change: Partial<TaskView> = {}): TaskView {
 
 export function taskPage(items: TaskRow[], change: Partial<TaskPage> = {}): TaskPage {
   return { items, next: null, total: items.length, feed: 100, ...change };
+}
+
+export function agentRow(slug: string, change: Partial<AgentRow> = {}): AgentRow {
+  return {
+    slug,
+    name: slug,
+    description: "",
+    version: "1",
+    kind: "function",
+    isDefault: false,
+    remote: null,
+    health: { state: "up", detail: null, checkedAt: null },
+    bindings: [],
+    dialects: [],
+    skills: [],
+    rate: 0,
+    open: 0,
+    ...change,
+  };
 }

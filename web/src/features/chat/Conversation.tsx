@@ -10,7 +10,7 @@ import { NEW, lastAgent, rememberAgent } from "./chats";
 import { Composer } from "./Composer";
 import { CutOff, Message, type MessageActions } from "./Message";
 import { useModels } from "./queries";
-import { isCutOff } from "./reconcile";
+import { isCutOff, isLost, problemOf } from "./reconcile";
 import { TaskRowsProvider, useTasksOfContext } from "./taskRows";
 import { taskOfAnswer } from "./tasks";
 import { useConversation } from "./useConversation";
@@ -186,27 +186,11 @@ function Failure({ error, hasAnswer, onRetry }: { error: Error | undefined; hasA
   return (
     <Notice tone={isLost(error) ? "amber" : "red"} icon={<Icon className={cx("mt-0.5 size-4 shrink-0", isLost(error) ? "text-amber" : "text-red")} aria-hidden />}>
       <div className="flex flex-wrap items-center gap-3">
-        <p className="min-w-0 flex-1 break-words">{problemOf(error)}</p>
+        <p className="min-w-0 flex-1 break-words">{problemOf(error, hasAnswer)}</p>
         <Button size="small" onClick={onRetry}>
           {hasAnswer ? "Go on" : "Try again"}
         </Button>
       </div>
     </Notice>
   );
-}
-
-const isLost = (error: Error | undefined): boolean => /fetch|network|load failed/i.test(error?.message ?? "");
-
-/** What went wrong, in words: the server's own where it had some. */
-function problemOf(error: Error | undefined): string {
-  const text = error?.message ?? "";
-  try {
-    const body: unknown = JSON.parse(text);
-    const detail = typeof body === "object" && body !== null ? (body as { detail?: unknown }).detail : undefined;
-    if (typeof detail === "string") return detail;
-  } catch {
-    // It is not JSON: then it is the text itself.
-  }
-  if (isLost(error)) return "The connection was lost. The agent goes on; the answer continues here when the server is back.";
-  return text || "Something went wrong.";
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ChatMessage } from "./message";
-import { ageOf, isCutOff, reconcile } from "./reconcile";
+import { ageOf, isCutOff, problemOf, reconcile } from "./reconcile";
 
 const message = (id: string, text = id, role: ChatMessage["role"] = "user"): ChatMessage => ({ id, role, parts: [{ type: "text", text }] });
 
@@ -39,4 +39,12 @@ it("chats are put under the day they belong to", () => {
   expect(ageOf(new Date(2026, 5, 14, 23).toISOString(), now)).toBe("Yesterday");
   expect(ageOf(new Date(2026, 5, 10).toISOString(), now)).toBe("Last 7 days");
   expect(ageOf(new Date(2026, 3, 1).toISOString(), now)).toBe("Earlier");
+});
+
+it("claims that an agent continues only if its answer had begun", () => {
+  const lost = new TypeError("Failed to fetch");
+  expect(problemOf(lost, true)).toContain("The agent continues");
+  expect(problemOf(lost, false)).toContain("may not have arrived");
+  expect(problemOf(new Error('{"detail": "No such agent"}'), false)).toBe("No such agent");
+  expect(problemOf(undefined, false)).toBe("Something went wrong.");
 });

@@ -20,6 +20,26 @@ export function isCutOff(message: ChatMessage | undefined): boolean {
   return message?.role === "assistant" && !message.metadata?.finishReason;
 }
 
+export const isLost = (error: Error | undefined): boolean => /fetch|network|load failed/i.test(error?.message ?? "");
+
+/** What went wrong, in words: the server's own where it had some. Without an answer the message may never have arrived. */
+export function problemOf(error: Error | undefined, hasAnswer: boolean): string {
+  const text = error?.message ?? "";
+  try {
+    const body: unknown = JSON.parse(text);
+    const detail = typeof body === "object" && body !== null ? (body as { detail?: unknown }).detail : undefined;
+    if (typeof detail === "string") return detail;
+  } catch {
+    // It is not JSON: then it is the text itself.
+  }
+  if (isLost(error)) {
+    return hasAnswer
+      ? "The connection was lost. The agent continues; its answer appears here when the server is reachable again."
+      : "The server is not reachable, so your message may not have arrived. Send it again when the page is live.";
+  }
+  return text || "Something went wrong.";
+}
+
 /** Chats by how long ago something was said in them, for the headings of the list. */
 export function ageOf(updatedAt: string, now: Date): "Today" | "Yesterday" | "Last 7 days" | "Earlier" {
   const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();

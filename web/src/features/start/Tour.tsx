@@ -26,12 +26,12 @@ export function Tour({ tour }: { tour: TourOf }) {
     onError: (error) => toast(error.message, "error"),
   });
   return (
-    <section aria-label="Try it" className="flex flex-col gap-3">
+    <section aria-label={`Try ${tour.agent.name}`} className="flex flex-col gap-3">
       <div className="flex flex-wrap items-center gap-3">
         <div className="min-w-0 flex-1 basis-60">
-          <h2 className="font-semibold">See one work</h2>
+          <h2 className="font-semibold">Try {tour.agent.name}</h2>
           <p className="text-sm text-soft">
-            Asks {tour.agent.name} to <q>{tour.text}</q>. It works, asks you something, and goes on when you have answered.
+            Sends <q>{tour.text}</q> to {tour.agent.name}. Its progress, its questions and its result appear here.
           </p>
         </div>
         <Button kind={taskId ? "secondary" : "primary"} icon={taskId ? <RotateCcw className="size-3.5" /> : <Play className="size-3.5" />} busy={send.isPending} onClick={() => send.mutate()}>

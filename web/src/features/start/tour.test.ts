@@ -1,22 +1,14 @@
 import { expect, it } from "vitest";
 import type { AgentRow } from "@/api/types";
+import { agentRow } from "@/testing/rows";
 import { commandsOf, tourOf } from "./tour";
 
-const agent = (slug: string, tags: string[], examples: string[], state: AgentRow["health"]["state"] = "up"): AgentRow => ({
-  slug,
-  name: slug,
-  description: "",
-  version: "1",
-  kind: "function",
-  isDefault: slug === "echo",
-  remote: null,
-  health: { state, detail: null, checkedAt: null },
-  bindings: [],
-  dialects: [],
-  skills: [{ id: slug, name: slug, description: "", tags, examples, schema: null }],
-  rate: 0,
-  open: 0,
-});
+const agent = (slug: string, tags: string[], examples: string[], state: AgentRow["health"]["state"] = "up"): AgentRow =>
+  agentRow(slug, {
+    isDefault: slug === "echo",
+    health: { state, detail: null, checkedAt: null },
+    skills: [{ id: slug, name: slug, description: "", tags, examples, schema: null }],
+  });
 
 it("the first task goes to an agent that asks something, if there is one", () => {
   const agents = [agent("echo", [], []), agent("reporter", ["report"], ["Report"]), agent("billing", ["asks"], ["Refund"]), agent("releases", ["approval"], ["Deploy"])];
