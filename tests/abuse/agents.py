@@ -19,6 +19,9 @@ async def victim(ctx: Context) -> AsyncIterator[Part | str]:
     elif word == "pour":
         for _ in range(int(ctx.text.partition(" ")[2])):
             yield FLOOD
+    elif word == "pile":
+        await ctx.artifact("x" * (int(ctx.text.partition(" ")[2]) * 1_000_000))
+        await ctx.wait("the end")
     elif word == "break":
         raise RuntimeError(f"what nobody is told: {ctx.text}")
     for part in ctx.message.parts:

@@ -22,8 +22,8 @@ import pytest
 
 from accord.core.schemes.passwords import hash_password
 from tests.abuse.launch import KEEP_ALIVE
-from tests.abuse.server import Server, serving
-from tests.abuse.wire import Wire
+from tests.abuse.server import Holder, Server, serving
+from tests.abuse.wire import Answer, Wire
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at through /proc")
 
@@ -278,6 +278,61 @@ def test_who_never_reads_is_hung_up_on_and_costs_little(hurried: Server) -> None
         check_service(hurried)
     assert memory(hurried) - used < 400_000_000
     check_service(hurried)
+
+
+def test_unread_streams_of_one_large_task_cost_it_once(tmp_path: Path) -> None:
+    """60 of them held 45 MB each: what was read, what it was decoded to, what was written, and that once more."""
+    with serving(tmp_path) as server, ExitStack() as stack:
+        id = server.ask("POST", "/message:send", message("pile 8")).json()["task"]["id"]
+        until(lambda: len(server.ask("GET", f"/tasks/{id}").body) > 8_000_000)
+        used = memory(server)
+        for _ in range(STREAMS // 10):
+            wire = stack.enter_context(server.connect(receive_buffer=4096))
+            wire.ask("GET", f"/tasks/{id}:subscribe")
+            assert wire.head().status == 200
+        assert memory(server) - used < 150_000_000, "of 1.2 GB"
+        with server.connect() as reading:
+            reading.ask("GET", f"/tasks/{id}:subscribe")
+            assert reading.head().status == 200
+            assert sum(len(reading.chunk()) for _ in range(8_000_000 // 65536)) > 7_900_000
+        check_service(server)
+
+
+def test_unread_answers_are_refused_beyond_a_limit_in_each_binding(tmp_path: Path) -> None:
+    limits = {"caller_answers": 20_000_000, "answers": 30_000_000}
+    holders = {name: Holder(name) for name in ("alice", "bob")}
+    with serving(tmp_path, {"limits": limits}, holders=holders) as server, ExitStack() as stack:
+        alice, bob = ({"X-API-Key": server.keys[name]} for name in holders)
+
+        def ask(method: str, path: str, body: bytes, who: dict[str, str]) -> Answer:
+            wire = stack.enter_context(server.connect(receive_buffer=4096))
+            wire.ask(method, path, body, {"A2A-Version": "1.0", **who})
+            head = wire.head()
+            return head if head.status == 200 and body != batch else head._replace(body=wire.body(head))
+
+        batch, paths = b"", []
+        for who in (alice, bob):
+            with server.connect() as wire:
+                wire.ask("POST", "/message:send", message("pile 8"), who)
+                paths.append(f"/tasks/{wire.answer().json()['task']['id']}")
+        mine, theirs = paths
+        until(lambda: len(server.ask("GET", mine, X_API_Key=server.keys["alice"]).body) > 8_000_000)
+        until(lambda: len(server.ask("GET", theirs, X_API_Key=server.keys["bob"]).body) > 8_000_000)
+        call = b'{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"%b"}}' % mine.split("/")[-1].encode()
+        batch = b"[%b]" % call
+        assert [ask("GET", mine, b"", alice).status for _ in range(2)] == [200, 200]
+        refused = [
+            ask("GET", mine, b"", alice),
+            ask("GET", mine + ":subscribe", b"", alice),
+            ask("POST", "/", call, alice),
+        ]
+        assert [(one.status, one.header("retry-after")) for one in refused] == [(429, "2")] * 3
+        assert all(b"RATE_LIMITED" in one.body for one in refused)
+        assert b"RATE_LIMITED" in ask("POST", "/", batch, alice).body
+        assert ask("GET", theirs, b"", bob).status == 200
+        full = ask("GET", theirs, b"", bob)
+        assert (full.status, full.header("retry-after")) == (503, "2")
+        assert server.ask("GET", "/.well-known/agent-card.json").status == 200
 
 
 def test_who_reads_slowly_gets_everything(hurried: Server) -> None:

@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 from accord.bindings import streams
 from accord.bindings.connections import Joined, connections, turns_of
 from accord.bindings.http import App, Receive, Scope, Send, respond
-from accord.bindings.streams import Writer
+from accord.bindings.streams import Opened, Writer
 from accord.core.quotas import Quotas
 from accord.errors import AccordError
 from accord.model import Event
@@ -336,7 +336,7 @@ async def test_a_stream_ends_when_its_reader_reads_nothing_for_long(
 
     with caplog.at_level(logging.INFO, "accord.stream"):
         async with asyncio.timeout(BOUND_SECONDS):
-            await Writer(send, _encode, _broke).run(EVENTS[0], events(), _waits, [])
+            await Writer(send, _encode, _broke).run(Opened(EVENTS[0], events()), _waits, [])
     assert caplog.messages == ["stream ended: the client does not read"]
     assert closed.is_set(), "what it followed is let go"
     assert len(sent) == 4
@@ -351,7 +351,7 @@ async def test_a_slow_reader_is_not_one_who_reads_nothing(monkeypatch: pytest.Mo
         sent.append(message.get("body", b""))
 
     async with asyncio.timeout(BOUND_SECONDS):
-        await Writer(send, _encode, _broke).run(EVENTS[0], _events(20), _waits, [])
+        await Writer(send, _encode, _broke).run(Opened(EVENTS[0], _events(20)), _waits, [])
     assert [frame for frame in sent if frame.startswith(b"data")] == [b"data: %d\n\n" % seq for seq in range(21)]
 
 
@@ -370,5 +370,5 @@ async def test_a_stream_without_news_is_kept_alive(monkeypatch: pytest.MonkeyPat
         yield EVENTS[2]
 
     async with asyncio.timeout(BOUND_SECONDS):
-        await Writer(send, _encode, _broke).run(EVENTS[0], quiet(), _waits, [])
+        await Writer(send, _encode, _broke).run(Opened(EVENTS[0], quiet()), _waits, [])
     assert sent[-2:] == [b"data: 2\n\n", b""]

@@ -22,6 +22,7 @@ from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import ANSWER, App, Beginning, Receive, Scope, Send, respond
 from accord.bindings.links import FILES
 from accord.bindings.local import Local
+from accord.bindings.outgoing import ClientGone
 from accord.config import BadSettings, Settings, put_together
 from accord.config.settings import Server
 from accord.console.paths import PREFIXES
@@ -206,6 +207,8 @@ class Application:
             scope[ANSWER] = answer
         try:
             await self._app(scope, receive, answer)
+        except ClientGone:
+            log.info("request ended: the client does not read")
         except asyncio.CancelledError:
             if not self._is_served:
                 raise

@@ -387,7 +387,7 @@ class Composition:
             CATALOG_PATH: Catalog(listed(), published=_catalog(listed, published, rules.access)),
         }
         if links is not None:
-            pages[FILES] = Files(host.engine.archive, links)
+            pages[FILES] = Files(host.engine.archive, links, self._settings.limits)
         return Running(host, sites, site_of(ROOT), pages, links)
 
     def _metrics_page(self, metrics: Metrics, store: Store, access: Access, admit: Admit) -> App:

@@ -48,7 +48,7 @@ HOSTS = "Choose an address of this machine with --host."
 
 STOPS = "Cancel %s running task(s), timeout graceful shutdown exceeded"
 UNFINISHED = "ASGI callable returned without completing response."
-"""What uvicorn calls errors when it stops and somebody still follows a task, as is usual here."""
+"""What uvicorn calls errors: that it stops and a task is still followed, and that an answer was given up."""
 
 LATE_SECONDS = 5
 """How much longer than the grace answers can take that are ended with it, before uvicorn does not wait for them."""
@@ -200,10 +200,10 @@ def end_with_parent() -> None:
 
 
 def _hush(application: Application) -> None:
-    """Do not let it be called an error that streams are ended when the server stops."""
+    """Keep out of the log what uvicorn calls errors: streams that end with the server, answers that nobody reads."""
 
     def matters(record: logging.LogRecord) -> bool:
-        return not application.is_over or record.msg not in (STOPS, UNFINISHED)
+        return record.msg != UNFINISHED and (not application.is_over or record.msg != STOPS)
 
     logging.getLogger("uvicorn.error").addFilter(matters)
 

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import NamedTuple
 
 from accord.bindings import alarms
-from accord.bindings.http import QUOTAS, ClientGone, Receive, Scope, address_of, presented
+from accord.bindings.http import QUOTAS, Receive, Scope, address_of, presented
+from accord.bindings.outgoing import ClientGone
 from accord.core.access import BodyNeeded, Presented
 from accord.core.interface import Caller
 from accord.core.quotas import Quotas

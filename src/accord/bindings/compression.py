@@ -69,41 +69,56 @@ def _weight(parameters: str) -> float:
 
 
 class _Deflating:
-    """A `send` that compresses a whole answer, and nothing that comes in pieces."""
+    """A `send` that compresses whole answers, at once or in the pieces in which they come, and no streams."""
 
     def __init__(self, send: Send, name: str) -> None:
         self._send = send
         self._name = name
         self._start: MutableMapping[str, Any] | None = None
+        self._packer: Any = None
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self._start = message  # until its body shows what it is
             return
+        body, more = message.get("body", b""), message.get("more_body", False)
         start, self._start = self._start, None
         if start is not None:
-            if not message.get("more_body") and len(message.get("body", b"")) >= SMALLEST and _may(start["headers"]):
-                message = {**message, "body": self._compressed(message["body"])}
+            if more and _is_whole_text(start["headers"]) and _may(start["headers"]):
+                self._packer = self._new_packer()
+                start = {**start, "headers": _headers(start["headers"], self._name, None)}
+            elif not more and len(body) >= SMALLEST and _may(start["headers"]):
+                packer = self._new_packer()
+                message = {**message, "body": packer.compress(body) + packer.flush()}
                 start = {**start, "headers": _headers(start["headers"], self._name, len(message["body"]))}
             await self._send(start)
+        if self._packer is not None:
+            packed = self._packer.compress(body)
+            message = {**message, "body": packed if more else packed + self._packer.flush()}
         await self._send(message)
 
-    def _compressed(self, body: bytes) -> bytes:
-        packer = zlib.compressobj(LEVEL, zlib.DEFLATED, FORMATS[self._name])
-        return packer.compress(body) + packer.flush()
+    def _new_packer(self) -> Any:
+        return zlib.compressobj(LEVEL, zlib.DEFLATED, FORMATS[self._name])
 
 
 def _may(headers: Headers) -> bool:
     return not any(name == b"content-encoding" for name, _ in headers)
 
 
-def _headers(headers: Headers, name: str, length: int) -> Headers:
+def _is_whole_text(headers: Headers) -> bool:
+    """Whether pieces are those of one answer, which says its length, and not of a file that is packed already."""
+    stated = dict(headers)
+    kind = stated.get(b"content-type", b"")
+    return b"content-length" in stated and (kind.startswith(b"text/") or b"json" in kind)
+
+
+def _headers(headers: Headers, name: str, length: int | None) -> Headers:
     kept = [(key, b"W/" + value if key == b"etag" and not value.startswith(b"W/") else value) for key, value in headers]
     return [
         *((key, value) for key, value in kept if key != b"content-length"),
         (b"content-encoding", name.encode()),
         (b"vary", b"Accept-Encoding"),
-        (b"content-length", b"%d" % length),
+        *([] if length is None else [(b"content-length", b"%d" % length)]),
     ]
 
 

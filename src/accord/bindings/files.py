@@ -10,10 +10,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from accord.bindings.http import Headers, Receive, Scope, Send, respond
+from accord.bindings.http import QUOTAS, Headers, Receive, Scope, Send, address_of, error_headers, respond
 from accord.bindings.links import Expired, Links, NotSigned
 from accord.core.archive import Archive
-from accord.errors import TaskNotFound
+from accord.core.quotas import Quotas
+from accord.errors import AccordError, TaskNotFound
 from accord.model import Part
 from accord.storage.store import StoreUnavailable
 
@@ -90,9 +91,10 @@ def _safe(kind: str) -> str:
 class Files:
     """An ASGI application that answers signed addresses: 403 for what is not signed, 410 for what has expired."""
 
-    def __init__(self, archive: Archive, links: Links) -> None:
+    def __init__(self, archive: Archive, links: Links, quotas: Quotas = QUOTAS) -> None:
         """Hand out files of the archive's tasks."""
         self._archive = archive
+        self._quotas = quotas
         self._links = links
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +103,12 @@ class Files:
             await respond(send, 405, b"", [(b"allow", b"GET, HEAD")])
             return
         status, body, headers = await self._answer(scope["path"].removeprefix(scope.get("root_path", "")))
-        await respond(send, status, body, [*headers, *PRIVATE], head=scope["method"] == "HEAD")
+        is_head, account = scope["method"] == "HEAD", address_of(scope)
+        try:
+            await respond(send, status, body, [*headers, *PRIVATE], head=is_head, account=account, quotas=self._quotas)
+        except AccordError as error:  # too much is unread already
+            said = [*_TEXT, *error_headers(error)]
+            await respond(send, error.row.http, error.message.encode() + b"\n", said)
 
     async def _answer(self, path: str) -> tuple[int, bytes, Headers]:
         try:

@@ -5,7 +5,7 @@ It is not a framework: no routing, no middleware, nothing that costs on the hot 
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import lru_cache
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 from accord.bindings import alarms
+from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, Outgoing
 from accord.core.access import Presented
 from accord.core.interface import Caller
 from accord.core.quotas import Quotas
@@ -59,10 +60,6 @@ LOOK_SECONDS = 2.0
 """How long an answer takes before somebody looks whether its caller is still there: looking costs a task."""
 
 T = TypeVar("T")
-
-
-class ClientGone(Exception):
-    """The client closed the connection before its request was read or answered."""
 
 
 class Beginning:
@@ -222,11 +219,29 @@ async def until_gone(receive: Receive, task: asyncio.Task[Any] | None) -> None:
 
 
 async def respond(
-    send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), *, head: bool = False
+    send: Send,
+    status: int,
+    body: bytes,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+    *,
+    head: bool = False,
+    account: Hashable = None,
+    quotas: Quotas = QUOTAS,
+    outgoing: Outgoing = OUTGOING,
 ) -> None:
-    """Write a whole answer; `head` leaves out the body, but not its length."""
+    """Write a whole answer; `head` leaves out the body, but not its length.
+
+    A large one counts against the limits of `account` until the client has read it. Beyond them it is refused with
+    AgentUnavailable or RateLimited before anything is sent.
+    """
     length = [] if status in (204, 304) else [(b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
+    start = {"type": "http.response.start", "status": status, "headers": [*headers, *length]}
+    if len(body) > PIECE and not head:
+        with outgoing.hold(body, account, quotas) as pending:
+            await send(start)
+            await outgoing.write(send, pending)
+        return
+    await send(start)
     await send({"type": "http.response.body", "body": b"" if head else body})
 
 

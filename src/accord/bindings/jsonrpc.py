@@ -8,8 +8,8 @@ Every refusal is a JSON-RPC error object; the HTTP status is 200 but for those t
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,6 @@ from accord.bindings.http import (
     JSON,
     QUOTAS,
     Admit,
-    ClientGone,
     Headers,
     Receive,
     Scope,
@@ -41,8 +40,9 @@ from accord.bindings.http import (
     unless_gone,
 )
 from accord.bindings.links import Links
+from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
 from accord.bindings.streams import HEADERS as EVENT_STREAM
-from accord.bindings.streams import Writer, last_seen
+from accord.bindings.streams import NO_ENVELOPE, Large, Opened, Writer, encode, last_seen
 from accord.core.access import Access
 from accord.core.interface import A2A, Caller, answering, streaming
 from accord.core.quotas import Quotas
@@ -186,10 +186,10 @@ class JsonRpc:
             await _write(send, understood)
         elif ROWS[understood.route.operation].streams:
             await self._stream(understood, asked.scope, receive, send)
-        elif understood.route.operation in LONG:
-            await _write(send, await unless_gone(receive, self._answer(understood)))
         else:
-            await _write(send, await self._answer(understood))
+            is_long = understood.route.operation in LONG
+            answer = self._answer(understood)
+            await self._write(send, understood, await (unless_gone(receive, answer) if is_long else answer))
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Asked, Entry | Batch]:
         given = headers_of(scope)
@@ -278,6 +278,13 @@ class JsonRpc:
             log.exception("request failed", extra={"method": call.method})
             return self._failure(call.id, InternalError(), name)
 
+    async def _write(self, send: Send, understood: Understood, answer: Answer) -> None:
+        """Write an answer, or the refusal of one that is too large for now."""
+        try:
+            await _write(send, answer, account_of(understood.caller), self._quotas)
+        except AccordError as error:
+            await _write(send, self._failure(understood.call.id, error, understood.route.dialect))
+
     async def _answer_batch(self, asked: Asked, entries: Batch, send: Send) -> None:
         try:  # one request has one sender, whose signature is good for one request
             caller = asked.caller or await self._admit(presented(asked.scope, asked.body))
@@ -285,21 +292,37 @@ class JsonRpc:
             await _write(send, self._refused(asked, entries, error))
             return
         asked, answers = replace(asked, caller=caller), list[Answer]()
-        for position, entry in enumerate(entries.entries):
-            understood = await self._understand(replace(asked, place=f"[{position}]"), entry)
-            if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
-                refused = InvalidRequest("A stream cannot be part of a batch")
-                understood = self._failure(understood.call.id, refused, understood.route.dialect)
-            answer = understood if isinstance(understood, Answer) else await self._answer(understood)
-            if answer.body:
-                answers.append(answer)
+        with ExitStack() as held:  # the answers of a batch wait for each other
+            for position, entry in enumerate(entries.entries):
+                answer = await self._answer_entry(replace(asked, place=f"[{position}]"), entry)
+                if len(answer.body) > PIECE:
+                    try:
+                        held.enter_context(
+                            OUTGOING.hold(answer.body, account_of(caller), self._quotas, is_written=False)
+                        )
+                    except AccordError as error:
+                        answer = self._failure(entry.id, error, answer.dialect)
+                if answer.body:
+                    answers.append(answer)
         if not answers:
             await respond(send, 204, b"")
             return
         spoken = {answer.dialect for answer in answers}
         said = [_SAID[name] for name in spoken] if len(spoken) == 1 else []
         used = activated(asked.scope, self._extensions)
-        await respond(send, 200, jsonrpc.batch([answer.body for answer in answers]), [*JSON, *said, *used])
+        whole = jsonrpc.batch([answer.body for answer in answers])
+        try:
+            await respond(send, 200, whole, [*JSON, *said, *used], account=account_of(caller), quotas=self._quotas)
+        except AccordError as error:
+            await _write(send, self._refused(asked, entries, error))
+
+    async def _answer_entry(self, asked: Asked, entry: Entry) -> Answer:
+        """Answer one entry of a batch."""
+        understood = await self._understand(asked, entry)
+        if isinstance(understood, Understood) and ROWS[understood.route.operation].streams:
+            refused = InvalidRequest("A stream cannot be part of a batch")
+            return self._failure(understood.call.id, refused, understood.route.dialect)
+        return understood if isinstance(understood, Answer) else await self._answer(understood)
 
     # --- streams --------------------------------------------------------------------------------------------------
 
@@ -311,7 +334,7 @@ class JsonRpc:
             if after is None and operation in understood.dialect.replays:
                 after = 0
             events = self._streaming[operation](request, understood.caller, after)
-            first = await unless_gone(receive, anext(events))
+            opened = Opened(await unless_gone(receive, anext(events)), events)
         except AccordError as error:
             await self._write_refusal(send, understood, error, scope)
             return
@@ -325,9 +348,13 @@ class JsonRpc:
             async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
                 await _write(send, Answer(b"", name))
             return
-        encode = partial(_event, understood.dialect, call.id, self._linking(understood, request))
-        writer = Writer(send, encode, partial(self._stream_error, understood))
-        await writer.run(first, events, receive, [_SAID[name], *understood.headers])
+        events_of = partial(_event, understood.dialect, call.id, self._linking(understood, request))
+        broke, account = partial(self._stream_error, understood), account_of(understood.caller)
+        writer = Writer(send, events_of, broke, account=account, quotas=self._quotas)
+        try:
+            await writer.run(opened, receive, [_SAID[name], *understood.headers])
+        except AccordError as error:  # too much of what the caller has asked for is unread
+            await self._write_refusal(send, understood, error, scope)
 
     # --- refusals -----------------------------------------------------------------------------------------------------
 
@@ -366,14 +393,17 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
-def _event(dialect: Dialect, identifier: bytes, linking: Linking, event: Event) -> bytes | None:
+def _event(dialect: Dialect, identifier: bytes, linking: Linking, event: Event) -> bytes | Large | None:
     frame = dialect.encode_event(linking(event))
     if frame is None:
         return None
-    data = jsonrpc.success(identifier, frame.data) if dialect.wraps_events else frame.data
-    written = sse.encode(Frame(id=str(event.seq), event=frame.event, data=data))
+    envelope = jsonrpc.around(identifier) if dialect.wraps_events else NO_ENVELOPE
+    written = encode(Frame(id=str(event.seq), event=frame.event, data=frame.data), envelope)
     failure = dialect.encode_failure(event) if dialect.reports_failures else None
-    return written if failure is None else written + sse.encode(failure)
+    if failure is None:
+        return written
+    more = sse.encode(failure)
+    return written._replace(after=written.after + more) if isinstance(written, Large) else written + more
 
 
 def _wants_events(scope: Scope) -> bool:
@@ -386,9 +416,10 @@ def _success(call: Call, result: bytes) -> bytes:
     return b"" if call.is_notification else jsonrpc.success(call.id, result)
 
 
-async def _write(send: Send, answer: Answer) -> None:
+async def _write(send: Send, answer: Answer, account: Hashable = None, quotas: Quotas = QUOTAS) -> None:
     if answer.body:
-        await respond(send, answer.status, answer.body, [*JSON, _SAID[answer.dialect], *answer.headers])
+        said = [*JSON, _SAID[answer.dialect], *answer.headers]
+        await respond(send, answer.status, answer.body, said, account=account, quotas=quotas)
     else:
         status = 204 if answer.status == 200 else answer.status
         await respond(send, status, b"", [_SAID[answer.dialect], *answer.headers])

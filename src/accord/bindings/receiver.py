@@ -16,7 +16,6 @@ from typing import Protocol
 from accord.bindings.bodies import read_request, stranger
 from accord.bindings.http import (
     QUOTAS,
-    ClientGone,
     Receive,
     Scope,
     Send,
@@ -25,6 +24,7 @@ from accord.bindings.http import (
     query,
     respond,
 )
+from accord.bindings.outgoing import ClientGone
 from accord.core import tracing
 from accord.core.access import Presented
 from accord.core.callbacks import WEBHOOK

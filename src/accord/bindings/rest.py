@@ -8,7 +8,7 @@ Every refusal is the dialect's error object, under the HTTP status that `errors.
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import Hashable
 from contextlib import aclosing
 from functools import lru_cache
 from typing import NamedTuple
@@ -23,7 +23,6 @@ from accord.bindings.dispatch import LONG
 from accord.bindings.http import (
     QUOTAS,
     Admit,
-    ClientGone,
     Headers,
     Receive,
     Scope,
@@ -40,7 +39,8 @@ from accord.bindings.http import (
     respond,
     unless_gone,
 )
-from accord.bindings.streams import HEADERS, Writer, last_seen
+from accord.bindings.outgoing import ClientGone, account_of
+from accord.bindings.streams import HEADERS, Large, Opened, Writer, encode, last_seen
 from accord.core.access import Access
 from accord.core.interface import A2A, Caller, answering, streaming
 from accord.core.quotas import Quotas
@@ -72,12 +72,12 @@ PLACES = {
 """Where to go instead, for who asked at an address that is none."""
 
 
-class Opened(NamedTuple):
-    """A stream that has begun."""
+class Result(NamedTuple):
+    """What a request is answered with, in which dialect, and whose limits it counts against."""
 
-    first: Event
-    rest: AsyncIterator[Event]
+    content: bytes | Opened
     dialect: RestDialect
+    account: Hashable
 
 
 class Heard(NamedTuple):
@@ -125,7 +125,7 @@ class Rest:
             return
         reply = Reply(scope, send, REST_DIALECTS[found.dialect])
         try:
-            answer = await self._answer(found, scope, receive)
+            result = await self._answer(found, scope, receive)
         except ClientGone:
             return
         except asyncio.CancelledError:
@@ -138,23 +138,30 @@ class Rest:
             log.exception("request failed", extra={"operation": found.operation.value})
             await reply.fail(InternalError())
         else:
-            used = activated(scope, self._extensions)
-            if isinstance(answer, Opened):
-                await replace(reply, dialect=answer.dialect).stream(answer, receive, used)
-            else:
-                await reply.write(200, answer, used)
+            await self._write(reply, result, receive, activated(scope, self._extensions))
 
-    async def _answer(self, match: RestMatch, scope: Scope, receive: Receive) -> bytes | Opened:
+    async def _write(self, reply: "Reply", result: Result, receive: Receive, headers: Headers) -> None:
+        """Write an answer or a stream, or the refusal of one that is too large for now."""
+        try:
+            if isinstance(result.content, Opened):
+                reply = replace(reply, dialect=result.dialect)
+                await reply.stream(result.content, receive, headers, result.account, self._quotas)
+            else:
+                await reply.write(200, result.content, headers, result.account, self._quotas)
+        except AccordError as error:
+            await reply.fail(error)
+
+    async def _answer(self, match: RestMatch, scope: Scope, receive: Receive) -> Result:
         operation = match.operation
         request, caller, dialect = await self._understand(match, scope, receive)
         if ROWS[operation].streams:
             events = self._streaming[operation](request, caller, last_seen(scope))
-            return Opened(await unless_gone(receive, anext(events)), events, dialect)
+            return Result(Opened(await unless_gone(receive, anext(events)), events), dialect, account_of(caller))
         answer = self._answering[operation](request, caller)
         result = await (unless_gone(receive, answer) if operation in LONG else answer)
         if isinstance(result, AgentCard):
             result = origins.moved(result, origins.asked(scope))
-        return dialect.encode_result(operation, result)
+        return Result(dialect.encode_result(operation, result), dialect, account_of(caller))
 
     async def _understand(self, match: RestMatch, scope: Scope, receive: Receive) -> Heard:
         check_head(scope, self._quotas)
@@ -202,18 +209,22 @@ class Reply(Struct, frozen=True):
     def _is_head(self) -> bool:
         return bool(self.scope["method"] == "HEAD")
 
-    async def write(self, status: int, body: bytes, headers: Headers) -> None:
+    async def write(
+        self, status: int, body: bytes, headers: Headers, account: Hashable = None, quotas: Quotas = QUOTAS
+    ) -> None:
         """Write a whole answer."""
         accept = header(self.scope, b"accept") or "*/*"
         named = (b"content-type", _preferred(accept, self.dialect.media_types).encode())
         stated = [named, self._says_dialect, NO_STORE, *headers]
-        await respond(self.send, status, body, stated, head=self._is_head)
+        await respond(self.send, status, body, stated, head=self._is_head, account=account, quotas=quotas)
 
     async def fail(self, error: AccordError) -> None:
         """Write an error."""
         await self.write(error.row.http, self.dialect.encode_http_error(error), error_headers(error))
 
-    async def stream(self, opened: Opened, receive: Receive, headers: Headers) -> None:
+    async def stream(
+        self, opened: Opened, receive: Receive, headers: Headers, account: Hashable, quotas: Quotas
+    ) -> None:
         """Write events until they end or the client is gone."""
         stated = [self._says_dialect, *headers]
         if self._is_head:
@@ -221,13 +232,14 @@ class Reply(Struct, frozen=True):
                 await self.send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *stated]})
                 await self.send({"type": "http.response.body", "body": b""})
             return
-        await Writer(self.send, self._event, self._broke).run(opened.first, opened.rest, receive, stated)
+        writer = Writer(self.send, self._event, self._broke, account=account, quotas=quotas)
+        await writer.run(opened, receive, stated)
 
-    def _event(self, event: Event) -> bytes | None:
+    def _event(self, event: Event) -> bytes | Large | None:
         frame = self.dialect.encode_event(event)
         if frame is None:
             return None
-        return sse.encode(Frame(id=str(event.seq), event=frame.event, data=frame.data))
+        return encode(Frame(id=str(event.seq), event=frame.event, data=frame.data))
 
     def _broke(self, error: AccordError) -> bytes:
         return sse.encode(self.dialect.encode_stream_error(error))

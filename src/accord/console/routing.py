@@ -8,7 +8,7 @@ address.
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from accord.bindings.bodies import read_request
 from accord.bindings.http import (
     JSON,
+    QUOTAS,
     Admit,
-    ClientGone,
     Document,
     Headers,
     Receive,
@@ -37,6 +37,7 @@ from accord.bindings.http import (
     respond,
     until_gone,
 )
+from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
 from accord.core.access import Presented
 from accord.core.audit import OK, Audit, entry
 from accord.core.interface import Caller
@@ -223,13 +224,22 @@ class Api:
             about = parts.get("id") or reply.about or _about(reply)
             self._note(route.noted, asked.caller, about, parts.get("task") or parts.get("run"), outcome)
         if reply.stream is None or scope["method"] == "HEAD":
-            await _reply(scope, send, reply, headers)
+            await self._write(reply, asked, scope, send, headers)
             return
         try:
             await self._streamed(reply, None if asked is None else asked.caller, receive, send, headers)
         finally:
             if asked is not None and asked.caller is not None:
                 self._usage.close_stream(asked.caller)
+
+    async def _write(self, reply: Reply, asked: "Asked | None", scope: Scope, send: Send, headers: Headers) -> None:
+        """Write an answer, or the refusal of one that is too large for now."""
+        account = address_of(scope) if asked is None or asked.caller is None else account_of(asked.caller)
+        try:
+            await _reply(scope, send, reply, headers, account, self._quotas)
+        except AccordError as error:
+            refused, _, more = self._refused(error, scope)
+            await _reply(scope, send, refused, more)
 
     async def _streamed(
         self, reply: Reply, caller: Caller | None, receive: Receive, send: Send, headers: Headers
@@ -245,7 +255,16 @@ class Api:
         try:
             async with aclosing(reply.stream), aclosing(kept) as pieces:  # type: ignore[type-var]  # they are generators
                 async for piece in pieces:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    if len(piece) <= PIECE:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                        continue
+                    account = account_of(caller)
+                    with OUTGOING.hold(piece, account, self._quotas, shares=True) as pending:
+                        await OUTGOING.write(send, pending, more=True)
+        except (RateLimited, AgentUnavailable) as error:
+            log.info(
+                "stream refused: too much is unread", extra={"reason": error.row.reason}
+            )  # the page connects again
         except AuthenticationFailed:
             log.info("a stream ended: its caller is not let in any more")  # and is told so on coming back
         except asyncio.CancelledError:
@@ -344,7 +363,14 @@ def _about(reply: Reply) -> str:
     return name if isinstance(name, str) else ""
 
 
-async def _reply(scope: Scope, send: Send, reply: Reply, headers: Headers) -> None:
+async def _reply(
+    scope: Scope,
+    send: Send,
+    reply: Reply,
+    headers: Headers,
+    account: Hashable = None,
+    quotas: Quotas = QUOTAS,
+) -> None:
     if reply.document is not None:
         changed = datetime.fromtimestamp((reply.changed_ms or 0) / 1000, UTC)
         await publish(scope, send, Document.of(reply.document, changed, headers))
@@ -355,4 +381,5 @@ async def _reply(scope: Scope, send: Send, reply: Reply, headers: Headers) -> No
         data = b"" if reply.status == 204 else codec.encode(reply.body)
         kind = JSON if data else []
     said = [*kind, *PRIVATE, *reply.headers, *headers]
-    await respond(send, reply.status, data, said, head=scope["method"] == "HEAD")
+    is_head = scope["method"] == "HEAD"
+    await respond(send, reply.status, data, said, head=is_head, account=account, quotas=quotas)

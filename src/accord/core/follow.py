@@ -161,12 +161,16 @@ class Follower:
                     channel.is_stale = True
                     await channel.changed()
                     continue
-            for event in batch:
-                self._after = event.seq
-                yield event
-                if stops(event):
+            left = deque(batch)
+            was_read = bool(batch)
+            del batch
+            while left:  # what has been yielded is not held while its reader takes its time
+                self._after = left[0].seq
+                is_last = stops(left[0])
+                yield left.popleft()
+                if is_last:
                     return
-            if not batch and not self._is_behind():
+            if not was_read and not self._is_behind():
                 await channel.changed()
 
     def _is_behind(self) -> bool:

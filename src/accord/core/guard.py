@@ -5,7 +5,7 @@ caller is has been settled by `core.access`; what the operations mean is the ser
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -188,14 +188,15 @@ class Guarded:
         async def begin(request: R, placed: Caller) -> Event:
             self._usage.open_stream(caller)
             opened.append(follow(request, placed, after))
-            return await anext(opened[0])
+            first = await anext(opened[0])
+            return replace(first, body=self._shown(first.body)) if isinstance(first.body, Task) else first
 
         try:
-            first = await self._ask(operation, begin, request, caller)
-            yield replace(first, body=self._shown(first.body)) if isinstance(first.body, Task) else first
+            yield await self._ask(operation, begin, request, caller)
             async with aclosing(self._standing.kept(opened[0], caller.ticket)) as events:  # type: ignore[type-var]
-                async for event in events:
-                    yield event
+                with suppress(StopAsyncIteration):
+                    while True:  # no event is held while its reader takes its time: it may be a large task
+                        yield await anext(events)
         finally:
             for events in opened:
                 self._usage.close_stream(caller)

@@ -87,6 +87,13 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     bodies: Many = 256 * MiB
     """Bytes of all bodies being received by a process. Half is for authenticated callers only; one has half at most."""
 
+    answers: Many = 256 * MiB
+    """Bytes of large answers and events that clients have not read, of one process. Beyond it, clients that have
+    stopped reading are disconnected, and large answers are refused with 503. One of more than 64 KiB is large."""
+
+    caller_answers: Many = 64 * MiB
+    """The same of one authenticated caller, whose large answers are refused with 429 beyond it."""
+
     body_seconds: Some = 20.0
     """How long a body may take that brings nothing, and pause: what does not come in this time was not meant to."""
 

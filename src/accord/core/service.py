@@ -6,7 +6,7 @@ keeping the store's; a task that is not there and one that is somebody else's lo
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -159,11 +159,13 @@ class Service:
             begun = await self._intake.accept(request, caller, hears=Hears.EVENTS)
             task, seq = begun.task, begun.seq
             if after is not None and after < seq:
-                stored, task = await self._intake.find(task.id, caller)
-                task, seq = await self._from(stored, task, after, caller.tenant)
+                task, seq = await self._from(*await self._intake.find(task.id, caller), after, caller.tenant)
         first = lifecycle.limit_history(task, configuration.history_length)
-        async for event in shaping.shaped(self._follow(first, seq, caller, at_answer, begun.events), request):
-            yield event
+        events = shaping.shaped(self._follow(first, seq, caller, at_answer, begun.events), request)
+        del begun, task, first
+        with suppress(StopAsyncIteration):
+            while True:  # no event is held while its reader takes its time: it may be a large task
+                yield await anext(events)
 
     async def subscribe(
         self, request: SubscribeRequest, caller: Caller, after: int | None = None
@@ -179,21 +181,28 @@ class Service:
             if stored.task_state in lifecycle.ENDED and after is None:
                 raise UnsupportedOperation("The task has ended; there is nothing left to follow")
             first, seq = await self._from(stored, first, after, caller.tenant)
-        async for event in self._follow(first, seq, caller, at_end):
-            yield event
+        events = self._follow(first, seq, caller, at_end)
+        del stored, first
+        with suppress(StopAsyncIteration):
+            while True:  # as in stream
+                yield await anext(events)
 
     async def _follow(
         self, first: Task, seq: int, caller: Caller, stops: Stops, known: Sequence[Event] = ()
     ) -> AsyncIterator[Event]:
-        begin, hub = Event(seq=seq, body=first, at=first.status.timestamp), self._engine.hub
+        begin, hub = [Event(seq=seq, body=first, at=first.status.timestamp)], self._engine.hub
         async with hub.follow(caller.tenant, first.id, seq) as follower:
             if known:
                 hub.feed(caller.tenant, first.id, known)
-            yield begin
-            if stops(begin):
+            is_over = stops(begin[0])
+            del first
+            yield begin.pop()
+            if is_over:
                 return
-            async for event in follower.events(stops):
-                yield event
+            events = follower.events(stops)
+            with suppress(StopAsyncIteration):
+                while True:
+                    yield await anext(events)
 
     async def _from(self, stored: tasks.Stored, task: Task, after: int | None, tenant: str) -> tuple[Task, int]:
         """Return the task as it was after an event, as far back as its log goes, and the number of that event."""

@@ -73,12 +73,15 @@ class Standing:
     async def _kept(self, items: AsyncIterator[T], ticket: Ticket) -> AsyncIterator[T]:
         stay = self._begun(ticket)
         try:
-            async for item in items:
+            while True:
+                held = [await anext(items)]
                 stay.is_waiting = False
-                yield item
+                yield held.pop()  # which may be large, and is not held while its reader takes its time
                 if stay.is_over:
                     raise AuthenticationFailed(MESSAGE)
                 stay.is_waiting = True
+        except StopAsyncIteration:
+            return
         except asyncio.CancelledError:
             if stay.was_ended():
                 raise AuthenticationFailed(MESSAGE) from None

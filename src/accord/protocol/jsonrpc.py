@@ -157,6 +157,12 @@ def success(identifier: bytes, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (identifier or NULL_ID, result)
 
 
+def around(identifier: bytes) -> tuple[bytes, bytes]:
+    """Return the bytes of such an answer before and after its result."""
+    whole = success(identifier, b"")
+    return whole[:-1], whole[-1:]
+
+
 def failure(identifier: bytes, error: ErrorObject) -> bytes:
     """Return the answer that carries an error."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (identifier or NULL_ID, codec.encode(error))

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """Bytes a `Decoder` holds for one unfinished event: above any sane task snapshot, below what hurts a host."""
@@ -57,6 +58,12 @@ def encode(frame: Frame) -> bytes:
             return b"data: %b\n\n" % data
         return b"id: %b\ndata: %b\n\n" % (_one_line("id", frame.id), data)
     return b"%bdata: %b\n\n" % (_head(frame), data)
+
+
+def around(frame: Frame) -> tuple[bytes, bytes]:
+    """Return the bytes of an event before and after its data, which must be one line and need not be copied then."""
+    whole = encode(replace(frame, data=b""))
+    return whole[:-2], whole[-2:]
 
 
 def comment(text: str) -> bytes:

@@ -6,7 +6,7 @@ request is refused by the bindings, and so not seen here.
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from accord.core.audit import ABANDONED, OK
@@ -135,14 +135,16 @@ class Measured:
     ) -> AsyncIterator[Event]:
         metrics, agent = self._metrics, (self._agent,)
         async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
-            event = await self._ask(operation, lambda *_: anext(events), request, caller)
+            begun = [await self._ask(operation, lambda *_: anext(events), request, caller)]
             metrics.streams_open[agent] += 1
             try:
                 metrics.stream_events[agent] += 1
-                yield event
-                async for event in events:
-                    metrics.stream_events[agent] += 1
-                    yield event
+                yield begun.pop()
+                with suppress(StopAsyncIteration):
+                    while True:  # no event is held while its reader takes its time: it may be a large task
+                        begun.append(await anext(events))
+                        metrics.stream_events[agent] += 1
+                        yield begun.pop()
             except AccordError as error:
                 metrics.stream_failures[(self._agent, error.row.reason)] += 1
                 raise

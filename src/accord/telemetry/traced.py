@@ -5,7 +5,7 @@ stream; what the request begins belongs to it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from accord.core.interface import Caller, Hosted
@@ -50,13 +50,15 @@ class TracedRequests(Measured):
         try:
             async with aclosing(super()._follow(operation, events, request, caller)) as inner:  # type: ignore[type-var]
                 with span.current():  # never around a yield: whoever reads a stream does other things meanwhile
-                    event = await anext(inner)
-                _note(span, event.body)
+                    begun = [await anext(inner)]
+                _note(span, begun[0].body)
                 count = 1
-                yield event
-                async for event in inner:
-                    count += 1
-                    yield event
+                yield begun.pop()
+                with suppress(StopAsyncIteration):
+                    while True:  # no event is held while its reader takes its time: it may be a large task
+                        begun.append(await anext(inner))
+                        count += 1
+                        yield begun.pop()
         except Exception as error:
             _note_failure(span, error)
             raise

@@ -19,9 +19,11 @@ from msgspec.structs import replace
 from accord.bindings.grpc.messages import from_json
 from accord.bindings.grpc.reading import Reader
 from accord.bindings.grpc.status import Metadata, as_metadata, status_of
-from accord.bindings.http import Admit, Scope, activated, extensions, header, idempotency_key
+from accord.bindings.http import QUOTAS, Admit, Scope, activated, extensions, header, idempotency_key
+from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
 from accord.bindings.streams import last_seen
 from accord.core.interface import A2A, Caller, answering, streaming
+from accord.core.quotas import Quotas
 from accord.errors import AccordError, AgentUnavailable, InternalError
 from accord.model import Event, Request
 from accord.protocol.negotiate import VERSION_HEADER, check_version
@@ -54,18 +56,18 @@ class Calls:
     """Answers the calls to one agent."""
 
     def __init__(
-        self, service: A2A, *, reader: Reader, admit: Admit, extensions: frozenset[str], unread_seconds: float
+        self, service: A2A, *, reader: Reader, admit: Admit, extensions: frozenset[str], quotas: Quotas = QUOTAS
     ) -> None:
         """Answer for `service` to whom `admit` lets in; `extensions` are those of the agent's card.
 
-        One event of a stream waits for `unread_seconds` at most for a reader who does not read.
+        One message waits for `quotas.unread_seconds` at most for a client that does not read.
         """
         self._answering = answering(service)
         self._streaming = streaming(service)
         self._reader = reader
         self._admit = admit
         self._extensions = extensions
-        self._unread_seconds = unread_seconds
+        self._quotas = quotas
 
     async def _understand(self, method: Method, context: Any) -> Understood:
         scope = _scope(method, context)
@@ -85,7 +87,7 @@ class Calls:
 
     # --- one answer -----------------------------------------------------------------------------------------------
 
-    async def answer(self, method: Method, context: Any) -> bytes:
+    async def answer(self, method: Method, context: Any) -> None:
         """Answer a call that is answered once."""
         try:
             understood = await self._understand(method, context)
@@ -93,7 +95,8 @@ class Calls:
             json = method.dialect.encode_result(method.operation, result)
             answer = await _convert(partial(from_json, method.response), json)
             context.set_trailing_metadata(understood.said)
-            return answer
+            await self._write(context, answer, understood.caller)
+            return
         except AccordError as error:
             failure = error
         except Exception:  # whatever it is, the caller learns nothing of it and the log everything
@@ -110,7 +113,7 @@ class Calls:
             follow = self._streaming[method.operation]
             events = follow(understood.request, understood.caller, understood.after)
             async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
-                await self._write_all(events, method, understood.said, context)
+                await self._write_all(events, method, understood, context)
             return
         except AccordError as error:
             failure = error
@@ -119,24 +122,35 @@ class Calls:
             failure = InternalError()
         await end(context, method, failure)
 
-    async def _write_all(self, events: AsyncIterator[Event], method: Method, said: Metadata, context: Any) -> None:
+    async def _write_all(
+        self, events: AsyncIterator[Event], method: Method, understood: Understood, context: Any
+    ) -> None:
         is_begun = False
         async for event in events:
-            numbered = (*said, (LAST_EVENT_KEY, str(event.seq)))
+            numbered = (*understood.said, (LAST_EVENT_KEY, str(event.seq)))
             if not is_begun:
                 await context.send_initial_metadata(numbered)
                 is_begun = True
             context.set_trailing_metadata(numbered)
             frame = method.dialect.encode_event(event)
             if frame is not None:
-                await self._write(context, await _convert(partial(from_json, method.response), frame.data))
+                message = await _convert(partial(from_json, method.response), frame.data)
+                del event, frame
+                await self._write(context, message, understood.caller)
 
-    async def _write(self, context: Any, message: bytes) -> None:
+    async def _write(self, context: Any, message: bytes, caller: Caller) -> None:
+        """Write a message; a long one counts against the caller's limits until gRPC has passed it on."""
+        quotas = self._quotas
         try:
-            async with asyncio.timeout(self._unread_seconds):
-                await context.write(message)
-        except TimeoutError:
-            raise AgentUnavailable(f"The stream was not read for {self._unread_seconds:g} seconds") from None
+            async with asyncio.timeout(quotas.unread_seconds):
+                if len(message) <= PIECE:
+                    await context.write(message)
+                    return
+                with OUTGOING.hold(message, account_of(caller), quotas) as pending:
+                    del message
+                    await context.write(pending.body.data)
+        except (TimeoutError, ClientGone):
+            raise AgentUnavailable(f"The answer was not read for {quotas.unread_seconds:g} seconds") from None
 
 
 async def end(context: Any, method: Method, error: AccordError) -> NoReturn:

@@ -85,7 +85,7 @@ class Grpc:
                 reader=reader,
                 admit=admit or Access().admit,
                 extensions=extensions,
-                unread_seconds=quotas.unread_seconds,
+                quotas=quotas,
             )
             for name, agent in {"": service, **agents}.items()
         }
@@ -127,14 +127,15 @@ class Grpc:
     def _handlers(self, edition: Edition) -> grpc.GenericRpcHandler:
         """Return what gRPC calls for each method of a service; bodies come and go as they are on the wire.
 
-        To gRPC all requests are streams, which on the wire is the same: so `reading` waits for the message, not gRPC.
+        To gRPC all requests and answers are streams, which on the wire is the same: so `reading` waits for the message,
+        and `calls` for the reader of the answer, not gRPC.
         """
         return grpc.method_handlers_generic_handler(
             edition.service,
             {
-                method.name: grpc.stream_stream_rpc_method_handler(partial(self._dispatch, Calls.stream, method))
-                if method.streams
-                else grpc.stream_unary_rpc_method_handler(partial(self._dispatch, Calls.answer, method))
+                method.name: grpc.stream_stream_rpc_method_handler(
+                    partial(self._dispatch, Calls.stream if method.streams else Calls.answer, method)
+                )
                 for method in edition.methods
             },
         )

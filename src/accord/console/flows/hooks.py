@@ -14,7 +14,6 @@ from accord.bindings.bodies import read_request, stranger
 from accord.bindings.http import (
     JSON,
     Admit,
-    ClientGone,
     Receive,
     Scope,
     Send,
@@ -24,6 +23,7 @@ from accord.bindings.http import (
     presented,
     respond,
 )
+from accord.bindings.outgoing import ClientGone
 from accord.console.paths import HOOKS
 from accord.core.interface import A2A, Caller
 from accord.core.quotas import Bucket, Quotas
