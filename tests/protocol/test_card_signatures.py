@@ -71,7 +71,9 @@ def test_a_signed_card_is_verified(key: Key) -> None:
     own = signing_key(key, jku="https://example.com/jwks.json")
     signed = card_signatures.sign(encode_card(CARD, V1), own)
     assert card_signatures.verify(signed, public(own), NOW).key == own.kid
-    assert header_of(signed) == {
+    header = header_of(signed)
+    assert len(header.pop("card_digest")) == 43
+    assert header == {
         "alg": own.alg,
         "typ": "JOSE",
         "kid": key.thumbprint(),
@@ -180,6 +182,7 @@ def test_we_verify_what_the_sdk_signs(card: AgentCard) -> None:
         decode_card(document)
     except InvalidParams:
         assume(False)  # theirs leaves out what is required and empty; what cannot be read is not trusted either
+    assume(theirs.security_requirements or not theirs.security_schemes)  # or one may have been removed
     assert card_signatures.verify(document, TRUSTED, NOW).key == "k-1"
     with pytest.raises(UntrustedCard):
         card_signatures.verify(changed(document, version="tampered"), TRUSTED, NOW)
@@ -237,13 +240,44 @@ def test_what_a_signature_does_not_cover_is_not_handed_out(name: str) -> None:
     assert decode_card(found.document) == decode_card(EVERYWHERE)
 
 
-@pytest.mark.parametrize("requirements", [[], [{}], [{"schemes": {"other": {"list": []}}}]])
-def test_what_the_sdks_leave_out_is_not_handed_out_where_only_they_have_signed(requirements: Any) -> None:
-    asked = encode_card(replace(CARD, security_requirements=(SecurityRequirement(schemes={"key": Scopes()}),)), V1)
-    signed = json.loads(card_signatures.sign(asked, ES256))
+ASKING = encode_card(replace(CARD, security_requirements=(SecurityRequirement(schemes={"key": Scopes()}),)), V1)
+"""A card with a requirement that the SDKs leave out of what they sign."""
+
+
+def of_an_sdk(document: bytes) -> bytes:
+    sign = sdk.create_agent_card_signer(
+        PyJWK.from_dict(NATIVE.as_dict(private=True) | {"alg": "ES256"}),
+        {"kid": "k-1", "alg": "ES256", "typ": "JOSE", "jku": None},
+    )
+    return json_format.MessageToJson(sign(of_sdk(document)), indent=None).encode()
+
+
+@pytest.mark.parametrize("requirements", [None, [], [{}], [{"schemes": {"other": {"list": []}}}]])
+@pytest.mark.parametrize("kept", [slice(None), slice(0, 1), slice(1, 2)])
+def test_a_card_whose_requirement_was_changed_is_not_trusted(requirements: Any, kept: slice) -> None:
+    signed = json.loads(card_signatures.sign(ASKING, ES256))
     assert card_signatures.verify(json.dumps(signed).encode(), TRUSTED, NOW).is_whole
-    of_sdks = json.dumps(signed | {"signatures": signed["signatures"][1:2], "securityRequirements": requirements})
-    found = card_signatures.verify(of_sdks.encode(), TRUSTED, NOW)
+    some = signed | {"signatures": signed["signatures"][kept]}
+    whole = card_signatures.verify(json.dumps(some).encode(), TRUSTED, NOW)
+    assert decode_card(whole.document).security_requirements == decode_card(ASKING).security_requirements
+    forged = some | {"securityRequirements": requirements}
+    if requirements is None:
+        del forged["securityRequirements"]
+    with pytest.raises(UntrustedCard):
+        card_signatures.verify(json.dumps(forged).encode(), TRUSTED, NOW)
+
+
+@pytest.mark.parametrize("requirements", [None, []])
+def test_a_card_of_an_sdk_without_its_requirement_is_not_trusted(requirements: Any) -> None:
+    with pytest.raises(UntrustedCard, match="securityRequirements"):
+        card_signatures.verify(changed(of_an_sdk(ASKING), securityRequirements=requirements), TRUSTED, NOW)
+    open_to_all = of_an_sdk(encode_card(replace(CARD, security_schemes={}, security_requirements=()), V1))
+    assert card_signatures.verify(open_to_all, TRUSTED, NOW).key == "k-1"
+
+
+@pytest.mark.parametrize("requirements", [[{}], [{"schemes": {"other": {"list": []}}}]])
+def test_what_the_sdks_leave_out_is_not_handed_out_where_only_they_have_signed(requirements: Any) -> None:
+    found = card_signatures.verify(changed(of_an_sdk(ASKING), securityRequirements=requirements), TRUSTED, NOW)
     assert not found.is_whole
     assert decode_card(found.document).security_requirements == ()
 

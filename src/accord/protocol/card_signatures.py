@@ -3,9 +3,13 @@
 A card is signed and verified as the document that is served, because what is signed must be what is read.
 Implementations disagree on what of a card is signed (see `payloads`), so each reading gets a signature of its own and
 any of them is accepted, but it covers no more than what it reads: whoever verifies a card gets that, and has to read
-nothing else. Keys are pinned: a card's `jku` is written for others and never followed here.
+nothing else. Our signatures also name the digest of the specification's reading: or a member that a weaker reading
+leaves out, such as a security requirement without scopes, could be removed. Keys are pinned: a card's `jku` is written
+for others and never followed here.
 """
 
+import base64
+import hashlib
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -84,9 +88,12 @@ def read_signing_key(jwk: bytes, jku: str | None = None) -> SigningKey:
 
 def sign(document: bytes, key: SigningKey) -> bytes:
     """Return a card with signatures added to those that it has, one for each way to read it."""
-    header = {"alg": key.alg, "typ": "JOSE", "kid": key.kid} | ({"jku": key.jku} if key.jku else {})
+    signed = payloads(document)
+    header = {"alg": key.alg, "typ": "JOSE", "kid": key.kid, "card_digest": _digest(signed[0])}
+    if key.jku:
+        header["jku"] = key.jku
     added = []
-    for payload in payloads(document):
+    for payload in signed:
         protected, _, signature = jose.signed(payload, header, key.key).split(".")
         added.append({"protected": protected, "signature": signature})
     card = codec.decode(document, _document)
@@ -98,7 +105,8 @@ def verify(document: bytes, keys: Iterable[Key], now: float) -> Verified:
 
     A signature over the whole document covers all of it. One as A2A 1.0 has it covers the members of A2A 1.0 and not
     those that other dialects read: 0.3's `url` and `additionalInterfaces`, AgentVault's `authSchemes` and `tokenUrl`.
-    One by an official SDK does not cover either what is empty, such as a requirement without scopes.
+    One by an official SDK does not cover either what is empty, such as a requirement without scopes. One with our
+    digest covers all members of A2A 1.0 by any reading.
 
     Keys are pinned by their `kid`; one with an `exp` that has passed, or with `revoked`, verifies nothing any more.
     """
@@ -110,16 +118,38 @@ def verify(document: bytes, keys: Iterable[Key], now: float) -> Verified:
     except (AccordError, jcs.NotCanonical) as error:
         raise UntrustedCard(f"The card cannot be verified: {error}") from None
     looked_at = stated[:MAX_SIGNATURES] if isinstance(stated, list) else []
-    for reading, payload in zip(readings, payloads, strict=True):
+    specified = 1 if len(readings) > 1 else 0
+    problem = "The card has no signature by a trusted key" if stated else "The card is not signed"
+    for at, payload in enumerate(payloads):
         for member in looked_at:
-            key = _signer(member, payload, trusted)
-            if key is not None:
-                covered = codec.encode(reading | {"signatures": stated})
-                return Verified(key=key, document=covered, is_whole=payload == payloads[0])
-    raise UntrustedCard("The card has no signature by a trusted key" if stated else "The card is not signed")
+            header = _signer(member, payload, trusted)
+            if header is None:
+                continue
+            if header.card_digest is not None:
+                is_covered = header.card_digest == _digest(payloads[specified])
+                covers = min(at, specified)
+            else:
+                is_covered, covers = _states_requirements(readings[specified]), at
+            if is_covered:
+                document = codec.encode(readings[covers] | {"signatures": stated})
+                return Verified(key=header.kid or "", document=document, is_whole=payloads[covers] == payloads[0])
+            problem = "The card is not as it was signed: members may have been removed, such as securityRequirements"
+    raise UntrustedCard(problem)
 
 
-def _signer(member: Any, payload: bytes, trusted: list[Key]) -> str | None:
+def _states_requirements(reading: dict[str, Any]) -> bool:
+    """Whether a card that declares security schemes says what it requires.
+
+    The official SDKs sign no requirement without scopes, so nobody can tell whether a card without any had one.
+    """
+    return not reading.get("securitySchemes") or bool(reading.get("securityRequirements") or reading.get("security"))
+
+
+def _digest(payload: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(payload).digest()).decode().rstrip("=")
+
+
+def _signer(member: Any, payload: bytes, trusted: list[Key]) -> jose.Header | None:
     match member:
         case {"protected": str(protected), "signature": str(signature)}:
             pass
@@ -132,7 +162,7 @@ def _signer(member: Any, payload: bytes, trusted: list[Key]) -> str | None:
         return None
     if key is None:
         return None
-    return header.kid if _is_by(key, header.alg, protected, signature, payload) else None
+    return header if _is_by(key, header.alg, protected, signature, payload) else None
 
 
 def _is_by(key: Key, alg: str, protected: str, signature: str, payload: bytes) -> bool:

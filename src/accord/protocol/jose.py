@@ -52,6 +52,8 @@ class Header(Struct, frozen=True):
     kid: str | None = None
     typ: str | None = None
     crit: Any = None
+    card_digest: str | None = None
+    """SHA-256 of an agent card's members of A2A 1.0, in base64url (`card_signatures`)."""
 
 
 class _Keys(Struct):
