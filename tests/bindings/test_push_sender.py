@@ -317,11 +317,17 @@ async def test_a_receiver_that_hangs_is_given_up_and_tried_again(receiver: Recei
     "address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::a00:1"]
 )
 @bounded
-async def test_a_name_of_a_private_address_is_never_called_again(address: str) -> None:
-    async with Outbound(resolve=Names([address])) as outbound:
-        with pytest.raises(NotDelivered, match="not public") as failure:
-            await PushSender(outbound).send(delivery("https://hooks.example.com/"))
-    assert failure.value.is_final
+async def test_a_name_of_a_private_address_looks_like_one_that_does_not_exist(address: str) -> None:
+    async def nowhere(_: str) -> list[str]:
+        raise OSError("no such name")
+
+    seen = []
+    for resolve in (Names([address]), nowhere):
+        async with Outbound(resolve=resolve) as outbound:
+            with pytest.raises(NotDelivered) as failure:
+                await PushSender(outbound).send(delivery("https://hooks.example.com/"))
+        seen.append((str(failure.value), failure.value.is_final, failure.value.sent.status))
+    assert seen == [("The host's name has no public address", False, None)] * 2
 
 
 @pytest.mark.proves("B-18")

@@ -5,6 +5,7 @@ uses no proxy of the environment, and verifies certificates. What is sent and wh
 """
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -19,7 +20,7 @@ from msgspec import Struct
 
 from accord.outbound.identity import USER_AGENT
 from accord.outbound.names import AddressInfo, Resolve, SystemNames
-from accord.outbound.policy import Policy, Target
+from accord.outbound.policy import Policy, Refused, Target
 
 if TYPE_CHECKING:
     import aiohttp
@@ -33,6 +34,11 @@ NO_LIMIT = 0
 
 MAX_BYTES = 64 * 1024
 """How much of an answer is read unless somebody asks for more."""
+
+
+NO_ADDRESS = "The host's name has no public address"
+
+log = logging.getLogger("accord.outbound")
 
 
 class Unreachable(Exception):
@@ -113,7 +119,8 @@ class Outbound:
         """Send a request and return the answer with so much of its body at most; 0 does not wait for a body.
 
         With `body_seconds` the answer counts as soon as its head is there: the body is what comes in that time. Raises
-        Refused for what may not be asked, and Unreachable if there is no answer in time.
+        Refused for a URL that may not be asked, and Unreachable if its name has no public address or no answer comes in
+        time.
         """
         async with self.open(method, url, headers=headers, body=body, seconds=self._total_seconds) as answer:
             if body_seconds is None:
@@ -150,6 +157,10 @@ class Outbound:
                 ) as response,
             ):
                 yield Opened(status=response.status, headers=response.headers, content=response.content)
+        except (aiohttp.ClientConnectorDNSError, Refused) as error:
+            # One message for both: callers must not learn which names of a private network exist.
+            log.warning("a name has no public address", extra={"host": target.url.raw_host, "reason": str(error)})
+            raise Unreachable(NO_ADDRESS) from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(_reason(error)) from error
 
@@ -209,8 +220,6 @@ def _reason(error: Exception) -> str:
             return f"No connection within {CONNECT_SECONDS:g} seconds"
         case TimeoutError():
             return "No answer in time"
-        case aiohttp.ClientConnectorDNSError():
-            return "The host's name has no address"
         case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as cause):
             return f"The host's certificate is not accepted: {cause.verify_message}"
         case aiohttp.ClientSSLError():

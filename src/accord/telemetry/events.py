@@ -70,6 +70,7 @@ EVENTS: Mapping[str, str] = {
     "hook failed": "hook.failed",
     "nothing could be counted": "metrics.not_counted",
     # Webhooks, in both directions.
+    "a name has no public address": "outbound.no_public_address",
     "webhooks were not claimed": "push.not_claimed",
     "delivery broke off": "push.broke_off",
     "webhook has another sender now": "push.fenced",
