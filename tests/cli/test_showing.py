@@ -35,7 +35,7 @@ from accord.model import (
 )
 from accord.protocol.lifecycle import fold
 
-EVIL = "a\x1b[31mred\x07\x9b2J\r\nb\u202ec\u2028d"
+EVIL = "a\x1b[31mred\x07\x9b2J\r\nb\u202ec\u2028d\u200f"
 
 
 def message(*texts: str) -> Message:

@@ -30,6 +30,16 @@ def test_a_wait_shows_what_goes_on_and_leaves_the_answer(served: Server, tmp_pat
         assert "\x1b" not in left, "what is left is plain"
 
 
+@pytest.mark.parametrize("how", [["-o", "json"], ["-o", "json", "--stream"]], ids=["document", "lines"])
+def test_json_in_a_terminal_has_nothing_that_it_obeys(served: Server, tmp_path: Path, how: list[str]) -> None:
+    evil = "a\x9b2Jb\u202ec\U000e0041d \u00e9\U0001f680"
+    with terminal(tmp_path, "send", served.url, evil, *how) as shown:
+        assert shown.ended() == Exit.DONE
+    assert "a\\u009b2Jb\\u202ec\\udb40\\udc41d \u00e9\U0001f680" in shown.shown
+    assert not {"\x9b", "\u202e"} & set(shown.shown)
+    assert evil in accord(tmp_path, "send", served.url, evil, *how).stdout, "a pipe gets what was sent"
+
+
 def test_ctrl_c_in_a_terminal_says_how_to_go_on(served: Server, tmp_path: Path) -> None:
     file = tmp_path / "go"
     with terminal(tmp_path, "send", served.url, "--stream", f"hold {file}") as shown:

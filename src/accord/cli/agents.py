@@ -13,7 +13,7 @@ import typer
 
 from accord.cli.db import StoreOption
 from accord.cli.exits import Exit
-from accord.cli.tables import Output, cell, plain, show
+from accord.cli.tables import Output, cell, echo_json, plain, show
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -120,12 +120,10 @@ def show_(
     """Show an agent: its card, whose signature it has, and whether it is there."""
 
     async def work() -> int:
-        from msgspec.json import encode, format
-
         async with _opened(store, registry, tenant=tenant) as found:
             known = await found.named(name)
         if card:
-            typer.echo(format(encode(known.get("card_data")), indent=2))
+            echo_json(known.get("card_data"), indent=2)
         else:
             _show(known, output)
         return Exit.DONE
@@ -205,8 +203,6 @@ async def _fetched(url: str) -> bytes:
 
 
 def _judged(document: bytes, output: Output) -> int:
-    from msgspec.json import encode
-
     from accord.app.outside import trusting
     from accord.config import registry_of
     from accord.core.registry import cards
@@ -216,23 +212,21 @@ def _judged(document: bytes, output: Output) -> int:
     except cards.BadCard as error:
         found = [finding._asdict() for finding in error.findings]
         if output is Output.JSON:
-            typer.echo(encode({"is_valid": False, "findings": found}))
+            echo_json({"is_valid": False, "findings": found})
         for field, problem in error.findings if output is Output.TEXT else ():
             typer.echo(f"{plain(field)}: {plain(problem)}")
         return Exit.FAILED
     verdict = trusting(registry_of(os.environ)).judge(document)
     if output is Output.JSON:
-        typer.echo(encode({"is_valid": True, "human_readable_id": name, "signature": verdict, "findings": []}))
+        echo_json({"is_valid": True, "human_readable_id": name, "signature": verdict, "findings": []})
     else:
         typer.echo(f"It can be published as {plain(name)}. {plain(verdict.detail)}.")
     return Exit.DONE
 
 
 def _show(known: dict[str, Any], output: Output) -> None:
-    from msgspec.json import encode
-
     if output is Output.JSON:
-        typer.echo(encode(known))
+        echo_json(known)
         return
     health, signature, card = (known.get(part) or {} for part in ("health", "signature", "card_data"))
     places = [one.get("url") for one in card.get("supportedInterfaces") or [card]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accord.cli.db import StoreOption, address_of, exit_with, opened
-from accord.cli.tables import Output, cell, plain, show, time_of
+from accord.cli.tables import Output, cell, echo_json, plain, show, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -109,8 +109,6 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
 
 
 async def _create(url: str | None, key: str, new: "NewKey", output: Output) -> int:
-    from msgspec.json import encode
-
     from accord.storage import migrate
     from accord.storage.address import SqliteAddress
     from accord.storage.commands import apikeys
@@ -125,7 +123,7 @@ async def _create(url: str | None, key: str, new: "NewKey", output: Output) -> i
         made = await store.do(apikeys.create, new)
     shown = {"key": key, **_shown(made)}
     if output is Output.JSON:
-        typer.echo(encode(shown))
+        echo_json(shown)
     else:
         for label, value in shown.items():
             typer.echo(f"{label:<8} {cell(value)}")

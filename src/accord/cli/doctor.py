@@ -10,7 +10,7 @@ import typer
 
 from accord.cli.config import CONTEXT, JsonOption, ServeArguments
 from accord.cli.exits import Exit
-from accord.cli.tables import plain
+from accord.cli.tables import echo_json, plain
 
 if TYPE_CHECKING:
     from accord.app.doctor.findings import Finding
@@ -49,9 +49,7 @@ def doctor(
             found = asyncio.run(examine(loaded, served.targets, os.environ, timeout))
     is_well = all(one.status is not Status.FAILED for one in found)
     if json:
-        from msgspec.json import encode
-
-        typer.echo(encode({"isWell": is_well, "checks": found}))
+        echo_json({"isWell": is_well, "checks": found})
     else:
         _print(found)
     raise typer.Exit(Exit.DONE if is_well else Exit.FAILED)

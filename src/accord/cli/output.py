@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec import json as msgspec_json
 
-from accord.cli.tables import address_of
+from accord.cli.tables import address_of, visible
 from accord.model import AgentCard, Artifact, Message, Part, PushConfig, Result, Role, Task, TaskPage
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName, Operation
@@ -22,7 +22,7 @@ V1 = DIALECTS[DialectName.V1]
 
 _KEPT = "\n\t"
 _OBEYED = {code: "?" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in _KEPT}
-_TURNED = {code: "" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_TURNED = {code: "" for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 """Characters that turn the direction of what follows, so that it reads as something else."""
 
 _ODD = _OBEYED | _TURNED | {0x2028: "\n", 0x2029: "\n"}
@@ -42,7 +42,7 @@ def tell(text: str) -> None:
 
 def document(operation: Operation, result: Result) -> None:
     """Print an answer as one JSON document, in A2A 1.0's form."""
-    write(V1.encode_result(operation, result).decode() + "\n")
+    write(visible(V1.encode_result(operation, result).decode()) + "\n")
 
 
 def lines(found: Iterable[str]) -> None:
@@ -152,8 +152,8 @@ def json(value: Any) -> str:
 
 
 def compact(value: Any) -> str:
-    """Return a value as JSON in one line."""
-    return msgspec_json.encode(value).decode()
+    """Return a value as JSON in one line, for standard output."""
+    return visible(msgspec_json.encode(value).decode())
 
 
 def text_of(parts: Iterable[Part]) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from accord.cli import output
 from accord.cli.progress import Progress
+from accord.cli.tables import visible
 from accord.client.text import Growing
 from accord.model import Artifact, ArtifactUpdate, Event, Message, MessageUpdate, Role, StatusUpdate, Task, TaskStatus
 from accord.protocol.operations import Operation
@@ -39,7 +40,7 @@ class JsonLines:
     def event(self, event: Event) -> None:
         """Print it; what A2A 1.0 has no event for is in the task."""
         if (frame := output.V1.encode_event(event)) is not None:
-            output.write(frame.data.decode() + "\n")
+            output.write(visible(frame.data.decode()) + "\n")
 
     def end(self, answer: Answer) -> None:
         """There is nothing more: the last event says how it ended."""

@@ -3,12 +3,18 @@
 What the rows mean is each command's business.
 """
 
+import json
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
 import typer
+
+_UNSEEN = re.compile(r"[^\x00-\x7e]")
+"""Characters that JSON has only in strings and may leave as they are."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -25,10 +31,25 @@ def show(rows: Rows, columns: Sequence[str], output: Output) -> None:
     _PRINT[output](rows, columns)
 
 
-def _json(rows: Rows, _: Sequence[str]) -> None:
-    from msgspec.json import encode
+def echo_json(value: Any, *, indent: int = 0) -> None:
+    """Print a value as JSON."""
+    from msgspec.json import encode, format
 
-    typer.echo(encode(rows))
+    document = encode(value)
+    typer.echo(visible((format(document, indent=indent) if indent else document).decode()))
+
+
+def visible(document: str) -> str:
+    """Return JSON for standard output: on a terminal with escapes for what a terminal would obey or turn around."""
+    return _UNSEEN.sub(_escaped, document) if sys.stdout.isatty() else document
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
+
+
+def _json(rows: Rows, _: Sequence[str]) -> None:
+    echo_json(rows)
 
 
 def _text(rows: Rows, columns: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accord.cli.exits import Exit
-from accord.cli.tables import Output, plain
+from accord.cli.tables import Output, echo_json, plain
 
 if TYPE_CHECKING:
     from accord.workflows.findings import Finding
@@ -33,9 +33,7 @@ def validate(
     errors = sum(finding.severity == "error" for finding in found)
     warnings = sum(finding.severity == "warning" for finding in found)
     if output is Output.JSON:
-        from msgspec.json import encode
-
-        typer.echo(encode({"isValid": not errors, "findings": found}))
+        echo_json({"isValid": not errors, "findings": found})
     else:
         for finding in found:
             typer.echo(plain(str(finding)))
@@ -46,11 +44,9 @@ def validate(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of workflow files, for editors."""
-    from msgspec.json import encode, format
-
     from accord.workflows.schema import schema as made
 
-    typer.echo(format(encode(made()), indent=2))
+    echo_json(made(), indent=2)
 
 
 def _found(file: Path) -> "list[Finding]":
