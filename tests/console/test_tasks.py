@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from accord import Context, agent
 from accord.bindings.http import Receive, Scope, Send
 from accord.storage.store import Tx
 from accord.testing import call
-from tests.console.conftest import HTML, PNG, Asking
+from tests.console.conftest import HTML, PNG, Asking, serving
 
 Server = Asking
 
@@ -44,6 +45,38 @@ async def test_a_task_whose_node_is_gone_waits_to_resume(server: Server) -> None
     await server.app.host.engine.store.do(lose_node)
     lost = await server.get(f"/tasks/{asked['id']}")
     assert (lost["status"], lost["waitsToResume"]) == ("working", True)
+
+
+@agent(name="Broken", description="Raises")
+async def broken(ctx: Context) -> str:
+    raise ValueError("cannot reach postgres://bob:hunter2@db\0")
+
+
+async def test_only_operators_get_the_exception_of_a_task(address: str) -> None:
+    async with serving(address, broken) as server:
+        made = await server.done("broken", by="otto")
+        assert made["statusMessage"] == "The agent failed"
+        assert made["failure"]["exception"] == "ValueError: cannot reach postgres://bob:hunter2@db\\0"
+        assert 'raise ValueError("cannot reach' in made["failure"]["traceback"]
+        assert "async def broken" not in made["failure"]["traceback"]
+        of_alice = await server.done("broken", by="alice")
+        assert (of_alice["status"], of_alice["failure"]) == ("failed", None)
+        of_dora = await server.get(f"/tasks/{of_alice['id']}", by="dora")  # an admin of one tenant
+        events = await server.get(f"/tasks/{of_alice['id']}/events")
+        assert "hunter2" not in f"{of_alice}{of_dora}{events}"
+
+
+@pytest.mark.parametrize(("peer", "is_shown"), [("127.0.0.1", True), ("::1", True), ("203.0.113.9", False)])
+async def test_an_open_server_shows_exceptions_to_its_own_machine(peer: str, is_shown: bool) -> None:
+    async with serving("sqlite://:memory:", broken, auth={}) as server:
+
+        async def by_peer(scope: Scope, receive: Receive, send: Send) -> None:
+            await server.app({**scope, "client": (peer, 50_000)}, receive, send)
+
+        task_id = await server.begin("broken")
+        await server.reaches(task_id, "failed")
+        shown = (await call(by_peer, method="GET", path=f"/api/tasks/{task_id}", headers=server.headers(""))).json()
+        assert (shown["status"], shown["failure"] is not None) == ("failed", is_shown)
 
 
 @pytest.mark.proves("0-46")

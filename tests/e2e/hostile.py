@@ -50,6 +50,8 @@ SKILL = AgentSkill(id="harm", name=f"Harm {IMAGE}", description=SCRIPT, tags=(SC
 @agent(name=f"Mallory {IMAGE}", description=f"{SCRIPT} {LONG}", skills=[SKILL])
 async def mallory(ctx: Context) -> AsyncIterator[Any]:
     """Say everything that may be said, in every way."""
+    if ctx.text == "raise":
+        raise ValueError(f"{SCRIPT} {IMAGE}")
     elsewhere = ctx.text.split()[-1]
     await ctx.status(f"{SCRIPT} {IMAGE} {LONG}")
     parts = [

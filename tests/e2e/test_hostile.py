@@ -110,3 +110,17 @@ def test_files_are_given_as_files_and_never_as_pages(window: Watched, site: Serv
     expect(page.get_by_text("Only a page")).to_be_visible()
     assert page.url.startswith(site.url)
     assert page.evaluate("window.__pwned") is None
+
+
+def test_a_failed_task_shows_its_exception_on_this_machine(page: Page) -> None:
+    ask(page, "Mallory", "raise")
+    chip = page.locator('[data-task][data-state="failed"]')
+    expect(chip).to_contain_text("The agent failed")
+    expect(chip).to_contain_text("ValueError: <script>window.__pwned = 'script'</script>")
+    task_id = chip.get_attribute("data-task")
+    page.goto(f"./tasks/{task_id}")
+    canvas = page.get_by_role("complementary", name="Task")
+    expect(canvas).to_contain_text("ValueError: <script>")
+    canvas.get_by_text("Traceback", exact=True).first.click()
+    expect(canvas.get_by_label("Traceback")).to_contain_text("in mallory")
+    assert page.evaluate("window.__pwned") is None

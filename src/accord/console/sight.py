@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from accord.core.interface import Caller
 from accord.core.roles import Roles
+from accord.protocol.hosts import is_loopback
 from accord.protocol.operations import Operation
 from accord.storage.commands.browsing import Seen
 
@@ -45,3 +46,10 @@ class Sight:
     def may(self, caller: Caller, agent: str, operation: Operation) -> bool:
         """Whether somebody may do something with an agent, at least with tasks of their own."""
         return caller.roles is None or operation in self._roles.rights(caller.roles, self.slug(agent))
+
+    def operates(self, caller: Caller) -> bool:
+        """Whether somebody operates the server: by a role, or because an open server is asked from its own machine."""
+        if caller.roles is None:
+            return caller.peer is not None and is_loopback(caller.peer)
+        seen = self.seen(caller)
+        return caller.is_of_server and seen.sees_all and not seen.others and not seen.hidden

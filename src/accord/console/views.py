@@ -75,14 +75,23 @@ class TaskPage(View, frozen=True, kw_only=True):
     feed: int
 
 
+class FailureView(View, frozen=True, kw_only=True):
+    """The exception that failed a task, for the operators of the server."""
+
+    exception: str
+    traceback: str
+
+
 class TaskView(TaskRow, frozen=True, kw_only=True):
     """All that is shown of a task: `result` is its final artifact or structured result, `task` its A2A 1.0 form.
 
     Files in it are replaced by addresses below `/api/tasks/ID/files/`. `waits_to_resume` is a task at work whose node
-    is gone: it continues when another node takes it over.
+    is gone: it continues when another node takes it over. `failure` is the exception of a failed task; only operators
+    of the server, and callers from the machine of an open server, get it.
     """
 
     waits_to_resume: bool
+    failure: FailureView | None
     result: Any
     task: dict[str, Any]
     actions: list[Action]

@@ -5,12 +5,40 @@ that. Task groups put even a single exception into a group, so one that is alone
 """
 
 import asyncio
+import traceback
+
+import msgspec
+from msgspec import Struct
 
 from accord.core.context import Failed, Rejected
 from accord.errors import AccordError
 from accord.model import TaskState
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import StoreUnavailable
+
+KEPT = 32 * 1024
+"""Characters of a traceback that are kept: its end, which has the exception."""
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """The exception that failed a task, for the operators of its server."""
+
+    exception: str
+    """Its type and message."""
+
+    traceback: str
+
+
+def kept(error: Exception) -> str:
+    """Return the entry (`steps.FAILURE`) that keeps an exception with its task; callers never read it."""
+    text = "".join(traceback.format_exception(error))
+    lines = "".join(traceback.format_exception_only(error)).strip()
+    return msgspec.json.encode(Failure(exception=_printable(lines)[:2000], traceback=_printable(text)[-KEPT:])).decode()
+
+
+def _printable(text: str) -> str:
+    """Return a text as UTF-8 can hold it, without NUL, which PostgreSQL refuses."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def told(error: Exception) -> tuple[TaskState, str] | None:

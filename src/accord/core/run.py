@@ -208,6 +208,7 @@ class Run:
             raise
         except Exception as error:  # it said what no store can keep
             log.exception("what the agent said was not kept", extra={"task_id": self.job.key})
+            self.note({steps.FAILURE: failures.kept(error)})
             return await self.end(TaskState.FAILED, str(error) if isinstance(error, Failed) else "The agent failed")
 
     async def _do(self) -> tuple[TaskState, str | None]:
@@ -223,6 +224,7 @@ class Run:
             if (told := failures.told(error)) is not None:
                 return told
             log.exception("agent failed", extra={"task_id": self.job.key})
+            self.note({steps.FAILURE: failures.kept(error)})
             return TaskState.FAILED, "The agent failed"
         return TaskState.COMPLETED, None
 

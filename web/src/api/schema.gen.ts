@@ -980,6 +980,14 @@ export interface components {
             };
         };
         /**
+         * FailureView
+         * @description The exception that failed a task, for the operators of the server.
+         */
+        FailureView: {
+            exception: string;
+            traceback: string;
+        };
+        /**
          * Finding
          * @description Something about a card: `where` is the member.
          */
@@ -1465,7 +1473,8 @@ export interface components {
          * @description All that is shown of a task: `result` is its final artifact or structured result, `task` its A2A 1.0 form.
          *
          *         Files in it are replaced by addresses below `/api/tasks/ID/files/`. `waits_to_resume` is a task at work whose node
-         *         is gone: it continues when another node takes it over.
+         *         is gone: it continues when another node takes it over. `failure` is the exception of a failed task; only operators
+         *         of the server, and callers from the machine of an open server, get it.
          */
         TaskView: {
             actions: ("approve" | "cancel" | "execute" | "reply" | "retry")[];
@@ -1474,6 +1483,7 @@ export interface components {
             children: components["schemas"]["TaskRow"][];
             contextId: string;
             createdAt: string;
+            failure: components["schemas"]["FailureView"] | null;
             feed: number;
             id: string;
             isRun: boolean;

@@ -23,7 +23,7 @@ export function taskRow(change: Partial<TaskRow> = {}): TaskRow {
 }
 
 export function taskView(change: Partial<TaskView> = {}): TaskView {
-  return { ...taskRow(), result: null, task: {}, actions: [], children: [], chatId: null, webhooks: 0, waitsToResume: false, feed: 100, ...change };
+  return { ...taskRow(), result: null, task: {}, actions: [], children: [], chatId: null, webhooks: 0, waitsToResume: false, failure: null, feed: 100, ...change };
 }
 
 export function taskPage(items: TaskRow[], change: Partial<TaskPage> = {}): TaskPage {

@@ -18,7 +18,18 @@ from accord.console.routing import Asked, Reply, Route
 from accord.console.rows import STATES, row_of
 from accord.console.tasks import files, timeline
 from accord.console.tasks.finding import Finding
-from accord.console.views import Action, Limit, LogEvent, LogPage, State, TaskPage, TaskRow, TaskView, Timeline
+from accord.console.views import (
+    Action,
+    FailureView,
+    Limit,
+    LogEvent,
+    LogPage,
+    State,
+    TaskPage,
+    TaskRow,
+    TaskView,
+    Timeline,
+)
 from accord.core.interface import Caller
 from accord.core.output import text_of
 from accord.core.roles import SKILL_KEYS
@@ -42,7 +53,7 @@ from accord.model.keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import codec, lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
-from accord.storage.commands import browsing, chats, journal, pushes, tasks
+from accord.storage.commands import browsing, chats, journal, pushes, steps, tasks
 from accord.storage.commands.browsing import Found, Wanted
 from accord.storage.commands.tasks import Head
 from accord.workflows.channel import METADATA
@@ -122,6 +133,7 @@ class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 _new = msgspec.json.Decoder(NewTask)
 _said = msgspec.json.Decoder(Said)
 _reason = msgspec.json.Decoder(Reason)
+_failure = msgspec.json.Decoder(FailureView)
 
 
 class TasksApi:
@@ -195,6 +207,7 @@ class TasksApi:
         holder = await store.read(journal.held, caller.tenant, task_id) if found.state is TaskState.WORKING else None
         return TaskView(
             **msgspec.structs.asdict(row),
+            failure=await self._failure(found, caller),
             waits_to_resume=holder is not None and holder.is_left,
             result=_result(task),
             task=files.shown(task, f"{TASKS}/{task_id}/files"),
@@ -204,6 +217,13 @@ class TasksApi:
             webhooks=stored.pushes,
             feed=feed,
         )
+
+    async def _failure(self, found: Found, caller: Caller) -> FailureView | None:
+        """Return the exception that failed a task, for those who operate the server: its text may have secrets."""
+        if found.state is not TaskState.FAILED or not self._house.sight.operates(caller):
+            return None
+        entry = await self._house.store.read(steps.find, caller.tenant, found.id, steps.FAILURE)
+        return None if entry is None else _failure.decode(entry)
 
     async def _children(self, task_id: str, caller: Caller) -> list[TaskRow]:
         wanted = Wanted(parent_id=task_id, limit=CHILDREN)

@@ -10,6 +10,9 @@ from msgspec import Struct
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
 
+FAILURE = "failure"
+"""The step that keeps the exception that failed the task; steps of agents have other names."""
+
 
 class Step(Struct, frozen=True, kw_only=True):
     """What a step gave, and the claim under which it was done."""

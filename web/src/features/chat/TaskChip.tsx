@@ -1,5 +1,6 @@
 import { ChevronRight, Play } from "lucide-react";
 import { Button, cx, Duration, isEnded, Markdown, StateDot, stateLook, TONE_TEXT, useTicking } from "@/ui";
+import { TraceOf } from "@/features/tasks/canvas/Trace";
 import { useTaskAction } from "@/features/tasks/queries";
 import type { TaskData } from "./message";
 import { QuestionForm, type Answer } from "./QuestionForm";
@@ -50,6 +51,7 @@ export function TaskChip({ data, said = "", isOpen, onOpen, onAnswer }: TaskChip
         </button>
         {chip.waits === "execute" && <Execute id={chip.id} title={chip.title} />}
       </div>
+      {chip.status === "failed" && <TraceOf taskId={chip.id} className="border-t border-line px-3 py-2.5" />}
       {chip.question && <Asking chip={chip} question={chip.question} said={said} onAnswer={onAnswer} />}
     </div>
   );

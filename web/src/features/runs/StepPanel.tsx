@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { CircleX, RotateCw, ShieldQuestionMark } from "lucide-react";
 import { useState, type ReactNode } from "react";
 import type { RunView, StepDetail, StepView, TryView } from "@/api/types";
+import { TraceOf } from "@/features/tasks/canvas/Trace";
 import { useTaskAction } from "@/features/tasks/queries";
 import { Button, Clock, CodeBlock, cx, Decision, Duration, ErrorState, Field, JsonView, Markdown, Notice, Section, SkeletonPanel, Textarea } from "@/ui";
 import { itemsOf } from "./selection";
@@ -65,6 +66,7 @@ function Known({ run, step, onSelect }: StepPanelProps) {
       {step.error && (
         <Notice tone={step.status === "failed" ? "red" : "grey"} icon={step.status === "failed" && <CircleX className="mt-0.5 size-4 shrink-0 text-red" aria-hidden />}>
           <p className="max-h-60 overflow-y-auto break-words whitespace-pre-wrap">{detail?.error ?? step.error}</p>
+          {step.status === "failed" && step.child && <TraceOf taskId={step.child} className="mt-2" />}
           {step.status === "failed" && run.actions.includes("rerun") && <p className="mt-1.5 text-soft">Mend what is wrong, then re-run: what is done is not done again.</p>}
         </Notice>
       )}

@@ -10,6 +10,7 @@ import { Events } from "./Events";
 import { History } from "./History";
 import { Question } from "./Question";
 import { TaskTimeline } from "./TaskTimeline";
+import { Trace } from "./Trace";
 
 /** Everything about one task, from what matters now to what happened in detail. */
 export function TaskCanvas({ task }: { task: TaskView }) {
@@ -136,6 +137,7 @@ function Failure({ task }: { task: TaskView }) {
   return (
     <Notice tone="red" icon={<CircleX className="mt-0.5 size-4 shrink-0 text-red" aria-hidden />}>
       <p className="font-medium break-words whitespace-pre-wrap">{text}</p>
+      <Trace failure={task.failure} className="mt-2" />
       <p className="mt-1 text-soft">{NEXT[task.status]}</p>
     </Notice>
   );
