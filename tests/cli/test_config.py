@@ -60,6 +60,13 @@ def test_what_is_right_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from accord import agent\nprint('imported')\n@agent\nasync def talk(text: str) -> str:\n    return text\n"
+    )
+    (tmp_path / "flow.yaml").write_text(
+        'version: "1"\nname: f\nswarm: {}\n'
+        "workflows: [{name: m, steps: [{name: a, type: deterministic, command: ls}]}]\n"
+    )
     for text, said in (
         ("keep_days = -1", "accord.toml: keep_days: Expected `float` >= 0.0"),
         ('store = "mysql://x"', "accord.toml: store: A store cannot be at mysql://"),
@@ -71,11 +78,18 @@ def test_what_is_wrong_ends_with_1(tmp_path: Path) -> None:
         ('[server]\nhost = "0.0.0.0"', "Anybody could use this server"),
         ('[server]\ntls_cert = "cert.pem"', "A certificate needs its key"),
         ('store = "sqlite://:memory:"\n[server]\nworkers = 2', "Several processes cannot share a store in memory"),
+        ('[receiver]\nurl = "http://accord.example/hook"', "receiver.url: It must be an https address"),
+        ('[agents.x]\ntarget = "own.py:talk"\ndescr = "y"', "there is no setting called agents.x.descr"),
+        ('[agents.x]\ntarget = "flow.yaml"\nvras = {}', "there is no setting called agents.x.vras"),
+        ('[agents]\nx = "own.py:gone"', "gone"),
     ):
         written(tmp_path, text)
         done = accord(tmp_path, "config", "check")
-        assert (done.returncode, done.stdout) == (1, "")
+        assert (done.returncode, done.stdout) == (1, ""), text
         assert said in done.stderr
+        served = accord(tmp_path, "serve", "--port", "1")
+        assert served.returncode in (1, 2), "refused before it listens"
+        assert said.removeprefix("accord.toml: store: ") in served.stderr
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

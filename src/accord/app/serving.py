@@ -106,12 +106,19 @@ def _dotted(settings: Mapping[str, Any], before: str = "") -> list[tuple[str, An
 
 def mistake(settings: Settings, address: "Address") -> str | None:
     """Return why a server would start and then not work, and what to do instead."""
+    from accord.app.application import url_of
+    from accord.app.remotes import webhook_of
+    from accord.config import BadSettings
     from accord.core.schemes.settings import Mtls
     from accord.storage.address import SqliteAddress
 
     server = settings.server
     if (said := _tls_mistake(server)) is not None:
         return said
+    try:
+        webhook_of(settings, url_of(server))
+    except BadSettings as error:
+        return str(error)
     if server.workers > 1 and isinstance(address, SqliteAddress) and address.path is None:
         return "Several processes cannot share a store in memory: name a file or a database with --store."
     own = [one for one in settings.auth.schemes if isinstance(one, Mtls) and one.header is None]

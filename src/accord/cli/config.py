@@ -1,6 +1,6 @@
 """`accord config`: the settings that count and where each came from, whether they are right, and what there are.
 
-Nothing is opened and nobody is asked; whether a server could work with them is `accord doctor`.
+Nothing is opened and no other host is asked; whether a server could work with them is `accord doctor`.
 """
 
 from pathlib import Path
@@ -56,11 +56,18 @@ def show_(
 
 @app.command(context_settings=CONTEXT)
 def check(arguments: ServeArguments = None) -> None:
-    """Say what is wrong with the settings, or that nothing is; exit with 0 or 1.
+    """Check the settings and the agents, as `accord serve` does before it starts; exit with 0 or 1.
 
-    Agents are not imported and the store is not opened: that is `accord doctor`.
+    Agents are imported, but neither they nor the store are started: that is `accord doctor`.
     """
+    import sys
+    from contextlib import redirect_stdout
+
+    from accord.agents.load import NotAnAgent
+    from accord.agents.naming import lines_of
     from accord.app.serving import danger, mistake
+    from accord.cli.serve import told
+    from accord.config import BadSettings
     from accord.storage.address import BadAddress
 
     loaded, file = _loaded(arguments or [], Exit.FAILED)
@@ -70,6 +77,11 @@ def check(arguments: ServeArguments = None) -> None:
         _fail(str(loaded.bad("store", error)), Exit.FAILED)
     if said := mistake(loaded.settings, address) or danger(loaded.settings):
         _fail(said, Exit.FAILED)
+    try:
+        with redirect_stdout(sys.stderr):  # agents are imported, which may print anything
+            told(arguments or []).application()
+    except (NotAnAgent, BadSettings) as error:
+        _fail(f"{error}\n{lines_of(error) or ''}".rstrip(), Exit.FAILED)
     where = "no file" if file is None else file.source
     typer.echo(f"Nothing is wrong ({where}, {len(loaded.sources)} settings that are no defaults)", err=True)
 

@@ -7,8 +7,9 @@ run goes is `cli.watching`.
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 STDIN = "-"
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 
 class Flow(NamedTuple):
     """A document, where its relative paths begin, and what it was called."""
@@ -32,10 +35,14 @@ class Flow(NamedTuple):
     file: str
 
 
-def opened(file: str) -> Flow:
-    """Return what a file says, or what the builder has built that `file.py:name` names; else say what is wrong."""
+def opened(file: str, vars: Mapping[str, Any] = NOTHING) -> Flow:
+    """Return what a file says, or what the builder has built that `file.py:name` names; else say what is wrong.
+
+    `vars` are the variables that the run is given.
+    """
     from accord.agents.load import FILES
-    from accord.workflows.checks import check, check_source
+    from accord.cli.places import keys_of
+    from accord.workflows.checks import validate
     from accord.workflows.findings import BadDocument
     from accord.workflows.reading import open_source
 
@@ -44,10 +51,10 @@ def opened(file: str) -> Flow:
             if not Path(file).exists():
                 raise typer.BadParameter(f"There is no file {file}", param_hint="FILE")
             source = open_source(file)
-            report(check_source(source), file)
+            report(validate(source, vars=vars, keys=keys_of()), file)
             return Flow(source.document, Path(file).absolute().parent, file)
         document = _built(file)
-        report(check(document, Path.cwd()), file)
+        report(validate(document, vars=vars, keys=keys_of()), file)
         return Flow(document, Path.cwd(), file)
     except BadDocument as error:
         report(error.findings, file)

@@ -68,10 +68,11 @@ def run(  # size: one parameter for each flag
         raise typer.BadParameter("A run that is resumed is neither new nor dry", param_hint="--resume")
     if file is None and resume is None:
         raise typer.BadParameter("Name a workflow file, or a run with --resume", param_hint="FILE")
-    opened = None if file is None else flow.opened(file)
+    given = flow.vars_given(var or (), vars_file)
+    opened = None if file is None else flow.opened(file, given)
     wish = Wish(
         input=flow.text_given(input),
-        vars=flow.vars_given(var or (), vars_file),
+        vars=given,
         workflow=workflow,
         start_from=start_from,
         previous_run=previous_run,

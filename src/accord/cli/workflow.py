@@ -3,8 +3,9 @@
 Nothing is run, and nobody elsewhere is asked. Running files is `accord run`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +23,10 @@ OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How it is 
 @app.command()
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Workflow files.", show_default=False)],
+    var: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Value of a variable, as for `accord run`; may be repeated."),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings are errors too.")] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
@@ -29,7 +34,10 @@ def validate(
 
     Exit with 0 if they can be run, with 1 if not.
     """
-    found = [finding for file in files for finding in _found(file)]
+    from accord.cli.flow import vars_given
+
+    given = vars_given(var or (), None)
+    found = [finding for file in files for finding in _found(file, given)]
     errors = sum(finding.severity == "error" for finding in found)
     warnings = sum(finding.severity == "warning" for finding in found)
     if output is Output.JSON:
@@ -49,14 +57,15 @@ def schema() -> None:
     echo_json(made(), indent=2)
 
 
-def _found(file: Path) -> "list[Finding]":
-    """Return what there is to say about a file."""
-    from accord.workflows.checks import check_source
+def _found(file: Path, given: Mapping[str, Any]) -> "list[Finding]":
+    """Return the findings of a file, the same as `accord run` and `accord serve` have."""
+    from accord.cli.places import keys_of
+    from accord.workflows.checks import validate as findings_of
     from accord.workflows.findings import BadDocument
     from accord.workflows.reading import open_source
 
     try:
-        return check_source(open_source(file))
+        return findings_of(open_source(file), vars=given, keys=keys_of())
     except BadDocument as error:
         return list(error.findings)
 

@@ -48,6 +48,7 @@ CODES: Mapping[str, Row] = MappingProxyType(
         "NO_PROGRAM": Row("error", "An agent says neither which program it is nor where."),
         "MISSING_URL": Row("error", "An A2A step or agent has no `url`, neither of its own nor of its agent."),
         "BAD_URL": Row("error", "A URL is not one of http or https."),
+        "BAD_AGENT": Row("error", "An agent cannot be made, such as one whose credential is missing."),
         "PLAIN_SECRET": Row("warning", "A header has a secret in plain text."),
         "MISSING_ENV": Row("error", "A run needs a variable of the environment that is not set."),
         "UNSET_VARIABLE": Row("warning", "A variable of the environment is used that is not set here."),

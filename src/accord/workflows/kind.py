@@ -4,7 +4,6 @@ A document, or what the builder has built, is recognised as well. It only reads 
 file is said with its place.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +14,7 @@ from accord.agents.load import FILES
 
 if TYPE_CHECKING:
     from accord.workflows.document import Document
+    from accord.workflows.reading import Source
 
 BUILT = ("accord.workflows.builder:Builder", "accord.workflows.document:Document")
 
@@ -32,35 +32,34 @@ def _recognises(thing: Any) -> bool:
 
 def _make(given: Given) -> Any:
     from accord.workflows.agent import WorkflowAgent
+    from accord.workflows.checks import validate
     from accord.workflows.findings import BadDocument
 
     options: WorkflowOptions = given.options
     base = given.target.parent if isinstance(given.target, Path) else Path.cwd()
     directory = base.absolute() if options.directory is None else base.absolute() / Path(options.directory).expanduser()
     try:
-        document, text = _document(given.target, directory, given.env)
+        source, document = _document(given.target)
+        findings = validate(source or document, directory, env=given.env, vars=options.vars)
+        if wrong := [one for one in findings if one.severity == "error"]:
+            raise BadDocument(wrong)
         agent = WorkflowAgent(document, name=given.name, directory=directory, env=given.env, vars=options.vars)
-        agent.text = text
+        agent.text = None if source is None else source.text
     except BadDocument as error:
         raise ValueError(f"it cannot be served\n{error}") from error
     agent.profile = restated(agent.profile, given)
     return agent
 
 
-def _document(target: Any, directory: Path, env: Mapping[str, str]) -> "tuple[Document, str | None]":
-    """Return the document that something is, and its text if it is a file, with which nothing may be wrong."""
-    from accord.workflows.checks import check_source
+def _document(target: Any) -> "tuple[Source | None, Document]":
+    """Return the document that something is, with its text if it is a file."""
     from accord.workflows.document import Document
-    from accord.workflows.findings import BadDocument
     from accord.workflows.reading import open_source
 
     if not isinstance(target, Path):
-        return (target if isinstance(target, Document) else cast("Document", target.to_config())), None
+        return None, target if isinstance(target, Document) else cast("Document", target.to_config())
     source = open_source(target)
-    wrong = [one for one in check_source(source, env, directory) if one.severity == "error"]
-    if wrong:
-        raise BadDocument(wrong)
-    return source.document, source.text
+    return source, source.document
 
 
 KIND = Kind(name="workflow", make=_make, options=WorkflowOptions, recognises=_recognises)

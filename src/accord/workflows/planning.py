@@ -40,7 +40,7 @@ def plan(
     """Return what a run of a workflow follows, the first of a document unless one is named; raises BadDocument.
 
     `vars` are variables and inputs by their names; `base` is where relative paths begin; `env` is what `${NAME}` and
-    `{{env.NAME}}` must be found in. An outline has stand-ins for inputs that only a run is given.
+    `{{env.NAME}}` must be found in. An outline is planned without the inputs and variables that only a run is given.
     """
     env = os.environ if env is None else env
     text = input or ""
@@ -84,7 +84,7 @@ def plan(
         state=document.state,
         trajectories=document.trajectories,
     )
-    if wrong := resolving.problems(made, document, env):
+    if wrong := resolving.problems(made, document, env, is_outline=is_outline):
         raise BadDocument(wrong)
     return resolving.settled(made)
 

@@ -7,7 +7,7 @@ with problems, and `settled` puts in what is known already where it must not cha
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -39,8 +39,11 @@ Known = Mapping[str, Collection[str]]
 Edges = Mapping[str, tuple[str, ...]]
 
 
-def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Finding]:
-    """Return everything that would have no value, and every order that is none."""
+def problems(plan: Plan, document: Document, env: Mapping[str, str], *, is_outline: bool = False) -> list[Finding]:
+    """Return everything that would have no value, and every order that is none.
+
+    An outline is of no run yet: variables that a run may still be given count as known, but not in addresses.
+    """
     edges: dict[str, tuple[str, ...]] = {step.name: step.depends_on or () for step in plan.steps}
     edges |= {barrier.name: barrier.wait_for for barrier in plan.barriers}
     wrong = [*_names(plan, edges), *_circles(edges)]
@@ -56,8 +59,9 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Fin
     look = partial(_judged, known, edges)
     unsure = doubtful(document)
     for step in plan.steps:
-        for reference, is_own in _mentions(step, wrong):
-            wrong += look(step, reference, is_own)
+        for one in _mentions(step, wrong):
+            if not (is_outline and not one.is_fixed and is_variable(one.reference)):
+                wrong += look(step, one.reference, one.is_own)
         wrong += _agents(step, plan)
         wrong += _commands(step, unsure)
         wrong += _variables(step, env)
@@ -74,7 +78,8 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str]) -> list[Fin
                     said = f"{where}: {reference.source} has no value"
                     wrong.append(found("UNKNOWN_REFERENCE", said, fix))
     for reference in _read(plan.output or "", "output", wrong):
-        wrong += look(None, reference, True)
+        if not (is_outline and is_variable(reference)):
+            wrong += look(None, reference, True)
     return list(dict.fromkeys(wrong))
 
 
@@ -151,24 +156,35 @@ def _is_upstream(edges: Edges, name: str, other: str) -> bool:
 _SPOKEN = (*TEXTS, *TABLES, "until")
 
 
-def _mentions(step: Step, wrong: list[Finding]) -> Iterator[tuple[Reference, bool]]:
-    """Yield what a step speaks of, and whether it may be itself: what is looked at after it has ended."""
+class Mention(NamedTuple):
+    """A reference in a step.
+
+    `is_own` if it may be to the step itself, because it is read after its end. `is_fixed` if a run cannot change it.
+    """
+
+    reference: Reference
+    is_own: bool = False
+    is_fixed: bool = False
+
+
+def _mentions(step: Step, wrong: list[Finding]) -> Iterator[Mention]:
+    """Yield the references of a step."""
     for text in (step.if_,) if step.if_ is not None else ():
         for reference in _read(text, f"step {step.name!r}: if", wrong, is_condition=True):
-            yield reference, False
+            yield Mention(reference)
     for name in _SPOKEN:
         value = getattr(step, name)
         for text in texts_in(value) if value else ():
             for reference in _read(text, f"step {step.name!r}: {name.rstrip('_')}", wrong):
-                yield reference, name == "set"
+                yield Mention(reference, name == "set", name in ("url", "headers", "event"))
     if step.verification is not None:
         for reference in _read(step.verification.value, f"step {step.name!r}: verification", wrong):
-            yield reference, True
+            yield Mention(reference, is_own=True)
     if step.step is not None:
         inner = replace(step.step, name=step.name)
-        for reference, is_own in _mentions(inner, wrong):
-            if reference.path[0] not in ("item", "index", step.as_):
-                yield reference, is_own
+        for one in _mentions(inner, wrong):
+            if one.reference.path[0] not in ("item", "index", step.as_):
+                yield one
 
 
 def _read(text: str, where: str, wrong: list[Finding], is_condition: bool = False) -> Iterable[Reference]:
@@ -225,6 +241,12 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
         "env": f"set {name} in the environment, which no workflow sees if settings refer to it",
         "state": f"no step says `set: {{{name}: ..}}`; if it comes from elsewhere: {{{{state.{name} | default('')}}}}",
     }[table]
+
+
+def is_variable(reference: Reference) -> bool:
+    """Whether a reference is to a variable."""
+    root, *rest = reference.path
+    return (root == "vars" and bool(rest)) or root not in ROOTS
 
 
 def events_of(steps: Sequence[Step]) -> frozenset[str]:

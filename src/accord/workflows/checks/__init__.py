@@ -4,6 +4,6 @@ Each check is a function over a `Subject`, in a module by what it is about; none
 elsewhere. The shape of a file is right by then: that is `reading`'s.
 """
 
-from accord.workflows.checks.every import CHECKS, check, check_source
+from accord.workflows.checks.every import CHECKS, check, check_source, validate
 
-__all__ = ["CHECKS", "check", "check_source"]
+__all__ = ["CHECKS", "check", "check_source", "validate"]

@@ -132,22 +132,24 @@ def secrets(subject: Subject) -> Iterator[Problem]:
 
 
 def variables(subject: Subject) -> Iterator[Problem]:
-    """Variables that addresses and headers are made of are set."""
-    texts: list[tuple[Where, str | None]] = []
+    """Variables that addresses, headers and environments are made of are set.
+
+    Only a remote agent's are read during a run: without any other the document cannot be planned.
+    """
+    texts: list[tuple[Where, str | None, str]] = []
     for step, where, *_ in subject.steps:
-        texts.append(((*where, "url"), step.url))
-        texts += [((*where, "headers", name), value) for name, value in step.headers.items()]
-    texts += [(("env", name), value) for name, value in subject.document.env.items()]
+        texts.append(((*where, "url"), step.url, "MISSING_ENV"))
+        texts += [((*where, "headers", name), value, "MISSING_ENV") for name, value in step.headers.items()]
+    texts += [(("env", name), value, "MISSING_ENV") for name, value in subject.document.env.items()]
     for at, agent in enumerate(subject.document.agents):
-        texts.append((("agents", at, "url"), agent.url))
+        code = "UNSET_VARIABLE" if agent.is_a2a else "MISSING_ENV"
+        texts.append((("agents", at, "url"), agent.url, code))
         for part, table in (("headers", agent.headers), ("env", agent.env)):
-            texts += [(("agents", at, part, name), value) for name, value in table.items()]
-    for place, text in texts:
+            texts += [(("agents", at, part, name), value, code) for name, value in table.items()]
+    for place, text, code in texts:
         for name in _VARIABLE.findall(text or ""):
             if name not in subject.env:
-                yield Problem(
-                    "UNSET_VARIABLE", place, f"The variable {name} is not set", f"set {name} before it is run"
-                )
+                yield Problem(code, place, f"The variable {name} is not set", f"set {name} before it is run")
 
 
 def passed_on(subject: Subject) -> Iterator[Problem]:

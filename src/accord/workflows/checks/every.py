@@ -3,13 +3,18 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from accord.agents.environment import without_ours
+from accord.client.keys import KeyManagementError, Keys
 from accord.workflows import custom
+from accord.workflows.agent import WorkflowAgent
 from accord.workflows.checks import agents, amounts, habits, mentions, names, order, places, steps, triggers, using
 from accord.workflows.checks.subject import Check, Problem, Subject
 from accord.workflows.document import Document
-from accord.workflows.findings import Finding, Place, found
+from accord.workflows.findings import BadDocument, Finding, Place, found
 from accord.workflows.reading import Source
 
 CHECKS: tuple[Check, ...] = (
@@ -53,3 +58,34 @@ def check_source(source: Source, env: Mapping[str, str] | None = None, base: Pat
     """
     base = Path(source.file).resolve().parent if base is None else base
     return check(source.document, base, lambda one: source.place(one.where, key=one.at_key, start=one.start), env)
+
+
+def validate(
+    given: Source | Document,
+    base: Path | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    vars: Mapping[str, Any] | None = None,
+    keys: Keys | None = None,
+) -> list[Finding]:
+    """Return the findings of a document: those of the checks, or else what keeps it from becoming an agent.
+
+    `accord workflow validate`, `accord run` and `accord serve` all call this, so that they refuse the same documents.
+    `vars` are the variables that its runs have besides its own.
+    """
+    if isinstance(given, Source):
+        document, file = given.document, given.file
+        base = Path(file).resolve().parent if base is None else base
+        findings = check_source(given, env, base)
+    else:
+        document, file, base = given, f"<{given.name}>", Path.cwd() if base is None else base
+        findings = check(document, base, env=env)
+    if any(one.severity == "error" for one in findings):
+        return findings
+    try:
+        WorkflowAgent(document, directory=base, env=os.environ if env is None else env, vars=vars, keys=keys)
+    except BadDocument as error:
+        findings += (one if one.line else replace(one, file=file) for one in error.findings)
+    except (KeyManagementError, ValueError) as error:
+        findings.append(found("BAD_AGENT", str(error), "correct the agent or the step that it names", Place(file)))
+    return findings

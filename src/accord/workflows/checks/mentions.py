@@ -199,7 +199,7 @@ def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) 
         return None if lacks is None else Problem("UNKNOWN_REFERENCE", said.where, f"{one.source} has no value", lacks)
     if root == "env" and rest and rest[0] not in subject.env:
         return Problem(
-            "UNSET_VARIABLE", said.where, f"The variable {rest[0]} is not set", f"set {rest[0]} before it is run"
+            "MISSING_ENV", said.where, f"The variable {rest[0]} is not set", f"set {rest[0]} before it is run"
         )
     variable = rest[0] if root == "vars" and rest else root if root not in ROOTS else None
     if variable is not None and variable not in document.vars:
