@@ -1,5 +1,6 @@
 """What begins runs of served workflows, and what they wait for, in real processes: webhooks, schedules, events."""
 
+import base64
 import hashlib
 import hmac
 import json
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from accord.protocol import signing
 from accord.storage import migrate
 from accord.storage.commands import schedules
 from accord.storage.open import open_store
@@ -29,7 +31,8 @@ on:
   webhook:
     - {path: open}
     - {path: deep/er, input: "{{body.issue.title}} by {{headers.x-from | default('nobody')}}"}
-    - {path: signed, secret: github}
+    - {path: signed, secret: github, signature: github}
+    - {path: timed, secret: github, input: "{{body.sum}} {{headers.x-from | default('nobody')}}"}
 inputs:
   count: {type: integer, default: 0}
 workflows:
@@ -70,9 +73,7 @@ def test_a_call_of_a_webhook_begins_a_run_with_what_it_says(tmp_path: Path) -> N
 
 
 def test_an_input_that_a_call_lacks_may_be_fixed_by_settings(tmp_path: Path) -> None:
-    written(
-        tmp_path, HOOKED.replace("default: 0", "required: true").replace("    - {path: signed, secret: github}\n", "")
-    )
+    written(tmp_path, re.sub(".*secret: github.*\n", "", HOOKED.replace("default: 0", "required: true")))
     tables = '[agents.free]\ntarget = "flow.yaml"\n[agents.fixed]\ntarget = "flow.yaml"\nvars = { count = 5 }\n'
     written(tmp_path, tables, "accord.toml")
     with running(tmp_path) as server:
@@ -109,6 +110,80 @@ def test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere(tmp_path: Pa
         answers = {id: server.post("GetTask", headers=headers, id=id).json() for id in (run, own)}
         assert "error" in answers[run], "it is the server's, not hers"
         assert answers[own]["result"]["id"] == own
+
+
+def own(body: str, *, at: int, nonce: str = "", path: str = "timed") -> dict[str, str]:
+    """A signature as callers of this server make it."""
+    request = signing.Request(method="POST", target=f"/hooks/hooked/{path}", nonce=nonce)
+    return {signing.HEADER: signing.sign(body.encode(), at, [b"s3cret"], request=request)}
+
+
+def standard(body: str, *, at: int, id: str = "msg_1", secret: bytes = b"s3cret") -> dict[str, str]:
+    """A signature as Standard Webhooks has it."""
+    digest = hmac.new(secret, f"{id}.{at}.{body}".encode(), hashlib.sha256).digest()
+    value = f"v1a,xyz v1,{base64.b64encode(digest).decode()}"
+    return {"webhook-id": id, "webhook-timestamp": str(at), "webhook-signature": value}
+
+
+def test_a_captured_delivery_starts_no_second_run(tmp_path: Path) -> None:
+    """Whatever of it is not signed is changed: the other headers, and the names of deliveries."""
+    written(tmp_path, HOOKED)
+    now, body = int(time.time()), '{"sum": 3}'
+    changes = [{}, {"X_From": "eve"}, {"X_GitHub_Delivery": "d-9"}, {"Idempotency_Key": "d-9"}]
+    with running(tmp_path, "flow.yaml", "--workers", "2", ACCORD_KEY_GITHUB="s3cret") as server:
+        for path, signed in (
+            ("timed", own(body, at=now)),
+            ("timed", own(body, at=now, nonce="n-1")),
+            ("timed", standard(body, at=now)),
+            ("signed", {"X-Hub-Signature-256": signature(body, "s3cret")}),
+        ):
+            runs = [began(call(server, f"hooked/{path}", body, **signed, **more)) for more in changes]
+            assert len(set(runs)) == 1, signed
+        assert len(server.post("ListTasks").json()["result"]["tasks"]) == 4
+        again = began(call(server, "hooked/timed", body, **own(body, at=now - 1, nonce="n-1")))
+        assert again == began(call(server, "hooked/timed", body, **own(body, at=now, nonce="n-1")))
+        assert began(call(server, "hooked/timed", body, **standard(body, at=now, id="msg_2"))) != again
+        assert len(server.post("ListTasks").json()["result"]["tasks"]) == 5
+
+
+def test_a_signature_is_good_for_its_time_its_address_and_its_kind(tmp_path: Path) -> None:
+    written(tmp_path, HOOKED)
+    now, body = int(time.time()), '{"sum": 3}'
+    hub = {"X-Hub-Signature-256": signature(body, "s3cret")}
+    as_body = f"{now}.n\nPOST /hooks/hooked/timed\n{body}"
+    value = own(body, at=now, nonce="n")[signing.HEADER].rpartition("=")[2]
+    env = {"ACCORD_KEY_GITHUB": "s3cret", "ACCORD_HOOKS__TOLERANCE_SECONDS": "60"}
+    with running(tmp_path, "flow.yaml", **env) as server:
+        for path, said, refused in (
+            ("timed", body, own(body, at=now - 3600)),
+            ("timed", body, own(body, at=now + 3600)),
+            ("timed", body, standard(body, at=now - 3600)),
+            ("timed", body, standard(body, at=now, secret=b"other")),
+            ("timed", body, standard(body, at=now) | {"webhook-id": "msg_2"}),
+            ("timed", body, standard(body, at=now) | {"webhook-timestamp": str(now + 1)}),
+            ("timed", body, standard(body, at=now, id="a.1")),
+            ("timed", body, own(body, at=now, path="signed")),
+            ("timed", body + " ", own(body, at=now)),
+            ("timed", body, {signing.HEADER: "t=1"}),
+            ("timed", body, hub),
+            ("signed", body, own(body, at=now, path="signed")),
+        ):
+            answer = call(server, f"hooked/{path}", said, **refused)
+            assert answer.status_code == 401, (path, refused)
+        assert "x-a2a-signature or webhook-signature" in call(server, "hooked/timed", body, **hub).json()["detail"]
+        # What was signed with a timestamp is the body of another kind: it is not taken for one.
+        assert signature(as_body, "s3cret") == f"sha256={value}"
+        assert call(server, "hooked/timed", as_body, X_Hub_Signature_256=f"sha256={value}").status_code == 401
+        assert server.post("ListTasks").json()["result"]["tasks"] == []
+
+
+def test_a_standard_secret_is_base64(tmp_path: Path) -> None:
+    written(tmp_path, HOOKED)
+    secret, now = b"twenty-four bytes or so.", int(time.time())
+    with running(tmp_path, "flow.yaml", ACCORD_KEY_GITHUB=f"whsec_{base64.b64encode(secret).decode()}") as server:
+        began(call(server, "hooked/timed", '{"sum": 1}', **standard('{"sum": 1}', at=now, secret=secret)))
+    done = accord(tmp_path, "serve", "flow.yaml", "--port", str(free_port()), ACCORD_KEY_GITHUB="whsec_!")
+    assert (done.returncode, "github begins with whsec_ and is not base64" in done.stderr) == (1, True)
 
 
 def test_a_secret_that_is_nowhere_is_said_before_anything_is_served(tmp_path: Path) -> None:
@@ -221,7 +296,7 @@ workflows:
   - name: main
     output: "{{steps.paid.output}} {{steps.told.output}} {{run.id}}"
     steps:
-      - {name: order, type: agent, agent: payer, task: "Report to {{run.events.payment}} please"}
+      - {name: order, type: agent, agent: payer, task: "Report to {{run.events.payment}} please", allowEmpty: true}
       - {name: paid, type: wait, event: payment}
       - {name: tell, type: deterministic, command: "CURL {{run.events.done}} {{run.id}}", dependsOn: [paid]}
       - {name: told, type: wait, event: done}
@@ -274,7 +349,7 @@ EXAMPLE = ROOT / "examples" / "workflows" / "triage.yaml"
 def test_the_example_does_what_the_documentation_says(tmp_path: Path) -> None:
     document = (ROOT / "docs" / "agents" / "workflow.md").read_text(encoding="utf-8")
     lines = [line for block in re.findall(r"```yaml\n(on:.*?)```", document, re.DOTALL) for line in block.splitlines()]
-    assert len(lines) == 7
+    assert len(lines) == 10
     assert set(lines) <= set(EXAMPLE.read_text(encoding="utf-8").splitlines())
     shutil.copy(EXAMPLE, tmp_path)
     with running(tmp_path, "triage.yaml", ACCORD_KEY_GITHUB="s3cret") as server:

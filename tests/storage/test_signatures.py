@@ -27,3 +27,17 @@ async def test_it_is_forgotten_when_it_is_good_no_more(ready: AnyStore) -> None:
     await ready.do(expire)
     assert await ready.do(retention.forget_keys, 10) == 1
     assert [row[1] for row in await ready.read(table, "idempotency")] == ["signature new"]
+
+
+async def test_a_delivery_is_claimed_once_and_has_its_run_until_it_expires(ready: AnyStore) -> None:
+    claims = await asyncio.gather(*(ready.do(signatures.claim_delivery, "d", 60_000) for _ in range(10)))
+    assert sorted(claims, key=str) == [""] * 9 + [None]
+    await ready.do(signatures.note_run, "d", "run-1", 60_000)
+    assert await ready.do(signatures.claim_delivery, "d", 60_000) == "run-1"
+    assert await ready.do(signatures.claim_delivery, "other", 60_000) is None
+
+    async def expire(tx: Tx) -> None:
+        await tx.run("UPDATE idempotency SET expires_at = 1 WHERE key = 'delivery d'")
+
+    await ready.do(expire)
+    assert await ready.do(signatures.claim_delivery, "d", 60_000) is None

@@ -59,6 +59,7 @@ NAMED = f"{EFFECTS}::test_a_file_has_a_version_a_name_and_a_description"
 CHANNELS = f"{EFFECTS}::test_posts_go_to_the_channels_that_are_named"
 SCHEDULED = f"{TRIGGERED}::test_a_served_schedule_makes_up_for_what_was_missed_once"
 HOOKED = f"{TRIGGERED}::test_a_call_of_a_webhook_begins_a_run_with_what_it_says"
+TIMED = f"{TRIGGERED}::test_a_signature_is_good_for_its_time_its_address_and_its_kind"
 SIGNED = f"{TRIGGERED}::test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere"
 
 SHOWN_BY = {
@@ -222,7 +223,7 @@ SHOWN_BY = {
         "input": SCHEDULED,
         "vars": "workflows/test_schedules.py::test_each_time_begins_one_run_however_many_nodes_there_are",
     },
-    "Hook": {"path": HOOKED, "secret": SIGNED, "input": HOOKED},
+    "Hook": {"path": HOOKED, "secret": SIGNED, "signature": TIMED, "input": HOOKED},
     "Triggers": {"schedule": SCHEDULED, "webhook": HOOKED},
     "Document": {
         "version": NAMED,

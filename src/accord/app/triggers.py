@@ -28,6 +28,7 @@ from accord.model import Message, SendConfiguration, SendRequest
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.document import Hook, Schedule
 from accord.workflows.handing import ADDRESS, Handing
+from accord.workflows.hooks import standard_key
 from accord.workflows.schedules import Timetable
 
 SCHEDULE = Caller()
@@ -83,11 +84,25 @@ class Triggers:
             if found is None:
                 what = f"a webhook of it is signed with the credential {secret}, which has no secret or is not there"
                 raise BadSettings(f"The workflow {name} cannot be served: {what}")
+            try:
+                standard_key(found)
+            except ValueError as error:
+                what = f"the credential {secret} begins with whsec_ and is not base64 after it"
+                raise BadSettings(f"The workflow {name} cannot be served: {what}") from error
             secrets[secret] = found
         flows = {
             name: Flow(flow.document, guarded[name], secrets, self._fixed(flow)) for name, flow in self._flows.items()
         }
-        return Hooks(flows, admit=gates.admit, quotas=self._settings.limits)
+        engine, hooks = self._host.engine, self._settings.hooks
+        return Hooks(
+            flows,
+            admit=gates.admit,
+            quotas=self._settings.limits,
+            store=engine.store,
+            now_ms=engine.now_ms,
+            tolerance_seconds=hooks.tolerance_seconds,
+            remember_days=hooks.remember_days,
+        )
 
     def _fixed(self, flow: WorkflowAgent) -> Mapping[str, Any]:
         """Return the values that settings give to all runs of a workflow."""

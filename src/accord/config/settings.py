@@ -321,6 +321,16 @@ class Receiver(Section, frozen=True, kw_only=True):
         _check_url("url", self.url)
 
 
+class Hooks(Section, frozen=True, kw_only=True):
+    """Signed webhook endpoints of workflows (`/hooks/NAME/PATH`)."""
+
+    tolerance_seconds: Annotated[int, Meta(gt=0, le=3600)] = 300
+    """Maximum difference between the timestamp of a signature and this server's clock."""
+
+    remember_days: Annotated[float, Meta(ge=1, le=3650)] = 30.0
+    """How many days a delivery is remembered whose signature has no timestamp (`signature: github`)."""
+
+
 class LogFormat(Enum):
     """How a record is written: a line for people, or a JSON object for programs."""
 
@@ -368,6 +378,7 @@ class Settings(Section, frozen=True, kw_only=True):
     """Agents elsewhere that are served here, by the name that their path has."""
 
     receiver: Receiver = Receiver()
+    hooks: Hooks = Hooks()
     server: Server = Server()
     auth: Auth = Auth()
     approvals: Approvals = Approvals()

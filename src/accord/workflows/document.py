@@ -360,6 +360,7 @@ class Hook(Said, frozen=True, kw_only=True):
 
     path: str
     secret: str | None = None
+    signature: Literal["timestamp", "github"] = "timestamp"
     input: str | None = None
 
 

@@ -57,6 +57,7 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
     d.Hook: {
         "path": "The last part of the address `/hooks/NAME/PATH`.",
         "secret": "The name of the credential that callers sign with; calls without a valid signature are refused.",
+        "signature": "What callers sign: `timestamp` (and nonce or id, and body), or the body alone as `github` does.",
         "input": "The run's `{{input}}`; left out, the body of the call.",
     },
     d.Input: {

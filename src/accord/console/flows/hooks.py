@@ -1,11 +1,12 @@
 """`POST /hooks/NAME/PATH`: webhooks by which runs of served workflows begin.
 
-It reads one bounded body, finds out who sends it and answers 202 with the run's id. A hook with a secret is for whoever
-can sign with it, any other for those whom the server lets in anyway. What a call asks for is `workflows.hooks`.
+It reads one bounded body, authenticates its sender and answers 202 with the run's id. An endpoint with a secret is for
+callers who sign with it, any other for callers whom the server lets in anyway. A signed delivery is remembered in the
+store with its run, so that sending it again starts no second one. What a call asks for is `workflows.hooks`.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,13 +28,21 @@ from accord.bindings.outgoing import ClientGone
 from accord.console.paths import HOOKS
 from accord.core.interface import A2A, Caller
 from accord.core.quotas import Bucket, Quotas
-from accord.errors import AccordError, AuthenticationFailed, InternalError, PermissionDenied, RateLimited, TaskNotFound
+from accord.errors import AccordError, AgentUnavailable, InternalError, PermissionDenied, RateLimited, TaskNotFound
 from accord.model import Message, SendConfiguration, SendRequest, Task
+from accord.storage.commands import signatures
+from accord.storage.store import Store, StoreUnavailable
 from accord.workflows import hooks
 from accord.workflows.document import Document, Hook
 
 RATE, BURST = 50.0, 200
 """Calls a second of one address, with or without a good signature: looking costs a digest of a whole body."""
+
+CLAIM_SECONDS = 60
+"""How long a delivery is held by the request that starts its run; another node may take it after that."""
+
+KEPT_SECONDS = 24 * 3600
+"""How long a delivery is remembered whose signature has a timestamp: longer than any tolerance."""
 
 SCHEME = "hook"
 """How the audit log calls the way in of those who can sign."""
@@ -58,8 +67,23 @@ class Flow(NamedTuple):
 class Hooks:
     """An ASGI application for all webhooks of a server."""
 
-    def __init__(self, flows: Mapping[str, Flow], *, admit: Admit, quotas: Quotas) -> None:
+    def __init__(
+        self,
+        flows: Mapping[str, Flow],
+        *,
+        admit: Admit,
+        quotas: Quotas,
+        store: Store,
+        now_ms: Callable[[], int],
+        tolerance_seconds: int,
+        remember_days: float,
+    ) -> None:
         """Begin runs of `flows`, by the name in their path."""
+        self._store = store
+        self._now_ms = now_ms
+        self._tolerance = tolerance_seconds
+        kept = {"timestamp": KEPT_SECONDS, "github": remember_days * 86_400}
+        self._kept_ms = {kind: round(seconds * 1000) for kind, seconds in kept.items()}
         self._flows = flows
         self._admit = admit
         self._quotas = quotas
@@ -99,17 +123,29 @@ class Hooks:
             raise PermissionDenied("Webhooks are not for pages")
         identify = self._admit if hook.secret is None else stranger
         caller, body = await read_request(scope, receive, identify, self._quotas)
-        caller = caller or await self._who(flow, hook, scope, body)
-        asked = hooks.message(flow.document, hook, body, _headers(scope), flow.fixed)
-        return name, await self._sent(flow, asked, caller)
-
-    async def _who(self, flow: Flow, hook: Hook, scope: Scope, body: bytes) -> Caller:
+        called = hooks.Call(presented(scope, body).target, _headers(scope), body)
         if hook.secret is None:
-            return await self._admit(presented(scope, body))
-        if not hooks.is_signed(flow.secrets[hook.secret], body, header(scope, hooks.SIGNATURE.encode())):
-            raise AuthenticationFailed("The signature is missing or wrong")
-        peer = scope.get("client")
-        return Caller(scheme=SCHEME, peer=peer[0] if peer else None)
+            caller = caller or await self._admit(presented(scope, body))
+            named = hooks.delivery_named(called.headers)
+            return name, await self._sent(flow, hooks.message(flow.document, hook, called, named, flow.fixed), caller)
+        now = self._now_ms() // 1000
+        delivery = hooks.verify(hook, flow.secrets[hook.secret], called, now, self._tolerance)
+        asked = hooks.message(flow.document, hook, called, delivery, flow.fixed)
+        caller = Caller(scheme=SCHEME, peer=peer[0] if peer else None)
+        return name, await self._once(f"{name}/{hook.path.strip('/')} {delivery}", hook, flow, asked, caller)
+
+    async def _once(self, delivery: str, hook: Hook, flow: Flow, asked: Message, caller: Caller) -> str:
+        """Start the run of a signed delivery, or return the run that it has started."""
+        try:
+            run = await self._store.do(signatures.claim_delivery, delivery, CLAIM_SECONDS * 1000)
+            if run is None:
+                run = await self._sent(flow, asked, caller)
+                await self._store.do(signatures.note_run, delivery, run, self._kept_ms[hook.signature])
+        except StoreUnavailable as error:
+            raise AgentUnavailable("Deliveries cannot be checked at the moment", retry_after=1) from error
+        if not run:
+            raise AgentUnavailable("This delivery is being worked on", retry_after=1)
+        return run
 
     async def _sent(self, flow: Flow, asked: Message, caller: Caller) -> str:
         request = SendRequest(message=asked, configuration=SendConfiguration(return_immediately=True))

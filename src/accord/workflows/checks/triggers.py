@@ -28,6 +28,9 @@ def webhooks(subject: Subject) -> Iterator[Problem]:
         elif path in seen:
             yield Problem("DUPLICATE_NAME", (*where, "path"), f"Another webhook has the path {path}", "rename one")
         seen.add(path)
+        if hook.signature != "timestamp" and hook.secret is None:
+            message = f"signature: {hook.signature} has no effect without `secret`"
+            yield Problem("BAD_VALUE", (*where, "signature"), message, "add `secret`, the name of a credential")
         if hook.input is not None:
             yield from _spoken_of((*where, "input"), hook.input)
 
