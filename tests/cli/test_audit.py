@@ -133,3 +133,11 @@ def test_looking_makes_no_database(accord: Accord, tmp_path: Path) -> None:
     assert said.code == 1
     assert said.err.startswith("accord audit: There is no database at ")
     assert not (tmp_path / "none.db").exists()
+
+
+def test_the_log_of_every_tenant_is_listed_with_their_names(accord: Accord) -> None:
+    said = accord("list", "--all-tenants", "-o", "json")
+    assert [row["tenant"] for row in json.loads(said.out)] == ["globex", "", "", "", ""]
+    assert "TENANT" in accord("list", "--all-tenants").out
+    assert "TENANT" not in accord("list").out
+    assert accord("list", "--all-tenants", "--tenant", "globex").code == 2

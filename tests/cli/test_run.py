@@ -29,6 +29,7 @@ from tests.cli.flows import (
     until,
 )
 from tests.cli.terminal import CTRL_D, terminal
+from tests.ports import free_port
 from tests.serve.running import running
 
 
@@ -490,3 +491,24 @@ def test_ctrl_c_in_the_terminal_says_how_to_go_on(flows: Flows) -> None:
         assert shown.interrupted() == Exit.INTERRUPTED
         shown.says("accord runs resume ")
         assert "Traceback" not in shown.shown
+
+
+def test_warnings_are_not_mixed_into_what_is_shown_of_a_run(flows: Flows) -> None:
+    """The display says why the step failed; the records are there for whoever asks for them."""
+    file = flows.write(
+        f"""
+version: "1.0"
+name: far
+swarm: {{pattern: dag}}
+agents:
+  - {{name: there, runtime: a2a, url: "http://127.0.0.1:{free_port()}/"}}
+workflows:
+  - name: far
+    steps:
+      - {{name: one, agent: there, task: hello, timeout: 1s}}
+"""
+    )
+    shown = flows("run", file).stderr
+    assert "one: failed" in shown
+    assert " WARNING " not in shown
+    assert " WARNING accord.remote: " in flows("run", file, ACCORD_TELEMETRY__LOG_LEVEL="warning").stderr

@@ -286,6 +286,30 @@ def _not_before(seconds: float | None) -> Exception | None:
     return None if seconds is None else NotDelivered("429", retry_after=seconds)
 
 
+@pytest.mark.proves("0-60")
+@pytest.mark.usefixtures("impatient")
+async def test_deliveries_of_the_end_are_logged(hosting: Hosting, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "accord")
+    ends = iter([NotDelivered("503")])
+
+    def refuses(delivery: Delivery) -> Exception | None:
+        body = delivery.event.body
+        return next(ends, None) if isinstance(body, StatusUpdate) and body.status.state is S.COMPLETED else None
+
+    sender, between = Recorder(refuses), Between()
+    host = await delivering(hosting, sender, between)
+    task = await sent(host.services["tells"], with_hook(), ALICE)
+    await sender.told(S.COMPLETED)
+
+    def lines() -> list[tuple[str, str, str, str]]:
+        found = [vars(record) for record in caplog.records if record.msg.startswith("webhook ")]
+        return [(one["msg"], one["task_id"], one["webhook"], one["state"]) for one in found]
+
+    about = (task.id, "w", "COMPLETED")
+    refused, accepted = "webhook did not take the end of a task", "webhook took the end of a task"
+    await sender.until(lambda: lines() == [(refused, *about), (accepted, *about)])
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_attempts_are_written_down_for_people(hosting: Hosting) -> None:
     refused = Sent(request=Said(body="posted"), response=Said(body="not now"), status=503)

@@ -190,7 +190,9 @@ async def test_webhooks_are_logged_without_their_secrets(joining: Joining, caplo
     await posted(here, done(), bearer=here.peer.token)
     await posted(here, done(), bearer="guessed-by-somebody")
     lines = {record.msg: vars(record) for record in caplog.records if record.name.startswith("accord.re")}
-    assert (lines["webhook accepted"]["task_id"], lines["webhook accepted"]["agent"]) == (task.id, "there")
+    accepted = lines["webhook accepted"]
+    assert (accepted["task_id"], accepted["agent"], accepted["state"]) == (task.id, "there", "COMPLETED")
+    assert accepted["levelname"] == "INFO", "the end of a task"
     assert lines["webhook refused"]["status"] == 401
     shown = " ".join(str(vars(record)) for record in caplog.records)
     assert here.peer.token not in shown

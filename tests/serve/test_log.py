@@ -58,7 +58,9 @@ def test_for_machines_nothing_but_records_is_written_from_start_to_stop(tmp_path
     assert (first["url"], first["port"], last["url"]) == (server.url, server.port, server.url)
     assert (first["version"], first["store"], first["agents"]) == (__version__, "sqlite", ["broken"])
     assert [one["task_id"] for one in between if one["event"] == "run.agent_failed"] == [task["id"]]
-    assert {one["event"] for one in between} <= {"run.agent_failed", "log"}, "what the HTTP server says is a record too"
+    assert {one["event"] for one in between} <= {"run.agent_failed", "task.ended", "log"}, (
+        "what the HTTP server says is a record too"
+    )
 
 
 def test_both_servers_of_the_demonstration_write_records(tmp_path: Path) -> None:
@@ -88,6 +90,26 @@ def test_a_failure_is_written_down_with_its_task(tmp_path: Path, processes: int)
         task = server.send("ab")
         server.says("RuntimeError: abab")
     assert f"agent failed task_id={task['id']}\nTraceback" in server.all_shown
+
+
+@pytest.mark.proves("0-60")
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_server_writes_how_tasks_end(tmp_path: Path, processes: str) -> None:
+    with running(tmp_path, "--workers", processes) as server:
+        task = server.send("ab")
+        line = server.says("task ended")
+    assert line.endswith(f" INFO accord.tasks: task ended task_id={task['id']} agent=Echo state=COMPLETED\n")
+    assert "server started" not in server.all_shown, "people see the panel"
+
+
+def test_a_level_leaves_out_what_is_less_severe(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(BROKEN)
+    with running(tmp_path, "mine.py:broken", "--log-level", "warning") as server:
+        server.send("ab")
+        server.says("RuntimeError: abab")
+    assert "task ended" not in server.all_shown
+    refused = accord(tmp_path, "serve", "--log-level", "loud")
+    assert (refused.returncode, "telemetry.log_level" in refused.stderr) == (2, True), refused.stderr
 
 
 def test_records_are_the_agents_if_it_says_so(tmp_path: Path) -> None:

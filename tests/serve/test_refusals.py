@@ -300,3 +300,14 @@ def test_capabilities_are_all_none_or_some() -> None:
     assert serve._capabilities("none") == []
     assert serve._capabilities("push, streaming") == ["push", "streaming"]
     assert serve._capabilities(None) is None
+
+
+def test_an_address_for_reports_that_is_refused_is_one_line_beside_a_remote_agent(tmp_path: Path) -> None:
+    """The remote agent has been asked for its card by then: its connection is closed, and nothing else is shown."""
+    (tmp_path / "there").mkdir()
+    with running(tmp_path / "there") as there:
+        options = ("--remote", f"there={there.url}", "--webhook-url", "http://example.com")
+        done = accord(tmp_path, "serve", *options, "--port", str(free_port()))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("receiver.url: It must be an https address")

@@ -147,7 +147,7 @@ class Composition:
         stack.push_async_callback(audit.stop)
         everybody = with_members(self._agents.values())
         observed = Observed(self._settings.telemetry, [agent.profile.name for agent in everybody], self._env, stack)
-        elsewhere = await remotes.prepared(everybody)
+        elsewhere = await remotes.prepared(everybody, stack)
         blobs = open_blobs(self._settings.blobs, store, self._env)
         stack.push_async_callback(blobs.close)
         parts = await LargeParts.open(store, blobs)

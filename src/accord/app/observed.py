@@ -5,13 +5,13 @@ It only puts together what `telemetry` has; what is not asked for is not even im
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from accord.config import BadSettings
 from accord.config.settings import LogFormat, Telemetry
 from accord.core.access import Access, Presented
 from accord.core.audit import Audit, watched
-from accord.core.hooks import Hook, Hooks
+from accord.core.hooks import Detail, Hook, Hooks, TaskEnded
 from accord.core.interface import Caller, Hosted
 from accord.telemetry import logs
 from accord.telemetry.measured import Measured
@@ -35,13 +35,18 @@ class Observed:
         """Watch `agents`; what was seen last is sent when `stack` is left."""
         self.metrics = Metrics(agents)
         self._tracing = tracing_of(settings, env)
+        notes: dict[type[Detail], Callable[[Any], None]] = {**self.metrics.notes, TaskEnded: self._ended}
         hooks: list[Hook] = []
         if settings.log_format is LogFormat.JSON:
             hooks.append(logs.hear)
         if self._tracing is not None:
             hooks.append(self._tracing.hear)
             stack.push_async_callback(self._tracing.flush)
-        self.hooks = Hooks(tuple(hooks), self.metrics.notes)
+        self.hooks = Hooks(tuple(hooks), notes)
+
+    def _ended(self, detail: TaskEnded) -> None:
+        self.metrics.notes[TaskEnded](detail)
+        logs.note_end(detail)
 
     def agent(self, inner: Hosted, name: str) -> Hosted:
         """Return an agent whose use is seen."""

@@ -89,9 +89,14 @@ def _redact(name: str, remote: Remote) -> Redact | None:
 # --- in a node --------------------------------------------------------------------------------------------------------
 
 
-async def prepared(agents: Iterable[Agent]) -> list[Reaching]:
-    """Return the agents elsewhere, once each has said who it is or was not there to say so."""
+async def prepared(agents: Iterable[Agent], stack: AsyncExitStack) -> list[Reaching]:
+    """Return the remote agents after each was asked for its card; leaving the stack closes their connections.
+
+    That also happens if the node then cannot start, before any of them has joined it.
+    """
     found: list[Reaching] = [agent for agent in agents if isinstance(agent, Reaching)]
+    for agent in found:
+        stack.push_async_callback(agent.leave)
     await asyncio.gather(*(agent.prepare() for agent in found))
     return found
 

@@ -41,7 +41,8 @@ def list_(
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only from this time on: 90s, 15m, 2h, 7d ago, or an ISO time.")
     ] = None,
-    tenant: Annotated[str, typer.Option(help="The tenant whose log it is.")] = "",
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", show_default="the one without a name")] = None,
+    all_tenants: Annotated[bool, typer.Option("--all-tenants", help="The entries of every tenant.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many are listed at most.")] = 100,
     output: Annotated[Output, typer.Option("-o", "--output", help="How they are printed.")] = Output.TEXT,
     store: StoreOption = None,
@@ -49,6 +50,8 @@ def list_(
     """List what was asked for, the newest first."""
     from accord.storage.commands.audit import Query
 
+    if all_tenants and tenant is not None:
+        raise typer.BadParameter("Give a tenant or all of them, not both", param_hint="--all-tenants")
     query = Query(
         owner=owner,
         operation=None if operation is None else _operation(operation),
@@ -57,16 +60,17 @@ def list_(
         since=None if since is None else _since(since),
         limit=limit + 1,
     )
-    exit_with(NAME, _list(store, tenant, query, output))
+    exit_with(NAME, _list(store, None if all_tenants else tenant or "", query, output))
 
 
-async def _list(url: str | None, tenant: str, query: "Query", output: Output) -> int:
+async def _list(url: str | None, tenant: str | None, query: "Query", output: Output) -> int:
     from accord.storage.commands import audit
 
     async with opened(url, read_only=True) as store:
         found = await store.read(audit.find, tenant, query)
     limit = query.limit - 1
-    show([_shown(entry) for entry in found[:limit]], COLUMNS, output)
+    columns = COLUMNS if tenant is not None else ("at", "tenant", *COLUMNS[1:])
+    show([_shown(entry) for entry in found[:limit]], columns, output)
     if len(found) > limit:
         typer.echo(f"There are more than {limit}: --limit shows more, other options fewer", err=True)
     return DONE

@@ -64,7 +64,7 @@ def demo(
             typer.echo(f"{ELSEWHERE_NAME} is on a server of its own: {url}", err=True)
         if open_browser:
             application.on_start.append(lambda: _show(f"{application.url}/console/"))
-        run_here(application)
+        run_here(application, "warning")
 
 
 def _show(url: str) -> None:
@@ -148,7 +148,8 @@ def _serve_elsewhere(folder: str, port: int, speed: float, ready: "Connection[An
         "console.enabled": False,
     }
     application = application_of(Served(targets=(ELSEWHERE,), flags=flags))
-    write_down(application.settings.telemetry.log_format.value)
+    telemetry = application.settings.telemetry
+    write_down(telemetry.log_format.value, telemetry.level("warning"))
     server.end_with_parent()
     with announced(application, shows=False) as say:
         application.on_start += [say, lambda: ready.send(True)]

@@ -79,9 +79,12 @@ def _execute(going: Going, work: Callable[[], Coroutine[Any, Any, Exit]]) -> Non
     from accord.telemetry.logs import Lines
     from accord.workflows.findings import BadDocument
 
-    if logging.lastResort is not None:  # unlike others it looks each time where standard error is: above the tree
-        logging.lastResort.setFormatter(Lines())
     try:
+        level = going.settings.telemetry.level("error")  # the display shows failed steps
+        logging.getLogger("accord").setLevel(level.upper())
+        if logging.lastResort is not None:  # unlike others it looks each time where standard error is: above the tree
+            logging.lastResort.setFormatter(Lines())
+            logging.lastResort.setLevel(level.upper())
         code = asyncio.run(_stoppable(work))
     except (KeyboardInterrupt, asyncio.CancelledError):
         _interrupted(going)

@@ -71,6 +71,7 @@ def mcp(  # size: one parameter for each flag
     """Offer agents as tools over MCP, the Model Context Protocol."""
     import asyncio
 
+    from accord.config.settings import Telemetry
     from accord.protocol import hosts
     from accord.telemetry.logs import write_down
 
@@ -83,7 +84,8 @@ def mcp(  # size: one parameter for each flag
         flags = {} if store is None else {"store": store}
         application = application_of(Served(targets=tuple(targets or ()), config=_path(config), flags=flags))
     listen = (host, port) if transport is Transport.HTTP else None
-    write_down(application.settings.telemetry.log_format.value if application else "text")
+    telemetry = application.settings.telemetry if application else Telemetry()
+    write_down(telemetry.log_format.value, telemetry.level("warning"))
     try:
         asyncio.run(_serve(application, reaches, listen, {"by_skill": by_skill, "wait_seconds": wait}))
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from accord.cli.exits import Exit
-from accord.cli.worker import WORKER, Served
+from accord.cli.worker import LEVEL, WORKER, Served
 
 if TYPE_CHECKING:
     from accord.app import Application
@@ -43,6 +43,7 @@ SETTINGS: Mapping[str, str] = {
     "remote": "remotes",
     "webhook_url": "receiver.url",
     "log_format": "telemetry.log_format",
+    "log_level": "telemetry.log_level",
 }
 """The setting that each flag is, by the name of its parameter."""
 
@@ -110,6 +111,10 @@ def serve(  # size: one parameter for each flag
     log_format: Annotated[
         str | None, typer.Option(help="How records are written: text, or json.", show_default="text")
     ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option(help="Least severe records to write: debug, info, warning or error.", show_default="info"),
+    ] = None,
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when files change.")] = False,
 ) -> None:
     """Serve agents; their tasks outlive the server."""
@@ -162,7 +167,7 @@ def application_of(served: Served) -> "Application":
         raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
-def run_here(application: "Application") -> None:
+def run_here(application: "Application", level: str = LEVEL) -> None:
     """Serve in this process until a signal comes, and show where everything is."""
     from accord.agents.environment import close_process
     from accord.app import server
@@ -170,7 +175,8 @@ def run_here(application: "Application") -> None:
     from accord.cli.welcome import announced
     from accord.telemetry.logs import write_down
 
-    write_down(application.settings.telemetry.log_format.value)
+    telemetry = application.settings.telemetry
+    write_down(telemetry.log_format.value, telemetry.level(level))
     close_process(application.env)
     try:
         with announced(application) as say:
@@ -194,7 +200,7 @@ def _run(application: "Application", served: Served, *, reload: bool) -> None:
     if settings.server.workers == 1 and not reload and settings.server.server is HttpServer.UVICORN:
         run_here(application)
         return
-    write_down(settings.telemetry.log_format.value)
+    write_down(settings.telemetry.log_format.value, settings.telemetry.level(LEVEL))
     close_process()
     try:
         asyncio.run(application.check())  # here it is said once, and not by each process again and again

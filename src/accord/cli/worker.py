@@ -19,6 +19,9 @@ VARIABLE = "ACCORD_SERVED"
 WORKER = f"{__name__}:application"
 """What each process runs."""
 
+LEVEL = "info"
+"""The least severe records that a server writes: its operator sees how tasks and webhooks end."""
+
 BROKEN = 2
 """How a process ends whose agents cannot be imported: as the command does."""
 
@@ -80,7 +83,7 @@ def application() -> "Application":
         print(f"{error}\n{lines or ''}".rstrip(), file=sys.stderr)
         raise SystemExit(BROKEN) from None
     # When agents are there: one that says itself what becomes of records is obeyed.
-    write_down(made.settings.telemetry.log_format.value)
+    write_down(made.settings.telemetry.log_format.value, made.settings.telemetry.level(LEVEL))
     close_process(made.env)
     be_worker(made)
     return made

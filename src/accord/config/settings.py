@@ -338,6 +338,15 @@ class LogFormat(Enum):
     JSON = "json"
 
 
+class LogLevel(Enum):
+    """The least severe records that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 class Telemetry(Section, frozen=True, kw_only=True):
     """What those see who watch the server, besides `/metrics`."""
 
@@ -347,6 +356,14 @@ class Telemetry(Section, frozen=True, kw_only=True):
 
     log_format: LogFormat = LogFormat.TEXT
     """How records are written to standard error: `text`, or `json` with an object in each line."""
+
+    log_level: LogLevel | None = None
+    """The least severe records that are written: `debug`, `info`, `warning` or `error`. Left out, `info` for
+    `accord serve`, `error` for `accord run`, which shows failed steps itself, and `warning` for other commands."""
+
+    def level(self, default: str) -> str:
+        """Return the least severe level that is written, by a command with this default."""
+        return default if self.log_level is None else self.log_level.value
 
 
 class Settings(Section, frozen=True, kw_only=True):

@@ -305,10 +305,12 @@ class Pusher:
             self._note_answer(due, begun, has_answered=failure.sent.status is not None)
             error, sent = str(failure)[:MAX_ERROR], failure.sent
             failure.attempt = _attempt(delivery, at, begun, sent, error)
+            _note_end(due, event, error)
             span.note(status=sent.status)
             raise
         finally:
             self._tell(due, event, error)
+        _note_end(due, event)
         span.note(status=sent.status)
         return _attempt(delivery, at, begun, sent)
 
@@ -339,6 +341,18 @@ class Pusher:
                 error=error,
             )
         )
+
+
+def _note_end(due: Due, event: Event, error: str | None = None) -> None:
+    """Write whether a webhook took an event, if that is the end of its task."""
+    body = event.body
+    if not isinstance(body, Task | StatusUpdate) or body.status.state not in lifecycle.ENDED:
+        return
+    about = {"task_id": due.task_id, "webhook": due.id, "host": due.host, "state": body.status.state.name}
+    if error is None:
+        log.info("webhook took the end of a task", extra=about)
+    else:
+        log.info("webhook did not take the end of a task", extra=about | {"reason": error})
 
 
 def _delivering(due: Due, event: Event, trace: str | None) -> Delivering:

@@ -245,7 +245,11 @@ class Remotes:
         """Take in a report that somebody else brings, or refuse it with the error that they are to be told."""
         with _refusing():
             state = await self.report(tenant, link.task_id, report)
-        log.debug("webhook accepted", extra={"task_id": link.task_id, "agent": link.agent})
+        about = {"task_id": link.task_id, "agent": link.agent, "state": state.name}
+        if state in lifecycle.ENDED:
+            log.info("webhook accepted", extra=about)
+        else:
+            log.debug("webhook accepted", extra=about)
         return state
 
     async def was_reported(self, tenant: str, task_id: str) -> bool:

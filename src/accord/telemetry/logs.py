@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from accord.core import tracing
-from accord.core.hooks import Detail, RunStarted
+from accord.core.hooks import Detail, RunStarted, TaskEnded
 from accord.protocol import trace_context
 from accord.telemetry.events import EVENTS, FOREIGN
 
@@ -34,6 +34,8 @@ _about: ContextVar[Mapping[str, str]] = ContextVar("accord_about", default=NOTHI
 
 LIFE = "accord.server"
 """The logger of a server's start and stop: no fault, but what a stream of records begins and ends with."""
+
+log = logging.getLogger("accord.tasks")
 
 PLAIN = re.compile(r"[\w.:/@+-]+", re.ASCII)
 
@@ -80,10 +82,10 @@ FORMS: Mapping[str, type[Lines]] = {"text": Lines, "json": Objects}
 """How records may look, by the name of the setting."""
 
 
-def write_down(form: str = "text") -> None:
-    """Write what goes wrong to standard error, unless whoever is served has said what becomes of records.
+def write_down(form: str = "text", level: str = "warning") -> None:
+    """Write our records from a level on, and others' warnings, to standard error, unless the program has handlers.
 
-    For machines it is written as well that the server has started and stopped; people are shown that otherwise.
+    Start and stop of the server are always written as JSON, and never as text: people see a panel instead.
     """
     root = logging.getLogger()
     if root.handlers:
@@ -91,8 +93,14 @@ def write_down(form: str = "text") -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(FORMS[form]())
     root.addHandler(handler)
-    if FORMS[form] is Objects:
-        logging.getLogger(LIFE).setLevel(logging.INFO)
+    logging.getLogger("accord").setLevel(level.upper())
+    logging.getLogger(LIFE).setLevel(logging.INFO if FORMS[form] is Objects else logging.WARNING)
+
+
+def note_end(detail: TaskEnded) -> None:
+    """Write how a task ended."""
+    about = {"task_id": detail.task_id, "agent": detail.agent, "state": detail.state.name}
+    log.info("task ended", extra=about | {"tenant": detail.tenant} if detail.tenant else about)
 
 
 def hear(detail: Detail) -> None:

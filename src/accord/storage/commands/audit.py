@@ -53,9 +53,11 @@ async def append(tx: Tx, entries: Sequence[Entry]) -> None:
     await tx.many(_INSERT, list(map(asdict, entries)))
 
 
-async def find(tx: Tx, tenant: str, query: Query) -> list[Found]:
-    """Return a page of a tenant's entries, the newest first."""
-    conditions, values = ["tenant = :tenant"], dict[str, Value](tenant=tenant)
+async def find(tx: Tx, tenant: str | None, query: Query) -> list[Found]:
+    """Return a page of entries of a tenant, or with None of all, the newest first."""
+    conditions, values = ["1 = 1"], dict[str, Value]()
+    if tenant is not None:
+        conditions, values = ["tenant = :tenant"], dict[str, Value](tenant=tenant)
     for column, operator, name in (
         ("owner", "=", "owner"),
         ("operation", "=", "operation"),
