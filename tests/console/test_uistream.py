@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from accord.console.conversations.uimessages import folded, message_of, parts_of, title_of
 from accord.console.conversations.uistream import About, Chunk, Encoder, acknowledged, answered, frame
@@ -122,6 +123,20 @@ def test_progress_is_shown_with_the_task_and_last_words_as_text() -> None:
         task_chunk("completed", 3, statusMessage="done"),
         *finish(),
     ]
+
+
+@pytest.mark.parametrize(
+    ("data", "is_shown"),
+    [({"question": "Book it?", "approval": True}, False), ({"question": "Book it?", "price": 40}, True), ([1], True)],
+)
+def test_data_of_a_question_is_shown_if_it_says_more(data: Any, is_shown: bool) -> None:
+    asked = replace(message("Book it?"), parts=(Part(text="Book it?"), Part(data=data)))
+    update = StatusUpdate(
+        task_id="t 1", context_id="ctx", status=TaskStatus(state=S.INPUT_REQUIRED, message=asked, timestamp=AT)
+    )
+    shown = [chunk["data"] for chunk in encoded(update) if chunk["type"] == "data-artifact"]
+    card = {"artifactId": "m-1", "taskId": "t 1", "name": "Details", "parts": [{"data": data}]}
+    assert shown == ([card] if is_shown else [])
 
 
 def test_a_question_finishes_the_answer() -> None:

@@ -112,3 +112,14 @@ def test_answering_again_asks_first_and_cancels_the_open_task(page: Page, demo: 
     expect(chip).not_to_have_attribute("data-task", task_id)
     expect(chip).to_have_attribute("data-state", "input-required")
     assert not is_waiting(page, task_id)
+
+
+def test_an_approval_of_a_graph_is_asked_once_and_decided_by_a_button(page: Page, demo: Demo) -> None:
+    ask(page, "Trip", "Plan three days in Rome")
+    log, chip = page.get_by_role("log"), chips(page).last
+    expect(chip.get_by_role("button", name="Approve")).to_be_visible()
+    expect(log.get_by_text("Book three days in Rome?")).to_have_count(1)
+    expect(log).not_to_contain_text("approval")
+    expect(log).not_to_contain_text(re.compile("[0-9a-f]{8}-[0-9a-f]{4}"))
+    chip.get_by_role("button", name="Approve").click()
+    expect(log).to_contain_text("It is booked.")

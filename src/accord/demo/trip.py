@@ -38,7 +38,7 @@ def plan(state: Trip) -> Trip:
     city = state["city"].strip().title()
     get_stream_writer()({"step": "plan", "city": city})
     days = CITIES.get(city, ("a walk", "a museum", "a long dinner"))
-    lines = "\n".join(f"{number}. {day.capitalize()}" for number, day in enumerate(days, 1))
+    lines = "\n".join(f"{number}. {day[0].upper()}{day[1:]}" for number, day in enumerate(days, 1))
     return {"city": city, "messages": [AIMessage(f"**Three days in {city}**\n\n{lines}\n\n")]}
 
 

@@ -63,6 +63,14 @@ async def test_data_is_asked_and_answered_as_data(talking: Talking) -> None:
     assert await ended(talk, await talk.send(Part(data=[1, 2]), task_id=task.id)) == "{'approved': True} [1, 2]"
 
 
+async def test_an_interrupt_may_ask_for_approval(talking: Talking) -> None:
+    talk = await talking(asking({"question": "Book it?", "approval": True}))
+    task = await talk.send("book")
+    assert task.status.message is not None
+    assert (said(task), (task.status.message.metadata or {}).get("approval")) == ("Book it?", True)
+    assert await ended(talk, await talk.send(Part(data={"approved": False}), task_id=task.id)) == "{'approved': False}"
+
+
 async def test_a_text_that_looks_like_data_is_an_answer_in_text(talking: Talking) -> None:
     talk = await talking(asking("What?"))
     task = await talk.send("go")

@@ -10,8 +10,10 @@ import msgspec
 from langgraph.types import Interrupt
 
 from accord.agents.langchain_messages import content_of, plain
+from accord.core.context import APPROVAL
 from accord.core.said import Said
 from accord.model import Part
+from accord.model.keys import SCHEMA
 
 ASKING = ("question", "message", "prompt", "text", "description")
 """Keys under which graphs put what a person is to read."""
@@ -38,6 +40,18 @@ def listed(interrupts: Sequence[Interrupt]) -> list[dict[str, Any]]:
         {"id": one.id, "value": plain(one.value)} | ({"schema": plain(schema)} if (schema := _schema(one)) else {})
         for one in interrupts
     ]
+
+
+def about(interrupts: Sequence[Interrupt]) -> dict[str, Any]:
+    """Return the metadata of the question: all interrupts, and whether it asks for approval or states a schema."""
+    found: dict[str, Any] = {"interrupts": listed(interrupts)}
+    if len(interrupts) == 1:
+        value, schema = interrupts[0].value, _schema(interrupts[0])
+        if isinstance(value, dict) and value.get(APPROVAL) is True:
+            found[APPROVAL] = True
+        if schema is not None:
+            found[SCHEMA] = plain(schema)
+    return found
 
 
 def answers(interrupts: Sequence[Interrupt], said: Said) -> dict[str, Any]:

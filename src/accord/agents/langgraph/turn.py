@@ -152,8 +152,8 @@ class Turn:
             if not await self._ctx.approve(f"Go on with {', '.join(state.next)}?", key=key):
                 raise Rejected(f"{', '.join(state.next)} was not approved")
             return None
-        metadata = {"interrupts": questions.listed(state.interrupts)}
-        said = await self._ctx.ask(questions.question(state.interrupts), key=key, metadata=metadata)
+        asked = questions.question(state.interrupts)
+        said = await self._ctx.ask(asked, key=key, metadata=questions.about(state.interrupts))
         return Command(resume=questions.answers(state.interrupts, said))
 
     def _asked(self) -> int:

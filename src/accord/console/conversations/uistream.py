@@ -44,6 +44,9 @@ PLAN, CREATE, UPDATE = "planTasks", "createTask", "updateTask"
 TOOL = "tool"
 """Metadata key of a status: `{"name", "callId", "input", "output" | "error"}`, a tool that the agent uses."""
 
+DETAILS = "Details"
+"""What data is called that a message has beside its text."""
+
 REASONS = {
     TaskState.COMPLETED: "stop",
     TaskState.INPUT_REQUIRED: "other",
@@ -209,8 +212,8 @@ class Encoder:
         place = f"message/{quote(message.message_id, safe='')}"
         for at, part in enumerate(message.parts):
             yield from self._file(part, place, at)
-        if any(part.data is not UNSET for part in message.parts):
-            yield self._shown_parts(message.message_id, message.parts, place, {})
+        if data := [part for part in message.parts if part.data is not UNSET and not _repeats(part.data, text)]:
+            yield self._shown_parts(message.message_id, data, place, {"name": DETAILS})
 
     # --- artifacts ------------------------------------------------------------------------------------------------
 
@@ -310,6 +313,11 @@ class Encoder:
             if name in (CREATE, UPDATE) and isinstance(output, dict) and isinstance(output.get("taskId"), str):
                 data = {"artifactType": TASK, "id": output["taskId"], "contextId": self._about.context_id, **output}
                 yield {"type": "data-task", "id": output["taskId"], "data": data}
+
+
+def _repeats(data: Any, text: str) -> bool:
+    """Whether data says no more than the text beside it, and that it asks for approval."""
+    return isinstance(data, dict) and all(key == APPROVAL or value == text for key, value in data.items())
 
 
 def _question(message: Message | None, said: str) -> dict[str, Any]:
