@@ -13,12 +13,17 @@ from accord.client.handle import message_of
 from accord.client.text import text_of
 from accord.model import Event, SendRequest, Task, TaskFilter, TaskState
 from accord.protocol import lifecycle
+from accord.storage.backup import back_up
+from tests.crash.conftest import until
 from tests.ports import free_port
 from tests.serve.running import AGENTS, Server
 
 LEASE = {"ACCORD_ENGINE__LEASE_SECONDS": "1.5", "ACCORD_ENGINE__POLL_SECONDS": "0.2"}
 LAST, PAUSE, SEEN = 40, 25, 10
 """How far the agent counts, where it waits, and how many pieces a client has seen when the server is killed."""
+
+EARLY = 3
+"""Where the agent waits for the copy: its log must not be as long again when the client comes back."""
 
 WHOLE = "".join(f"{number} " for number in range(1, LAST + 1))
 WAYS: list[dict[str, Any]] = [
@@ -44,6 +49,11 @@ class Watch:
             self.events.append(event)
             if len(self.events) == SEEN:
                 self.saw_enough.set()
+
+    @property
+    def tasks(self) -> int:
+        """How often the stream started from the task."""
+        return sum(isinstance(event.body, Task) for event in self.events)
 
     def text(self) -> str:
         first = self.events[0].body
@@ -86,6 +96,40 @@ async def test_streams_and_handles_go_on_after_a_kill(tmp_path: Path) -> None:
     finally:
         for client in clients:
             await client.close()
+        await asyncio.to_thread(server.stop)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
+async def test_streams_end_on_a_restored_backup(way: dict[str, Any], tmp_path: Path) -> None:
+    """The file of a stopped server is replaced by an earlier copy: what the client saw is no longer in the log."""
+    go, copy = tmp_path / "go", tmp_path / "copy.db"
+    store, port = f"sqlite:///{tmp_path}/accord.db", free_port()
+    serve = partial(Server, tmp_path, f"{AGENTS}:counting", "--store", store, **LEASE)  # type: ignore[arg-type]
+    serve = partial(serve, ACCORD_SERVER__GRPC_PORT=str(port))
+    server = await asyncio.to_thread(serve)
+    client = await Client.connect(server.url, **way)
+    watch = Watch()
+    try:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            group.create_task(watch.run(client, f"{LAST} {EARLY} {go}"))
+            await until(lambda: len(watch.events) > EARLY)
+            await asyncio.to_thread(back_up, tmp_path / "accord.db", copy)
+            go.touch()
+            await until(lambda: len(watch.events) > LAST // 2)
+            server.process.kill()
+            await asyncio.to_thread(server.ended)
+            go.unlink()
+            await asyncio.to_thread(replace, tmp_path / "accord.db", copy)
+            server = await asyncio.to_thread(serve, port=server.port)
+            await until(lambda: watch.tasks > 1)
+            go.touch()
+        latest = max(at for at, event in enumerate(watch.events) if isinstance(event.body, Task))
+        task = watch.events[latest].body
+        assert isinstance(task, Task)
+        ended = lifecycle.fold(task, watch.events[latest + 1 :])
+        assert (ended.status.state, text_of(ended)) == (TaskState.COMPLETED, WHOLE)
+    finally:
+        await client.close()
         await asyncio.to_thread(server.stop)
 
 
@@ -147,3 +191,10 @@ async def _until_it_waits(client: Client) -> None:
         chunks += len(event.body.artifacts[0].parts) if isinstance(event.body, Task) and event.body.artifacts else 1
         if chunks >= PAUSE:
             return
+
+
+def replace(file: Path, copy: Path) -> None:
+    """Put a copy in the place of a SQLite file that nobody uses, as the documentation says."""
+    for part in file.parent.glob(f"{file.name}-*"):
+        part.unlink()
+    copy.replace(file)

@@ -44,6 +44,7 @@ class Postgres:
     """A PostgreSQL server of this test process, which can be killed and started again."""
 
     def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
         self._server = databases.started(folder)
 
     async def empty(self) -> str:

@@ -274,4 +274,4 @@ async def test_whoever_reports_again_while_it_is_reaped_learns_that_it_holds_not
     outcomes = await overlapped(
         ready, lambda tx: endings.reap(tx, {"n-1": 1}), lambda tx: jobs.heartbeat(tx, "n-1", MINUTE, 2)
     )
-    assert outcomes == [Reaped(nodes=["n-1"], ended=[]), Beat(held={}, peers=[])]
+    assert outcomes == [Reaped(nodes=["n-1"], ended=[]), Beat(held={}, peers=[], before=1)]

@@ -339,7 +339,7 @@ async def test_a_heartbeat_says_what_a_node_holds(ready: AnyStore) -> None:
     mine = await ready.do(jobs.claim, "n-1", QUEUE, 2)
     await ready.do(jobs.claim, "n-2", QUEUE, 2)
     beat = await ready.do(jobs.heartbeat, "n-1", MINUTE, 2)
-    assert beat == jobs.Beat(held={job.id: job.epoch for job in mine}, peers=[])
+    assert beat == jobs.Beat(held={job.id: job.epoch for job in mine}, peers=[], before=1)
     assert (await ready.do(jobs.heartbeat, "n-2", MINUTE)).peers == [jobs.Peer("n-1", 2, '{"pid": 7}')]
     assert await ready.read(jobs.held, "n-1") == {job.id: job.epoch for job in mine}
     assert await ready.read(jobs.held, "n-3") == {}

@@ -383,7 +383,7 @@ class Composition:
 
         pages: dict[str, App] = {
             HEALTH: Health({}),
-            READY: Health({"store": _reachable(host.engine.store)}),
+            READY: Health({"store": _reachable(host.engine.store)}, {"store": lambda: host.engine.losses.note}),
             CATALOG_PATH: Catalog(listed(), published=_catalog(listed, published, rules.access)),
         }
         if links is not None:

@@ -237,9 +237,13 @@ class Follower:
         peer, after = self._peer, self.seen
         self._link = peer.link
         skips = after if peer.numbers_events and after is not None else -1
+        is_first = True
         following = peer.follow(operation, request, after)
         async with aclosing(following) as events:  # type: ignore[type-var]  # every link's stream is a generator
             async for event in events:
+                if event.seq < skips and (is_first or isinstance(event.body, Task)):
+                    skips = -1  # the agent's store went back in time, and its log is shorter than what was seen
+                is_first = False
                 if event.seq <= skips:
                     self.is_over = self._rests(event)
                     if self.is_over:
@@ -267,7 +271,7 @@ class Follower:
         """Whether a subscription that begins with this event leaves no gap after what was told, and repeats nothing."""
         if isinstance(event.body, Task):
             return True
-        if not self._link.resumable:
+        if not self._link.resumable or (after is not None and event.seq < after):
             return False
         if after is None:
             return self._is_bare and event.seq <= 1

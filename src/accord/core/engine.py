@@ -25,6 +25,7 @@ from accord.core.hooks import Hooks, RunEnded, RunStarted
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.core.journal import Journal
+from accord.core.losses import Losses
 from accord.core.peers import Membership
 from accord.core.promise import Later, Promise
 from accord.core.reaching import Beside, Reaching, Services
@@ -117,6 +118,7 @@ class Engine:
         self._claimed: frozenset[int] = frozenset()
         self._orphans: dict[tuple[int, int], float] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self.losses = Losses(archive.store, hub, self._runs, self._abandon, now_ms)
         self.membership = Membership(self.store, self.node, self.limits.lease_seconds, self.hooks)
         self._due = asyncio.Event()
         self._told = asyncio.Event()
@@ -141,6 +143,7 @@ class Engine:
         """Join: from now on work is claimed."""
         self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
         self.hub.watch(self._told, jobs.node_topic(self.node))
+        self.hub.observe(self._note_restart)
         await self._beat()
         self._loops = [
             asyncio.create_task(self._keep(self._beat, self._beats, self.limits.heartbeat_seconds), name="heartbeat"),
@@ -153,6 +156,8 @@ class Engine:
         """Leave: running work finishes, or is handed over when the time is up."""
         self.later.begin()
         self._is_draining = True
+        if self._loops:
+            self.hub.unobserve(self._note_restart)
         if self._working:
             await asyncio.wait(list(self._working.values()), timeout=grace_seconds)
         for loop in self._loops:
@@ -191,6 +196,7 @@ class Engine:
         """Say that this node lives, stop what it no longer holds, and take over from the dead."""
         before = list(self._runs.items())
         held = await self.membership.beat()
+        self.losses.add_heartbeats(self.membership.lost, self.limits.heartbeat_seconds)
         self._stop_lost(before, held)
         await self._release_orphans(held)
         await self.membership.take_over()
@@ -201,9 +207,15 @@ class Engine:
 
         The hint of what was taken away may be lost, and SQLite has none between processes.
         """
+        await self.losses.compare()
         if before := list(self._runs.items()):
             self._stop_lost(before, await self.store.read(jobs.held, self.node))
         await self.membership.take_over_here()
+
+    def _note_restart(self, topics: Sequence[str]) -> None:
+        """Compare soon, after a hint that the store may have gone back in time."""
+        if self.losses.is_suspected(topics):
+            self._told.set()
 
     def _stop_lost(self, before: list[tuple[tuple[str, str], Run]], held: dict[int, int]) -> None:
         for key, run in before:
@@ -456,6 +468,9 @@ class Engine:
                 if not rest.done():
                     raise asyncio.CancelledError
                 return rest.result()
+            except TaskNotFound:
+                await self.losses.drop_without(run)
+                raise
             finally:
                 rest.cancel()
 

@@ -17,7 +17,7 @@ from accord.errors import TaskNotFound
 from accord.model import Event, StatusUpdate, Task, TaskState
 from accord.protocol import lifecycle
 from accord.storage.commands import tasks
-from accord.storage.store import StoreUnavailable
+from accord.storage.store import RESTARTED, StoreUnavailable
 
 MEMORY = 2048
 """Events that a channel keeps for those who follow a little behind."""
@@ -65,6 +65,7 @@ class Channel:
         self.followers = 0
         self.is_fed = False
         self.is_stale = True
+        self.rewinds = 0
         self.reading = asyncio.Lock()
         self._events: deque[Event] = deque(maxlen=MEMORY)
         self._waiting: set[asyncio.Future[None]] = set()
@@ -87,6 +88,14 @@ class Channel:
             self._events.extend(events)
             self.known = max(self.known, events[-1].seq)
             self.is_stale = False
+        self.wake()
+
+    def rewind(self) -> None:
+        """Forget the log, which is no longer what it was: everyone who follows it starts from the task."""
+        self._events.clear()
+        self.known = 0
+        self.rewinds += 1
+        self.is_stale = True
         self.wake()
 
     def hint(self) -> None:
@@ -113,13 +122,23 @@ class Channel:
                 future.set_result(None)
 
     @property
+    def latest(self) -> Event | None:
+        """The last event, once one is known."""
+        return self._events[-1] if self._events else None
+
+    @property
     def is_awaited(self) -> bool:
         """Whether anybody waits for more."""
         return bool(self._waiting)
 
-    def look(self, length: int | None) -> None:
-        """Take note of how long the log is; None if the task is gone, which whoever reads is told."""
-        if self.is_stale or length is None or length > self.known:
+    def look(self, length: int | None, known: int) -> None:
+        """Take note of how long the log is, of which so many events were known when it was read.
+
+        None if the task is gone, which whoever reads is told.
+        """
+        if length is not None and length < known:
+            self.rewind()
+        elif self.is_stale or length is None or length > self.known:
             self.is_stale = True
             self.wake()
 
@@ -140,6 +159,7 @@ class Follower:
         self._hub = hub
         self._channel = channel
         self._after = after
+        self._rewinds = channel.rewinds
 
     async def __aenter__(self) -> "Follower":
         return self
@@ -150,17 +170,25 @@ class Follower:
         self._hub.leave(self._channel)
 
     async def events(self, stops: Stops) -> AsyncIterator[Event]:
-        """Yield every later event once and in order, until one that `stops`; a task that is deleted is TaskNotFound."""
+        """Yield every later event once and in order, until one that `stops`; a task that is deleted is TaskNotFound.
+
+        If the store went back in time, the task as it is now comes before the events of its new log.
+        """
         channel = self._channel
         while True:
-            batch = channel.after(self._after)
+            is_rewound = self._rewinds != channel.rewinds
+            batch = None if is_rewound else channel.after(self._after)
             if batch is None or (not batch and self._is_behind()):
+                rewinds = channel.rewinds
                 try:
-                    batch = await self._hub.read(channel, self._after)
+                    batch = await (self._hub.start(channel) if is_rewound else self._hub.read(channel, self._after))
                 except StoreUnavailable:  # the stream goes on when the database does
                     channel.is_stale = True
                     await channel.changed()
                     continue
+                if rewinds != channel.rewinds:
+                    continue
+                self._rewinds = rewinds
             left = deque(batch)
             was_read = bool(batch)
             del batch
@@ -187,6 +215,7 @@ class Hub:
         self._topics: dict[str, asyncio.Event] = {}
         self._observers: list[Callable[[Sequence[str]], None]] = []
         self._next_look: asyncio.TimerHandle | None = None
+        self._suspects: dict[Channel, Event] = {}
         self._looking: asyncio.Task[None] | None = None
 
     def use(self, archive: Archive) -> None:
@@ -196,6 +225,8 @@ class Hub:
     def heard(self, topics: Sequence[str]) -> None:
         """Pass hints on."""
         for topic in topics:
+            if topic == RESTARTED:
+                self._compare_soon()
             if channel := self._channels.get(topic):
                 channel.hint()
             if event := self._topics.get(topic):
@@ -209,7 +240,7 @@ class Hub:
 
     def unobserve(self, observer: Callable[[Sequence[str]], None]) -> None:
         """Give it no more."""
-        self._observers.remove(observer)
+        self._observers = [one for one in self._observers if one != observer]
 
     def watch(self, event: asyncio.Event, *topics: str) -> None:
         """Set `event` at every hint about one of the topics."""
@@ -247,6 +278,11 @@ class Hub:
             channel.is_fed = False
             channel.hint()
 
+    def rewind(self, tenant: str, task_id: str) -> None:
+        """Start everyone who follows a task from the task as it is now: its log went back in time."""
+        if channel := self._channels.get(tasks.topic(tenant, task_id)):
+            channel.rewind()
+
     def leave(self, channel: Channel) -> None:
         """Forget a follower, and the channel after the last one."""
         channel.followers -= 1
@@ -273,6 +309,26 @@ class Hub:
             channel.is_stale = has_more
             return events
 
+    async def start(self, channel: Channel) -> list[Event]:
+        """Return the task as it is now, as one event."""
+        archive = self._opened()
+        stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
+        if stored is None:
+            channel.is_stale = True  # for whoever else follows it
+            raise TaskNotFound(metadata={"taskId": channel.task_id})
+        task = await archive.unpack(channel.tenant, stored)
+        channel.known = max(channel.known, stored.last_seq)
+        return [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
+
+    def _compare_soon(self) -> None:
+        """Compare all logs with what is known of them now, once the store can be read."""
+        for channel in self._channels.values():
+            if channel.latest is not None:
+                self._suspects.setdefault(channel, channel.latest)
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._look()
+
     def _look(self) -> None:
         """Look without a hint, while anybody follows anything."""
         self._next_look = None
@@ -284,16 +340,27 @@ class Hub:
         awaited = [channel for channel in self._channels.values() if channel.is_awaited]
         try:
             with suppress(StoreUnavailable):  # streams go on when the database does
+                await self._compare()
                 for begin in range(0, len(awaited), LOOKED_AT):
                     await self._look_for(awaited[begin : begin + LOOKED_AT])
         finally:
             self._next_look = asyncio.get_running_loop().call_later(POLL_SECONDS, self._look)
 
+    async def _compare(self) -> None:
+        """Find the logs that went back in time and may have grown again: the last known event is another one now."""
+        while self._suspects:
+            channel, latest = next(iter(self._suspects.items()))
+            events = await self._opened().events(channel.tenant, channel.task_id, latest.seq - 1, 1)
+            if [(event.seq, event.at) for event in events] != [(latest.seq, latest.at)]:
+                channel.rewind()
+            self._suspects.pop(channel, None)
+
     async def _look_for(self, channels: Sequence[Channel]) -> None:
         wanted = {channel.task_id: channel.tenant for channel in channels}
+        known = [channel.known for channel in channels]
         lengths = await self._opened().store.read(tasks.lengths, wanted)
-        for channel in channels:
-            channel.look(lengths.get(channel.task_id))
+        for channel, before in zip(channels, known, strict=True):
+            channel.look(lengths.get(channel.task_id), before)
 
     async def _whole(self, archive: Archive, channel: Channel, after: int) -> list[Event]:
         """Return the task itself if its log was compacted: it says what the events did. One that is gone ends here."""

@@ -24,9 +24,9 @@ from accord.core.tasklog import TaskLog, last_state
 from accord.model import Event, EventBody, Task
 from accord.model.base import timestamp_ms
 from accord.storage.commands import tasks
-from accord.storage.commands.tasks import Append, Behind, Fenced
+from accord.storage.commands.tasks import Append, Behind, Fenced, Rewound
 from accord.storage.records import encode_body
-from accord.storage.store import BadValue, Command, StoreUnavailable
+from accord.storage.store import RESTARTED, BadValue, Command, StoreUnavailable
 
 MAX_BUFFER = 256
 """Events that an agent may be ahead of the disk before it has to wait: what others ask for waits for them as well."""
@@ -213,7 +213,9 @@ class LogWriter:
         while True:
             try:
                 return await self._store.do(command, self.tenant, request)
-            except StoreUnavailable as error:
+            except (StoreUnavailable, Rewound) as error:
+                if isinstance(error, Rewound):  # the node compares all its runs with the store, and drops this one
+                    self._desk.hub.heard([RESTARTED])
                 patience = patience or Patience(log, task_id=self.job.key)
                 await patience.wait(error)
             except Behind:
@@ -236,6 +238,18 @@ class LogWriter:
     async def _are_there(self, bodies: Sequence[EventBody]) -> bool:
         rows = await self._store.read(tasks.events_after, self.tenant, self.job.key, self.known.seq, len(bodies))
         return [(kind, data) for _, kind, data, _ in rows] == [encode_body(body) for body in bodies]
+
+    async def lost(self) -> tuple[int, int] | None:
+        """Return how many events this run knows and how many of them the store still has; None if it has them all."""
+        known, last = self.known.seq, self.known.last
+        head = await self._store.read(tasks.read_head, self.tenant, self.job.key)
+        if head is None or head.last_seq < known:
+            return known, 0 if head is None else head.last_seq
+        if head.epoch != self.job.epoch or last is None or self._has_large:
+            return None
+        rows = await self._store.read(tasks.events_after, self.tenant, self.job.key, known - 1, 1)
+        is_same = [(kind, data) for _, kind, data, _ in rows] == [encode_body(last)]
+        return None if is_same else (known, known - 1)
 
     async def append(self, bodies: list[EventBody], *, parks: bool = False, ends: bool = False) -> Append:
         """Return what commits these events, with a snapshot if it is time for one."""

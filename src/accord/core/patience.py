@@ -26,7 +26,7 @@ class Patience:
         self._log, self._about = log, about
         self._delay = RETRY_SECONDS
 
-    async def wait(self, error: StoreUnavailable) -> None:
+    async def wait(self, error: Exception) -> None:
         """Wait for the next try, after one that failed; raises the error of a command that is always interrupted."""
         self._interruptions = self._interruptions + 1 if isinstance(error, StoreInterrupted) else 0
         if self._interruptions > INTERRUPTIONS:

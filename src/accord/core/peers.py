@@ -161,7 +161,9 @@ class Membership:
         self._node = node
         self._hooks = hooks
         self._peers = Peers(lease_seconds)
-        self._beats = 0
+        self._beats = self._kept = 0
+        self.lost = 0
+        """Heartbeats of this node that the store had acknowledged and no longer has."""
         self._beaten = math.inf
 
     async def beat(self) -> dict[int, int]:
@@ -172,6 +174,8 @@ class Membership:
             jobs.heartbeat, self._node, round(lease_seconds * 1000), self._beats, self._peers.info
         )
         now = asyncio.get_running_loop().time()
+        self.lost = self._kept - beat.before if beat.before is not None else 0
+        self._kept = self._beats
         if now - self._beaten > lease_seconds:
             self._peers.forget()
             self._hooks.tell(LeaseLost(tenant="", task_id="", agent="", node=self._node))

@@ -11,8 +11,10 @@ from typing import Protocol
 from accord.core.archive import Archive
 from accord.core.follow import Hub, at_rest
 from accord.core.journal import Call, Child
+from accord.core.losses import Losses
 from accord.core.run import Run
 from accord.core.spawning import Served
+from accord.errors import TaskNotFound
 from accord.model import Event, Message, SendRequest, Task, TaskState
 from accord.storage.commands.tasks import Stored
 
@@ -47,6 +49,7 @@ class Waiting(Protocol):
 
     hub: Hub
     archive: Archive
+    losses: Losses
 
     async def settled_for(self, run: Run, task_id: str) -> Task:
         """Wait for a task that a run has called."""
@@ -81,8 +84,12 @@ class Reaching:
         """Yield all that has happened to a task and happens, until it has ended or asks."""
         with self._node.calls_others(self._run):
             async with self._node.hub.follow(self._run.tenant, task_id, 0) as follower:
-                async for event in follower.events(at_rest):
-                    yield event
+                try:
+                    async for event in follower.events(at_rest):
+                        yield event
+                except TaskNotFound:
+                    await self._node.losses.drop_without(self._run)
+                    raise
 
     async def tell(self, agent: str, message: Message, key: str) -> str:
         """Say something to an agent's task, which is noted under a key."""

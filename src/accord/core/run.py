@@ -106,6 +106,11 @@ class Run:
         return self.job.epoch
 
     @property
+    def seq(self) -> int:
+        """The number of the last event that it knows."""
+        return self._writer.known.seq
+
+    @property
     def place(self) -> int:
         """The place of its turn's message among all that were said, from 1."""
         wanted = self.message.message_id
@@ -149,6 +154,10 @@ class Run:
     async def flush(self) -> None:
         """Wait until everything said is committed."""
         await self._writer.flush()
+
+    async def lost(self) -> tuple[int, int] | None:
+        """Return how many events it knows and how many of them the store still has; None if it has them all."""
+        return await self._writer.lost()
 
     async def persist(self, command: Command[[str, Q], T], request: Q) -> T | None:
         """Run a command as often as it takes while the database cannot be used."""

@@ -28,6 +28,8 @@ class TaskLog:
         self._since: list[EventBody] = []
         self._kept = kept
         self._fresh: Task | None = None
+        self.last: EventBody | None = None
+        """The event `seq`, if this run wrote it."""
         self.taken: Sequence[EventBody] = ()
         """Events that are being committed, and may yet be refused."""
 
@@ -57,6 +59,7 @@ class TaskLog:
         """Take in events that were committed, with the snapshot that was returned for them."""
         self.taken = ()
         self.seq += len(bodies)
+        self.last = bodies[-1] if bodies else self.last
         if self._fresh is None:
             self._since.extend(bodies)
         else:
@@ -64,7 +67,7 @@ class TaskLog:
 
     def caught_up(self, events: Sequence[Event]) -> None:
         """Take in events that others added."""
-        self.seq = events[-1].seq
+        self.seq, self.last = events[-1].seq, None
         self._since.extend(event.body for event in events)
 
 

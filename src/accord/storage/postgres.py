@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
@@ -19,7 +20,7 @@ from accord.storage.postgres_overrides import Overrides
 from accord.storage.postgres_pool import Connections, Lent
 from accord.storage.postgres_reads import Reads
 from accord.storage.sql import Engine, compile
-from accord.storage.store import Command, Row, StoreInterrupted, StoreRefused, Value
+from accord.storage.store import RESTARTED, Command, Row, StoreInterrupted, StoreRefused, Value
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class PostgresStore:
         """Use a database; `publish` gets the hints of every node. Without `listen` followers only poll."""
         self._signals = PostgresSignals(dsn, publish) if listen else None
         self._publish = self._signals.publish if self._signals else publish
-        self._connections = Connections(dsn)
+        self._connections = Connections(dsn, partial(publish, [RESTARTED]))
         self._overrides = Overrides(self._statement, self._transaction, self._publish)
         self._reads = Reads(self._connections.lend, Tx)
         self._looking: dict[Callable[..., Any], Callable[..., Awaitable[Any]]] = {tasks.read_task: self._reads.task}

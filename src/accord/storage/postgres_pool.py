@@ -7,7 +7,7 @@ more than sending a statement.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
@@ -41,15 +41,21 @@ _GROWN = """
 """
 """Tables that are twice as large as the planner knows."""
 
+_INCARNATION = "SELECT concat(pg_postmaster_start_time(), ' ', to_regclass('task')::oid)"
+"""The start of the server's process, which differs for a promoted standby as well, and the table's number, which
+differs after a dump was restored. Only another incarnation may lack what was acknowledged."""
+
 log = logging.getLogger("accord.postgres")
 
 
 class Connections:
     """Up to `POOL_SIZE` connections."""
 
-    def __init__(self, dsn: str) -> None:
-        """Connect to a database, once it is opened."""
+    def __init__(self, dsn: str, on_restart: Callable[[], None] = lambda: None) -> None:
+        """Connect to a database, once it is opened; call `on_restart` when it has another incarnation."""
         self._dsn = dsn
+        self._on_restart = on_restart
+        self._incarnation: str | None = None
         self._pool: asyncpg.Pool[Any] | None = None
         self._at_hand: list[Any] = []
         self._unused = 0  # of those at hand, the first so many, since the last look
@@ -67,11 +73,19 @@ class Connections:
                 max_size=POOL_SIZE,
                 timeout=CONNECT_SECONDS,
                 command_timeout=STATEMENT_SECONDS,
+                init=self._identify,
                 reset=_reset,
             )
         except Exception as error:
             _raise_ours(error)
             raise
+
+    async def _identify(self, connection: Any) -> None:
+        """Compare the server behind a new connection with the one before."""
+        incarnation: str = await connection.fetchval(_INCARNATION)
+        known, self._incarnation = self._incarnation, incarnation
+        if known is not None and known != incarnation:
+            self._on_restart()
 
     def lend(self) -> "Lent":
         """Return a connection to be used in a block; each statement is a transaction by itself."""

@@ -46,6 +46,11 @@ FEW_ARRIVALS = 10
 """The same for those whose callers hear of them at once: of many, the first need not wait for the last."""
 
 
+RESTARTED = "store:restarted"
+"""The topic of hints that the database may have lost what it acknowledged: its server was restarted, promoted or
+restored. What the node remembers must be compared with what the database has."""
+
+
 class Store(Protocol):
     """A place where commands run."""
 

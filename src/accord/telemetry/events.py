@@ -56,6 +56,8 @@ EVENTS: Mapping[str, str] = {
     "agent was interrupted": "run.agent_interrupted",
     "what the agent said was not kept": "run.not_kept",
     "store unavailable": "store.unavailable",
+    "store went back in time": "store.went_back",
+    "store lost events": "store.lost_events",
     "command lost a race": "store.race_lost",
     "command interrupted": "store.command_interrupted",
     "connections were cut": "store.connections_cut",

@@ -75,6 +75,8 @@ class Beat(Struct, frozen=True, kw_only=True):
 
     held: dict[int, int]
     peers: list[Peer]
+    before: int | None = None
+    """The number of the node's last heartbeat that the store had, if any."""
 
 
 _CLAIMED = "id, tenant, queue, kind, key, arg, epoch, attempts, max_attempts"
@@ -306,6 +308,7 @@ async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str 
 
     The count goes on where a node was forgotten meanwhile: others must not take a new heartbeat for one they have seen.
     """
+    row = await tx.one("SELECT beats FROM node WHERE id = :node", node=node)
     await tx.run(
         """INSERT INTO node (id, expires_at, info, beats) VALUES (:node, {now} + :lease_ms, :info, :beats)
            ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, beats = excluded.beats""",
@@ -315,7 +318,8 @@ async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str 
         beats=beats,
     )
     peers = await tx.all("SELECT id, beats, info FROM node WHERE id <> :node ORDER BY id", node=node)
-    return Beat(held=await held(tx, node), peers=[Peer(*row) for row in peers])
+    before = None if row is None else row[0]
+    return Beat(held=await held(tx, node), peers=[Peer(*peer) for peer in peers], before=before)
 
 
 async def held(tx: Tx, node: str) -> dict[int, int]:

@@ -225,6 +225,8 @@ async def advance(tx: Tx, due: Due, cursor: int, *, keeps: bool, attempt: Attemp
     """
     # Appending leaves a webhook alone that is being delivered: without the lock neither would see the other.
     locked = None if keeps else await _lock(tx, due.tenant, due.task_id)
+    if locked is not None:  # a store that went back in time has a shorter log
+        cursor = min(cursor, locked[0])
     row = await tx.one(
         """UPDATE push SET cursor = :cursor, attempts = 0, last_error = NULL,
              node = CASE WHEN :keeps = 1 THEN node ELSE NULL END,

@@ -135,6 +135,10 @@ class Behind(Exception):
     """The log has grown since the writer last looked."""
 
 
+class Rewound(Fenced):
+    """The log is shorter than what was written to it: the store went back in time, and the claim is void."""
+
+
 def topic(tenant: str, task_id: str) -> str:
     """Return the topic of hints that a task's log has grown."""
     return f"task:{tenant}:{task_id}"
@@ -222,9 +226,13 @@ async def extend(tx: Tx, tenant: str, new: Append) -> int:
 
 async def _explained(tx: Tx, tenant: str, new: Append) -> Exception:
     """Return why nothing was appended."""
-    row = await tx.one("SELECT epoch FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=new.task_id)
+    row = await tx.one(
+        "SELECT epoch, last_seq FROM task WHERE tenant = :tenant AND id = :id", tenant=tenant, id=new.task_id
+    )
     if row is None or row[0] != new.epoch:
         return Fenced(f"Task {new.task_id} has another owner than epoch {new.epoch}, or does not exist")
+    if row[1] < new.after:
+        return Rewound(f"Task {new.task_id} has {row[1]} of {new.after} events: the store went back in time")
     return Behind(f"Task {new.task_id} has events after {new.after}")
 
 

@@ -1,0 +1,97 @@
+"""What a store lost that it had acknowledged: a promoted standby, or a restored backup.
+
+A node compares what the store has with what this node has written, whenever the database may have gone back in time
+(`RESTARTED`): its heartbeats, and the logs of its runs. A run that lost events is dropped, and its job is free again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakSet
+
+from accord.core.agent import Crash
+from accord.core.follow import Hub
+from accord.core.run import Run
+from accord.model.base import timestamp_ms
+from accord.storage.commands import jobs
+from accord.storage.store import RESTARTED, Store, StoreUnavailable
+
+log = logging.getLogger("accord.engine")
+
+
+class Losses:
+    """The losses that one node has found, and the runs that it drops because of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        hub: Hub,
+        runs: Mapping[tuple[str, str], Run],
+        abandon: Callable[[tuple[str, str]], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Compare `runs` with the store; `abandon` stops one of them."""
+        self._store = store
+        self._hub = hub
+        self._runs = runs
+        self._abandon = abandon
+        self._now_ms = now_ms
+        self._is_unsure = False
+        self._older_runs: WeakSet[Run] = WeakSet()
+        self._tasks: set[tuple[str, str]] = set()
+        self._found_ms = 0
+        self._seconds = 0.0
+
+    @property
+    def note(self) -> str | None:
+        """What operators are told; None without any loss."""
+        if not self._found_ms:
+            return None
+        tasks = f"{len(self._tasks)} of this node's running tasks lost events"
+        span = f", and up to {self._seconds:g} s of changes are lost" if self._seconds else ""
+        return f"went back in time, found at {timestamp_ms(self._found_ms)}: {tasks}{span}"
+
+    def add_heartbeats(self, count: int, heartbeat_seconds: float) -> None:
+        """Report lost heartbeats of this node; whatever else was committed since then is lost as well."""
+        if not count:
+            return
+        self._seconds = max(self._seconds, (count + 1) * heartbeat_seconds)
+        self._found_ms = self._now_ms()
+        log.error("store went back in time", extra={"seconds": (count + 1) * heartbeat_seconds})
+        self._hub.heard([RESTARTED])
+
+    def is_suspected(self, topics: Sequence[str]) -> bool:
+        """Whether hints say that the store may have gone back in time; `compare` finds out."""
+        if RESTARTED not in topics:
+            return False
+        self._is_unsure = True
+        self._older_runs.update(self._runs.values())
+        return True
+
+    async def compare(self) -> None:
+        """Drop the runs of which the store lost events; their tasks are claimed again."""
+        if not self._is_unsure:
+            return
+        self._is_unsure = False
+        try:
+            for run in list(self._runs.values()):
+                if not run.is_cancelled and (lost := await run.lost()) is not None:
+                    await self._drop(run, *lost)
+        except StoreUnavailable:
+            self._is_unsure = True
+            raise
+
+    async def drop_without(self, run: Run) -> None:
+        """Drop a run that waits for a task which is gone, if the store may have gone back to before it was made."""
+        if run in self._older_runs:
+            await self._drop(run, run.seq, run.seq)
+            await asyncio.Event().wait()  # until it is cancelled
+
+    async def _drop(self, run: Run, known: int, kept: int) -> None:
+        """Stop a run and give its job back; work that must not be run twice has failed."""
+        self._tasks.add((run.tenant, run.job.key))
+        self._found_ms = self._now_ms()
+        log.error("store lost events", extra={"task_id": run.job.key, "known_seq": known, "kept_seq": kept})
+        self._hub.rewind(run.tenant, run.job.key)
+        self._abandon((run.tenant, run.job.key))
+        await self._store.do(jobs.release_id, run.job.id, run.epoch, counts=run.agent.profile.crash is Crash.FAIL)
