@@ -383,3 +383,16 @@ def test_guesses_of_passwords_are_throttled_and_keep_nobody_else_out(tmp_path: P
         with server.connect(source="127.0.0.1") as other:
             other.ask("GET", "/tasks", b"", brings("bob", "password of bob") | {"A2A-Version": "1.0"})
             assert other.answer().status == 200
+
+
+@pytest.mark.parametrize("behind_proxy", [False, True])
+def test_one_address_cannot_take_the_connections_of_all(tmp_path: Path, behind_proxy: bool) -> None:
+    settings = {"limits": {"connections": 2}, "server": {"behind_proxy": behind_proxy}}
+    with serving(tmp_path, settings) as server, ExitStack() as stack:
+        found = []
+        for number in range(4):
+            wire = stack.enter_context(server.connect(source="127.0.0.2"))
+            wire.ask("GET", "/healthz", b"", {})
+            found.append(wire.answer().status)
+            assert number < 2 or found[-1] == (200 if behind_proxy else 429)
+        assert server.ask("GET", "/healthz").status == 200, "of another address"

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import uvicorn
+from msgspec.structs import replace
 from uvicorn.server import ServerState
 
 from accord.bindings import streams
 from accord.bindings.connections import Joined, connections, turns_of
 from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.streams import Opened, Writer
+from accord.core.proxies import networks
 from accord.core.quotas import Quotas
 from accord.errors import AccordError
 from accord.model import Event
@@ -77,9 +79,10 @@ async def connecting() -> AsyncIterator[Connecting]:
     """A function that serves an application and connects to it."""
     async with AsyncExitStack() as stack:
 
-        async def connect(app: App, quotas: Quotas, **limits: Any) -> Client:
+        async def connect(app: App, quotas: Quotas, *, trusted: tuple[str, ...] = (), **limits: Any) -> Client:
             listening = socket.create_server(("127.0.0.1", 0))
-            config = uvicorn.Config(app, http=connections(quotas), lifespan="off", log_config=None, ws="none")
+            kept = connections(quotas, networks(trusted))
+            config = uvicorn.Config(app, http=kept, lifespan="off", log_config=None, ws="none")
             server = uvicorn.Server(config)
             work = asyncio.create_task(server.serve([listening]))
 
@@ -108,6 +111,46 @@ async def test_requests_that_behave_are_answered_one_after_the_other_and_in_a_pi
     await client.say(POST[20:] + POST)
     for _ in range(2):
         assert (await client.answer()).endswith(b"{}")
+
+
+async def another(client: Client) -> Client:
+    """A connection to the same server."""
+    return Client(*await asyncio.open_connection(*client.writer.get_extra_info("peername")))
+
+
+async def test_one_address_has_so_many_connections(connecting: Connecting, caplog: pytest.LogCaptureFixture) -> None:
+    first = await connecting(echoing, replace(LONG, connections=2))
+    second = await another(first)
+    for _ in range(3):
+        refused = await another(first)
+        assert (await refused.ends()).startswith(b"HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\n")
+        await refused.close()
+    for client in (first, second):
+        await client.say(POST)
+        assert (await client.answer()).endswith(b"{}")
+    await first.close()
+    told = [record.__dict__["open"] for record in caplog.records if record.message.startswith("connection refused")]
+    assert told == [2], "once a minute"
+    async with asyncio.timeout(BOUND_SECONDS):
+        while True:  # until the server has seen that it is closed
+            third = await another(second)
+            await third.say(POST)
+            if (await third.answer()).startswith(b"HTTP/1.1 200"):
+                break
+            await third.close()
+    for client in (second, third):
+        await client.close()
+
+
+@pytest.mark.parametrize(("limit", "trusted"), [(0, ()), (1, ("127.0.0.0/8",))])
+async def test_proxies_that_are_trusted_have_as_many_as_they_need(
+    connecting: Connecting, limit: int, trusted: tuple[str, ...]
+) -> None:
+    first = await connecting(echoing, replace(LONG, connections=limit), trusted=trusted)
+    for client in [first, *[await another(first) for _ in range(5)]]:
+        await client.say(POST)
+        assert (await client.answer()).endswith(b"{}")
+        await client.close()
 
 
 async def test_a_head_in_many_pieces_is_a_head(connecting: Connecting) -> None:

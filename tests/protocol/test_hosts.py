@@ -134,3 +134,19 @@ def test_nothing_is_raised_whatever_the_text(text: str) -> None:
         assert isinstance(hosts.is_here(hosts.host_of(url)), bool)
         assert isinstance(hosts.is_web(url), bool)
     assert isinstance(hosts.is_here(text), bool)
+
+
+@pytest.mark.parametrize(
+    ("peer", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:0:1::5", "2001:0db8:0000:0001"),
+        ("2001:db8:0:1:ffff::", "2001:0db8:0000:0001"),
+        ("2001:db8:0:2::5", "2001:0db8:0000:0002"),
+        ("a name", "a name"),
+        ("", ""),
+    ],
+)
+def test_one_client_is_an_address_or_a_network_of_64_bits(peer: str, network: str) -> None:
+    assert hosts.network_of(peer) == network

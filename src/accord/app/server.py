@@ -31,6 +31,7 @@ from accord.bindings.connections import Connection, connections
 from accord.bindings.http import App
 from accord.config import Settings
 from accord.config.settings import HttpServer, LogFormat, Server
+from accord.core.proxies import Network, networks
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2, the oldest that Python accepts: forward secrecy and authenticated encryption, as in all of 1.3's."""
@@ -76,7 +77,9 @@ def run(application: Application) -> None:
     application.on_start += [settle_down, tell_ready]
     application.keep_local()
     check_tls(settings.server)
-    server = uvicorn.Server(_uvicorn(application, settings, http=connections(settings.limits)))
+    server = uvicorn.Server(
+        _uvicorn(application, settings, http=connections(settings.limits, _trusted(settings.server)))
+    )
     _hush(application)
     logging.getLogger("uvicorn.error").addFilter(lambda record: not _is_told(application, record))
     listening = listen(settings.server)
@@ -178,12 +181,16 @@ def check_tls(server: Server) -> None:
 def be_worker(application: Application) -> None:
     """Prepare one of several processes: it keeps to the limits, and stops when the one that started it is gone."""
     settings = application.settings
-    Connection.quotas = settings.limits
+    Connection.quotas, Connection.trusted = settings.limits, _trusted(settings.server)
     stopping = granian.end_streams if settings.server.server is HttpServer.GRANIAN else stop_in_time
     application.on_start += [lambda: stopping(application), settle_down, tell_ready]
     application.keep_local()
     _hush(application)
     end_with_parent()
+
+
+def _trusted(server: Server) -> tuple[Network, ...]:
+    return networks(server.trusted_proxies) if server.behind_proxy else ()
 
 
 def end_with_parent() -> None:

@@ -1,24 +1,35 @@
 """One HTTP/1.1 connection of uvicorn that ends: with a head that does not come, is too large, or an unread answer.
 
 It is uvicorn's own, which waits for all of that without end, takes trailers for headers and loses the body of whoever
-wishes to upgrade. Bodies are timed where they are read, in `bindings.http`, which needs no particular server; whoever
-starts uvicorn passes `connections`.
+wishes to upgrade. Bodies are timed where they are read, in `bindings.bodies`, which needs no particular server; whoever
+starts uvicorn passes `connections`. Open connections are counted by client address.
 """
 
+import logging
 from asyncio import AbstractEventLoop, TimerHandle, Transport
+from collections import Counter
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
 
 from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from accord.core.quotas import Quotas
+from accord.core.proxies import Network, is_trusted
+from accord.core.quotas import Bucket, Quotas
+from accord.protocol.hosts import network_of
 
 ENOUGH = 64 * 1024
 """Bytes that are written without waiting for more."""
 
 STREAM = b"transfer-encoding: chunked\r\n\r\n"
 """How uvicorn ends the head of an answer that comes in pieces."""
+
+
+LOGGED = 1 / 60, 1
+"""Records per second, and at once, that an address has too many connections."""
+
+log = logging.getLogger("accord.server")
 
 
 class Parser(HttpRequestParser):
@@ -141,7 +152,13 @@ class Connection(HttpToolsProtocol):
     """
 
     quotas: ClassVar[Quotas] = Quotas()
+    trusted: ClassVar[Sequence[Network]] = ()
+    """Proxies, whose connections are those of many callers and not counted."""
 
+    _open: ClassVar[Counter[str]] = Counter()
+    _logged: ClassVar[Bucket] = Bucket(*LOGGED)
+
+    _address: str | None = None
     _late: TimerHandle | None = None
     _unread: TimerHandle | None = None
     _is_in_head = False
@@ -156,11 +173,32 @@ class Connection(HttpToolsProtocol):
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and (certificate := tls.getpeercert(binary_form=True)):
             self.app_state = {**self.app_state, "client_certificate": certificate}
-        self._expect()
+        if self._count(transport):
+            self._expect()
+        else:
+            self.refuse(HTTPStatus.TOO_MANY_REQUESTS)
+
+    def _count(self, transport: Transport) -> bool:
+        """Count this connection for its client; False if the client has too many."""
+        peer, limit = transport.get_extra_info("peername"), self.quotas.connections
+        if not limit or not isinstance(peer, tuple) or is_trusted(peer[0], self.trusted):
+            return True
+        address = network_of(peer[0])
+        if self._open[address] >= limit:
+            if not self._logged.take(address):
+                log.warning("connection refused: too many of one client", extra={"peer": address, "open": limit})
+            return False
+        self._address = address
+        self._open[address] += 1
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         super().connection_lost(exc)
+        if self._address is not None:
+            self._open[self._address] -= 1
+            if not self._open[self._address]:
+                del self._open[self._address]
         self._came()
         self._was_read()
 
@@ -265,6 +303,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
 
-def connections(quotas: Quotas) -> type[Connection]:
+def connections(quotas: Quotas, trusted: Sequence[Network] = ()) -> type[Connection]:
     """Return the class of connections that keep to `quotas`, for `uvicorn.Config(http=...)`."""
-    return type("Connection", (Connection,), {"quotas": quotas})
+    members = {"quotas": quotas, "trusted": trusted, "_open": Counter[str](), "_logged": Bucket(*LOGGED)}
+    return type("Connection", (Connection,), members)

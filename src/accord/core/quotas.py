@@ -39,6 +39,9 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     streams: Many = 1000
     """Streams that one caller holds open at a time: each is a connection, and a process has some thousands."""
 
+    connections: Many = 4096
+    """Open HTTP connections of one client address that is not a trusted proxy, 0 for any number."""
+
     open_tasks: Many = 10_000
     """Tasks of one caller that have not ended: more are not worked off, they pile up."""
 

@@ -19,6 +19,7 @@ EVENTS: Mapping[str, str] = {
     "a large answer was refused": "answer.refused",
     "a client was disconnected: it does not read": "answer.not_read",
     "stream refused: too much is unread": "stream.refused",
+    "connection refused: too many of one client": "connection.refused",
     "stream failed": "stream.failed",
     "stream broke": "stream.broke",
     "stream ended: the client does not read": "stream.not_read",
