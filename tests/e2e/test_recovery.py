@@ -36,6 +36,8 @@ def test_pages_recover_and_show_what_happened_meanwhile(window: Watched, site: D
     window.expects = re.compile("Failed to load resource")
     site.kill()
     expect(live).to_have_text("Reconnecting")
+    expect(answer(chat)).to_contain_text("Waiting to resume")
+    expect(answer(chat)).not_to_contain_text("Writing")
     back = Demo(site.folder, speed=50, port=site.port, **LEASE)
     try:
         back.send("Said while they were away", "away", at_once=True)

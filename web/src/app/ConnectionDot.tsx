@@ -5,7 +5,7 @@ import { cx } from "@/ui";
 const LOOKS: Record<Connection, { word: string; meaning: string; dot: string }> = {
   connecting: { word: "Connecting", meaning: "Connecting to the server", dot: "bg-grey animate-pulse-slow" },
   live: { word: "Live", meaning: "Everything here updates by itself", dot: "bg-green" },
-  reconnecting: { word: "Reconnecting", meaning: "The server cannot be reached; what is shown may be old. Tasks keep running.", dot: "bg-amber animate-pulse-slow" },
+  reconnecting: { word: "Reconnecting", meaning: "The server cannot be reached; what is shown may be old.", dot: "bg-amber animate-pulse-slow" },
   paused: { word: "Paused", meaning: "Updates wait until this tab is looked at", dot: "bg-grey" },
 };
 

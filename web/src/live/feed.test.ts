@@ -80,16 +80,29 @@ test("after a break it goes on behind the last event, without anything being rea
   expect(tab.heard.at(-1)).toEqual({ type: "connection", connection: "live" });
 });
 
-test("it waits longer after each failure, and not at all when asked to try", () => {
+test("it waits a tenth of the outage before it tries again, and not at all when asked to try", () => {
   const feed = newFeed();
   feed.join(newTab().tell, []);
-  current().onerror?.(new Event("error"));
-  vi.advanceTimersByTime(600);
-  current().onerror?.(new Event("error"));
-  vi.advanceTimersByTime(600);
-  expect(servers).toHaveLength(2);
+  const fail = () => current().onerror?.(new Event("error"));
+  const triesWithin = (ms: number) => {
+    const before = servers.length;
+    vi.advanceTimersByTime(ms);
+    return servers.length - before;
+  };
+  fail();
+  expect([triesWithin(499), triesWithin(1)]).toEqual([0, 1]);
+  vi.advanceTimersByTime(9500);
+  fail();
+  expect([triesWithin(999), triesWithin(1)]).toEqual([0, 1]);
+  vi.advanceTimersByTime(600_000);
+  fail();
+  expect([triesWithin(9999), triesWithin(1)]).toEqual([0, 1]);
+  fail();
   feed.retry();
-  expect(servers).toHaveLength(3);
+  expect(servers).toHaveLength(5);
+  current().say("hello", { seq: 1 });
+  fail();
+  expect([triesWithin(499), triesWithin(1)]).toEqual([0, 1]);
 });
 
 test("when the last tab leaves, the connection ends", () => {

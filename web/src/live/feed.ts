@@ -8,7 +8,8 @@ export interface Source {
 }
 
 const BATCH_MS = 40;
-const FIRST_WAIT_MS = 500;
+/** The wait between two attempts is a tenth of the outage, within these: a server that is back is found soon. */
+const SHORTEST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
 
 /**
@@ -24,7 +25,8 @@ export class Feed {
   private batch: FeedEvent[] = [];
   private batchTimer: ReturnType<typeof setTimeout> | undefined;
   private retryTimer: ReturnType<typeof setTimeout> | undefined;
-  private wait = FIRST_WAIT_MS;
+  /** When the connection was lost; null while it is live. */
+  private lostAt: number | null = null;
 
   constructor(private readonly open: (url: string) => Source) {}
 
@@ -53,7 +55,6 @@ export class Feed {
 
   /** Try now rather than when the wait is over, e.g. after signing in. */
   retry(): void {
-    this.wait = FIRST_WAIT_MS;
     if (this.connection !== "live" && this.members.size > 0) this.connect();
   }
 
@@ -79,7 +80,7 @@ export class Feed {
 
   private greeted(event: MessageEvent<string>): void {
     const hello = JSON.parse(event.data) as { seq: number; now?: string };
-    this.wait = FIRST_WAIT_MS;
+    this.lostAt = null;
     if (hello.now) this.tell({ type: "clock", now: hello.now });
     // With `after` the server tells what was missed, and nobody need know; without, events are told from here on.
     if (this.last === null) {
@@ -108,8 +109,9 @@ export class Feed {
   private lost(): void {
     this.disconnect();
     this.say("reconnecting");
-    this.retryTimer = setTimeout(() => this.connect(), this.wait);
-    this.wait = Math.min(this.wait * 2, LONGEST_WAIT_MS);
+    this.lostAt ??= Date.now();
+    const wait = Math.min(Math.max((Date.now() - this.lostAt) / 10, SHORTEST_WAIT_MS), LONGEST_WAIT_MS);
+    this.retryTimer = setTimeout(() => this.connect(), wait);
   }
 
   private say(connection: Connection): void {

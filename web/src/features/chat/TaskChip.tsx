@@ -2,6 +2,7 @@ import { ChevronRight, Play } from "lucide-react";
 import { Button, cx, Duration, isEnded, Markdown, StateDot, stateLook, TONE_TEXT, useTicking } from "@/ui";
 import { TraceOf } from "@/features/tasks/canvas/Trace";
 import { useTaskAction } from "@/features/tasks/queries";
+import { useWaitsToResume, WAITS_TO_RESUME } from "@/features/tasks/progress";
 import type { TaskData } from "./message";
 import { QuestionForm, type Answer } from "./QuestionForm";
 import { useTaskRow } from "./taskRows";
@@ -64,13 +65,14 @@ function Elapsed({ chip }: { chip: Chip }) {
 
 function StatusLine({ chip }: { chip: Chip }) {
   const look = stateLook(chip.status);
-  const word = chip.waits === "execute" ? "Planned" : look.word;
+  const isLeft = useWaitsToResume(chip.status);
+  const word = isLeft ? WAITS_TO_RESUME : chip.waits === "execute" ? "Planned" : look.word;
   const isLong = isEnded(chip.status) && chip.status !== "completed";
   return (
     <span aria-live="polite" className={cx("block text-xs text-faint", isLong ? "line-clamp-4" : "truncate")}>
       {chip.agent && <span>{chip.agent} · </span>}
-      <span className={TONE_TEXT[look.tone]}>{word}</span>
-      {chip.line && chip.waits === null && <span> · {chip.line}</span>}
+      <span className={TONE_TEXT[isLeft ? "amber" : look.tone]}>{word}</span>
+      {chip.line && chip.waits === null && !isLeft && <span> · {chip.line}</span>}
     </span>
   );
 }
@@ -112,13 +114,14 @@ function Execute({ id, title }: { id: string; title: string }) {
 /** What an agent that answers right here is doing, below what it has said so far. */
 export function WorkingLine({ data, onOpen }: { data: TaskData; onOpen: (taskId: string) => void }) {
   const chip = chipOf(data, useTaskRow(data.taskId));
+  const isLeft = useWaitsToResume(chip.status);
   const since = chip.createdAt;
   const isSlow = useTicking((now) => (since && now - new Date(since).getTime() > 2000 ? 1 : 0)) === 1;
   return (
     <button type="button" onClick={() => onOpen(chip.id)} className="-mx-1.5 flex max-w-full items-center gap-2 self-start rounded px-1.5 py-0.5 text-left text-xs text-faint hover:bg-hover hover:text-soft">
       <StateDot state={chip.status} />
       <span aria-live="polite" className="min-w-0 truncate">
-        {chip.line ?? stateLook(chip.status).word}
+        {isLeft ? WAITS_TO_RESUME : (chip.line ?? stateLook(chip.status).word)}
       </span>
       {since && isSlow && <Duration start={since} end={chip.endedAt} className="shrink-0" />}
     </button>

@@ -3,6 +3,7 @@ import { CircleX } from "lucide-react";
 import type { TaskView } from "@/api/types";
 import { CopyButton, Duration, isEnded, isWaiting, Notice, Section, StateBadge, StateDot, Time } from "@/ui";
 import { artifactsOf, messagesOf, plainText, statusMessage } from "../a2a";
+import { useWaitsToResume, WAITS_TO_RESUME } from "../progress";
 import { titleOf } from "../title";
 import { useKeptSearch } from "../useKeptSearch";
 import { Artifacts } from "./Artifacts";
@@ -41,6 +42,7 @@ export function TaskCanvas({ task }: { task: TaskView }) {
 
 function Facts({ task }: { task: TaskView }) {
   const kept = useKeptSearch();
+  const isLeft = useWaitsToResume(task.status, task.waitsToResume);
   return (
     <div className="flex flex-col gap-3">
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1.5 text-sm text-soft">
@@ -53,7 +55,12 @@ function Facts({ task }: { task: TaskView }) {
           {task.waiting === "execute" ? "planned" : "begun"} <Time at={task.createdAt} ago />
         </span>
       </div>
-      {task.statusMessage && !isEnded(task.status) && !isWaiting(task.status) && (
+      {isLeft && (
+        <p aria-live="polite" className="text-sm text-amber">
+          {WAITS_TO_RESUME}. {task.waitsToResume ? "The node that worked on it is gone; the next one takes it over." : "The server is not reachable."}
+        </p>
+      )}
+      {task.statusMessage && !isLeft && !isEnded(task.status) && !isWaiting(task.status) && (
         <p aria-live="polite" className="text-sm text-soft">
           {task.statusMessage}
         </p>
