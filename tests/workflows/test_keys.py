@@ -25,6 +25,8 @@ CRASH = "crash/test_flow_steps.py"
 BUDGETS = f"{EFFECTS}::test_budgets_end_what_uses_too_much"
 TIMES = f"{EFFECTS}::test_an_agent_has_so_much_time"
 TOLD = f"{EFFECTS}::test_an_agent_of_ones_own_is_told_works_and_has_its_variables_where_it_should"
+FORMS = "workflows/test_relay_forms.py"
+PERMITTED = f"{FORMS}::test_permissions_are_a_word_or_of_a_step_or_a_file"
 CHANGES = f"{EFFECTS}::test_what_an_agent_may_change_is_looked_at"
 HYBRID = f"{SEED}::test_the_hybrid_example_runs_unchanged"
 WIRE = f"{SEED}::test_what_an_agent_and_a_step_say_reaches_the_wire_field_by_field"
@@ -130,6 +132,7 @@ SHOWN_BY = {
         "onCrash": f"{CRASH}::test_a_command_that_was_interrupted_is_done_again_or_fails_as_its_step_says",
         "verification": DIAGNOSED,
         "maxIterations": LOOPED,
+        "permissions": PERMITTED,
         "cwd": TREES,
         "workdir": PLACES,
         "env": "workflows/test_injection.py::test_what_an_agent_says_reaches_a_command_as_it_is",
@@ -174,6 +177,7 @@ SHOWN_BY = {
         "preflight": CHECKED,
         "output": SHARED,
     },
+    "FilePermissions": {"profiles": PERMITTED, "default": PERMITTED},
     "IdleNudge": {"nudgeAfter": REMINDED, "escalateAfter": REMINDED, "maxNudges": REMINDED},
     "Swarm": {
         "pattern": f"{PATTERNS}::test_each_example_becomes_what_its_section_says",
@@ -236,6 +240,7 @@ SHOWN_BY = {
         "env": f"{EFFECTS}::test_commands_get_the_variables_that_the_file_names",
         "paths": PLACES,
         "permission_profiles": CHANGES,
+        "permissions": PERMITTED,
         "agents": HYBRID,
         "steps": USED,
         "workflows": HYBRID,

@@ -320,6 +320,17 @@ MISTAKES = [
     ("agents: [{name: a, permissions: {exec: [ls]}}]", "UNSUPPORTED", 4, 34, "sandbox"),
     ("agents: [{name: a, permissions: {scopes: [x]}}]", "UNSUPPORTED", 4, 34, "`files`"),
     ("state: {backend: redis}", "UNSUPPORTED", 4, 18, "backend: database"),
+    ("agents: [{name: a, runtime: acp}]", "UNSUPPORTED", 4, 29, "write `cli: NAME`"),
+    ("budget: 5", "UNKNOWN_KEY", 4, 1, "`tokenBudget`"),
+    ("steps: [{name: a, type: agent}]", "UNSUPPORTED", 4, 8, "write `workflows:"),
+    ("workflows: [{name: x, steps: [{name: s, type: llm}]}]", "UNSUPPORTED", 4, 47, "`cli: api`"),
+    ("workflows: [{name: x, steps: [{name: s, type: human}]}]", "UNSUPPORTED", 4, 47, "`type: approval`"),
+    ("workflows: [{name: x, steps: [{name: s, budget: 5}]}]", "UNKNOWN_KEY", 4, 41, "`constraints`"),
+    ("workflows: [{name: x, steps: [{name: s, id: a}]}]", "UNKNOWN_KEY", 4, 41, "write `name`"),
+    (
+        "workflows: [{name: x, preflight: [{command: ls, captureOutput: false}], steps: [{name: s}]}]",
+        *("UNSUPPORTED", 4, 49, "always read"),
+    ),
     ("workflows: [{name: x, steps: [{name: s, type: integration}]}]", "UNSUPPORTED", 4, 47, "`gh`"),
     ("workflows: [{name: x, steps: [{name: s, needs: [a]}]}]", "UNKNOWN_KEY", 4, 41, "write `dependsOn`"),
 ]

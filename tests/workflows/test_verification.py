@@ -104,7 +104,7 @@ async def test_a_file_is_looked_for_where_the_step_works(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize("value", ["../outside", "/etc/passwd", "link/outside", ""])
+@pytest.mark.parametrize("value", ["../outside", "link/outside", ""])
 async def test_a_file_elsewhere_does_not_count(tmp_path: Path, value: str) -> None:
     here = tmp_path / "here"
     here.mkdir()

@@ -30,6 +30,9 @@ MAX_ITEMS = 10_000
 
 WITH_ADVICE = "failed_verification_with_diagnostic"
 
+TOLD_WHY = frozenset({"failed_verification", WITH_ADVICE})
+"""Reasons of a failed attempt that the agent of the next one is told."""
+
 
 class CannotBegin(Exception):
     """A step cannot be done as it is."""
@@ -69,10 +72,10 @@ class Attempt(Struct, frozen=True, kw_only=True):
         return Begun(step=self.node.name, attempt=self.number, at=self.at, **more)
 
     def text(self) -> str:
-        """Return what is to be done, with the advice that came of the last attempt."""
+        """Return the task; after a failed verification, also why the last attempt failed."""
         said = self.values.text(self.step.task or "")
         before = self.node.ended
-        if before is not None and before.reason == WITH_ADVICE:
+        if before is not None and before.reason in TOLD_WHY:
             said += f"\n\nThe last attempt failed. {before.error}"
         return said
 

@@ -4,9 +4,10 @@ A document is only values with the names and defaults of the file; `reading` mak
 with it, `plan` makes of it what a run follows. Its own JSON, with camelCase names, is the file's form.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from accord.workflows.durations import MAX_SECONDS
 
@@ -14,6 +15,9 @@ STEP_TYPES = ("agent", "deterministic", "worktree", "a2a", "approval", "wait", "
 
 StepType = Annotated[str, Meta(extra={"written": "step type"})]
 """One of these, or a type that another package has added (`steps.kinds`)."""
+
+Access = Literal["readonly", "readwrite", "restricted", "full"]
+ACCESS = get_args(Access)
 
 OnError = Literal["fail", "skip", "retry", "continue"]
 Cli = Literal[
@@ -63,11 +67,18 @@ class Permissions(Said, frozen=True, kw_only=True):
     """What an agent may change; it is looked after every step whether it kept to that."""
 
     profile: str | None = None
-    access: Literal["readonly", "readwrite", "restricted", "full"] | None = None
+    access: Access | None = None
     inherit: bool = True
     files: Files | None = None
     description: str | None = None
     why: str | None = None
+
+
+class FilePermissions(Said, frozen=True, kw_only=True):
+    """Permissions as agent-relay writes them for a whole file."""
+
+    profiles: dict[str, Permissions] = field(default_factory=dict)
+    default: Permissions | None = None
 
 
 class AgentDef(Said, frozen=True, kw_only=True):
@@ -137,6 +148,7 @@ class Step(Said, frozen=True, kw_only=True):
     on_crash: Literal["restart", "fail"] | None = None
     verification: Verification | None = None
     max_iterations: Count | None = None
+    permissions: Permissions | None = None
     cwd: str | None = None
     workdir: str | None = None
     env: dict[str, Text] = field(default_factory=dict)
@@ -384,6 +396,7 @@ class Document(Said, frozen=True, kw_only=True):
     env: dict[str, Text] = field(default_factory=dict)
     paths: tuple[Path, ...] = ()
     permission_profiles: dict[str, Permissions] = field(default_factory=dict, name="permission_profiles")
+    permissions: FilePermissions = FilePermissions()
     agents: tuple[AgentDef, ...] = ()
     steps: dict[str, CustomStep] = field(default_factory=dict)
     workflows: tuple[Workflow, ...] = ()
@@ -391,6 +404,17 @@ class Document(Said, frozen=True, kw_only=True):
     state: SharedState | None = None
     error_handling: ErrorHandling | None = None
     trajectories: Trajectories | None = None
+
+    @property
+    def profiles(self) -> dict[str, Permissions]:
+        """Every permission profile by its name."""
+        return {**self.permission_profiles, **self.permissions.profiles}
+
+    @property
+    def permitted(self) -> tuple[AgentDef, ...]:
+        """Its agents; one without permissions has the default of the file."""
+        default = self.permissions.default
+        return tuple(one if one.permissions else replace(one, permissions=default) for one in self.agents)
 
     def agent(self, name: str) -> AgentDef | None:
         """Return one of its agents."""

@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 
 from msgspec import NODEFAULT, Struct, inspect
 
-from accord.workflows.document import AgentDef, Document, Permissions, SharedState, Step, Swarm, Verification, Workflow
+from accord.workflows.document import (
+    AgentDef,
+    Document,
+    Permissions,
+    Preflight,
+    SharedState,
+    Step,
+    Swarm,
+    Verification,
+    Workflow,
+)
 from accord.workflows.durations import UNITS
 
 Refusals = Mapping[tuple[type[Struct], str], str]
@@ -26,6 +36,7 @@ REFUSED: Refusals = MappingProxyType(
         (Permissions, "scopes"): "nothing here could enforce it: use `files` and `access`",
         (Step, "integration"): "use `gh` or `curl` in a deterministic step, or an A2A agent",
         (Step, "action"): "use `gh` or `curl` in a deterministic step, or an A2A agent",
+        (Preflight, "captureOutput"): "remove it: the output of a check is always read",
         (Step, "params"): "use `gh` or `curl` in a deterministic step, or an A2A agent",
     }
 )
@@ -35,8 +46,26 @@ REFUSED_VALUES: Mapping[tuple[type[Struct], str, str], str] = MappingProxyType(
     {
         (Step, "type", "integration"): "use `gh` or `curl` in a deterministic step, or an A2A agent",
         (SharedState, "backend", "redis"): "use `backend: database`",
+        (AgentDef, "runtime", "acp"): "write `cli: NAME` or `command: ...`, or `runtime: a2a` and a `url`",
+        (Step, "type", "llm"): "write `type: agent`, and for its agent `cli: api` and `constraints: {model: ...}`",
+        (Step, "type", "run"): "write `type: deterministic` and `command`",
+        (Step, "type", "human"): "write `type: approval` and `task`",
+        (Step, "type", "dispatch"): "write `type: workflow` and `workflow`",
+        (Step, "type", "done"): "remove the step: `output` of the workflow is what a run returns",
     }
 )
+"""Values of agent-relay and of its successor that are refused, and what to write."""
+
+IMPLIED: Mapping[tuple[type[Struct], str], Any] = MappingProxyType({(Preflight, "captureOutput"): True})
+"""Keys of agent-relay that may be written with the only value that there is here."""
+
+SAME_VALUES: Mapping[tuple[type[Struct], str, str], str] = MappingProxyType(
+    {
+        (Step, "onError", "fail-fast"): "fail",
+        (Workflow, "onError", "fail-fast"): "fail",
+    }
+)
+"""Values of agent-relay that have another name here."""
 
 MEANT: Refusals = MappingProxyType(
     {
@@ -44,6 +73,9 @@ MEANT: Refusals = MappingProxyType(
         (Document, "errors"): "write `errorHandling`",
         (Document, "barriers"): "write it in `coordination`",
         (Document, "pattern"): "write it in `swarm`",
+        (Document, "budget"): "write `tokenBudget` or `costBudget` in `swarm`",
+        (Step, "id"): "write `name`",
+        (Step, "budget"): "write `maxTokens` or `maxCost` in the `constraints` of its agent",
         (Workflow, "jobs"): "write `steps`",
         (Step, "needs"): "write `dependsOn`",
         (Step, "run"): "write `type: deterministic` and `command`",

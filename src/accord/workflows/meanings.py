@@ -21,6 +21,7 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "env": "Variables that all commands get besides the common ones; `${NAME}` is the server's variable.",
         "paths": "Directories by name, for `workdir`.",
         "permission_profiles": "Permissions by name, for `permissions.profile`.",
+        "permissions": "Permission profiles and a default, as agent-relay writes them.",
         "agents": "Who works.",
         "steps": "Steps of your own by name, for `use`; `.accord/steps.yaml` and `.relay/steps.yaml` have more.",
         "workflows": "What is done; the first is run unless another is named.",
@@ -28,6 +29,10 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         "state": "Values that steps `set` and other steps read as `{{state.NAME}}`.",
         "errorHandling": "What becomes of a run when a step fails.",
         "trajectories": "What of how a run went is written down in an artifact of it; left out, or `false`: nothing.",
+    },
+    d.FilePermissions: {
+        "profiles": "Permissions by name, the same as `permission_profiles`.",
+        "default": "The permissions of agents that state none.",
     },
     d.Swarm: {
         "pattern": "How work is divided, by the name of a pattern; left out, it is chosen by the agents' roles.",
@@ -168,7 +173,8 @@ MEANINGS: Mapping[type[Struct], Mapping[str, str]] = {
         ),
         "onCrash": "What becomes of a command that was running when its node died: `restart` it, or `fail`.",
         "verification": "What must be so afterwards for it to count as done.",
-        "maxIterations": "How often it is done at most, until `until` holds.",
+        "maxIterations": "How often it is done at most, until `until` holds or, without that, its `verification`.",
+        "permissions": "What its agent may change in this step, instead of the agent's own permissions.",
         "cwd": "The directory that it works in, relative to the file.",
         "workdir": "The same, by a name from `paths`.",
         "env": "Variables for its command.",

@@ -100,6 +100,8 @@ def member_for(plan: Plan, step: Step) -> Member | None:
         return _member(plan, _merged(agent or AgentDef(name=_own_name(step), runtime="a2a"), step))
     if step.kind != "agent" or agent is None:
         return None
+    if step.permissions is not None:
+        agent = replace(agent, permissions=step.permissions)
     return replace(_member(plan, agent), on_crash=step.on_crash)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from accord.workflows import custom, givens, resolving
 from accord.workflows.defaults import merged, typed
 from accord.workflows.document import Barrier, Document, Step, Workflow
@@ -62,9 +64,9 @@ def plan(
         pattern=pattern,
         steps=tuple(steps),
         barriers=_barriers(document, steps),
-        agents=document.agents,
+        agents=document.permitted,
         env=document.env,
-        permission_profiles=document.permission_profiles,
+        permission_profiles=document.profiles,
         max_concurrency=document.swarm.max_concurrency,
         timeout=document.swarm.timeout,
         token_budget=document.swarm.token_budget,
@@ -129,8 +131,11 @@ def _unrolled(steps: list[Step]) -> list[Step]:
         if step.max_iterations is None:
             found_.append(step)
             continue
+        if step.until is None and step.verification is not None:  # as agent-relay means it: until it is verified
+            found_.append(replace(step, max_iterations=None, retries=max(step.retries or 0, step.max_iterations - 1)))
+            continue
         if step.until is None:
-            fix = f"add `until: vote({step.name}) == 'APPROVE'`, or another condition on what it says"
+            fix = f"add `verification`, or `until: vote({step.name}) == 'APPROVE'` or another condition on its output"
             raise _bad("MISSING_MEMBER", f"step {step.name!r} has maxIterations and does not say until when", fix)
         try:
             found_ += looped([step], step.until, step.max_iterations, (step.name,))

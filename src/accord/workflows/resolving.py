@@ -31,6 +31,10 @@ _NAMED = re.compile(r"\$\{([^}]+)\}")
 LATER = frozenset({"steps", "state", "env", "run", "item", "index"})
 """Roots of what is known only during a run, or must not be written down with a plan."""
 
+THIS_STEP = "step"
+NO_THIS_STEP = 'name the step: {{steps.NAME.output}}; write braces that are only text as {{"{{"}}'
+"""What agent-relay's own texts call the step at hand, and what to write."""
+
 OF_STEPS = ("output", "status", "json", "exit_code", "exitCode")
 
 Known = Mapping[str, Collection[str]]
@@ -233,6 +237,8 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
     table, name = (root, rest[0]) if root in known and rest else ("vars", root)
     if name in known[table]:
         return None
+    if root == THIS_STEP and rest:
+        return NO_THIS_STEP
     if root in ROOTS and not rest:
         return f"write {{{{{root}.NAME}}}}"
     return {
@@ -246,7 +252,7 @@ def _missing(known: Known, root: str, rest: list[str]) -> str | None:
 def is_variable(reference: Reference) -> bool:
     """Whether a reference is to a variable."""
     root, *rest = reference.path
-    return (root == "vars" and bool(rest)) or root not in ROOTS
+    return (root == "vars" and bool(rest)) or (root not in ROOTS and not (root == THIS_STEP and rest))
 
 
 def events_of(steps: Sequence[Step]) -> frozenset[str]:

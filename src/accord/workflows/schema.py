@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, inspect, to_builtins
 
 from accord.workflows import durations, keys
-from accord.workflows.document import CustomStep, Document, Step, Swarm, Trajectories
+from accord.workflows.document import CustomStep, Document, FilePermissions, Permissions, Step, Swarm, Trajectories
 from accord.workflows.meanings import MEANINGS
 from accord.workflows.steps.kinds import step_types
 
@@ -65,6 +65,12 @@ def _properties(struct: type[Struct]) -> dict[str, Any]:
         else:
             told = {"description": f"The same as `{member.name}`.", **SECRETIVE}
             found[name] = {**told, **({"type": "number", "minimum": 0} if keys.is_counted(name) else _of(member.kind))}
+    for (owner, name, also), _ in keys.SAME_VALUES.items():
+        if owner is struct:
+            found[name]["enum"] = [*found[name]["enum"], also]
+    for (owner, name), only in keys.IMPLIED.items():
+        if owner is struct:
+            found[name] = {"description": "Has no effect.", "const": only, **SECRETIVE}
     return found
 
 
@@ -116,6 +122,8 @@ _SPECIAL: Mapping[type[Struct], Callable[[type[Struct]], dict[str, Any]]] = {
     Step: _step,
     CustomStep: _custom,
     Swarm: _short("string"),
+    FilePermissions: _short("string"),
+    Permissions: _short("string"),
     Trajectories: _short("boolean"),
 }
 

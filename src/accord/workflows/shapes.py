@@ -13,7 +13,18 @@ import msgspec
 from msgspec import Struct, inspect
 
 from accord.workflows import durations, keys
-from accord.workflows.document import STEP_TYPES, AgentDef, CustomStep, Step, Swarm, Trajectories
+from accord.workflows.document import (
+    ACCESS,
+    STEP_TYPES,
+    AgentDef,
+    CustomStep,
+    Document,
+    FilePermissions,
+    Permissions,
+    Step,
+    Swarm,
+    Trajectories,
+)
 from accord.workflows.findings import BadDocument, Finding, Place, found
 from accord.workflows.steps.kinds import step_types
 from accord.workflows.text import Node
@@ -129,6 +140,8 @@ class Shaping:
             if isinstance(stated, dict) and key in stated:
                 self._bad("DUPLICATE_KEY", f"`{key}` is in `with` as well", "remove one of them", node.keys[key])
             return {key: node.parts[key].tree}
+        if (implied := keys.IMPLIED.get((struct, keys.camel(key)))) is not None and node.parts[key].tree is implied:
+            return {}
         code, fix = keys.remedy(struct, key)
         what = f"There is no key `{key}` here" if code == "UNKNOWN_KEY" else f"`{key}` is not supported"
         self._bad(code, what, fix, node.keys[key])
@@ -138,6 +151,11 @@ class Shaping:
         refused = keys.REFUSED_VALUES.get((struct, member.name, str(node.tree)))
         if refused is not None:
             raise self._bad("UNSUPPORTED", f"`{key}: {node.tree}` is not supported", refused, node.place)
+        if (same := keys.SAME_VALUES.get((struct, member.name, str(node.tree)))) is not None:
+            return same
+        if (struct, member.name) == (Document, "steps") and isinstance(node.tree, list):
+            fix = "write `workflows: [{name: main, steps: [...]}]`; each step has a `name`"
+            raise self._bad("UNSUPPORTED", "A list of `steps` at the top of a file is not supported", fix, node.place)
         if (struct, member.name) == (AgentDef, "credentials") and isinstance(node.tree, dict):
             fix = "write the name of a credential"
             raise self._bad("UNSUPPORTED", "A proxy for credentials is not supported", fix, node.place)
@@ -224,6 +242,16 @@ class Shaping:
         """Return a swarm that is only the name of its pattern."""
         return {"pattern": node.tree} if isinstance(node.tree, str) else None
 
+    def permitted(self, node: Node, where: str) -> Any:
+        """Return permissions that are one word: an access, or else the name of a profile."""
+        if not isinstance(node.tree, str):
+            return None
+        return {"access" if node.tree in ACCESS else "profile": node.tree}
+
+    def permitted_all(self, node: Node, where: str) -> Any:
+        """Return the permissions of a file that are one word."""
+        return None if (short := self.permitted(node, where)) is None else {"default": short}
+
     def switch(self, node: Node, where: str) -> Any:
         """Return what is only switched on or off."""
         return {"enabled": node.tree} if isinstance(node.tree, bool) else None
@@ -251,6 +279,8 @@ _PARAMS = keys.members(CustomStep)["params"].kind
 
 _SHORT: Mapping[type, Callable[[Shaping, Node, str], Any]] = {
     Swarm: Shaping.pattern,
+    FilePermissions: Shaping.permitted_all,
+    Permissions: Shaping.permitted,
     Trajectories: Shaping.switch,
     CustomStep: Shaping.custom,
 }

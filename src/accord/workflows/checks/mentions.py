@@ -10,7 +10,7 @@ from accord.workflows.checks.subject import Placed, Problem, Subject, Where
 from accord.workflows.document import AgentDef, Document, Step
 from accord.workflows.expressions import BadExpression
 from accord.workflows.quoting import AS_DATA, UnsafeCommand
-from accord.workflows.resolving import LATER, events_of, run_lacks, unfilled
+from accord.workflows.resolving import LATER, NO_THIS_STEP, THIS_STEP, events_of, run_lacks, unfilled
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
 from accord.workflows.values import check_command
 
@@ -202,6 +202,8 @@ def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) 
             "MISSING_ENV", said.where, f"The variable {rest[0]} is not set", f"set {rest[0]} before it is run"
         )
     variable = rest[0] if root == "vars" and rest else root if root not in ROOTS else None
+    if variable == THIS_STEP and rest and variable not in document.vars:
+        return Problem("UNKNOWN_REFERENCE", said.where, f"{one.source}: no value is called `step`", NO_THIS_STEP)
     if variable is not None and variable not in document.vars:
         fix = meant(variable, document.vars, f"add {variable} to `vars`, or run it with --var {variable}=...")
         return Problem(

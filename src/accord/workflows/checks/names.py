@@ -88,13 +88,20 @@ def patterns(subject: Subject) -> Iterator[Problem]:
 
 def profiles(subject: Subject) -> Iterator[Problem]:
     """Permissions are based on profiles that there are."""
-    known = subject.document.permission_profiles
+    document, known = subject.document, subject.document.profiles
     stated: list[tuple[Where, str | None]] = [
         (("agents", at, "permissions", "profile"), agent.permissions.profile)
-        for at, agent in enumerate(subject.document.agents)
+        for at, agent in enumerate(document.agents)
         if agent.permissions is not None
     ]
+    stated += [
+        ((*where, "permissions", "profile"), step.permissions.profile)
+        for step, where, *_ in subject.steps
+        if step.permissions is not None
+    ]
     stated += [(("permission_profiles", name, "profile"), one.profile) for name, one in known.items()]
+    if document.permissions.default is not None:
+        stated.append((("permissions", "default"), document.permissions.default.profile))
     for where, name in stated:
         if name is not None and name not in known:
             fix = meant(name, known, "add it to `permission_profiles`")

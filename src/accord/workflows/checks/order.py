@@ -106,11 +106,12 @@ def fitting(subject: Subject) -> Iterator[Problem]:
             continue
         except BadExpression:
             continue  # others say what is wrong with these steps
-        endless = {step.name for step in there if step.max_iterations is not None and step.until is None}
+        loops = [step for step in there if step.max_iterations is not None and step.verification is None]
+        endless = {step.name for step in loops if step.until is None}
         for placed in subject.of(workflow):
             if placed.step.name in endless:
                 where = (*placed.where, "maxIterations")
-                fix = "add `until: CONDITION`, or use `retries`"
+                fix = "add `until: CONDITION` or a `verification`, or use `retries`"
                 yield Problem("MISSING_MEMBER", where, "Nothing says when the loop is done", fix, at_key=True)
 
 

@@ -33,7 +33,8 @@ class Row(NamedTuple):
 
 ROWS: Mapping[str, Row] = {
     "agent": Row(
-        ("agent", "task"), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext", "allowEmpty")
+        ("agent", "task"),
+        (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext", "allowEmpty", "permissions"),
     ),
     "deterministic": Row(
         ("command",), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "failOnError", "captureOutput")
@@ -57,7 +58,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "approval": Row(("task",), ("onReject", "approvers", "notByStarter")),
     "wait": Row((), ("for", "until", "event"), either=("for", "until", "event")),
-    "workflow": Row((), (*AGAIN, "workflow", "file", "input", "vars"), either=("workflow", "file")),
+    "workflow": Row((), (*AGAIN, *LOOP, "workflow", "file", "input", "vars"), either=("workflow", "file")),
     "map": Row(("over", "step"), (*AGAIN, "as", "concurrency")),
 }
 """Type of a step -> its members, besides those that all have."""
@@ -236,8 +237,8 @@ def _wrong(wanted: Verification) -> tuple[str, str, str] | None:
         return "MISSING_MEMBER", f"`{wanted.type}` needs a `value`: without one it proves nothing", "add `value: ...`"
     if wanted.type == "exit_code" and is_fixed and value and re.fullmatch(r"-?\d+", value) is None:
         return "BAD_VALUE", f"{value} is no exit code", "write a whole number"
-    if wanted.type == "file_exists" and is_fixed and (PurePath(value).is_absolute() or ".." in PurePath(value).parts):
-        return "BAD_VALUE", f"{value} is not below where the step works", "write a path without .. inside of it"
+    if wanted.type == "file_exists" and is_fixed and ".." in PurePath(value).parts:
+        return "BAD_VALUE", f"{value} is not below where the step works", "write an absolute path, or one without .."
     if wanted.type == "pr_url" and is_fixed and value and re.fullmatch(r"[\w.-]+/[\w.-]+", value) is None:
         return "BAD_VALUE", f"{value} is no repository", "write OWNER/NAME, or nothing"
     pattern = value if wanted.type == "regex" else value.removeprefix("regex:") if value.startswith("regex:") else ""

@@ -24,6 +24,7 @@ from accord.workflows.patterns.cast import (
     told,
     votes,
 )
+from accord.workflows.patterns.orders import dag
 from accord.workflows.patterns.rounds import agreed
 from accord.workflows.votes import APPROVE
 
@@ -70,10 +71,15 @@ def verifier(cast: Cast) -> list[Step]:
 
 
 def competitive(cast: Cast) -> list[Step]:
-    """All do the same at once, and a judge hears all of them and chooses."""
+    """All do the same at once, and a judge hears all of them and chooses.
+
+    Without a judge, a step that depends on two others at least is the one that chooses, and the steps keep their order.
+    """
     judges = cast.of(*JUDGES)
     rivals = cast.above(judges)
-    needed(judges, "it needs an agent with the role judge")
+    if not judges and any(len(step.depends_on or ()) > 1 for step in cast.steps):
+        return dag(cast)
+    needed(judges, "it needs an agent with the role judge, or a step that depends on all who compete")
     needed(rivals, "it needs two steps at least of those who compete", 2)
 
     def arranged(before: tuple[str, ...]) -> list[Step]:
