@@ -11,10 +11,12 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.planner import planner
+from accord.agents.remote.agent import RemoteAgent
 from tests.console.agents import asks, streams
 from tests.console.chatting import Chatting, Gate, only, said, text_of, texts, types
 from tests.console.conftest import Asking, serving
 from tests.core.doubles import until
+from tests.ports import free_port
 from tests.serve.running import Server
 
 AGENTS = Path(__file__).parent / "agents.py"
@@ -82,12 +84,17 @@ async def test_agents_are_offered_as_models(quick: Asking) -> None:
 
 
 @pytest.mark.proves("0-70")
-async def test_agents_are_not_offered_where_that_is_switched_off() -> None:
-    async with serving("sqlite://:memory:", streams, console={"a2a": False}) as asking:
-        assert await asking.get("/models") == []
-        answer = await asking("POST", "/chat", {"id": "c-1", "message": said("x")})
+async def test_only_remote_agents_are_hidden_where_a2a_is_switched_off() -> None:
+    url = f"http://127.0.0.1:{free_port()}/"
+    there = RemoteAgent(url, name="there")
+    async with serving("sqlite://:memory:", there, streams, console={"a2a": False}) as asking:
+        assert [model["id"] for model in await asking.get("/models")] == ["streams"]
+        assert text_of(await Chatting(asking).say("c-1", said("go"))) == "You said: go "
+        answer = await asking("POST", "/chat", {"id": "c-2", "message": said("x"), "agent": "there"})
         assert answer.status >= 400
-        assert "not offered" in answer.json()["detail"]
+        assert "Remote agents are not offered" in answer.json()["detail"]
+    async with serving("sqlite://:memory:", RemoteAgent(url, name="there"), streams) as asking:
+        assert [model["id"] for model in await asking.get("/models")] == ["there", "streams"]
 
 
 async def test_an_agent_that_answers_with_a_message_alone_has_no_task() -> None:

@@ -6,6 +6,9 @@ import pytest
 
 from accord import Context, agent
 from accord.bindings.http import Receive, Scope, Send
+from accord.model import TaskState, TaskStatus
+from accord.storage.commands import endings
+from accord.storage.commands.endings import Ending
 from accord.storage.store import Tx
 from accord.testing import call
 from tests.console.conftest import HTML, PNG, Asking, serving
@@ -168,6 +171,19 @@ async def test_a_task_is_ended_with_a_reason_and_begun_anew(server: Server) -> N
     assert again["id"] != task_id
     assert (again["title"], again["contextId"]) == ("the words", ended["contextId"])
     await server.reaches(again["id"], "input-required")
+
+
+@pytest.mark.proves("0-63")
+async def test_an_unknown_task_can_be_canceled_as_well_as_retried(server: Server) -> None:
+    task_id = await server.begin("asker", "the words")
+    await server.reaches(task_id, "input-required")
+    unknown = TaskStatus(state=TaskState.UNKNOWN)
+    ending = Ending(task_id=task_id, status=unknown, at=1_700_000_000_000)
+    await server.app.host.engine.store.do(endings.end, "acme", ending)
+    shown = await server.reaches(task_id, "unknown")
+    assert shown["actions"] == ["cancel", "retry"]
+    ended = await server.post(f"/tasks/{task_id}/cancel", {})
+    assert (ended["status"], ended["actions"]) == ("canceled", ["retry"])
 
 
 async def test_what_is_held_begins_when_it_is_executed(server: Server) -> None:

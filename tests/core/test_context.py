@@ -169,6 +169,37 @@ async def test_artifacts_are_made_replaced_and_extended(hosting: Hosting) -> Non
 
 
 @agent
+async def nameless(ctx: Context) -> None:
+    await ctx.artifact("one")
+    await ctx.artifact("two")
+    await ctx.artifact(" and more", append=True)
+    await ctx.artifact("mine", id="result-3")
+    await ctx.artifact("three")
+    await ctx.artifact("first", name="log")
+    await ctx.artifact("second", name="log")
+    if ctx.text == "ask":
+        await ctx.ask("more?")
+
+
+@pytest.mark.parametrize("word", ["go", "ask"])
+async def test_artifacts_without_an_id_are_all_kept(hosting: Hosting, word: str) -> None:
+    host = await hosting(nameless)
+    task = await sent(host.default, saying(word), ALICE)
+    if word == "ask":  # it runs again from its first line, and creates each of them once
+        task = await sent(host.default, saying("yes", task_id=task.id), ALICE)
+    assert task.status.state is TaskState.COMPLETED
+    found = {one.artifact_id: "".join(part.text or "" for part in one.parts) for one in task.artifacts}
+    assert found == {
+        "result": "one",
+        "result-2": "two and more",
+        "result-3": "mine",
+        "result-4": "three",
+        "log": "first",
+        "log-2": "second",
+    }
+
+
+@agent
 async def completes(ctx: Context) -> str:
     await ctx.artifact("kept")
     await ctx.complete("bye")

@@ -123,9 +123,9 @@ def is_acknowledged(file: Path) -> bool:
 
 @contextmanager
 def orchestrator(folder: Path, seconds: float) -> Iterator[str]:
-    """`python -m examples.orchestrator` as a process."""
+    """`python -m accord.demo.orchestrator` as a process."""
     port = free_port()
-    command = [sys.executable, "-m", "examples.orchestrator", "--port", str(port), "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "accord.demo.orchestrator", "--port", str(port), "--seconds", str(seconds)]
     process = subprocess.Popen(command, cwd=folder, env=environment(folder))
     url = f"http://localhost:{port}"
     try:

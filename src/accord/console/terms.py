@@ -14,7 +14,7 @@ class Terms(Settings, frozen=True, kw_only=True):
     """Whether there is one."""
 
     a2a: bool = True
-    """Whether agents are offered in chats at all."""
+    """Whether chats offer remote agents; agents of this server are always offered."""
 
     task_mode: bool | None = None
     """Whether every chat gets an acknowledgement and a task that goes on by itself; left out, that is so for agents

@@ -15,7 +15,7 @@ import msgspec
 from accord.core import tracing
 from accord.core.interface import Caller
 from accord.core.journal import Journal
-from accord.core.output import parts_of, text_of
+from accord.core.output import ArtifactIds, parts_of, text_of
 from accord.core.said import Approval, Said
 from accord.core.spawning import Spawning
 from accord.core.threads import in_thread
@@ -79,6 +79,7 @@ class Context:
         self._said = Said(run.message)
         self._turn = f"{run.message.message_id}/"
         self._place: int | None = None
+        self._artifact_ids = ArtifactIds()
 
     # --- what is asked --------------------------------------------------------------------------------------------
 
@@ -196,14 +197,17 @@ class Context:
         append: bool = False,
         last_chunk: bool = True,
     ) -> None:
-        """Make, replace or extend an artifact; an `Artifact` is taken as it is."""
+        """Create an artifact, replace or extend the one with this `id`; an `Artifact` is taken as it is.
+
+        Without `id` each call of a turn creates another one, and with `append` extends the last of these.
+        """
         parts = parts_of(content)
         if not parts:
             return
-        made = Artifact(
-            artifact_id=id or name or "result", parts=parts, name=name, description=description, metadata=metadata
-        )
-        whole = content if isinstance(content, Artifact) else made
+        if not isinstance(whole := content, Artifact):
+            id = id or self._artifact_ids.choose(name or "result", append=append)
+            whole = Artifact(artifact_id=id, parts=parts, name=name, description=description, metadata=metadata)
+        self._artifact_ids.used.add(whole.artifact_id)
         await self._run.artifact(whole, append=append, last_chunk=last_chunk)
 
     async def finish(self, id: str) -> None:

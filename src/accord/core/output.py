@@ -4,6 +4,7 @@ Pure conversion; where the parts go is the context's business.
 """
 
 from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -38,6 +39,25 @@ def spoken(text: str, message_id: str, task_id: str, context_id: str | None = No
     """Return a text as the message with which the agent, or the server for it, says it."""
     parts = (Part(text=text),)
     return Message(message_id=message_id, role=Role.AGENT, parts=parts, task_id=task_id, context_id=context_id)
+
+
+class ArtifactIds:
+    """The ids of a turn's artifacts, and those chosen for artifacts without one.
+
+    They depend on the earlier calls alone, so every run of the turn chooses the same.
+    """
+
+    def __init__(self) -> None:
+        """Begin a turn."""
+        self.used: set[str] = set()
+        self._last: dict[str, str] = {}
+
+    def choose(self, base: str, *, append: bool) -> str:
+        """Return a new id that begins with `base`, or to append the last one chosen for it."""
+        if not append or base not in self._last:
+            numbered = (base if number == 1 else f"{base}-{number}" for number in count(1))
+            self._last[base] = next(one for one in numbered if one not in self.used)
+        return self._last[base]
 
 
 def _builtins(value: Any) -> Any:

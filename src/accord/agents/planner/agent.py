@@ -34,7 +34,7 @@ RESULT = 200
 
 EXECUTABLE, OPEN = frozenset({"submitted"}), frozenset({"submitted", "working", "input-required", "auth-required"})
 
-HOW = 'Say "execute all" or "execute 2" to begin, "cancel 2" to drop one, "status" to see how they stand.'
+HOW = 'Shall they begin? Say "yes" or "execute 2" to begin, "cancel 2" to drop one, "status" to see how they stand.'
 
 
 class PlannerAgent:

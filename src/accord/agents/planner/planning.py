@@ -116,10 +116,13 @@ def _stem(word: str) -> str:
 Verb = Literal["execute", "cancel", "done", "status"]
 
 _VERBS: Sequence[tuple[Verb, str]] = (
-    ("execute", r"execute|run|start|begin|do|go(?: ahead)?|launch"),
+    (
+        "execute",
+        r"execute|run|start|begin|do|go(?: ahead)?|launch|yes(?:,?\s+please)?|yeah|sure|ok(?:ay)?|proceed",
+    ),
     ("cancel", r"cancel|drop|stop|skip|remove"),
     ("done", r"done|finish(?:ed)?|complete(?:d)?|mark"),
-    ("status", r"status|progress|plan|show|list|how is it going|how far(?: are we)?"),
+    ("status", r"no|nope|not (?:now|yet)|later|status|progress|plan|show|list|how is it going|how far(?: are we)?"),
 )
 _WHICH = r"(?:\s+(?:with|the|task|tasks|no\.?|number|them|plan|it|of|#))*"
 _ALL = r"\s*(?P<all>all|everything|every|both)?(?:\s+(?:of|them|tasks?|it))*"
@@ -140,7 +143,9 @@ def command_of(text: str) -> Command | None:
     """Return what a text commands, if it commands nothing else."""
     said = text.strip().rstrip(".!?")
     for verb, words in _VERBS:
-        match = re.fullmatch(rf"(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_REST}", said, re.I | re.S)
+        match = re.fullmatch(
+            rf"(?:yes\b[\s,.!]+)?(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_REST}", said, re.I | re.S
+        )
         if match:
             numbers = tuple(dict.fromkeys(int(one) for one in re.findall(r"\d+", match["numbers"] or "")))
             if verb == "done" and not numbers:

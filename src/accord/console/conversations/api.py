@@ -152,11 +152,12 @@ class ChatApi:
     def _slug(self, body: ChatBody, chat: Chat | None, caller: Caller) -> str:
         """Return the agent that is talked to: the one asked for, the chat's own, or the server's first."""
         house = self._house
-        if not house.terms.a2a:
-            raise UnsupportedOperation("Agents are not offered in chats here")
-        slug = body.wanted or (chat.agent if chat else next(iter(house.agents)))
+        offered = self._models.offered
+        slug = body.wanted or (chat.agent if chat else next(iter(offered), next(iter(house.agents))))
         if slug not in house.agents:
             raise invalid_field("agent", f"There is no agent called {slug[:60]!r} here")
+        if slug not in offered:
+            raise UnsupportedOperation("Remote agents are not offered in chats here")
         if not house.sight.may(caller, house.agents[slug].profile.name, Operation.SEND):
             raise PermissionDenied("Your roles do not include sending to this agent")
         return slug

@@ -3,12 +3,15 @@
 It only lists; talking is `console.conversations.api`.
 """
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal
 
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
 from accord.console.views import Model
-from accord.core.remotes import Reaching
+from accord.core.agent import Agent
+from accord.core.remotes import Reachable, Reaching
 from accord.protocol.operations import Operation
 
 EXAMPLES = 4
@@ -29,14 +32,21 @@ class ModelsApi:
     async def listed(self, asked: Asked) -> Reply:
         """List the agents that whoever asks may talk to."""
         house, caller = self._house, asked.known
-        offered = house.agents if house.terms.a2a else {}
         return Reply(
             body=[
                 self._model(slug)
-                for slug, agent in offered.items()
+                for slug, agent in self.offered.items()
                 if house.sight.may(caller, agent.profile.name, Operation.SEND)
             ]
         )
+
+    @cached_property
+    def offered(self) -> Mapping[str, Agent]:
+        """The agents that chats offer, the default one first: without A2A those of this server alone."""
+        agents = self._house.agents
+        if self._house.terms.a2a:
+            return agents
+        return {slug: agent for slug, agent in agents.items() if not isinstance(agent, Reachable)}
 
     def mode(self, slug: str) -> Literal["stream", "task"]:
         """Return how an agent answers unless somebody wants it otherwise: one elsewhere takes on a task."""
@@ -52,6 +62,6 @@ class ModelsApi:
             name=profile.name,
             description=profile.description,
             mode=self.mode(slug),
-            is_default=slug == next(iter(self._house.agents)),
+            is_default=slug == next(iter(self.offered)),
             examples=examples[:EXAMPLES],
         )

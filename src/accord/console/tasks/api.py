@@ -244,7 +244,7 @@ class TasksApi:
             ("execute", may_say and found.is_held),
             ("approve", may_say and approves),
             ("reply", may_say and is_asking),
-            ("cancel", may_end and not has_ended),
+            ("cancel", may_end and found.state not in lifecycle.TERMINAL),
             ("retry", may_say and has_ended and found.parent_id is None and self._finding.is_served(found.agent)),
         ]
         return [action for action, is_offered in offered if is_offered]

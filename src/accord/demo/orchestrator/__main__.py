@@ -1,10 +1,10 @@
-"""`python -m examples.orchestrator`: the orchestrator on port 9999 of this machine."""
+"""`python -m accord.demo.orchestrator`: the orchestrator on port 9999 of this machine."""
 
 import argparse
 
 import uvicorn
 
-from examples.orchestrator.app import App
+from accord.demo.orchestrator.app import App
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from examples.orchestrator.jobs import Job, Orchestrator
+from accord.demo.orchestrator.jobs import Job, Orchestrator
 
 CARDS = ("/.well-known/agent.json", "/.well-known/agent-card.json")
 NOT_FOUND, NO_METHOD, BAD_PARAMS, BAD_JSON = -32001, -32601, -32602, -32700
