@@ -8,17 +8,21 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from accord.agents.echo import echo
 from accord.agents.remote.terms import Mode
-from accord.app import to_a2a
-from accord.app.credentials import own_keys, sealed_keys
+from accord.app import Application, to_a2a
+from accord.app.credentials import own_keys, rotate, sealed_keys
 from accord.app.remotes import remote_agents
 from accord.client.keys import Credential, KeyManagementError
 from accord.config import BadSettings
 from accord.config.settings import Credentials, Remote, Settings
+from accord.core.interface import Caller
+from accord.model import PushConfig
 from accord.storage import migrate
 from accord.storage.address import parse
 from accord.storage.open import open_store
 from accord.testing import lifespan
+from accord.testing.inprocess import Running
 from tests.app.conftest import send, text_of
 from tests.client.auth.conftest import serving
 from tests.client.auth.test_served import HEADER, SECRET
@@ -86,6 +90,27 @@ async def test_a_remote_agent_is_reached_with_what_the_store_keeps(tmp_path: Pat
             task = await send(app, "one two")
             assert "artifacts" in task, task["status"]
             assert text_of(task).split() == ["one", "two"]
+
+
+def database(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.glob("accord.db*"))
+
+
+async def test_server_with_keys_stores_no_secret_of_a_webhook(tmp_path: Path) -> None:
+    url, key = f"sqlite:///{tmp_path}/accord.db", new_key()
+    for keys, is_there in (((key,), False), ((), True)):
+        app = Application([echo], Settings(store=url, credentials=Credentials(keys=keys)))
+        async with app.lifespan():
+            a2a = Running(app, Caller(), 30)
+            task = await a2a.send_text("x")
+            await a2a.service.push_set(PushConfig(url="https://a.example/", task_id=task.id, token=SECRET), Caller())
+        assert (SECRET.encode() in database(tmp_path)) is is_there
+    settings = Settings(store=url, credentials=Credentials(keys=("not a key",)))
+    with pytest.raises(BadSettings, match=r"credentials\.keys"):
+        async with Application([echo], settings).lifespan():
+            pass
+    async with open_store(parse(url)) as store:
+        assert await rotate(store, Credentials(keys=(key,))) == 1
 
 
 @pytest.mark.parametrize("named", ["good.example", "good_example", "both"])

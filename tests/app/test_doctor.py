@@ -11,22 +11,26 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from joserfc.jwk import ECKey
 
-from accord.app.credentials import TENANT
+from accord.app.credentials import TENANT, rotate
 from accord.app.doctor import clocks, examination, machine, stores
 from accord.app.doctor.findings import Finding, Patient, Status
 from accord.client.keys import Credential
 from accord.client.keys.sealed import SealedKeys
 from accord.client.keys.sealing import Seals
 from accord.config import Loaded, Settings, settings_of
+from accord.config.settings import Credentials
 from accord.core.schemes.apikeys import new_key
+from accord.model import PushConfig
 from accord.plugins import Plugin
 from accord.storage import migrate
 from accord.storage.address import SqliteAddress
 from accord.storage.commands import apikeys, tasks
 from accord.storage.open import open_store
+from accord.storage.store import Store, Tx
 from tests.app.elsewhere import CARD, card, elsewhere
 from tests.app.examined import ECHO, FAILED, OK, WARNING, Examined, examined
 from tests.certificates import Authority
@@ -374,6 +378,28 @@ async def test_credentials_that_cannot_be_opened_fail() -> None:
     assert (await examined(credentials={"keys": [right]})).one("credentials") == (OK, "1 can be opened")
     assert (await examined(credentials={"keys": [wrong]})).failed == ["credentials"]
     assert (await examined()).one("credentials")[0] is WARNING
+
+
+async def test_secrets_of_webhooks_in_plain_text_are_a_warning() -> None:
+    key = base64.b64encode(bytes(32)).decode()
+    address = await make_store()
+    async with open_store(address) as store:
+        await put_webhook(store, PushConfig(url="https://a.example/", id="w", task_id="t", token="secret"))
+        for given in ({}, {"keys": [key]}):
+            status, told, *_ = (await examined(credentials=dict(given))).one("webhook secrets")
+            assert (status, told) == (WARNING, "1 of 1 webhooks have theirs in plain text, or sealed by an old key")
+        assert await rotate(store, Credentials(keys=(key,))) == 1
+    assert (await examined(credentials={"keys": [key]}))["webhook secrets"] == []
+
+
+async def put_webhook(store: Store, config: PushConfig) -> None:
+    async def insert(tx: Tx) -> None:
+        await tx.run(
+            "INSERT INTO push (tenant, task_id, id, config, dialect) VALUES ('', 't', 'w', :config, '')",
+            config=msgspec.json.encode(config).decode(),
+        )
+
+    await store.do(insert)
 
 
 async def test_credentials_that_are_named_have_to_be_there() -> None:

@@ -45,7 +45,8 @@ async def hosting(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterato
             store = await stack.enter_async_context(open_store(url, hub.heard))
             await migrate.upgrade(store)
             store = wrap(store) if wrap else store
-            archive = Archive(store, await LargeParts.open(store, open_blobs("table:", store, {})))
+            parts = await LargeParts.open(store, open_blobs("table:", store, {}))
+            archive = Archive(store, parts, more.pop("seals", None))
             made = Host(archive, hub, agents, limits=limits, **more)
             await made.start()
             stack.push_async_callback(made.stop, 0)

@@ -64,6 +64,7 @@ from accord.core.service import Offers, Service
 from accord.core.standing import Look, Standing
 from accord.core.storage_quotas import StorageQuotas, measuring
 from accord.core.upkeep import Upkeep
+from accord.core.webhook_secrets import Seals
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
 from accord.storage import migrate
@@ -152,7 +153,7 @@ class Composition:
         stack.push_async_callback(blobs.close)
         parts = await LargeParts.open(store, blobs)
         links = self._links(parts)
-        host = self._hosted(Archive(store, parts), blobs, links, hub, observed.hooks, stack)
+        host = self._hosted(Archive(store, parts, self._seals()), blobs, links, hub, observed.hooks, stack)
         receivers = await remotes.joined(elsewhere, host.engine, self._settings, self._url, stack)
         credential = await self._credentials(everybody)
         node = Node(
@@ -315,6 +316,18 @@ class Composition:
             upkeep=Upkeep(archive.store, blobs, settings.retention),
             clock=self._clock,
         )
+
+    def _seals(self) -> Seals | None:
+        """Return what seals the secrets of webhooks, if there are keys."""
+        if not (self._settings.credentials.keys or self._settings.credentials.key_file):
+            return None
+        from accord.app.credentials import seals_of
+        from accord.client.keys import KeyManagementError
+
+        try:
+            return seals_of(self._settings.credentials)
+        except KeyManagementError as error:
+            raise BadSettings(f"credentials.keys: {error}") from None
 
     async def _credentials(self, agents: Sequence[Agent]) -> Callable[[str], Any]:
         """Return what looks up the credentials of this server, for those who have agents elsewhere as members."""

@@ -14,6 +14,7 @@ from accord.client.keys.sealing import Seals
 from accord.client.keys.variables import KEY_FILE
 from accord.config import BadSettings
 from accord.config.settings import Credentials, Settings
+from accord.core.webhook_secrets import WebhookSecrets
 from accord.storage.address import PostgresAddress, SqliteAddress, default, parse
 from accord.storage.open import open_store
 from accord.storage.store import Store
@@ -52,7 +53,18 @@ def sealed_keys(store: Store, settings: Credentials) -> SealedKeys:
 
     Keys that are none, or missing, are a KeyManagementError; a file that cannot be read is BadSettings.
     """
-    return SealedKeys(store, Seals([*_in_file(settings.key_file), *settings.keys]))
+    return SealedKeys(store, seals_of(settings))
+
+
+def seals_of(settings: Credentials) -> Seals:
+    """Return the keys that settings have for what the store keeps sealed; raises what `sealed_keys` does."""
+    return Seals([*_in_file(settings.key_file), *settings.keys])
+
+
+async def rotate(store: Store, settings: Credentials) -> int:
+    """Seal credentials and the secrets of webhooks with the newest key; return how many were not."""
+    seals = seals_of(settings)
+    return await SealedKeys(store, seals).rotate() + await WebhookSecrets(seals).reseal(store)
 
 
 def _in_file(name: str | None) -> list[str]:

@@ -182,7 +182,10 @@ def remove(
 
 @app.command()
 def rotate(store: StoreOption = None) -> None:
-    """Seal everything in a store with the first key of its settings; then the other keys can go."""
+    """Seal all credentials and webhook secrets in a store with the first key of its settings.
+
+    The other keys are no longer needed then. Secrets of webhooks that are in plain text are sealed as well.
+    """
     _run(_rotate(store))
 
 
@@ -275,8 +278,13 @@ async def _remove(id: str, where: Where, file: Path | None, tenant: str, store: 
 
 
 async def _rotate(store: str | None) -> int:
-    async with store_place(store, "") as place:
-        count = await place.keys.rotate()
+    from accord.app import credentials
+    from accord.cli.db import opened
+    from accord.config import credentials_of
+
+    settings = credentials_of(os.environ)
+    async with opened(store) as found:
+        count = await credentials.rotate(found, settings)
     typer.echo(f"{count} sealed anew", err=True)
     return Exit.DONE
 

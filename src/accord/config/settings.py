@@ -231,12 +231,15 @@ class Registry(Section, frozen=True, kw_only=True):
 
 
 class Credentials(Section, frozen=True, kw_only=True):
-    """What seals the credentials for agents elsewhere that the store has."""
+    """Keys that seal the secrets in the store: credentials for remote agents, tokens and credentials of webhooks."""
 
     SECRET = frozenset({"keys"})
 
     keys: tuple[str, ...] = ()
-    """Keys, each 32 random bytes in base64 (`openssl rand -base64 32`): the first seals, all open."""
+    """Keys, each 32 random bytes in base64 (`openssl rand -base64 32`): the first seals, all open.
+
+    Without a key, secrets of webhooks are stored in plain text.
+    """
 
     key_file: str | None = None
     """A file with more of them, one in each line, which come first."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.core.snapshots import Snapshots
+from accord.core.webhook_secrets import Seals, WebhookSecrets
 from accord.model import (
     ArtifactUpdate,
     Event,
@@ -57,9 +58,10 @@ class Packed(Struct, frozen=True):
 class Archive:
     """A store, and the place for large parts if it has one."""
 
-    def __init__(self, store: Store, parts: LargeParts | None = None) -> None:
-        """Without `parts` nothing is taken out."""
+    def __init__(self, store: Store, parts: LargeParts | None = None, seals: Seals | None = None) -> None:
+        """Without `parts` nothing is taken out; without `seals` secrets of webhooks are stored as they are."""
         self.store = store
+        self.webhook_secrets = WebhookSecrets(seals)
         self._parts = parts
         self._snapshots = Snapshots()
         self.server_id = parts.key(SERVER_ID)[:8].hex() if parts else secrets.token_hex(8)

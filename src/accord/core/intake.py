@@ -163,7 +163,7 @@ class Intake:
             parent=parent,
             working=_working(task, new.at) if work.node and not self._profile.reports_start else None,
             deadline_ms=None if due is None else max(0, due - new.at),
-            push=self._push(request, task.id),
+            push=self._push(request, task.id, caller.tenant),
         )
         return Ready(accept, task, caller)
 
@@ -249,7 +249,7 @@ class Intake:
             origin=caller.origin,
             key=self._key(message, caller, calls=calls),
             name=None if calls else self._name(caller),
-            push=self._push(request, task_id),
+            push=self._push(request, task_id, caller.tenant),
             budget=asked.budget,
             deadline_at=asked.deadline_at(at),
             trace=tracing.current(),
@@ -309,14 +309,16 @@ class Intake:
             is_held=is_held,
         )
 
-    def _push(self, request: SendRequest, task_id: str) -> PushConfig | None:
-        """Return the webhook that comes with a message.
+    def _push(self, request: SendRequest, task_id: str, tenant: str) -> PushConfig | None:
+        """Return the webhook that comes with a message, as it is to be stored.
 
         One without a name is its task's own, as in the official SDK: who says where it listens with each message is
         told everything once.
         """
         push = request.configuration.task_push_notification_config if request.configuration else None
-        return None if push is None else replace(push, id=push.id or task_id, task_id=task_id)
+        if push is None:
+            return None
+        return self._engine.archive.webhook_secrets.seal(tenant, replace(push, id=push.id or task_id, task_id=task_id))
 
     def _completed(self, message: Message, task_id: str, context_id: str | None) -> Message:
         message_id = message.message_id or self._engine.make_id()

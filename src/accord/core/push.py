@@ -301,7 +301,7 @@ class Pusher:
     async def _post(self, due: Due, event: Event, task: Task, span: Span) -> Attempt:
         delivery = Delivery(
             tenant=due.tenant,
-            config=due.config,
+            config=self._engine.archive.webhook_secrets.open(due.tenant, due.config),
             dialect=due.dialect,
             event=event,
             task=task,

@@ -294,8 +294,9 @@ class Service:
         with _retryable:
             stored, _ = await self._intake.find(task_id, caller)
             config = replace(request, id=request.id or self._engine.make_id(), task_id=task_id)
+            sealed = self._engine.archive.webhook_secrets.seal(caller.tenant, config)
             await self._engine.store.do(
-                pushes.put, caller.tenant, task_id, config, caller.origin or stored.origin or ""
+                pushes.put, caller.tenant, task_id, sealed, caller.origin or stored.origin or ""
             )
         return config
 
@@ -328,7 +329,7 @@ class Service:
         with _retryable:
             await self._intake.find(task_id, caller)
             found = await self._engine.store.read(pushes.listed, caller.tenant, task_id)
-        return tuple(hook.config for hook in found)
+        return tuple(self._engine.archive.webhook_secrets.open(caller.tenant, hook.config) for hook in found)
 
     def _check_inline(self, request: SendRequest) -> None:
         """Check the webhook that comes with a message."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from accord.app.credentials import TENANT, own_keys, sealed_keys
+from accord.app.credentials import TENANT, own_keys, sealed_keys, seals_of
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
 from accord.app.outside import signing, trusting
 from accord.app.server import CannotListen, check_tls
@@ -21,14 +21,18 @@ from accord.client.keys import KeyManagementError
 from accord.config import BadSettings
 from accord.config.settings import Credentials
 from accord.core.schemes.settings import ApiKeys
+from accord.core.webhook_secrets import WebhookSecrets
 from accord.protocol import hosts
 from accord.storage import migrate
 from accord.storage.address import PostgresAddress, SqliteAddress
-from accord.storage.commands import apikeys, credentials
+from accord.storage.commands import apikeys, credentials, pushes
 from accord.storage.open import open_store
 from accord.storage.store import Store, StoreRefused, StoreUnavailable
 
 DAY = 24 * 3600
+LOOKED_AT = 1000
+"""Webhooks whose secrets are looked at."""
+
 SOON_DAYS = 14
 """Until then there is time to renew something."""
 
@@ -45,6 +49,7 @@ def checks(patient: Patient) -> Iterator[Check]:
     if any(isinstance(scheme, ApiKeys) for scheme in settings.auth.schemes):
         yield Check("api keys", _api_keys)
     yield Check("credentials", _credentials)
+    yield Check("webhook secrets", _webhook_secrets)
     if any(remote.key for remote in settings.remotes.values()):
         yield Check("credentials", _named)
 
@@ -121,6 +126,21 @@ async def _credentials(patient: Patient) -> list[Finding]:
         told = f"the store has {len(kept)} that cannot be opened: there is no key"
         return [warning("credentials", told, "set credentials.keys to the key that sealed them")]
     return [ok("credentials", f"{len(kept)} can be opened")] if kept else []
+
+
+async def _webhook_secrets(patient: Patient) -> list[Finding]:
+    """Say whether secrets of webhooks are in plain text in the store, or sealed by an old key."""
+    settings = patient.settings.credentials
+    try:
+        secrets = WebhookSecrets(seals_of(settings) if settings.keys or settings.key_file else None)
+        async with _opened(patient) as store:
+            kept = await store.read(pushes.page, ("", "", ""), LOOKED_AT)
+    except (StoreRefused, StoreUnavailable, KeyManagementError, BadSettings):
+        return []  # which is said where the store or the credentials are looked at
+    if bad := sum(not secrets.is_sealed(one.config) for one in kept):
+        told = f"{bad} of {len(kept)} webhooks have theirs in plain text, or sealed by an old key"
+        return [warning("webhook secrets", told, "set credentials.keys, then: accord creds rotate")]
+    return []
 
 
 async def _named(patient: Patient) -> list[Finding]:

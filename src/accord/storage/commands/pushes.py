@@ -401,6 +401,47 @@ async def standings(tx: Tx, which: str, task_id: str | None, limit: int) -> list
     ]
 
 
+class Kept(Struct, frozen=True, kw_only=True):
+    """A webhook as it is stored; `text` is the configuration's JSON."""
+
+    tenant: str
+    task_id: str
+    id: str
+    config: PushConfig
+    text: str
+
+
+async def page(tx: Tx, after: tuple[str, str, str], limit: int) -> list[Kept]:
+    """Return webhooks of every tenant by their keys, after a key."""
+    rows = await tx.all(
+        """SELECT tenant, task_id, id, config FROM push
+           WHERE (tenant, task_id, id) > (:tenant, :task_id, :id)
+           ORDER BY tenant, task_id, id LIMIT :limit""",
+        tenant=after[0],
+        task_id=after[1],
+        id=after[2],
+        limit=limit,
+    )
+    return [
+        Kept(tenant=tenant, task_id=task_id, id=id, config=_CONFIG.decode(text), text=text)
+        for tenant, task_id, id, text in rows
+    ]
+
+
+async def reseal(tx: Tx, old: Kept, config: PushConfig) -> bool:
+    """Store a webhook's configuration with its secrets sealed anew; false if it has changed since it was read."""
+    changed = await tx.run(
+        """UPDATE push SET config = :config
+           WHERE tenant = :tenant AND task_id = :task_id AND id = :id AND config = :old""",
+        tenant=old.tenant,
+        task_id=old.task_id,
+        id=old.id,
+        config=_ENCODER.encode(config).decode(),
+        old=old.text,
+    )
+    return changed == 1
+
+
 async def redeliver_dead(tx: Tx) -> int:
     """Try every webhook again that was given up, from its cursor; return how many there are."""
     changed = await tx.run(
