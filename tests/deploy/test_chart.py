@@ -88,6 +88,12 @@ def test_kubernetes_accepts_every_manifest(values: dict[str, Any], version: str)
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
+def test_the_image_can_be_pinned_by_its_digest() -> None:
+    digest = f"sha256:{'0123456789abcdef' * 4}"
+    pinned = STORE | {"image": {"repository": "registry.example/agents", "tag": "7", "digest": digest}}
+    assert container(manifests(pinned))["image"] == f"registry.example/agents@{digest}"
+
+
 def test_each_part_can_be_had_and_done_without() -> None:
     optional = {"HorizontalPodAutoscaler", "Ingress", "NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor"}
     everything, defaults, little = (set(manifests(values)) for values in (EVERYTHING, STORE, LITTLE))
@@ -226,6 +232,7 @@ def test_without_a_store_it_says_so() -> None:
         {"store": {"url": "sqlite:////data/accord.db"}},
         {"ingress": {"hosts": [{"path": "/"}]}},
         {"image": {"pullPolicy": "Sometimes"}},
+        {"image": {"digest": "latest"}},
         {"url": "agents.example"},
         {"drainSeconds": -1},
     ],

@@ -24,6 +24,7 @@ from accord.config import load
 from accord.config.variables import unread
 from tests import databases
 from tests.certificates import Authority
+from tests.deploy.dockerfile import stages
 from tests.deploy.nodes import ACCORD, Process, served
 from tests.doc_blocks import accord as parsed_by_accord
 from tests.ports import free_port
@@ -95,6 +96,33 @@ def test_what_must_be_set_is_named_in_the_example() -> None:
             read({other: value for other, value in ENV.items() if other != name})
     with pytest.raises(Missing, match="POSTGRES_PASSWORD"):
         read(EXAMPLE)  # as it is copied, nobody has a password
+
+
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
+
+
+def test_every_image_that_is_pulled_can_be_pinned_by_its_digest(tmp_path: Path) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\necho {DIGEST}\n')
+    docker.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script = ["sh", str(DEPLOY / "pin.sh")]
+    done = subprocess.run(script, env=env, capture_output=True, text=True, check=True, timeout=BOUND_SECONDS)
+    pins = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    build, final = stages(DEPLOY / "Dockerfile")
+    images = {
+        "BUILD_IMAGE": build.base,
+        "BASE_IMAGE": final.base,
+        "POSTGRES_IMAGE": SERVICES["db"]["image"],
+        "NGINX_IMAGE": SERVICES["proxy"]["image"],
+    }
+    assert pins == {name: f"{image}@{DIGEST}" for name, image in images.items()}
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked == [f"buildx imagetools inspect --format {{{{.Manifest.Digest}}}} {images[name]}" for name in pins]
+    services = read(ENV | pins)["services"]
+    pulled = [services["db"]["image"], services["proxy"]["image"], *services["accord"]["build"]["args"].values()]
+    assert sorted(pulled) == sorted(pins.values())
+    assert [one["image"] for one in services.values() if "build" not in one] == pulled[:2], "no other image is pulled"
 
 
 def test_everything_that_is_referred_to_is_there() -> None:

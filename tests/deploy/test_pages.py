@@ -110,6 +110,7 @@ PROGRAMS: dict[str, Callable[[list[str]], None]] = {
     "systemctl": systemctl,
     "install": files,
     "cp": files,
+    "sh": files,
     "/opt/accord/bin/accord": parsed_by_accord,
     "/opt/accord/bin/pip": pip,
     "python3": nothing,
