@@ -31,7 +31,7 @@ def options(words: list[str]) -> tuple[list[str], dict[str, list[str]]]:
     plain, given = [], dict[str, list[str]]()
     rest = iter(words)
     for word in rest:
-        if word in ("--build", "-d", "--rm", "--create-namespace", "--reuse-values"):
+        if word in ("--build", "--pull", "-d", "--rm", "--create-namespace", "--reuse-values"):
             continue
         if word.startswith("-"):
             given.setdefault(word, []).append(next(rest))
