@@ -61,7 +61,9 @@ def test_the_journey_from_a_prompt_to_a_webhook(page: Page, demo: Demo) -> None:
     expect(chip).to_have_attribute("data-state", "completed")
     expect(canvas.get_by_text("Completed").first).to_be_visible()
     expect(canvas.get_by_text("parcel").first).to_be_visible()
-    assert states.json_value() == ["submitted", "working", "completed"]
+    shown = states.json_value()  # a snapshot of the end may overtake the report that work has started
+    assert [state for state in shown if state != "working"] == ["submitted", "completed"]
+    assert shown.count("working") <= 1
     assert page.evaluate("window.loadedOnce"), "the page was loaded again"
     assert set(until(lambda: posted(demo, task_id) or None)) == {204}
 

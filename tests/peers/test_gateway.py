@@ -88,7 +88,7 @@ def asks(near: Server, offer: Offer) -> None:
 def cancels(near: Server) -> None:
     """Cancel what goes on; there it is cancelled later, or has ended."""
     task = near.send("hold", "m-5", at_once=True)
-    until(lambda: near.get(task["id"])["status"]["state"] == "TASK_STATE_WORKING")
+    until(lambda: any("acknowledged" in line and task["id"] in line for line in near.all_shown.splitlines()))
     cancelled = near.post("CancelTask", id=task["id"]).json()["result"]
     assert cancelled["status"]["state"] == "TASK_STATE_CANCELED"
 

@@ -79,5 +79,5 @@ def test_a_variable_that_settings_refer_to_cannot_be_named(tmp_path: Path) -> No
     written(tmp_path, '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n', "accord.toml")
     refused = accord(tmp_path, "serve", "flow.yaml", WEBHOOK_KEY=SECRET)
     assert (refused.returncode, SECRET in refused.stderr) == (2, False)
-    assert "{{env.WEBHOOK_KEY}} has no value" in refused.stderr
+    assert "The variable WEBHOOK_KEY is not set" in refused.stderr
     assert "which no workflow sees if settings refer to it" in refused.stderr

@@ -5,17 +5,19 @@ from typing import Any, cast
 
 import pytest
 
-from accord.storage.commands import jobs, push_claims, pushes, tasks
+from accord.storage.commands import jobs, push_claims, pushes, runs, tasks
 from accord.storage.commands.jobs import DEADLINE, MAX_TENANTS, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
 from tests.storage.conftest import (
+    AGENT,
     BOUND_SECONDS,
     MINUTE,
     OTHER,
     TENANT,
     AnyStore,
     Heard,
+    accepting,
     appending,
     chunk,
     new,
@@ -315,6 +317,14 @@ async def test_parked_work_is_not_claimed_and_stands_in_nobodys_way(ready: AnySt
         row for row in await ready.read(table, "job", "key, parked, node, attempts") if row[0] == "parked"
     ]
     assert (parked, node, attempts) == (1, None, 0)
+
+
+async def test_only_a_held_task_has_a_held_queue(ready: AnyStore) -> None:
+    await ready.do(runs.accept, TENANT, accepting("held", work=runs.Work(queue=AGENT, is_held=True)))
+    await ready.do(runs.accept, TENANT, accepting("due", message_id="m-2"))
+    await ready.do(runs.accept, TENANT, accepting("taken", message_id="m-3", node="n-1"))
+    queues = [await ready.do(jobs.held_queue, TENANT, task_id) for task_id in ("held", "due", "taken", "none")]
+    assert queues == [AGENT, None, None, None]
 
 
 async def test_work_parked_for_a_while_is_due_after_it_as_if_it_were_new(ready: AnyStore, heard: Heard) -> None:

@@ -127,7 +127,7 @@ async def test_sqlite_counts_along_the_indexes_of_what_waits(queued: AnyStore) -
         r"(SCAN|SEARCH) task USING (COVERING )?INDEX task_open( \(tenant>\?\))?",
         r"SEARCH task USING COVERING INDEX task_open \(tenant=\? AND state=\?\)",
         r"(SCAN|SEARCH) job USING INDEX job_due( \(queue[>=]\?\))?",
-        r"SEARCH push USING INDEX push_due \(due_at>\? AND due_at<\?\)",
+        r"SCAN push USING INDEX push_waiting",
         r"(SCAN|SEARCH) push USING (COVERING )?INDEX push_dead.*",
     )
     plans = await queued.read(explained)

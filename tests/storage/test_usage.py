@@ -51,6 +51,16 @@ async def test_a_use_counts_once_for_each_step(ready: AnyStore) -> None:
     assert more.account.models == {"small": Use(input_tokens=3, output_tokens=1, cost=0.5)}
 
 
+async def test_budget_left_is_the_least_of_the_task_and_its_parents(ready: AnyStore) -> None:
+    await family(ready, Budget(max_tokens=10), Budget())
+    await ready.do(endings.spend, TENANT, spending("t-1"))
+    own = Budget(max_tokens=100, max_cost=2.0)
+    await ready.do(endings.spend, TENANT, spending("t-2", step="usage:2", budget=own))
+    assert await ready.read(usage.left, TENANT, "t-1") == Budget(max_tokens=2)
+    assert await ready.read(usage.left, TENANT, "t-2") == Budget(max_tokens=2, max_cost=1.5)
+    assert await ready.read(usage.left, TENANT, "t-none") == Budget()
+
+
 async def test_who_lost_the_task_counts_nothing(ready: AnyStore) -> None:
     await family(ready, Budget())
     for lost in (spending(epoch=2), spending("t-none")):

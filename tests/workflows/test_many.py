@@ -89,7 +89,7 @@ async def test_a_thousand_runs_that_wait_hold_nothing_and_go_on_on_another_node(
     objects, tasks = await held(first, TOGETHER)
     ids = await all_of_them(RUNS, begin)
     more, still = await held(first, TOGETHER + RUNS)
-    assert still == tasks
+    assert still <= tasks
     assert more - objects < RUNS * FEW
     assert [one for one in gc.get_objects() if isinstance(one, Run) and one.job.key in set(ids)] == []
     await first.stop(0)

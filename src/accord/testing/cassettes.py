@@ -24,11 +24,12 @@ from msgspec import Struct
 from accord.client import transports
 from accord.client.connecting import CARDS
 from accord.client.wire import Opened, Outgoing, Transport
+from accord.protocol.extensions import ROUTE
 
 FORMAT = "accord cassette 1"
 HIDDEN = "***"
 NEW = "<new>"
-"""What stands for an identifier that the client has made up: it is another one each time."""
+"""Stands for an identifier that the client generates, and for a route, whose server id is random without a secret."""
 
 KEPT_HEADERS = frozenset({"a2a-extensions", "a2a-version", "accept", "content-type", "etag", "last-event-id"})
 """Headers that are written down; any other might be a secret, and none of them is compared."""
@@ -273,7 +274,7 @@ def sent_of(request: Outgoing, known: set[str]) -> Sent:
 def _renewed(value: Any, known: set[str]) -> Any:
     match value:
         case dict():
-            return {name: _renewed(one, known) for name, one in value.items()}
+            return {name: NEW if name == ROUTE else _renewed(one, known) for name, one in value.items()}
         case list():
             return [_renewed(one, known) for one in value]
         case str():

@@ -304,7 +304,7 @@ async def park(tx: Tx, job: Claimed, delay_ms: int | None = None, child: str | N
 
 
 async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str = "{}") -> Beat:
-    """Report that a node lives, for the so-manieth time; return what it holds and its peers.
+    """Record the numbered heartbeat of a node; return the jobs that it holds and its peers.
 
     The count goes on where a node was forgotten meanwhile: others must not take a new heartbeat for one they have seen.
     """

@@ -198,9 +198,8 @@ def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) 
         lacks = run_lacks(rest, events_of(steps))
         return None if lacks is None else Problem("UNKNOWN_REFERENCE", said.where, f"{one.source} has no value", lacks)
     if root == "env" and rest and rest[0] not in subject.env:
-        return Problem(
-            "MISSING_ENV", said.where, f"The variable {rest[0]} is not set", f"set {rest[0]} before it is run"
-        )
+        fix = f"set {rest[0]} in the environment, which no workflow sees if settings refer to it"
+        return Problem("MISSING_ENV", said.where, f"The variable {rest[0]} is not set", fix)
     variable = rest[0] if root == "vars" and rest else root if root not in ROOTS else None
     if variable == THIS_STEP and rest and variable not in document.vars:
         return Problem("UNKNOWN_REFERENCE", said.where, f"{one.source}: no value is called `step`", NO_THIS_STEP)

@@ -52,6 +52,7 @@ from accord.protocol.dialects.base import Dialect, encoded, stated, task_page
 from accord.protocol.dialects.vault.card import read_card, write_card
 from accord.protocol.dialects.vault.events import (
     read_event,
+    read_failure,
     read_stream_error,
     spoken,
     write_event,
@@ -220,9 +221,12 @@ class Vault(Dialect):
         return Frame(event=name, data=codec.encode(data))
 
     def decode_event(self, frame: Frame) -> EventBody:
-        """Read one stream event; an `error` event is raised."""
+        """Read one stream event; an `error` event is raised, unless it is the end of a task that failed."""
         if frame.event == "error":
-            raise read_stream_error(frame.data)
+            error = read_stream_error(frame.data)
+            if (failure := read_failure(error)) is None:
+                raise error
+            return failure
         return super().decode_event(frame)
 
     def read_event(self, frame: Frame) -> EventBody:

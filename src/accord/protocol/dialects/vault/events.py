@@ -188,6 +188,15 @@ def write_failure(event: Event) -> dict[str, Any] | None:
     return {"code": PROCESSING_ERROR, "message": reason, "details": {"taskId": task_id}}
 
 
+def read_failure(error: AccordError) -> StatusUpdate | None:
+    """Return the status of the failed task that an `error` event names, or None if the event names no task."""
+    task_id = error.metadata.get("taskId")
+    if not isinstance(error, InternalError) or not isinstance(task_id, str):
+        return None
+    message = spoken(error.message, task_id)
+    return StatusUpdate(task_id=task_id, context_id="", status=TaskStatus(state=TaskState.FAILED, message=message))
+
+
 def spoken(text: str, task_id: str) -> Message:
     """Return the agent's message that says one text."""
     return Message(message_id="", role=Role.AGENT, parts=(Part(text=text),), task_id=task_id)
