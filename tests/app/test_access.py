@@ -222,6 +222,33 @@ async def test_on_a_server_that_asks_nobody_the_extended_card_is_everybody_s() -
             assert (await get(app, place)).status == 200
 
 
+@pytest.mark.proves("3-06", "CARD-EXT-001")
+async def test_only_the_extended_card_of_an_open_server_may_be_guarded() -> None:
+    async with serving(planner, auth={"schemes": [HEADER], "required_for": "extended-card"}) as app:
+        for card in (await card_at(app, ""), (await get(app, "/.well-known/agent.json")).json()):
+            assert card["securitySchemes"]
+            assert not card.get("securityRequirements")
+            assert not card.get("security")
+        assert (await get(app, "/.well-known/agent.json")).json()["supportsAuthenticatedExtendedCard"] is True
+        challenge = 'ApiKey realm="accord", header="X-Secret"'
+        for body in EXTENDED.values():
+            refused = await call(app, body)
+            assert (refused.status, refused.headers["www-authenticate"]) == (401, challenge)
+            shown = (await call(app, body, headers=KNOWN)).json()["result"]
+            assert [skill["name"] for skill in shown["skills"]] == ["plan", "book"]
+        for place in ROUTES.values():
+            assert (await get(app, place)).status == 401
+            assert (await get(app, place, headers=KNOWN)).status == 200
+        assert (await call(app, BODY, headers=V1)).status == 200, "everything else is open"
+        wrong = await call(app, BODY, headers=V1 | {"X-Secret": "guessed"})
+        assert (wrong.status, wrong.headers["www-authenticate"]) == (401, challenge)
+        mine = await call(app, BODY, headers=V1 | KNOWN)
+        task = mine.json()["result"]["task"]["id"]
+        asked = json.dumps(rpc("GetTask", id=task)).encode()
+        assert "error" in (await call(app, asked, headers=V1)).json(), "a stranger does not see a caller's task"
+        assert (await call(app, asked, headers=V1 | KNOWN)).json()["result"]["id"] == task
+
+
 @pytest.mark.proves("4-25", "AUTH-SCOPE-001")
 async def test_roles_of_the_settings_hold_for_the_agents_that_they_name() -> None:
     secrets = [{"owner": "bob", "secret": SECRET, "roles": ["planner-only"]}]

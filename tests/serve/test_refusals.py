@@ -302,6 +302,12 @@ def test_capabilities_are_all_none_or_some() -> None:
     assert serve._capabilities(None) is None
 
 
+def test_a_server_with_a_guarded_extended_card_is_open(refuse: Any) -> None:
+    code, said = refuse("--host", "0.0.0.0", "--auth", "api-keys", ACCORD_AUTH__REQUIRED_FOR="extended-card")
+    assert code == 1
+    assert "Anybody could use this server" in said
+
+
 def test_an_address_for_reports_that_is_refused_is_one_line_beside_a_remote_agent(tmp_path: Path) -> None:
     """The remote agent has been asked for its card by then: its connection is closed, and nothing else is shown."""
     (tmp_path / "there").mkdir()

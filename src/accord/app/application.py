@@ -241,7 +241,7 @@ class Application:
         For whoever listens: an application that is mounted is called by whatever name its host has.
         """
         server = self.settings.server
-        if not self.settings.auth.schemes and not server.behind_proxy:
+        if self.settings.auth.is_open and not server.behind_proxy:
             names = {server.host, hosts.host_of(server.url or "") or server.host}
             self._app = Local(self._app, names)
 

@@ -58,7 +58,7 @@ from accord.core.quotas import Usage, counting
 from accord.core.remotes import Reaching
 from accord.core.roles import Roles
 from accord.core.schemes.build import build
-from accord.core.schemes.card import card_security
+from accord.core.schemes.card import security_of
 from accord.core.schemes.ports import Ports
 from accord.core.service import Offers, Service
 from accord.core.standing import Look, Standing
@@ -176,9 +176,8 @@ class Composition:
         sessions = Sessions(store, rules.ways.grounds, hours) if has_console else None
         standing = self._standing(rules.access, sessions, stack)
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
-        guard = partial(
-            Guarded, roles=rules.roles, usage=usage, storage=storage, required=required, audit=audit, standing=standing
-        )
+        guard = partial(Guarded, roles=rules.roles, access=rules.access, usage=usage, storage=storage, audit=audit)
+        guard = partial(guard, required=required, standing=standing)
         guarded: dict[str, Hosted] = {}
         for name, agent in self._agents.items():
             gate = guard(self._service(host, agent.profile), name)
@@ -233,7 +232,7 @@ class Composition:
         from accord.app.console import Console
         from accord.console.served import Served
 
-        facts = cards.facts(self._settings, card_security(rules.access.schemes))
+        facts = cards.facts(self._settings, security_of(rules.access))
 
         def card_of(name: str) -> AgentCard:
             profile = self._agents[name].profile
@@ -277,7 +276,7 @@ class Composition:
         stack.push_async_callback(issuers.close)
         with _about("auth"):
             ports = Ports(store=store, fetch=fetching(issuers), now=self._clock.now, clock=self._clock.monotonic)
-            access = Access(build(auth.schemes, ports))
+            access = Access(build(auth.schemes, ports), is_optional=auth.is_open)
             roles = Roles(auth.roles, default=auth.default_role)
             ways = Ways(auth.schemes)
         with _about("card.signing_key"):
@@ -369,7 +368,7 @@ class Composition:
         admit: Admit,
         published: Published | None,
     ) -> Running:
-        facts = cards.facts(self._settings, card_security(rules.access.schemes))
+        facts = cards.facts(self._settings, security_of(rules.access))
         places = self._places()
 
         def card_of(place: str) -> AgentCard:

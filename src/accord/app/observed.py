@@ -58,7 +58,7 @@ class Observed:
 
     def admit(self, access: Access, audit: Audit) -> Admit:
         """Return a way in that is seen, and those whom it refuses, if it refuses anybody."""
-        counted = access.admit if access.is_open else self.metrics.watched(watched(access.admit, audit))
+        counted = access.admit if not access.schemes else self.metrics.watched(watched(access.admit, audit))
         return counted if self._tracing is None else self._tracing.watched(counted)
 
 

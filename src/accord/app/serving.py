@@ -146,7 +146,7 @@ def danger(settings: Settings) -> str | None:
     if hosts.is_loopback(server.host):
         return None
     is_clear = not server.tls_cert and not server.behind_proxy
-    if not settings.auth.schemes:
+    if settings.auth.is_open:
         return (
             f"Anybody could use this server: {server.host} is not a loopback address, and nobody has to say who they"
             " are.\nRequire API keys with --auth api-keys (make one with `accord apikeys create`), set up other ways in"

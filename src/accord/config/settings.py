@@ -116,6 +116,13 @@ class Server(Section, frozen=True, kw_only=True):
         _check_url("url", self.url or None)
 
 
+class RequiredFor(Enum):
+    """What callers must authenticate for."""
+
+    ALL = "all"
+    EXTENDED_CARD = "extended-card"
+
+
 class Auth(Section, frozen=True, kw_only=True):
     """Who is let in, and what they may do."""
 
@@ -123,11 +130,20 @@ class Auth(Section, frozen=True, kw_only=True):
     """Ways to authenticate: whoever satisfies one is let in. Without any the server is open, which only a loopback
     address may be."""
 
+    required_for: RequiredFor = RequiredFor.ALL
+    """What callers must authenticate for: `all`, or `extended-card` alone. With the latter the server is open, which
+    only a loopback address may be; credentials that a caller presents still have to be valid."""
+
     roles: tuple[Role, ...] = ()
     """Roles besides the built-in ones; one of the same name replaces it."""
 
     default_role: str | None = "user"
     """The role of whoever was given none at all."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether callers may send without credentials."""
+        return not self.schemes or self.required_for is not RequiredFor.ALL
 
 
 class Push(Section, frozen=True, kw_only=True):

@@ -110,23 +110,30 @@ class Revocable(Protocol):
 class Access:
     """The schemes that a server enforces; with none, everybody is the same nameless caller who may do everything."""
 
-    def __init__(self, schemes: Sequence[Scheme] = ()) -> None:
-        """Enforce `schemes`: whoever satisfies one is let in."""
+    def __init__(self, schemes: Sequence[Scheme] = (), *, is_optional: bool = False) -> None:
+        """Enforce `schemes`: whoever satisfies one is let in, and if `is_optional` so is who brings nothing."""
         self.schemes = tuple(schemes)
+        self.is_optional = bool(self.schemes) and is_optional
 
     @property
     def is_open(self) -> bool:
         """Whether nobody has to say who they are."""
-        return not self.schemes
+        return not self.schemes or self.is_optional
 
     async def admit(self, presented: Presented) -> Caller:
         """Return the caller, or raise AuthenticationFailed with what could have been brought."""
-        caller = await self.visit(presented) if self.schemes else _nobody(presented)
+        caller = await self.visit(presented)
+        if caller is None and self.is_optional:
+            return _nobody(presented)
         if caller is None:
-            failure = AuthenticationFailed()
-            failure.challenges = tuple(dict.fromkeys(scheme.challenge for scheme in self.schemes))
-            raise failure
+            raise self.failure()
         return caller
+
+    def failure(self) -> AuthenticationFailed:
+        """Return the refusal of a caller without credentials."""
+        failure = AuthenticationFailed()
+        failure.challenges = tuple(dict.fromkeys(scheme.challenge for scheme in self.schemes))
+        return failure
 
     async def visit(self, presented: Presented) -> Caller | None:
         """Do the same where strangers may look at something: None is somebody who brings nothing at all."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from accord.core.access import Access
 from accord.core.audit import ABANDONED, OK, Audit, entry
 from accord.core.bounds import Bounds
 from accord.core.interface import A2A, Caller, Holds
@@ -60,7 +61,7 @@ KEEPS = SENDS | {Operation.PUSH_SET}
 class Guarded:
     """An `A2A` that lets through what is allowed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one for each thing that a gate looks at
         self,
         inner: A2A,
         agent: str,
@@ -71,10 +72,12 @@ class Guarded:
         audit: Audit | None = None,
         standing: Standing | None = None,
         storage: StorageQuotas | None = None,
+        access: Access | None = None,
     ) -> None:
         """Guard `inner`, the agent of that name, whose card says that the extensions `required` are.
 
-        `usage`, `audit`, `standing` and `storage` are shared by the agents of a server.
+        `usage`, `audit`, `standing` and `storage` are shared by the agents of a server. If
+        the `access` of the server is optional, only authenticated callers read its extended card.
         """
         self._inner = inner
         self._agent = agent
@@ -86,6 +89,7 @@ class Guarded:
         self._required = required
         self._audit = audit
         self._storage = storage
+        self._access = access
         self._standing = standing or Standing()
 
     # --- the operations -------------------------------------------------------------------------------------------
@@ -210,6 +214,8 @@ class Guarded:
     def _allow(self, operation: Operation, request: Any, caller: Caller) -> Caller:
         """Return the caller as far as it may go: in the tenant that it asks for, with or without others' tasks."""
         self._usage.take(caller)
+        if operation is Operation.EXTENDED_CARD and self._access and self._access.is_optional and not caller.owner:
+            raise self._access.failure()
         caller = self._placed(request.tenant, caller)
         if caller.roles is not None:
             caller = self._entitled(operation, request, caller, caller.roles)

@@ -6,10 +6,16 @@ card that asks for nothing says that everybody is let in. Writing it is the comp
 
 from collections.abc import Iterable
 
-from accord.core.access import Scheme
+from accord.core.access import Access, Scheme
 from accord.model import HttpAuthScheme, Scopes, SecurityRequirement, SecurityScheme
 
 CardSecurity = tuple[dict[str, SecurityScheme], tuple[SecurityRequirement, ...]]
+
+
+def security_of(access: Access) -> CardSecurity:
+    """Return what a server's cards say; one that is open but for its extended card has schemes and requires none."""
+    schemes, requirements = card_security(access.schemes)
+    return schemes, () if access.is_open else requirements
 
 
 def card_security(schemes: Iterable[Scheme]) -> CardSecurity:
