@@ -7,6 +7,7 @@ and how one is looked for, is `doubt`.
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import NoReturn, cast
@@ -36,6 +37,9 @@ from accord.storage.commands.remotes import Link
 
 LEAST_SECONDS = 0.001
 """The shortest time that a message states: a time that is over is for this server to notice."""
+
+UNLIMITED = sys.maxsize
+"""How often a message is sent again that is safe to send again; the time that an agent may be silent limits it."""
 
 log = logging.getLogger("accord.remote")
 
@@ -80,7 +84,7 @@ class Talk(Waiting):
             peer = await self._means.peer()
         except NO_ANSWER as error:
             link, _ = await self._expecting(link, None)
-            await (self._put_off(link, error) if before is None else self._wait_in_doubt(link, may_find=True))
+            await (self._put_off(link, error) if before is None else self._wait_in_doubt(link, looks=UNLIMITED))
             return
         message = replace(message, metadata=await self._metadata(message, number))
         request = self._request(link, message, number, Offer.of(peer.card))
@@ -236,7 +240,7 @@ class Talk(Waiting):
         latest, _ = await self._look()
         if latest.sent > link.sent or (latest.sent == 0 and latest.remote_id is not None):
             return
-        may_find = True
+        looks = UNLIMITED if peer.is_idempotent else doubt.LOOKS
         try:
             if isinstance(error, Unconfirmed) and error.task_id is not None:
                 task: Task | None = await peer.get(GetRequest(id=error.task_id))
@@ -244,15 +248,19 @@ class Talk(Waiting):
                 task = await doubt.found(peer, latest, request.message.message_id)
         except NO_ANSWER as failed:
             log.info("remote agent cannot be asked", extra={"agent": link.agent, "reason": str(failed)})
-            task, may_find = None, peer.is_idempotent or not isinstance(failed, NO_SUCH_WAY)
+            task = None
+            if isinstance(failed, NO_SUCH_WAY) and not peer.is_idempotent:
+                looks = 0
         if task is not None:
             await self._unless_ended(await self._report(Report(body=task, sent=link.sent + 1)))
         else:
-            await self._wait_in_doubt(latest, may_find=may_find)
+            await self._wait_in_doubt(latest, looks=looks)
 
-    async def _wait_in_doubt(self, link: Link, *, may_find: bool) -> None:
+    async def _wait_in_doubt(self, link: Link, *, looks: int) -> None:
         """Look again soon, then wait for a webhook that may yet tell, and in the end say that nobody knows.
 
+        `looks` is how often it is looked. An agent that knows a message again gets it each time: it is in doubt for as
+        long as an agent may be silent, and so is one that cannot be asked.
         Only a person may have the message sent again, who takes the risk that it is done twice.
         """
         told = self._ctx.handed_in(look(link.asks)) if link.asks > link.looked else None
@@ -263,8 +271,8 @@ class Talk(Waiting):
         _, state = await self._look()
         left = self._sla_left(link)
         if state is TaskState.UNKNOWN:
-            await self._rest_in_doubt(link, may_find=may_find)
-        elif may_find and link.polls < doubt.LOOKS and left > 0:
+            await self._rest_in_doubt(link, may_find=looks > 0)
+        elif link.polls < looks and left > 0:
             await self._poll_later(link)
         elif link.mode == Mode.PUSH.value and left > 0:
             await self._rest(link, left)
