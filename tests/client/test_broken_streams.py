@@ -15,9 +15,9 @@ from accord.client.transports.aiohttp import AiohttpTransport
 from accord.errors import InternalError
 from accord.model import ArtifactUpdate, Event, EventBody, SendRequest, StatusUpdate, SubscribeRequest, Task, TaskState
 from accord.protocol import lifecycle
-from accord.protocol.operations import DialectName, Operation
+from accord.protocol.operations import DialectName, Operation, operation_for
 from tests.client.conftest import no_time
-from tests.client.faulty import DROPPED, LOG, LOST, TEXT, Fault, Faulty, chunk, served, turned
+from tests.client.faulty import DROPPED, LOG, LOST, TEXT, Asked, Fault, Faulty, chunk, served, turned
 
 EVERY_CUT = range(len(LOG) + 2)
 """Before the first frame, after each, and after the last but before the end."""
@@ -329,3 +329,46 @@ async def test_silence_is_not_taken_for_the_end_while_the_agent_is_there() -> No
     finally:
         faulty.released.set()
         await transport.close()
+
+
+# --- streams that end before their first event ----------------------------------------------------------------------
+
+
+class Hushed(Faulty):
+    """Ends the stream of a message in good order and without an event; `takes` it or not."""
+
+    takes = False
+
+    async def _call(self, call: dict[str, Any], headers: dict[str, str], writer: Any) -> bool:
+        if operation_for(call["method"], self.dialect.name) is not Operation.STREAM:
+            return await super()._call(call, headers, writer)
+        self.asked.append(Asked(Operation.STREAM, call["params"], headers))
+        if self.takes:
+            self._accept(call["params"]["message"])
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        )
+        return True
+
+
+@pytest.mark.parametrize("dialect", [DialectName.V1, DialectName.V03])
+@pytest.mark.parametrize("promises", [False, True])
+@pytest.mark.proves("C-08")
+async def test_a_stream_without_an_event_is_sent_again(dialect: DialectName, promises: bool) -> None:
+    faulty = Hushed(dialect=dialect, promises=promises)
+    async with talking(faulty) as client:
+        assert await told(client) == TEXT
+    sent = [one for one in faulty.asked if one.operation in (Operation.STREAM, Operation.SEND)]
+    assert [one.operation for one in sent] == [Operation.STREAM, Operation.SEND]
+    assert len({one.params["message"]["messageId"] for one in sent}) == 1
+    assert len(faulty.runs) == 1
+
+
+@pytest.mark.proves("C-08")
+async def test_a_stream_without_an_event_is_not_sent_again_if_its_task_is_listed() -> None:
+    faulty = Hushed()
+    faulty.takes = True
+    async with talking(faulty) as client:
+        assert await told(client) == TEXT
+    assert Operation.SEND not in faulty.operations()
+    assert len(faulty.runs) == 1

@@ -268,6 +268,20 @@ async def test_a_stream_that_breaks_is_taken_up_and_the_agent_not_run_twice(
     assert wire.all(SUBSCRIBE) or wire.all(GET)
 
 
+@pytest.mark.proves("C-08", "1-25")
+@pytest.mark.parametrize("who", ["1.0", "0.3"])
+async def test_a_stream_without_an_event_is_sent_again_at_once(
+    tmp_path: Path, started: Starting, before: Before, who: str
+) -> None:
+    wire = before(started(NEW if who == "1.0" else OLD))
+    wire.cut_after = 0
+    run = await ran(flow(f"name: say\ntype: a2a\nurl: {wire.url}\ntask: chunks"), tmp_path)
+    assert (run.state, run.output) == ("COMPLETED", "one two three"), run.why
+    assert wire.is_cut.is_set()
+    assert len(wire.all(STREAM)) == 1
+    assert len(wire.all(SEND)) == (0 if who == "1.0" else 1), "a server of 1.0 lists the task that came of it"
+
+
 @pytest.mark.proves("1-57")
 async def test_steps_of_one_agent_share_a_conversation_when_asked(tmp_path: Path, ours: Server) -> None:
     def steps(name: str) -> list[str]:

@@ -131,6 +131,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = True
         events = 0
+        if cut == 0:  # the agent has ended the stream without an event
+            self.wire.is_cut.set()
+            return
         while line := answer.readline():
             self.wfile.write(line)
             self.wfile.flush()

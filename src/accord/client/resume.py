@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from accord.client import sending
 from accord.client.peer import Peer
-from accord.client.wire import Broken, TimedOut, Unreachable
+from accord.client.wire import Broken, EndedEarly, TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -113,7 +113,12 @@ class Follower:
                         if self.is_over:
                             return
                 if self.task_id is None:
-                    raise Broken(_CUT)
+                    raise EndedEarly(_CUT)
+                return
+            except EndedEarly as error:
+                if (told := await self._looked_for(request, error)) is None:
+                    break
+                yield told
                 return
             except (Unreachable, AccordError) as error:
                 if self.task_id is not None:
@@ -126,6 +131,18 @@ class Follower:
                 if self.task_id is not None:
                     return
         yield self._made(await sending.send(self._peer, sending.at_once(request)))
+
+    async def _looked_for(self, request: SendRequest, error: EndedEarly) -> Event | None:
+        """Return the task of a message whose stream ended without an event; None if the message is to be sent again.
+
+        An agent that ends such a stream does not stream this message. What it lists is its only trace of it (C-08).
+        """
+        if self._peer.is_idempotent:
+            return None
+        try:
+            return self._made(await sending.recovered(self._peer, request, error))
+        except sending.Unconfirmed:
+            return None
 
     async def _not_begun(self, request: SendRequest, error: Unreachable | AccordError, attempt: int) -> Event | None:
         """Return the task that came of a message all the same, or None if it is to be sent, perhaps in another way."""

@@ -104,6 +104,10 @@ class Broken(Unreachable):
         super().__init__(reason, was_sent=True)
 
 
+class EndedEarly(Broken):
+    """A stream ended in good order, and without an event."""
+
+
 def too_large(limit: int) -> InvalidAgentResponse:
     """Return the refusal of an answer that has more bytes than are read."""
     return InvalidAgentResponse(f"The answer has more than {limit} bytes")

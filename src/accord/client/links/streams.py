@@ -6,7 +6,7 @@ client above decides what a cut means.
 
 from collections.abc import Callable, Iterator
 
-from accord.client.wire import Broken, Unreachable
+from accord.client.wire import Broken, EndedEarly, Unreachable
 from accord.errors import InvalidAgentResponse
 from accord.model import ArtifactUpdate, Event, EventBody, Message, StatusUpdate, Task, TaskState
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
@@ -33,7 +33,7 @@ class Stream:
         self._read = read
         self._decoder = Decoder(max_bytes=max_bytes)
         self._state: TaskState | None = None
-        self._is_answered = False
+        self._is_answered = self._has_begun = False
         self._count = 0
 
     def feed(self, piece: bytes) -> Iterator[Event]:
@@ -54,12 +54,13 @@ class Stream:
             raise error
 
     def finish(self) -> None:
-        """Raise `Broken` if the stream must not end yet."""
+        """Raise `Broken` if the stream must not end yet, `EndedEarly` before its first event."""
         if not self._has_reached(RESTING):
-            raise Broken("The stream ended before the task did")
+            raise (Broken if self._has_begun else EndedEarly)("The stream ended before the task did")
 
     def numbered(self, body: EventBody, number: str | None) -> Event:
         """Return an event under the agent's own number, or under a running one where it gives none."""
+        self._has_begun = True
         if type(body) is not ArtifactUpdate:
             self._note(body)
         if number is not None and number.isdecimal() and number.isascii() and len(number) <= MAX_DIGITS:
