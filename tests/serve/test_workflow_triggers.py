@@ -298,7 +298,7 @@ workflows:
     steps:
       - {name: order, type: agent, agent: payer, task: "Report to {{run.events.payment}} please", allowEmpty: true}
       - {name: paid, type: wait, event: payment}
-      - {name: tell, type: deterministic, command: "CURL {{run.events.done}} {{run.id}}", dependsOn: [paid]}
+      - {name: tell, type: deterministic, argv: [CURL, "{{run.events.done}}", "{{run.id}}"], dependsOn: [paid]}
       - {name: told, type: wait, event: done}
 """
 
@@ -313,7 +313,7 @@ with urllib.request.urlopen(urllib.request.Request(url, data=body, method="POST"
 def test_a_step_is_given_an_address_by_which_others_let_the_run_go_on(tmp_path: Path) -> None:
     script = written(tmp_path, POST, "post.py")
     command = f"{sys.executable} {script}"
-    written(tmp_path, CALLING.replace("SCRIPT", command).replace("CURL", command))
+    written(tmp_path, CALLING.replace("SCRIPT", command).replace("CURL", command.replace(" ", ", ")))
     store, port = f"sqlite:///{tmp_path}/own.db", free_port()
     with running(tmp_path, "flow.yaml", "--store", store, "--auth", "api-keys", port=port) as other:
         arguments = ("--store", store, "--auth", "api-keys", "--url", other.url)

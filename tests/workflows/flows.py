@@ -51,7 +51,7 @@ class Noting:
         if (gate := self.gates.get(name)) is not None:
             await gate.wait()
         self.done.append(name)
-        text = scene.values.text(scene.step.command or "")
+        text = scene.values.text(scene.step.command or " ".join(scene.step.argv or ()))
         if text.startswith("fail"):
             return Result(ok=False, output=text, exit_code=1, error=text)
         return Result(ok=True, output=text, exit_code=0)

@@ -356,3 +356,10 @@ def test_a_builder_runs_in_a_script_without_async(kept: Path) -> None:
 async def test_an_option_that_is_none_is_refused() -> None:
     with pytest.raises(TypeError, match="strat_from"):
         await counted().run(strat_from="two")
+
+
+def test_a_step_may_be_a_program_with_its_arguments() -> None:
+    made = workflow("w").step("a", type="deterministic", argv=["git", "log", "{{input}}"], allow_options=True)
+    assert made.to_config() == read(made.to_yaml())
+    (step,) = made.to_config().workflows[0].steps
+    assert (step.argv, step.allow_options, step.command) == (("git", "log", "{{input}}"), True, None)

@@ -83,7 +83,7 @@ async def test_an_event_may_come_before_its_step_and_comes_once(serving: Any, mo
     flow = await serving(
         "      - {name: first, type: approval}\n"
         "      - {name: late, type: wait, event: paid, dependsOn: [first]}\n"
-        "      - {name: end, type: deterministic, command: 'got {{steps.late.json.n}}', dependsOn: [late]}\n"
+        "      - {name: end, type: deterministic, argv: [got, '{{steps.late.json.n}}'], dependsOn: [late]}\n"
     )
     run = await flow.begun()
     await flow.stands(run, first="running")

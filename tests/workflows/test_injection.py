@@ -102,8 +102,8 @@ QUOTED = {
     "double": f'printf %s "{VALUE}" > double',
     "single": f"printf %s '{VALUE}' > single",
     "within": f"printf %s \"a 'b {VALUE} c' d\" > within",
-    "substituted": f'printf %s "$(printf %s "{VALUE}"; printf .)" > substituted',
-    "document": f"cat > document <<EOF\n{VALUE}\nEOF",
+    "piped": f"echo {VALUE} | cat > piped",
+    "document": "cat > document <<EOF\n$STEP_SAY_OUTPUT\nEOF",
     "assigned": f'x={VALUE}; printf %s "$x" > assigned',
     "variable": 'printf %s "$STEP_SAY_OUTPUT" > variable',
     "of-env": 'printf %s "$OWN" > of-env',
@@ -127,7 +127,8 @@ async def test_what_an_agent_says_reaches_a_command_as_it_is(tmp_path: Path, sai
         assert (tmp_path / name).read_bytes().decode() == value, name
     assert (tmp_path / "of-env").read_bytes() == said.replace("\0", "").encode(errors="replace")
     assert (tmp_path / "within").read_bytes().decode() == f"a 'b {value} c' d"
-    assert (tmp_path / "substituted").read_bytes().decode() == f"{value}."
+    if "\\" not in value:  # which `echo` reads in some shells
+        assert (tmp_path / "piped").read_bytes().decode() == f"{value}\n"
     assert (tmp_path / "document").read_bytes().decode() == f"{value}\n"
     assert SECRET.encode() not in b"".join((tmp_path / name).read_bytes() for name in QUOTED)
 

@@ -33,9 +33,9 @@ swarm: {pattern: dag}
 workflows:
   - name: main
     steps:
-      - {name: build, type: deterministic, command: "build {{input}}"}
+      - {name: build, type: deterministic, argv: [build, "{{input}}"]}
       - {name: ok, type: approval, task: "Ship {{steps.build.output}}?", dependsOn: [build]}
-      - {name: ship, type: deterministic, command: "shipped {{steps.build.output}} {{steps.ok}}", dependsOn: [ok]}
+      - {name: ship, type: deterministic, argv: [shipped, "{{steps.build.output}}", "{{steps.ok}}"], dependsOn: [ok]}
 """
 
 

@@ -270,14 +270,23 @@ def test_what_would_have_no_value_is_refused_before_anything_runs(written: list[
     assert refused(steps(*written)) == [code]
 
 
-def test_a_variable_that_repeats_the_input_does_not_choose_the_command() -> None:
-    for more in (
-        'vars: {tool: "{{input}}"}',
-        'vars: {tool: "{{other}}", other: "{{inputs.i}}"}\ninputs: {i: {default: x}}',
-    ):
-        assert refused(steps("name: x, type: deterministic, command: '{{tool}} -v'", more=more)) == ["INJECTION_RISK"]
-        planned(steps("name: x, type: deterministic, command: 'echo {{tool}}'", more=more))
-    planned(steps("name: x, type: deterministic, command: '{{tool}} -v'", more="vars: {tool: git}"))
+def test_no_value_chooses_the_command_nor_a_variable_that_does() -> None:
+    tool = steps("name: x, type: deterministic, command: '{{tool}} -v'", more="vars: {tool: git}")
+    assert refused(tool) == ["INJECTION_RISK"]
+    argv = "name: x, type: deterministic, argv: ['{{tool}}', -v]"
+    assert refused(steps(argv, more="vars: {tool: git}")) == ["INJECTION_RISK"]
+    ours = "name: x, type: deterministic, command: ls, env: {PATH: '{{env.PATH}}:/opt', TITLE: '{{input}}'}"
+    planned(steps(ours), env={"PATH": "/bin"})
+    theirs = "name: x, type: deterministic, command: ls, env: {LD_PRELOAD: '{{input}}'}"
+    assert refused(steps(theirs)) == ["INJECTION_RISK"]
+
+
+def test_a_verification_takes_values_by_the_same_rules() -> None:
+    step = "name: x, type: deterministic, command: ls, verification: {type: custom, %s}"
+    assert refused(steps(step % "value: 'sh -c {{input}}'")) == ["INJECTION_RISK"]
+    assert refused(steps(step % "argv: [sh, -c, '{{input}}']")) == ["INJECTION_RISK"]
+    planned(steps(step % "argv: [./check, '{{input}}']"))
+    planned(steps(step % "argv: [sh, -c, 'test \"$1\"', _, '{{input}}'], allowInterpreter: true"))
 
 
 def test_what_has_a_default_or_comes_later_is_not_refused() -> None:
@@ -303,7 +312,7 @@ steps:
     params:
       - {name: path, required: true}
       - {name: level, default: 3}
-    step: {type: deterministic, command: "lint --level {{level}} {{path}} '{{path | upper}}'", timeout: 5m}
+    step: {type: deterministic, argv: [lint, --level, "{{level}}", "{{path}}", "{{path | upper}}"], timeout: 5m}
 """
 
 
@@ -314,10 +323,10 @@ def test_steps_of_ones_own_are_filled_in_with_values_and_not_with_text() -> None
         more=OWN,
     )
     first, second = planned(text, input="i").steps
-    assert first.command == 'lint --level {{3}} {{"src; rm -rf x"}} \'{{"src; rm -rf x" | upper}}\''
+    assert first.argv == ("lint", "--level", "3", "src; rm -rf x", '{{"src; rm -rf x" | upper}}')
     assert (first.type, first.timeout, first.retries, first.use) == ("deterministic", 300.0, 2, None)
-    assert second.command is not None
-    assert 'text("x/", input, ".py")' in second.command
+    assert second.argv is not None
+    assert second.argv[3] == "x/{{input}}.py"
     assert second.depends_on == ("a1",)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from accord.workflows.steps.command import KEPT_BYTES, VALUE_BYTES
 from accord.workflows.steps.scene import Result, Scene
 from accord.workflows.steps.shell import shell
 from accord.workflows.values import StepValue, UnsafeCommand, Values
-from tests.workflows.scenes import BOUND_SECONDS, appears, environment, gone, scene
+from tests.workflows.scenes import BOUND_SECONDS, appears, environment, gone, repository, scene
 
 GONE_SECONDS = 30
 """How soon nothing may be left of a command that is ended from outside."""
@@ -154,7 +155,7 @@ async def test_a_first_line_says_who_reads_a_command(tmp_path: Path) -> None:
 async def test_what_is_quoted_for_a_shell_is_read_by_nobody_else(tmp_path: Path) -> None:
     values = Values(steps={"far": StepValue(output='"); import os #')})
     command = "#!/usr/bin/env python3\nprint({{steps.far.output}})"
-    with pytest.raises(UnsafeCommand, match="is no shell"):
+    with pytest.raises(UnsafeCommand, match="templates are not read"):
         await ran(scene(tmp_path, values=values, command=command))
 
 
@@ -227,3 +228,49 @@ async def test_files_with_values_are_gone_afterwards(tmp_path: Path, monkeypatch
     result = await ran(scene(tmp_path, values=values, command=': "$STEP_FAR_OUTPUT"; echo "$STEP_FAR_OUTPUT_FILE"'))
     assert result.output.startswith(str(temporary))
     assert list(temporary.iterdir()) == []
+
+
+# --- argv -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("C-17")
+@pytest.mark.parametrize("value", HOSTILE)
+async def test_argv_runs_a_program_without_a_shell(tmp_path: Path, value: str) -> None:
+    program = tmp_path / "said"
+    program.write_text("#!/bin/sh\nprintf '%s|' \"$@\"\n")
+    program.chmod(0o755)
+    values = Values(steps={"far": StepValue(output=value)})
+    argv = ("./said", "--", "{{steps.far.output}}", "$HOME", "a b", "x={{steps.far.output}}")
+    result = await ran(scene(tmp_path, values=values, argv=argv))
+    assert result.output == f"--|{value}|$HOME|a b|x={value}|"
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("given", [{"command": "git log {{input}}"}, {"argv": ("git", "log", "{{input}}")}])
+async def test_a_value_that_is_an_option_needs_to_be_allowed(tmp_path: Path, given: dict[str, Any]) -> None:
+    repository(tmp_path)
+    values = Values(input="--format=%s!")
+    with pytest.raises(UnsafeCommand, match=r"\{\{input\}\} begins with `-`.*allowOptions"):
+        await ran(scene(tmp_path, values=values, **given))
+    assert (await ran(scene(tmp_path, values=values, allow_options=True, **given))).output == "first!"
+
+
+async def test_argv_has_the_environment_of_its_step_and_its_exit_code(tmp_path: Path) -> None:
+    a_scene = scene(
+        tmp_path, values=Values(input="it"), argv=("sh", "-c", 'echo "$GIVEN"; exit 3'), fail_on_error=False
+    )
+    result = await ran(replace(a_scene, step=replace(a_scene.step, env={"GIVEN": "{{input}}"})))
+    assert (result.ok, result.output, result.exit_code) == (True, "it", 3)
+
+
+async def test_a_program_that_is_missing_is_reported(tmp_path: Path) -> None:
+    result = await ran(scene(tmp_path, argv=("./missing", "x")))
+    assert not result.ok
+    assert (result.error or "").startswith("./missing could not be started")
+
+
+async def test_an_argument_that_no_program_can_be_given_is_reported(tmp_path: Path) -> None:
+    values = Values(input="x" * 2 * VALUE_BYTES)
+    result = await ran(scene(tmp_path, values=values, argv=("true", "{{input}}")))
+    assert not result.ok
+    assert "Argument list too long" in (result.error or "")

@@ -4,6 +4,7 @@ A document is only values with the names and defaults of the file; `reading` mak
 with it, `plan` makes of it what a run follows. Its own JSON, with camelCase names, is the file's form.
 """
 
+import shlex
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, field
@@ -29,6 +30,9 @@ Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS, extra={"written": "duratio
 
 Text = Annotated[str, Meta(extra={"written": "scalar"})]
 """What is a text though people write it without quotes, as a number or true: it is what they wrote."""
+
+Argv = Annotated[tuple[Text, ...], Meta(min_length=1)]
+"""A program and its arguments, which no shell reads."""
 
 Count = Annotated[int, Meta(ge=1)]
 Tally = Annotated[int, Meta(ge=0)]
@@ -101,6 +105,7 @@ class AgentDef(Said, frozen=True, kw_only=True):
     permissions: Permissions | None = None
     skills: str | None = None
     done: str | None = None
+    allow_interpreter: bool = False
 
     url: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -124,6 +129,9 @@ class Verification(Said, frozen=True, kw_only=True):
 
     type: Literal["output_contains", "exit_code", "file_exists", "custom", "regex", "pr_url"]
     value: Text = ""
+    argv: Argv | None = None
+    allow_options: bool = False
+    allow_interpreter: bool = False
     description: str | None = None
     timeout: Seconds = 30.0
     diagnostic_agent: str | None = None
@@ -159,6 +167,9 @@ class Step(Said, frozen=True, kw_only=True):
     allow_empty: bool = False
 
     command: str | None = None
+    argv: Argv | None = None
+    allow_options: bool = False
+    allow_interpreter: bool = False
     fail_on_error: bool = True
     capture_output: bool = True
 
@@ -198,6 +209,11 @@ class Step(Said, frozen=True, kw_only=True):
         return self.type or "agent"
 
     @property
+    def command_line(self) -> str | None:
+        """What it runs, as a person would type it."""
+        return self.command if self.argv is None else shlex.join(self.argv)
+
+    @property
     def is_added(self) -> bool:
         """Whether its type is that of another package."""
         return self.kind not in STEP_TYPES
@@ -219,7 +235,7 @@ class Step(Said, frozen=True, kw_only=True):
 
     @property
     def is_deterministic_step(self) -> bool:
-        """Whether a shell does it."""
+        """Whether it is a command."""
         return self.kind == "deterministic"
 
     @property

@@ -102,7 +102,7 @@ class Doing:
         except Exception as error:  # of an executor that somebody added, perhaps: the run must know
             log.exception("step failed", extra={"task_id": self._ctx.task_id, "step": node.name})
             result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
-        return await self._helped(node, result, node.step.command or "")
+        return await self._helped(node, result, node.step.command_line or "")
 
     def _executor(self, kind: str) -> Executor:
         if kind not in self._means.executors:
@@ -378,7 +378,7 @@ def _repairing(step: Step, result: Result, told: str) -> str:
         (
             f"The step {step.name!r} of a workflow has failed. Repair what made it fail, so that it succeeds when it "
             "is tried again; do not do the step itself.",
-            f"Its task:\n{told or step.command or ''}",
+            f"Its task:\n{told or step.command_line or ''}",
             f"What is wrong: {result.error}",
             f"The end of its output:\n{result.output[-4000:]}",
         )

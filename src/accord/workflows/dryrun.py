@@ -116,7 +116,7 @@ def _does(step: Step) -> str:
         told = {"for": step.for_ and spelled(step.for_), "until": step.until, "for the event": step.event}
         what = ", ".join(f"waits {how} {time}" for how, time in told.items() if time)
     else:
-        what = _first_line(step.task or step.command or step.branch or step.workflow or step.file)
+        what = _first_line(step.task or step.command_line or step.branch or step.workflow or step.file)
     if described and step.kind in PARKED:
         return f"{described}: {what}"
     return described or what

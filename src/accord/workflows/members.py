@@ -165,7 +165,7 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
     if agent.command is None and agent.cli is None:
         raise ValueError(f"the agent {agent.name} has neither a cli nor a command")
     row = None if agent.command is not None else ROWS[agent.cli or ""]
-    what: dict[str, Any] = {"command": agent.command}
+    what: dict[str, Any] = {"command": agent.command, "allow_interpreter": agent.allow_interpreter}
     if row is not None:
         access, directories = member.permissions.access, agent.additional_paths
         args = arguments(row, model=said.model, access=access, directories=directories)

@@ -12,7 +12,7 @@ def is_agent_step(step: Step) -> bool:
 
 
 def is_deterministic_step(step: Step) -> bool:
-    """Whether a shell does it."""
+    """Whether it is a command."""
     return step.is_deterministic_step
 
 

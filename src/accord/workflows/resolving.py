@@ -5,22 +5,20 @@ with problems, and `settled` puts in what is known already where it must not cha
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from accord.workflows.document import AgentDef, Document, Step
+from accord.workflows.document import AgentDef, Document, Step, Verification
 from accord.workflows.expressions import BadExpression
 from accord.workflows.findings import Finding, found
 from accord.workflows.functions import nearest
-from accord.workflows.givens import doubtful
 from accord.workflows.patterns.loops import TABLES, TEXTS
 from accord.workflows.plan import Plan
-from accord.workflows.quoting import AS_DATA, UnsafeCommand
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
-from accord.workflows.values import Values, check_command, output_variable
+from accord.workflows.values import UnsafeCommand, Values, check_argv, check_command, output_variable
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 """How headers and URLs name a variable of the environment, so that no secret is written down."""
@@ -34,6 +32,13 @@ LATER = frozenset({"steps", "state", "env", "run", "item", "index"})
 THIS_STEP = "step"
 NO_THIS_STEP = 'name the step: {{steps.NAME.output}}; write braces that are only text as {{"{{"}}'
 """What agent-relay's own texts call the step at hand, and what to write."""
+
+CODE_VARIABLE = re.compile(
+    r"PATH|HOME|XDG_CONFIG_HOME|BASH_ENV|ENV|IFS|PS4|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|LD_.*|DYLD_.*|(.*_)?(EDITOR|PAGER)|VISUAL|"
+    r"MANPAGER|LESSOPEN|LESSCLOSE|BROWSER|.*_ASKPASS|GIT_(SSH|SSH_COMMAND|PROXY_COMMAND|EXTERNAL_DIFF|CONFIG.*|EXEC_PATH|"
+    r"TEMPLATE_DIR|DIR)|NODE_(OPTIONS|PATH)|PERL5(LIB|OPT|DB)|RUBY(OPT|LIB)|PYTHON(PATH|STARTUP|HOME)|JAVA_TOOL_OPTIONS|MAKEFLAGS"
+)
+"""Variables that choose what programs run."""
 
 OF_STEPS = ("output", "status", "json", "exit_code", "exitCode")
 
@@ -61,13 +66,12 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str], *, is_outli
         "state": {name for flow in document.workflows for one in flow.steps for name in _sets(one)},
     }
     look = partial(_judged, known, edges)
-    unsure = doubtful(document)
     for step in plan.steps:
         for one in _mentions(step, wrong):
             if not (is_outline and not one.is_fixed and is_variable(one.reference)):
                 wrong += look(step, one.reference, one.is_own)
         wrong += _agents(step, plan)
-        wrong += _commands(step, unsure)
+        wrong += _commands(step)
         wrong += _variables(step, env)
         wrong += _fixed(f"step {step.name!r}", step.innermost, _items(step))
         wrong += _unfilled(f"step {step.name!r}", step.innermost)
@@ -157,7 +161,7 @@ def _is_upstream(edges: Edges, name: str, other: str) -> bool:
 # --- what is spoken of ------------------------------------------------------------------------------------------------
 
 
-_SPOKEN = (*TEXTS, *TABLES, "until")
+_SPOKEN = (*TEXTS, "argv", *TABLES, "until")
 
 
 class Mention(NamedTuple):
@@ -181,8 +185,9 @@ def _mentions(step: Step, wrong: list[Finding]) -> Iterator[Mention]:
         for text in texts_in(value) if value else ():
             for reference in _read(text, f"step {step.name!r}: {name.rstrip('_')}", wrong):
                 yield Mention(reference, name == "set", name in ("url", "headers", "event"))
-    if step.verification is not None:
-        for reference in _read(step.verification.value, f"step {step.name!r}: verification", wrong):
+    wanted = step.verification
+    for text in (wanted.value, *(wanted.argv or ())) if wanted is not None else ():
+        for reference in _read(text, f"step {step.name!r}: verification", wrong):
             yield Mention(reference, is_own=True)
     if step.step is not None:
         inner = replace(step.step, name=step.name)
@@ -295,16 +300,43 @@ def _agents(step: Step, plan: Plan) -> Iterator[Finding]:
         yield found("MISSING_URL", f"step {step.name!r} has no url", "add `url` to the step or to its agent")
 
 
-def _commands(step: Step, unsure: frozenset[str]) -> Iterator[Finding]:
-    inner = step.innermost
-    if inner.command is None:
-        return
-    try:
-        check_command(inner.command, _items(step), unsure)
-    except UnsafeCommand as error:
-        yield found("INJECTION_RISK", f"step {step.name!r}: {error}", AS_DATA)
-    except BadExpression:
-        return  # said of its text already
+def _commands(step: Step) -> Iterator[Finding]:
+    for _, error in unsafe_commands(step.innermost):
+        yield found("INJECTION_RISK", f"step {step.name!r}: {error}", error.fix)
+
+
+def unsafe_commands(step: Step) -> Iterator[tuple[tuple[str, ...], UnsafeCommand]]:
+    """Yield the commands of a step in which a value could be code: the member, and what is wrong with it."""
+    checks: list[tuple[tuple[str, ...], Callable[[], None]]] = []
+    wanted = step.verification
+    for where, member, command in (((), step, step.command), (("verification",), wanted, _custom(wanted))):
+        if member is not None and member.argv is not None:
+            allowed = {"options": member.allow_options, "interpreter": member.allow_interpreter}
+            checks.append(((*where, "argv"), partial(check_argv, member.argv, **allowed)))
+        elif member is not None and command is not None:
+            name = "value" if where else "command"
+            checks.append(((*where, name), partial(check_command, command, options=member.allow_options)))
+    checks += [(("env", name), partial(_check_variable, name, text)) for name, text in step.env.items()]
+    for path, check in checks:
+        try:
+            check()
+        except UnsafeCommand as error:
+            yield path, error
+        except BadExpression:
+            continue  # reported with the text
+
+
+def _custom(wanted: Verification | None) -> str | None:
+    """Return the shell command of a verification, if it has one."""
+    is_command = wanted is not None and wanted.type == "custom" and not wanted.value.startswith("regex:")
+    return wanted.value if wanted is not None and is_command else None
+
+
+def _check_variable(name: str, text: str) -> None:
+    """Raise UnsafeCommand for a value in a variable that programs take code, programs or options from."""
+    value = next((one.source for one in references(text) if one.path[0] != "env"), None)
+    if value is not None and CODE_VARIABLE.fullmatch(name):
+        raise UnsafeCommand(f"{value} would be what programs run because of {name}", "give it in another variable")
 
 
 def _fixed(where: str, said: AgentDef | Step, items: Collection[str] = ()) -> Iterator[Finding]:

@@ -1,18 +1,19 @@
 """What stands for `{{...}}` in a run: the input, variables, what steps have said, the item of a map.
 
-Nothing is looked up anywhere else, and no value ever becomes part of a command's text: `shell` gives values to a
-command as variables of its environment. The language between the braces is `expressions`; who runs steps makes a
-`Values` for each.
+Nothing is looked up anywhere else, and no value becomes part of a command's text: `argv` makes arguments of values, and
+`shell` variables of the environment. The language between the braces is `expressions`; who runs steps makes a `Values`
+for each.
 """
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct, field
 
+from accord.agents.programs import UnsafeCommand, Value, Word, check_arguments, option_value
 from accord.agents.regexes import BadRegex, compiled, escaped
 from accord.workflows.expressions import (
     BadExpression,
@@ -36,7 +37,7 @@ from accord.workflows.functions import (
     is_true,
     number,
 )
-from accord.workflows.quoting import HOLE, Hole, UnsafeCommand, filled
+from accord.workflows.shell_syntax import HOLE, Hole, ShellCommand, shell_command
 from accord.workflows.templates import ROOTS, Template, references, split
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Unresolved",
     "UnsafeCommand",
     "Values",
+    "check_argv",
     "check_command",
     "references",
 ]
@@ -55,7 +57,10 @@ _UNSPEAKABLE = re.compile("[\0\ud800-\udfff]")
 """What no variable of an environment can hold."""
 
 _REFERRED = re.compile(r"\b(?:STEP_[A-Z0-9_]+_OUTPUT|VAR_[A-Z0-9_]+|INPUT)\b")
-_SHELL = re.compile(r"[/ ](?:sh|bash|dash|ash|ksh|mksh|zsh)(?:\s|$)")
+_SHELL = re.compile(r"#! ?(?:/usr)?/bin/(?:env )?(?:sh|bash|dash)(?: -[eux]+)?")
+"""The first lines of the commands that may have templates."""
+
+_BRACES = re.compile(r"[{}]+")
 _PREFIXES = {"steps": "STEP", "vars": "VAR", "inputs": "INPUT", "state": "STATE", "env": "ENV", "run": "RUN"}
 
 
@@ -119,28 +124,42 @@ class Values(Struct, frozen=True, kw_only=True):
         """Whether the condition of an `if` is true; raises Unresolved."""
         return is_true(self._worth(Template(condition, parse(condition))))
 
-    def shell(self, command: str) -> tuple[str, dict[str, str]]:
+    def shell(self, command: str, *, options: bool = False) -> tuple[str, dict[str, str]]:
         """Return a command that refers to variables wherever it had templates, and these variables.
 
         A variable that the command itself refers to (`$STEP_PLAN_OUTPUT`) is among them too. What no variable can hold
         is replaced by U+FFFD. Raises Unresolved, and UnsafeCommand for a template in a place where a value could be
-        taken for something else.
+        taken for something else, or for a value that would be an option, which `options` allows.
         """
-        _check_script(command)
         variables = self._referred(command)
+        text, templates = _pieces(command)
         holes: list[Hole] = []
-        names = frozenset({self.name, *self.around})
-        text = ""
-        for piece in split(command):
-            if isinstance(piece, str):
-                text += piece
-                continue
-            text += HOLE
-            value = _UNSPEAKABLE.sub("\ufffd", as_text(self._worth(piece)))
-            name = _unused(variable_of(piece.node), value, variables)
-            variables[name] = value
-            holes.append(Hole(name, piece.source, _is_trusted(piece.node, names)))
-        return filled(text, holes), variables
+        values: list[str] = []
+        for template in templates:
+            values.append(self._spoken(template))
+            name = _unused(variable_of(template.node), values[-1], variables)
+            variables[name] = values[-1]
+            holes.append(Hole(name, template.source, _constant(template)))
+        made = _read_shell(text, holes, options=options)
+        for words in () if options else made.commands:
+            _refuse_option(words, values)
+        return made.text, variables
+
+    def argv(self, argv: Sequence[str], *, options: bool = False, interpreter: bool = False) -> tuple[str, ...]:
+        """Return the program and the arguments of a step; raises Unresolved, and UnsafeCommand as `check_argv` does.
+
+        A value that would be an option is refused unless `options` allows it. What no argument can hold is replaced by
+        U+FFFD.
+        """
+        words, templates = _words_of(argv)
+        check_arguments(words, options=options, interpreter=interpreter)
+        values = [self._spoken(template) for template in templates]
+        if not options:
+            _refuse_option(words, values)
+        return tuple(_UNSPEAKABLE.sub("\ufffd", self.text(text)) for text in argv)
+
+    def _spoken(self, template: Template) -> str:
+        return _UNSPEAKABLE.sub("\ufffd", as_text(self._worth(template)))
 
     # --- what an expression is worth ----------------------------------------------------------------------------------
 
@@ -224,40 +243,86 @@ class Values(Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=4096)
-def check_command(command: str, items: frozenset[str] = frozenset(), doubtful: frozenset[str] = frozenset()) -> None:
-    """Raise UnsafeCommand or BadExpression if a command could not be run, whatever the values are.
-
-    `items` is what the items of the maps are called that the command belongs to; `doubtful` are variables of which the
-    document's author does not know what they say.
-    """
-    _check_script(command)
-    pieces = split(command)
-    templates = [piece for piece in pieces if isinstance(piece, Template)]
-    holes = [Hole(variable_of(one.node), one.source, _is_trusted(one.node, items, doubtful)) for one in templates]
-    filled("".join(piece if isinstance(piece, str) else HOLE for piece in pieces), holes)
+def check_command(command: str, *, options: bool = False) -> None:
+    """Raise UnsafeCommand or BadExpression if a shell command could not be run, whatever the values are."""
+    text, templates = _pieces(command)
+    holes = [Hole(variable_of(one.node), one.source, _constant(one)) for one in templates]
+    _read_shell(text, holes, options=options)
 
 
-def _check_script(command: str) -> None:
-    """Refuse a command that is not for a shell, and has templates: only for a shell is it known how to quote."""
+def check_argv(argv: Sequence[str], *, options: bool = False, interpreter: bool = False) -> None:
+    """Raise UnsafeCommand or BadExpression if a program could not be given its arguments, whatever the values are."""
+    check_arguments(_words_of(argv)[0], options=options, interpreter=interpreter)
+
+
+def _pieces(command: str) -> tuple[str, list[Template]]:
+    """Return the text of a command with holes for its templates, and these; braces that are no template are text."""
     if HOLE in command:
-        raise UnsafeCommand("a command cannot have a NUL")
-    first = command.partition("\n")[0]
-    if command.startswith("#!") and not _SHELL.search(first) and "{{" in command:
+        raise UnsafeCommand("a command cannot have a NUL", "remove it")
+    text, templates = "", []
+    for piece in split(command):
+        if isinstance(piece, str):
+            text += piece
+        elif _BRACES.fullmatch(constant := _constant(piece) or ""):
+            text += constant
+        else:
+            text += HOLE
+            templates.append(piece)
+    return text, templates
+
+
+def _words_of(argv: Sequence[str]) -> tuple[list[Word], list[Template]]:
+    """Return the words of an `argv`, and the templates of its values."""
+    words: list[Word] = []
+    templates: list[Template] = []
+    for text in argv:
+        word: list[str | Value] = []
+        for piece in split(text):
+            constant = piece if isinstance(piece, str) else _constant(piece)
+            if constant is not None:
+                word.append(constant)
+            elif isinstance(piece, Template):
+                word.append(Value(piece.source, len(templates)))
+                templates.append(piece)
+        words.append(tuple(word))
+    return words, templates
+
+
+def _read_shell(text: str, holes: Sequence[Hole], *, options: bool) -> ShellCommand:
+    """Return a command with references in its holes; one without any is left as it is."""
+    if not holes:
+        return ShellCommand(text, ())
+    first, newline, rest = text.partition("\n") if text.startswith("#!") else ("", "", text)
+    if first and not _SHELL.fullmatch(first):
         raise UnsafeCommand(
-            f"{first} is no shell: read values from the environment, such as STEP_NAME_OUTPUT or VAR_NAME"
+            f"templates are not read in commands for `{first}`",
+            "read values from the environment, such as STEP_NAME_OUTPUT or VAR_NAME",
         )
+    made = shell_command(rest, holes, options=options)
+    return made._replace(text=first + newline + made.text)
 
 
-def _is_trusted(node: Node, items: frozenset[str], doubtful: frozenset[str] = frozenset()) -> bool:
-    """Whether a value is the author's own, and may even be the name of a command."""
+def _refuse_option(words: Sequence[Word], values: Sequence[str]) -> None:
+    """Raise if a value begins with `-` where the program would read an option."""
+    value = option_value(words, values)
+    if value is not None:
+        fix = "write `--` before it if the program takes that, or say `allowOptions: true`"
+        raise UnsafeCommand(f"{value.source} begins with `-`, and the program would read it as an option ({fix})", fix)
+
+
+def _constant(template: Template) -> str | None:
+    """Return what a template says if its author wrote all of it, as in steps of one's own."""
+    return Values().text(template.source) if _is_constant(template.node) else None
+
+
+def _is_constant(node: Node) -> bool:
     match node:
         case Constant():
             return True
-        case Name(path):
-            name = path[1] if path[0] == "vars" and len(path) > 1 else path[0]
-            return name not in doubtful and (path[0] == "vars" or path[0] not in (*ROOTS, *items))
         case Filtered(inner, _, given):
-            return all(_is_trusted(part, items, doubtful) for part in (inner, *given))
+            return all(map(_is_constant, (inner, *given)))
+        case Call("text", given):
+            return all(map(_is_constant, given))
     return False
 
 

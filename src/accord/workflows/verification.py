@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from accord.agents.regexes import BadRegex, compiled
 from accord.workflows.document import Step, Verification
-from accord.workflows.steps.command import run_shell
 from accord.workflows.steps.scene import Result, Scene
+from accord.workflows.steps.shell import run_filled
 
 OUTPUT = "STEP_OUTPUT"
 """The variable in which a custom check finds what the step said."""
@@ -80,14 +80,12 @@ def _looked(place: Path, value: str) -> tuple[bool, bool]:
 
 
 async def _custom(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
-    if not wanted.value.strip():
+    if not wanted.value.strip() and wanted.argv is None:
         return "its command is empty: a check that checks nothing proves nothing"
     if wanted.value.startswith(PATTERN):
         return await _matches(scene, result, wanted, task)
-    command, given = scene.values.shell(wanted.value)
-    env = scene.environment({**given, OUTPUT: result.output})
-    ran = await run_shell(command, directory=scene.place, env=env, seconds=wanted.timeout)
-    return ran.error
+    env = {OUTPUT: result.output}
+    return (await run_filled(scene, wanted, wanted.value, seconds=wanted.timeout, env=env)).error
 
 
 async def _pull_request(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
@@ -161,7 +159,7 @@ def diagnosing(step: Step, result: Result, task: str) -> str:
         (
             f"The step {step.name!r} of a workflow has failed its verification, and will be tried again. "
             "Say briefly why it failed and what to do differently; change nothing yourself.",
-            f"Its task:\n{task or step.command or ''}",
+            f"Its task:\n{task or step.command_line or ''}",
             f"Its verification: {wanted.type} {wanted.value}",
             f"What is wrong: {result.error}",
             f"The end of its output:\n{result.output[-SHOWN:]}",

@@ -110,7 +110,7 @@ async def test_an_answer_that_finds_nobody_goes_on_with_the_session(
 
 async def test_a_terminal_answers_what_programs_ask_of_it(making: Making) -> None:
     script = r"stty -icanon min 6; printf '\033[6n'; dd bs=6 count=1 2>/dev/null | od -An -c"
-    async with running(making(command=["sh", "-c", script, "{prompt}"], mode="pty")) as a2a:
+    async with running(making(command=["sh", "-c", script, "{prompt}"], mode="pty", allow_interpreter=True)) as a2a:
         assert completed(await sent(a2a, "go")).split() == ["033", "[", "1", ";", "1", "R"]
 
 

@@ -13,6 +13,7 @@ from accord.agents.environment import OURS
 from accord.agents.kinds import Count, Options, Seconds
 from accord.agents.process.formats import FORMATS
 from accord.agents.process.presets import PRESETS, PROMPT, QUESTIONS, YES_OR_NO, Mode, Preset, Way
+from accord.agents.programs import placeholder_problem
 from accord.agents.regexes import BadRegex, compiled
 
 PresetName = Literal["claude", "codex", "gemini", "aider", "goose", "opencode", "droid", "cursor"]
@@ -23,7 +24,8 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
     """A command: one of the presets, or any other.
 
     `prompt` is how a command takes what is said to it, `events` what it prints instead of text, and `resume_args` what
-    goes on with a session (`{session}`); a preset knows that itself. In `args`, `{prompt}` stands for the prompt. One
+    goes on with a session (`{session}`); a preset knows that itself. In `args`, `{prompt}` stands for the prompt, which
+    a program that runs its arguments, such as `sh -c`, gets only with `allow_interpreter`. One
     that is not there when the server starts is a mistake, unless it is `installed_later`.
 
     It works in `directory`, or in a fresh one below `root` for each conversation, or, with `worktree`, in a worktree of
@@ -40,6 +42,7 @@ class ProcessOptions(Options, frozen=True, kw_only=True):
 
     preset: PresetName | None = None
     command: str | tuple[str, ...] | None = None
+    allow_interpreter: bool = False
     path: str | None = None
     installed_later: bool = False
     args: tuple[str, ...] = ()
@@ -89,8 +92,8 @@ def _problems(said: ProcessOptions) -> Iterator[str]:
     """Yield what is wrong."""
     if (said.preset is None) is (said.command is None):
         yield f"say which command it is: a preset ({', '.join(PRESETS)}) or a command, not both"
-    if said.command is not None and not _words(said.command):
-        yield "the command is empty"
+    if wrong := _wrong_command(said):
+        yield wrong
     if said.preset is not None and (said.prompt or said.events or said.resume_args):
         yield "a preset knows itself how it is talked to: leave out prompt, events and resume_args"
     if said.prompt == "typed" and said.mode != "pty":
@@ -109,6 +112,17 @@ def _problems(said: ProcessOptions) -> Iterator[str]:
     for pattern in (*(said.questions or ()), *([said.done] if said.done else [])):
         if wrong := _refused(pattern):
             yield wrong
+
+
+def _wrong_command(said: ProcessOptions) -> str | None:
+    """Return what is wrong with a command, and with the place that the prompt has in it."""
+    if said.command is None:
+        return None
+    if not _words(said.command):
+        return "the command is empty"
+    last = (PROMPT,) if said.prompt == "argument" else ()
+    command = (*_words(said.command), *said.args, *last)
+    return placeholder_problem(command, PROMPT, is_allowed=said.allow_interpreter)
 
 
 def _refused(pattern: str) -> str | None:

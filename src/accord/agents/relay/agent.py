@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from accord.agents import kinds
 from accord.agents.environment import is_there
 from accord.agents.kinds import Given, Kind, Options, Seconds
+from accord.agents.programs import placeholder_problem
 from accord.agents.relay.adapter import RELAYCAST, RelayA2AAdapter
+from accord.agents.relay.runner import PLACEHOLDER
 from accord.core.agent import Agent
 
 
@@ -22,8 +24,9 @@ class RelayOptions(Options, frozen=True, kw_only=True):
     """A channel: of the relay at `base_url`, or with a `command` of a broker that is started here with its agent.
 
     A command is given what is asked as its input, or where an argument says `{prompt}`; one that is `native` reads the
-    channel itself; one that is not there when the server starts is a mistake, unless it is `installed_later`. It gets
-    the common variables of the server's environment, and those in `pass_env`. `timeout` is for an answer to come.
+    channel itself; one that is not there when the server starts is a mistake, unless it is `installed_later`. A program
+    that runs its arguments, such as `sh -c`, has `{prompt}` only with `allow_interpreter`. The command gets the common
+    variables of the server's environment, and those in `pass_env`. `timeout` is for an answer to come.
     """
 
     relay_api_key: str | None = None
@@ -34,6 +37,7 @@ class RelayOptions(Options, frozen=True, kw_only=True):
     timeout: Seconds | None = 300.0
     command: str | tuple[str, ...] = ()
     native: bool = False
+    allow_interpreter: bool = False
     pass_env: tuple[str, ...] = ()
     installed_later: bool = False
 
@@ -56,6 +60,8 @@ def make(given: Given) -> Agent:
 def _made(options: RelayOptions, env: Mapping[str, str]) -> RelayA2AAdapter:
     command = shlex.split(options.command) if isinstance(options.command, str) else list(options.command)
     timeout = options.timeout or 300.0
+    if wrong := placeholder_problem(command, PLACEHOLDER, is_allowed=options.allow_interpreter):
+        raise ValueError(f"command: {wrong}")
     if command and not options.installed_later and not is_there(command[0], env, os.curdir):
         raise ValueError(
             f"command: there is no {command[0]} on this machine: install it, say where it is, or say"

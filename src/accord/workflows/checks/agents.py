@@ -1,9 +1,12 @@
 """Agents: whether those that are named are there, can be reached, and are given only what has an effect on them."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 
 from accord.agents.environment import PASSED
+from accord.agents.process.presets import PROMPT
+from accord.agents.programs import placeholder_problem
 from accord.protocol import hosts
 from accord.workflows.checks.names import meant
 from accord.workflows.checks.subject import Problem, Subject, Where
@@ -14,6 +17,7 @@ from accord.workflows.preflight import missing_commands
 PROCESS = (
     *("cli", "command", "role", "task", "channels", "interactive", "preset", "constraints", "cwd", "workdir"),
     *("additionalPaths", "env", "permissions", "skills", "done", "shareContext", "timeout"),
+    "allowInterpreter",
 )
 MODEL = (
     "cli",
@@ -87,6 +91,9 @@ def programs(subject: Subject) -> Iterator[Problem]:
             yield Problem("CONFLICT", (*where, "command"), message, "remove one of them", at_key=True)
         if agent.command is not None and not agent.command.strip():
             yield Problem("BLANK_COMMAND", (*where, "command"), "`command` is blank", "say what is run")
+        elif agent.command is not None and (wrong := _prompt_problem(agent)) is not None:
+            fix = "leave {prompt} out, so that the task is standard input, or say `allowInterpreter: true`"
+            yield Problem("INJECTION_RISK", (*where, "command"), wrong, fix)
         if agent.cli == "api" and agent.constraints.model is None:
             message = f"{agent.name} is a model behind an API, and nothing says which"
             yield Problem("MISSING_MEMBER", where, message, "add `constraints: {model: ...}`")
@@ -177,6 +184,15 @@ def installed(subject: Subject) -> Iterator[Problem]:
         for message in missing_commands([agent], subject.env, subject.base):
             what, _, fix = message.partition(": ")
             yield Problem("CLI_NOT_FOUND", ("agents", at, "cli"), what, fix or "install it")
+
+
+def _prompt_problem(agent: AgentDef) -> str | None:
+    """Return what is wrong with the place of the task in an agent's command."""
+    try:
+        words = shlex.split(agent.command or "")
+    except ValueError as error:
+        return str(error)
+    return placeholder_problem(words, PROMPT, is_allowed=agent.allow_interpreter)
 
 
 def _instead(name: str, agent: AgentDef) -> str:

@@ -9,14 +9,22 @@ from accord.workflows.checks.order import Edges, edges, upstream
 from accord.workflows.checks.subject import Placed, Problem, Subject, Where
 from accord.workflows.document import AgentDef, Document, Step
 from accord.workflows.expressions import BadExpression
-from accord.workflows.quoting import AS_DATA, UnsafeCommand
-from accord.workflows.resolving import LATER, NO_THIS_STEP, THIS_STEP, events_of, run_lacks, unfilled
+from accord.workflows.resolving import (
+    LATER,
+    NO_THIS_STEP,
+    THIS_STEP,
+    events_of,
+    run_lacks,
+    unfilled,
+    unsafe_commands,
+)
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
-from accord.workflows.values import check_command
 
 OF_A_STEP = ("output", "status", "json", "exit_code", "exitCode")
 
 _TEMPLATE = re.compile(r"\{\{.+?\}\}")
+
+_TEXTS = ("task", "command", "argv", "cwd", "branch", "baseBranch", "path", "url", "input", "over", "event")
 
 FIXED_ORDER = ("dag", "pipeline")
 """Patterns that add no steps and no order of their own."""
@@ -66,20 +74,8 @@ def known(subject: Subject) -> Iterator[Problem]:
 def commands(subject: Subject) -> Iterator[Problem]:
     """No value could be taken for a part of a command."""
     for placed in subject.steps:
-        step, where = placed.step, placed.where
-        written: list[tuple[Where, str | None]] = [((*where, "command"), step.command)]
-        wanted = step.verification
-        if wanted is not None and wanted.type == "custom" and not wanted.value.startswith("regex:"):
-            written.append(((*where, "verification", "value"), wanted.value))
-        for place, command in written:
-            if command is None or step.use is not None:
-                continue
-            try:
-                check_command(command, placed.items)
-            except UnsafeCommand as error:
-                yield Problem("INJECTION_RISK", place, str(error), AS_DATA)
-            except BadExpression:
-                continue  # `known` says it
+        for path, error in unsafe_commands(placed.step) if placed.step.use is None else ():
+            yield Problem("INJECTION_RISK", (*placed.where, *path), str(error), error.fix)
 
 
 def read(subject: Subject) -> Iterator[Problem]:
@@ -121,7 +117,7 @@ def _texts(subject: Subject, placed: Placed) -> Iterator[Said]:
     if step.if_ is not None:
         yield Said((*where, "if"), step.if_, is_condition=True)
     is_loop = subject.kind_of(step) != "wait"
-    for name in ("task", "command", "cwd", "branch", "baseBranch", "path", "url", "input", "over", "event", "until"):
+    for name in (*_TEXTS, "until"):
         value = getattr(step, {"baseBranch": "base_branch"}.get(name, name))
         is_condition = name == "until" and is_loop
         # a loop speaks of its own last round
@@ -139,6 +135,8 @@ def _texts(subject: Subject, placed: Placed) -> Iterator[Said]:
         yield Said((*where, "set", key), text, is_own=True)
     if step.verification is not None:
         yield Said((*where, "verification", "value"), step.verification.value, is_own=True)
+        for text in step.verification.argv or ():
+            yield Said((*where, "verification", "argv"), text, is_own=True)
 
 
 def _judged(subject: Subject, said: Said, around: _Around) -> Iterator[Problem]:

@@ -21,6 +21,7 @@ AGAIN = ("retries", "retryDelay", "backoff")
 LOOP = ("maxIterations", "until")
 FIX_REGEX = "write it in the syntax of RE2, with \\ before signs that are meant literally"
 PLACE = ("cwd", "workdir")
+COMMAND = ("command", "argv", "allowOptions", "allowInterpreter")
 
 
 class Row(NamedTuple):
@@ -37,7 +38,9 @@ ROWS: Mapping[str, Row] = {
         (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext", "allowEmpty", "permissions"),
     ),
     "deterministic": Row(
-        ("command",), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "failOnError", "captureOutput")
+        (),
+        (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", *COMMAND, "failOnError", "captureOutput"),
+        either=("command", "argv"),
     ),
     "worktree": Row(("branch",), (*AGAIN, *PLACE, "verification", "baseBranch", "path", "createBranch")),
     "a2a": Row(
@@ -67,7 +70,7 @@ ADDED = Row((), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "with"
 """The same for every type that another package has added: what is its own is in `with`."""
 
 INSTEAD: Mapping[str, str] = {
-    "command": "add `type: deterministic`, or remove it",
+    **dict.fromkeys(("command", "argv"), "add `type: deterministic`, or remove it"),
     "branch": "add `type: worktree`, or remove it",
     "url": "add `type: a2a`, or remove it",
     "headers": "add `type: a2a`, or remove it",
@@ -173,7 +176,13 @@ def conflicts(subject: Subject) -> Iterator[Problem]:
             if len(said) > 1:
                 message = f"`{said[0]}` and `{said[1]}` both say how long"
                 yield Problem("CONFLICT", (*where, said[1]), message, "make two steps of it", at_key=True)
-        elif step.until is not None and step.max_iterations is None:
+        if step.command is not None and step.argv is not None:
+            message = "`command` and `argv` both say what is run"
+            yield Problem("CONFLICT", (*where, "argv"), message, "remove one of them", at_key=True)
+        if step.allow_interpreter and step.argv is None:
+            message = "`allowInterpreter` is for `argv`"
+            yield Problem("CONFLICT", (*where, "allowInterpreter"), message, "write `argv`, or remove it", at_key=True)
+        if subject.kind_of(step) != "wait" and step.until is not None and step.max_iterations is None:
             message = "`until` says when a loop ends, and there is none"
             yield Problem("MISSING_MEMBER", (*where, "until"), message, "add `maxIterations: 3`", at_key=True)
 
@@ -183,6 +192,8 @@ def commands(subject: Subject) -> Iterator[Problem]:
     for step, where, *_ in subject.steps:
         if step.command is not None and not step.command.strip():
             yield Problem("BLANK_COMMAND", (*where, "command"), "`command` is blank", "say what is run")
+        if step.argv is not None and not step.argv[0].strip():
+            yield Problem("BLANK_COMMAND", (*where, "argv"), "The program of `argv` is blank", "say what is run")
         if step.task is not None and not step.task.strip():
             yield Problem("MISSING_MEMBER", (*where, "task"), "`task` is blank", "say what is to be done")
     for number, workflow in enumerate(subject.document.workflows):
@@ -196,7 +207,11 @@ def verifications(subject: Subject) -> Iterator[Problem]:
     """A verification verifies something."""
     for step, where, *_ in subject.steps:
         wanted = step.verification
-        if wanted is not None and (wrong := _wrong(wanted)) is not None:
+        if wanted is not None and wanted.argv is not None:
+            if wanted.type != "custom" or wanted.value:
+                message = "`argv` is the command of a `custom` check, in place of `value`"
+                yield Problem("CONFLICT", (*where, "verification", "argv"), message, "remove one of them", at_key=True)
+        elif wanted is not None and (wrong := _wrong(wanted)) is not None:
             code, message, fix = wrong
             yield Problem(code, (*where, "verification", "value" if wanted.value else "type"), message, fix)
 
@@ -222,7 +237,7 @@ def _plain(subject: Subject) -> Iterator[Placed]:
 def _missing(placed: Placed, kind: str, name: str) -> Problem:
     message = f"A step of the type {kind} needs `{name}`"
     fix = f"add `{name}: ...`"
-    if name in ("agent", "task") and placed.step.command is not None:
+    if name in ("agent", "task") and placed.step.command_line is not None:
         fix = "add `type: deterministic`"
     return Problem("MISSING_MEMBER", placed.where, message, fix)
 

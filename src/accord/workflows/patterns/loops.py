@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.workflows.document import Step
+from accord.workflows.document import Step, Verification
 from accord.workflows.expressions import parse, renamed, rendered
 from accord.workflows.patterns.cast import SPOKEN, listed, names_of, only_if, result, told
 from accord.workflows.templates import references, renamed_in
@@ -25,14 +25,21 @@ TABLES = ("env", "set", "headers", "vars", "with_")
 def rewritten(step: Step, change: Callable[[str], str]) -> Step:
     """Return a step with all of its texts changed."""
     new: dict[str, Any] = {name: change(text) for name in TEXTS if isinstance(text := getattr(step, name), str)}
+    if step.argv is not None:
+        new["argv"] = tuple(map(change, step.argv))
     for name in TABLES:
         table: Mapping[str, Any] = getattr(step, name)
         new[name] = {key: change(value) if isinstance(value, str) else value for key, value in table.items()}
     if step.verification is not None:
-        new["verification"] = replace(step.verification, value=change(step.verification.value))
+        new["verification"] = _rewritten_check(step.verification, change)
     if step.step is not None:
         new["step"] = rewritten(step.step, change)
     return replace(step, **new)
+
+
+def _rewritten_check(check: Verification, change: Callable[[str], str]) -> Verification:
+    argv = None if check.argv is None else tuple(map(change, check.argv))
+    return replace(check, value=change(check.value), argv=argv)
 
 
 def round_name(name: str, number: int) -> str:

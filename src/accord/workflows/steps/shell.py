@@ -4,7 +4,10 @@ It says whether the command has ended well and what it printed. Whether that is 
 whether it is tried again is not decided here; how a command is run is `command`.
 """
 
-from accord.workflows.steps.command import Ran, run_shell
+from collections.abc import Mapping
+
+from accord.workflows.document import Step, Verification
+from accord.workflows.steps.command import Heard, Ran, run, run_shell
 from accord.workflows.steps.kinds import StepKind
 from accord.workflows.steps.scene import Result, Scene
 
@@ -12,15 +15,26 @@ from accord.workflows.steps.scene import Result, Scene
 async def shell(scene: Scene) -> Result:
     """Run the command of a step; raises Unresolved and UnsafeCommand before anything is run."""
     step = scene.step
-    command, given = scene.values.shell(step.command or "")
-    ran = await run_shell(
-        command,
-        directory=scene.place,
-        env=scene.environment(given),
-        seconds=step.timeout,
-        heard=scene.heard,
-    )
+    ran = await run_filled(scene, step, step.command or "", seconds=step.timeout, heard=scene.heard)
     return _result(ran, may_fail=not step.fail_on_error, is_captured=step.capture_output)
+
+
+async def run_filled(
+    scene: Scene,
+    given: Step | Verification,
+    command: str,
+    *,
+    seconds: float | None,
+    env: Mapping[str, str] | None = None,
+    heard: Heard | None = None,
+) -> Ran:
+    """Run a command with its values: the `argv` of a step or of a verification, or else a command for a shell."""
+    if given.argv is None:
+        command, variables = scene.values.shell(command, options=given.allow_options)
+        env = scene.environment({**variables, **(env or {})})
+        return await run_shell(command, directory=scene.place, env=env, seconds=seconds, heard=heard)
+    argv = scene.values.argv(given.argv, options=given.allow_options, interpreter=given.allow_interpreter)
+    return await run(argv, directory=scene.place, env=scene.environment(env or {}), seconds=seconds, heard=heard)
 
 
 def _result(ran: Ran, *, may_fail: bool, is_captured: bool) -> Result:

@@ -1,0 +1,336 @@
+"""Shell commands with templates: each template becomes a quoted reference to a variable, or the command is refused.
+
+It reads the part of the language that POSIX shells and bash read alike: simple commands, lists, pipes, `if`, loops,
+groups, redirections to files, quotes, `$NAME` and `$(..)`. A command with templates that has anything else is refused.
+So a value is only ever a quoted part of an argument, or of a variable of the command's own; `agents.programs` says to
+which commands.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from accord.agents.programs import INTERPRETERS, UnsafeCommand, Value, Word, check_simple_command, name_of
+
+HOLE = "\0"
+"""Stands for a template in the text of a command, which cannot have this character otherwise."""
+
+_KEYWORDS = frozenset({"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}"})
+"""After these a command begins or ends."""
+
+_UNREAD = frozenset({"[[", "case", "coproc", "function", "select"})
+"""These begin something that is not read here."""
+
+_CHANGING = frozenset({"alias", "enable", "hash", "shopt", "unalias"})
+"""These change what the rest of a command means."""
+
+_ENDS = " \t\n;&|()<>"
+_REDIRECT = re.compile(r"[0-9]*(?:(?P<copy>[<>]&(?:[0-9]+|-)(?=[\s;&|)]|\Z))|(?:>>|>\||<>|>|<)(?![<>&(|]))")
+_PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|[0-9?$#!*@-])", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+_OWN = re.compile(r"([a-z]\w*)=", re.ASCII)
+"""A variable of the command's own; in capital letters are those that programs read."""
+
+
+class Hole(NamedTuple):
+    """A template: the variable that has its value, how it is written, and what it says if its author wrote that."""
+
+    variable: str
+    source: str
+    text: str | None = None
+
+
+class ShellCommand(NamedTuple):
+    """A command for a shell, and the words of its commands that have values."""
+
+    text: str
+    commands: tuple[tuple[Word, ...], ...]
+
+
+def shell_command(text: str, holes: Sequence[Hole], *, options: bool = False) -> ShellCommand:
+    """Return a command with references in place of its holes; raises UnsafeCommand. `options`: values may be some."""
+    reader = _Reader(text, holes, options)
+    reader.read("")
+    reader.check_files()
+    return ShellCommand("".join(reader.out), tuple(reader.commands))
+
+
+class _Simple:
+    """A simple command, as far as it has been read."""
+
+    def __init__(self, is_sink: bool = False) -> None:
+        self.is_sink = is_sink
+        self.is_group = False
+        self.is_begun = False
+        self.assigned: list[Word] = []
+        self.words: list[Word] = []
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether a keyword or a group may come next."""
+        return not (self.is_begun or self.is_group)
+
+
+class _Reader:
+    """Reads a command from left to right, and writes it with references."""
+
+    def __init__(self, text: str, holes: Sequence[Hole], options: bool) -> None:
+        self.out: list[str] = []
+        self.commands: list[tuple[Word, ...]] = []
+        self._text, self._holes, self._options = text, holes, options
+        self._has_values = any(hole.text is None for hole in holes)
+        self._at = self._next_hole = self._depth = 0
+        self._names: dict[str, Word] = {}
+        self._used: set[str] = set()
+        self._written: set[str] = set()
+        self._run: list[str] = []
+
+    # --- commands
+
+    def read(self, closer: str) -> None:
+        """Read commands up to `closer`."""
+        command = _Simple()
+        while not self._ahead(closer) if closer else self._at < len(self._text):
+            sign = self._text[self._at : self._at + 1]
+            if not sign:
+                self._refuse("a parenthesis is not closed")
+            if sign in " \t":
+                self._take(1)
+            elif self._ahead("\\\n"):
+                self._continue()
+            elif sign == "#":
+                self._comment()
+            elif sign in "\n;&|":
+                command = self._operator(command)
+            elif sign == "(" and command.is_fresh and not command.is_sink and not self._ahead("(("):
+                self._nested("(")
+                command.is_group = True
+            elif (redirect := _REDIRECT.match(self._text, self._at)) is not None:
+                self._redirect(command, redirect)
+            elif sign in "()<>":
+                self._refuse(f"what begins with `{self._text[self._at : self._at + 3].strip()}` is not read there")
+            else:
+                self._add(command)
+        self._end(command)
+        self._take(len(closer))
+
+    def _nested(self, signs: str) -> None:
+        self._take(len(signs))
+        self.read(")")
+
+    def _add(self, command: _Simple) -> None:
+        """Read a word of a command."""
+        begin = self._at
+        word = self._word()
+        raw = self._text[begin : self._at]
+        if command.is_group and raw not in _KEYWORDS:
+            self._refuse("a word follows on a group of commands")
+        if not command.is_begun and raw in _KEYWORDS:
+            if command.is_sink:
+                self._refuse("templates may be piped only into a simple command")
+            return
+        if not command.is_begun and raw in _UNREAD:
+            self._refuse(f"`{raw}` is not read in a command with templates")
+        command.is_begun = True
+        is_assignment = not command.words and _ASSIGNMENT.match(raw) is not None
+        (command.assigned if is_assignment else command.words).append(word)
+
+    def _operator(self, command: _Simple) -> _Simple:
+        found = next(sign for sign in ("&&", "||", "\n", ";", "&", "|") if self._ahead(sign))
+        after = self._text[self._at + len(found) : self._at + len(found) + 1]
+        if (found in ";|" and after in (";", "&")) or (found == "&" and after == ">"):
+            self._refuse(f"`{found}{after}` is not read alike by all shells")
+        self._take(len(found))
+        if command.is_sink and not command.is_begun and found == "\n":
+            return command  # a line ends after `|`
+        self._end(command)
+        return _Simple(is_sink=found == "|" and self._has_values)
+
+    def _end(self, command: _Simple) -> None:
+        """Check a simple command that has ended."""
+        words = command.words
+        for word in command.assigned:
+            self._assign(word, is_alone=not words)
+        if not words:
+            if command.is_sink:
+                self._refuse("templates may be piped only into a simple command")
+            return
+        name = name_of(words)
+        if name in _CHANGING:
+            self._refuse(f"`{name}` changes what the rest of it means")
+        if self._has_values:
+            check_simple_command(words, is_sink=command.is_sink, options=self._options)
+        self._run.append(name)
+        if name == "tee":
+            self._written |= {str(word[0]) for word in words[1:] if len(word) == 1}
+        if any(isinstance(piece, Value) for word in words for piece in word):
+            self.commands.append(tuple(words))
+
+    def _assign(self, word: Word, *, is_alone: bool) -> None:
+        """Remember a variable of the command's own that has a value, which is then a value as well."""
+        value = next((piece for piece in word if isinstance(piece, Value)), None)
+        own = _OWN.match(str(word[0]))
+        name = str(word[0]).partition("=")[0]
+        if value is None:
+            if name in self._names:
+                self._refuse(f"`{name}` has a template and is assigned to again")
+            self._used.add(name)
+            return
+        if own is None or not is_alone or name in self._used or name in self._names:
+            raise UnsafeCommand(f"{value.source} may only be assigned to a new variable in small letters, by itself")
+        self._names[name] = (own.string[own.end() :], *word[1:])
+
+    def _redirect(self, command: _Simple, redirect: re.Match[str]) -> None:
+        self._take(len(redirect[0]))
+        command.is_begun = command.is_begun or not command.is_group
+        if redirect["copy"]:
+            return
+        while self._ahead(" ") or self._ahead("\t"):
+            self._take(1)
+        word = self._word()
+        if not word or any(isinstance(piece, Value) for piece in word):
+            self._refuse("a redirection needs the fixed name of a file")
+        if "<" not in redirect[0]:
+            self._written.add(str(word[0]) if len(word) == 1 else "")
+
+    def check_files(self) -> None:
+        """Refuse commands that write a file and run one: it may be the value."""
+        names = {name.removeprefix("./") for name in self._written - {"/dev/null"}}
+        for name in self._run if names and self._has_values else ():
+            if name in INTERPRETERS or name.removeprefix("./") in names:
+                self._refuse(f"it writes a file, which `{name}` may run")
+
+    # --- words
+
+    def _word(self) -> Word:
+        pieces: list[str | Value | None] = []
+        bare = ""
+        while self._at < len(self._text) and (sign := self._text[self._at]) not in _ENDS:
+            if sign == HOLE:
+                pieces += self._hole('"${NAME}"')
+            elif sign == "'":
+                pieces += self._single()
+            elif sign == '"':
+                pieces += self._double()
+            elif sign == "\\":
+                pieces.append(self._escaped())
+            elif sign == "$":
+                pieces += self._dollar(is_quoted=False)
+            elif sign == "`":
+                self._refuse("`..` is not read in a command with templates: write $(..)")
+            else:
+                bare += sign
+                pieces.append(self._take(1))
+        if "{" in bare and ("," in bare or ".." in bare):
+            self._refuse("braces are expanded by some shells only: quote them")
+        return _joined(pieces)
+
+    def _hole(self, form: str) -> list[str | Value | None]:
+        hole = self._holes[self._next_hole]
+        self._at += 1
+        self._next_hole += 1
+        self.out.append(form.replace("NAME", hole.variable))
+        if hole.text is not None:
+            return [hole.text]
+        if self._depth:
+            raise UnsafeCommand(f"{hole.source} cannot stand in $(..)")
+        return [Value(hole.source, self._next_hole - 1)]
+
+    def _single(self) -> list[str | Value | None]:
+        """Take what is between apostrophes: its holes stand outside of them, between quotes of their own."""
+        self._take(1)
+        pieces: list[str | Value | None] = [""]
+        while not self._ahead("'"):
+            if self._ahead(HOLE):
+                pieces += self._hole("'\"${NAME}\"'")
+            else:
+                pieces.append(self._take(1))
+        self._take(1)
+        return pieces
+
+    def _double(self) -> list[str | Value | None]:
+        self._take(1)
+        pieces: list[str | Value | None] = [""]
+        while not self._ahead('"'):
+            if self._ahead(HOLE):
+                pieces += self._hole("${NAME}")
+            elif self._ahead("\\"):
+                escaped = self._escaped()
+                pieces.append(escaped if escaped in ("$", "`", '"', "\\") else f"\\{escaped}")
+            elif self._ahead("$"):
+                pieces += self._dollar(is_quoted=True)
+            elif self._ahead("`"):
+                self._refuse("`..` is not read in a command with templates: write $(..)")
+            else:
+                pieces.append(self._take(1))
+        self._take(1)
+        return pieces
+
+    def _escaped(self) -> str:
+        if self._text[self._at + 1 : self._at + 2] in ("", "\n", HOLE):
+            self._refuse("a backslash stands before a template, or before the end of a line within a word")
+        return self._take(2)[1:]
+
+    def _dollar(self, *, is_quoted: bool) -> list[str | Value | None]:
+        """Take a dollar and what it begins."""
+        if self._ahead("$(") and not self._ahead("$(("):
+            self._depth += 1
+            self._nested("$(")
+            self._depth -= 1
+            return [None]
+        found = _PARAMETER.match(self._text, self._at)
+        if found is not None:
+            name = found[1] or found[2] or ""
+            self._take(len(found[0]))
+            if name not in self._names:
+                self._used.add(name)
+                return [None]
+            if not is_quoted or self._depth:
+                self._refuse(f"`${name}` has a template: write it in double quotes, and not in $(..)")
+            return ["", *self._names[name]]
+        if self._text[self._at + 1 : self._at + 2] in ("{", "[", "(", HOLE) or (
+            not is_quoted and self._text[self._at + 1 : self._at + 2] in ("'", '"')
+        ):
+            self._refuse(f"what begins with `{self._text[self._at : self._at + 3]}` is not read")
+        return [self._take(1)]
+
+    # --- signs
+
+    def _ahead(self, signs: str) -> bool:
+        if self._at >= len(self._text) and signs:
+            self._refuse("a quote or a parenthesis is not closed")
+        return self._text.startswith(signs, self._at)
+
+    def _take(self, count: int) -> str:
+        taken = self._text[self._at : self._at + count]
+        self._at += count
+        self.out.append(taken)
+        return taken
+
+    def _continue(self) -> None:
+        """Take the end of a line that is none, between two words."""
+        if self._text[self._at - 1 : self._at] not in (" ", "\t", "") or self._text[self._at + 2 : self._at + 3] == "#":
+            self._refuse("a backslash at the end of a line needs a blank before it, and no `#` after it")
+        self._take(2)
+
+    def _comment(self) -> None:
+        end = self._text.find("\n", self._at)
+        comment = self._text[self._at : end if end >= 0 else None]
+        if HOLE in comment or self._depth:
+            self._refuse("a comment cannot have templates, nor stand in $(..)")
+        self._take(len(comment))
+
+    def _refuse(self, problem: str) -> NoReturn:
+        source = next((hole.source for hole in self._holes if hole.text is None), "a template")
+        raise UnsafeCommand(f"{source} cannot stand in this command: {problem.replace(HOLE, '{{..}}')}")
+
+
+def _joined(pieces: Sequence[str | Value | None]) -> Word:
+    """Return pieces with neighboring texts as one."""
+    word: list[str | Value | None] = []
+    for piece in pieces:
+        if isinstance(piece, str) and word and isinstance(word[-1], str):
+            word[-1] += piece
+        else:
+            word.append(piece)
+    return tuple(word)
