@@ -55,7 +55,7 @@ class Body:
 class Pending:
     """A body that is being written to one client."""
 
-    __slots__ = ("account", "body", "is_ended", "moved_at", "sent", "task")
+    __slots__ = ("account", "body", "is_ended", "late", "moved_at", "sent", "task")
 
     def __init__(self, body: Body, account: Hashable, task: "asyncio.Task[Any] | None", now: float) -> None:
         """Begin with nothing sent; `task` is cancelled to disconnect the client, None for a body still assembled."""
@@ -63,7 +63,7 @@ class Pending:
         self.account = account
         self.task = task
         self.moved_at = now
-        self.sent = 0
+        self.sent = self.late = 0
         self.is_ended = False
 
 
@@ -100,20 +100,9 @@ class Outgoing:
             self._shared[body.data] = body
         pending = Pending(body, account, task, loop.time())
         self._add(pending)
-        alarm, least, late = alarms.of(loop), quotas.unread_seconds * quotas.body_rate, 0
-
-        def watch(sent: int) -> None:
-            nonlocal late
-            late = alarm.set(quotas.unread_seconds, lambda: look(sent))
-
-        def look(sent: int) -> None:
-            if pending.sent - sent < least:
-                self._end(pending)
-            else:
-                watch(pending.sent)
-
+        alarm = alarms.of(loop)
         if task is not None:
-            watch(0)
+            self._watch(pending, alarm, quotas)
         try:
             yield pending
         except asyncio.CancelledError:
@@ -121,8 +110,20 @@ class Outgoing:
                 raise ClientGone from None
             raise
         finally:
-            alarm.clear(late)
+            alarm.clear(pending.late)
             self._drop(pending)
+
+    def _watch(self, pending: Pending, alarm: alarms.Alarms, quotas: Quotas) -> None:
+        """Look after a while whether enough was read; no cycle may keep the bytes after that."""
+        sent = pending.sent
+
+        def look() -> None:
+            if pending.sent - sent < quotas.unread_seconds * quotas.body_rate:
+                self._end(pending)
+            else:
+                self._watch(pending, alarm, quotas)
+
+        pending.late = alarm.set(quotas.unread_seconds, look)
 
     async def write(
         self, send: Send, pending: Pending, before: bytes = b"", after: bytes = b"", *, more: bool = False
