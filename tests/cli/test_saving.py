@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.cli.exits import Failed
-from accord.cli.saving import Found, files_of, placed, safe_name, save
+from accord.cli.saving import Found, files_of, placed, safe_name, saving
 from accord.model import Artifact, Part
+
+
+def save(path: Path, content: bytes, *, force: bool) -> None:
+    with saving(path, force=force) as file:
+        file.write(content)
 
 
 def found(name: str, content: bytes = b"x") -> Found:

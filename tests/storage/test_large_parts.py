@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import msgspec
@@ -35,6 +36,12 @@ class Shelved:
             return self.kept[tenant, hash]
         except KeyError:
             raise BlobMissing(hash) from None
+
+    async def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
+        yield await self.get(tenant, hash)
+
+    async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
+        return {hash: len(self.kept[tenant, hash]) for hash in hashes if (tenant, hash) in self.kept}
 
     async def delete(self, tenant: str, hash: str) -> None:
         self.kept.pop((tenant, hash), None)

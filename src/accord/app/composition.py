@@ -153,7 +153,7 @@ class Composition:
         stack.push_async_callback(blobs.close)
         parts = await LargeParts.open(store, blobs)
         links = self._links(parts)
-        host = self._hosted(Archive(store, parts, self._seals()), blobs, links, hub, observed.hooks, stack)
+        host = self._hosted(self._archive(store, parts, links), blobs, links, hub, observed.hooks, stack)
         receivers = await remotes.joined(elsewhere, host.engine, self._settings, self._url, stack)
         credential = await self._credentials(everybody)
         node = Node(
@@ -195,7 +195,7 @@ class Composition:
         if has_console:
             await self._add_console(running, guarded, rules, gates, stack)
         if self._settings.server.grpc_port is not None:
-            await grpc_server(stack, grace, self._settings, placed, admit)
+            await grpc_server(stack, grace, self._settings, placed, admit, links)
         return running
 
     async def _triggers(
@@ -296,6 +296,11 @@ class Composition:
     def _links(self, parts: LargeParts) -> Links | None:
         hours = self._settings.server.file_hours
         return Links(parts.key(PURPOSE), self._url, hours * 3600, self._clock.now) if self._url else None
+
+    def _archive(self, store: Store, parts: LargeParts, links: Links | None) -> Archive:
+        archive = Archive(store, parts, self._seals())
+        archive.linker, archive.inline_files = None if links is None else links.link, self._settings.limits.inline_files
+        return archive
 
     def _hosted(
         self, archive: Archive, blobs: Blobs, links: Links | None, hub: Hub, hooks: Hooks, stack: AsyncExitStack
@@ -450,7 +455,7 @@ class Composition:
             card=card,
             documents=documents,
             rpc=JsonRpc(agent, origin=service.origin, links=links, agent=service.agent, **shared),
-            rest=Rest(agent, **shared),
+            rest=Rest(agent, links=links, **shared),
         )
 
 

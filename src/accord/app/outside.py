@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from accord.app import cards
 from accord.app.grace import Grace
 from accord.bindings.http import Admit
+from accord.bindings.links import Links
 from accord.bindings.wellknown import Sign
 from accord.config import BadSettings
 from accord.config.settings import Card, Registry, Settings
@@ -136,7 +137,12 @@ def signing(card: Card) -> Sign | None:
 
 
 async def grpc_server(
-    stack: AsyncExitStack, grace: Grace, settings: Settings, agents: Mapping[str, A2A], admit: Admit
+    stack: AsyncExitStack,
+    grace: Grace,
+    settings: Settings,
+    agents: Mapping[str, A2A],
+    admit: Admit,
+    links: Links | None,
 ) -> None:
     """Listen for gRPC until the stack is left; of `agents`, the first is for those who name none.
 
@@ -157,6 +163,7 @@ async def grpc_server(
         extensions=frozenset(one.uri or "" for one in cards.extensions(settings.card)),
         quotas=settings.limits,
         shares_port=server.workers > 1,
+        links=links,
     )
     host = f"[{server.host}]" if ":" in server.host else server.host
     tls = _tls(settings)

@@ -6,12 +6,17 @@ scripts. Who may read a file of the console is `console.tasks`; here whoever has
 
 import logging
 import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
-from accord.bindings.http import QUOTAS, Headers, Receive, Scope, Send, address_of, error_headers, respond
+from accord.bindings.http import QUOTAS, Headers, Receive, Scope, Send, error_headers, respond
 from accord.bindings.links import Expired, Links, NotSigned
+from accord.bindings.outgoing import OUTGOING, ClientGone
 from accord.core.archive import Archive
 from accord.core.quotas import Quotas
 from accord.errors import AccordError, TaskNotFound
@@ -41,6 +46,9 @@ SAFE_KINDS = ("image", "audio", "video")
 """Kinds whose types are safe but for those of XML (`image/svg+xml` is an image where a page asks for one)."""
 
 UNKNOWN = "application/octet-stream"
+
+SHARED = 1024 * 1024
+"""Bytes of a piece that downloads of the same file hold together; comparing shorter ones is not worth it."""
 
 SANDBOX = "sandbox; default-src 'none'"
 PREVIEW = f"{SANDBOX}; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
@@ -93,8 +101,8 @@ class Files:
 
     def __init__(self, archive: Archive, links: Links, quotas: Quotas = QUOTAS) -> None:
         """Hand out files of the archive's tasks."""
-        self._archive = archive
         self._quotas = quotas
+        self._archive = archive
         self._links = links
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,27 +110,70 @@ class Files:
         if scope["method"] not in ("GET", "HEAD"):
             await respond(send, 405, b"", [(b"allow", b"GET, HEAD")])
             return
-        status, body, headers = await self._answer(scope["path"].removeprefix(scope.get("root_path", "")))
-        is_head, account = scope["method"] == "HEAD", address_of(scope)
+        status, body, headers, pieces = await self._answer(scope["path"].removeprefix(scope.get("root_path", "")))
+        is_head = scope["method"] == "HEAD"
+        if pieces is None:
+            await respond(send, status, body, [*headers, *PRIVATE], head=is_head)
+            return
+        start = {"type": "http.response.start", "status": status, "headers": [*headers, *PRIVATE]}
         try:
-            await respond(send, status, body, [*headers, *PRIVATE], head=is_head, account=account, quotas=self._quotas)
-        except AccordError as error:  # too much is unread already
+            await (send(start) if is_head else self._write(send, start, pieces))
+        except AccordError as error:  # too much is unread already: nothing has been sent
             said = [*_TEXT, *error_headers(error)]
             await respond(send, error.row.http, error.message.encode() + b"\n", said)
+            return
+        await send({"type": "http.response.body", "body": b""})
 
-    async def _answer(self, path: str) -> tuple[int, bytes, Headers]:
+    async def _write(self, send: Send, start: dict[str, Any], pieces: AsyncIterator[bytes]) -> None:
+        """Write a file; each piece is read once the client has read those before it."""
+        is_begun = False
+        async with aclosing(pieces) as left:  # type: ignore[type-var]  # they are generators
+            async for piece in left:
+                try:
+                    with OUTGOING.hold(piece, None, self._quotas, shares=len(piece) > SHARED) as pending:
+                        del piece
+                        if not is_begun:
+                            await send(start)
+                            is_begun = True
+                        await OUTGOING.write(send, pending, more=True)
+                except AccordError:
+                    if is_begun:
+                        raise ClientGone from None  # the rest has no room: the connection is closed
+                    raise
+        if not is_begun:
+            await send(start)
+
+    async def _answer(self, path: str) -> "_Answer":
         try:
             claim = self._links.read(path)
-            part = await self._archive.file(claim.tenant, claim.task_id, claim.fingerprint)
+            found = await self._archive.file(claim.tenant, claim.task_id, claim.fingerprint)
+            first = [] if found is None else [await anext(found[2])]
         except NotSigned:
-            return 403, b"This is no address that the server has made\n", _TEXT
+            return _Answer(403, b"This is no address that the server has made\n")
         except Expired:
-            return 410, b"The time of this address is over: ask for the task again\n", _TEXT
+            return _Answer(410, b"The time of this address is over: ask for the task again\n")
         except StoreUnavailable:
-            return 503, b"Try again in a moment\n", [*_TEXT, (b"retry-after", b"1")]
+            return _Answer(503, b"Try again in a moment\n", [*_TEXT, (b"retry-after", b"1")])
         except Exception:  # whatever it is, the caller learns nothing of it and the log everything
             log.exception("request failed", extra={"operation": "file"})
-            return 500, b"Something went wrong here\n", _TEXT
-        if part is None:
-            return 404, b"The task has no such file any more\n", _TEXT
-        return 200, *download(part, "file")
+            return _Answer(500, b"Something went wrong here\n")
+        if found is None:
+            return _Answer(404, b"The task has no such file any more\n")
+        part, size, pieces = found
+        _, headers = download(replace(part, raw=b""), "file")
+        return _Answer(200, b"", [*headers, (b"content-length", b"%d" % size)], _after(first, pieces))
+
+
+async def _after(first: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the first piece, which is not held while it is written, and the rest."""
+    async with aclosing(rest) as pieces:  # type: ignore[type-var]  # they are generators
+        yield first.pop()
+        async for piece in pieces:
+            yield piece
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+    headers: Headers = _TEXT
+    pieces: AsyncIterator[bytes] | None = None

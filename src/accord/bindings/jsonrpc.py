@@ -39,7 +39,7 @@ from accord.bindings.http import (
     respond,
     unless_gone,
 )
-from accord.bindings.links import Links
+from accord.bindings.links import Links, shortening
 from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
 from accord.bindings.streams import HEADERS as EVENT_STREAM
 from accord.bindings.streams import NO_ENVELOPE, Large, Opened, Writer, encode, last_seen
@@ -237,6 +237,7 @@ class JsonRpc:
             extensions=extensions(asked.scope),
             idempotency_key=asked.key,
             wants_task=not dialect.knows_messages(entry.method),
+            files_at=None if self._links is None else origins.asked(asked.scope) or "",
         )
         return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope, dialect)
 
@@ -267,7 +268,11 @@ class JsonRpc:
             if isinstance(result, AgentCard):
                 result = origins.moved(result, origins.asked(understood.scope))
             result = self._linking(understood, request)(result)
-            body = _success(call, dialect.encode_result(operation, result))
+            encoded = dialect.encode_result(operation, result)
+            if len(encoded) > self._quotas.inline_files:
+                shorten = shortening(self._links, request, understood.caller, self._quotas.inline_files)
+                encoded = dialect.encode_result(operation, shorten(result))
+            body = _success(call, encoded)
             return Answer(body, name, headers=understood.headers)
         except AccordError as error:
             stated = dialect.error_as_result(operation, error)
@@ -348,7 +353,9 @@ class JsonRpc:
             async with aclosing(events):  # type: ignore[type-var]  # every service stream is an async generator
                 await _write(send, Answer(b"", name))
             return
-        events_of = partial(_event, understood.dialect, call.id, self._linking(understood, request))
+        linking, most = self._linking(understood, request), self._quotas.inline_files
+        shorten = shortening(self._links, request, understood.caller, most)
+        events_of = partial(_event, understood.dialect, call.id, linking, shorten, most)
         broke, account = partial(self._stream_error, understood), account_of(understood.caller)
         writer = Writer(send, events_of, broke, account=account, quotas=self._quotas)
         try:
@@ -393,8 +400,12 @@ def _unchanged(value: Any) -> Any:
     return value
 
 
-def _event(dialect: Dialect, identifier: bytes, linking: Linking, event: Event) -> bytes | Large | None:
+def _event(
+    dialect: Dialect, identifier: bytes, linking: Linking, shorten: Linking, most: int, event: Event
+) -> bytes | Large | None:
     frame = dialect.encode_event(linking(event))
+    if frame is not None and len(frame.data) > most:
+        frame = dialect.encode_event(shorten(linking(event)))
     if frame is None:
         return None
     envelope = jsonrpc.around(identifier) if dialect.wraps_events else NO_ENVELOPE

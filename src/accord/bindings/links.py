@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from accord.bindings import origins
 from accord.core.archive import fingerprint
-from accord.model import ArtifactUpdate, Event, MessageUpdate, Part, StatusUpdate, Task, TaskPage
+from accord.core.interface import Caller
+from accord.model import ArtifactUpdate, Event, MessageUpdate, Part, Request, StatusUpdate, Task, TaskPage
 from accord.model.inside import with_parts
 
 FILES = "/files/"
@@ -48,6 +49,21 @@ class Claim(Struct, frozen=True, array_like=True):
     expires: int
 
 
+class Room:
+    """How many bytes of files are left for one answer."""
+
+    def __init__(self, left: int) -> None:
+        """Begin with so many."""
+        self._left = left
+
+    def has(self, size: int) -> bool:
+        """Take room for a file, if there is enough for it."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
 class NotSigned(Exception):
     """The address is not one that this server has made."""
 
@@ -69,27 +85,35 @@ class Links:
         self._seconds = seconds
         self._clock = clock
 
-    def linked(self, value: T, tenant: str, origin: str | None = None) -> T:
-        """Return an answer, event or task in which files have addresses; `origin` is the one that the caller used."""
-        return cast(T, self._linked(value, tenant, origins.at(self._url, origin)))
+    def linked(self, value: T, tenant: str, origin: str | None = None, most: int | None = None) -> T:
+        """Return an answer, event or task in which files have addresses, or those that do not fit into `most` bytes.
 
-    def _linked(self, value: Any, tenant: str, base: str) -> Any:
+        `origin` is the one that the caller used.
+        """
+        return cast(T, self._linked(value, tenant, origin, None if most is None else Room(most)))
+
+    def _linked(self, value: Any, tenant: str, origin: str | None, room: "Room | None") -> Any:
         match value:
             case Task():
-                return with_parts(value, partial(self._part, base, tenant, value.id))
+                return with_parts(value, partial(self._part, origin, tenant, value.id, room))
             case StatusUpdate() | ArtifactUpdate() | MessageUpdate():
-                return with_parts(value, partial(self._part, base, tenant, value.task_id))
+                return with_parts(value, partial(self._part, origin, tenant, value.task_id, room))
             case Event():
-                return replace(value, body=self._linked(value.body, tenant, base))
+                return replace(value, body=self._linked(value.body, tenant, origin, room))
             case TaskPage():
-                return replace(value, tasks=tuple(self._linked(task, tenant, base) for task in value.tasks))
+                return replace(value, tasks=tuple(self._linked(task, tenant, origin, room) for task in value.tasks))
         return value
 
-    def _part(self, base: str, tenant: str, task_id: str, part: Part) -> Part:
-        if part.raw is None:
+    def _part(self, origin: str | None, tenant: str, task_id: str, room: "Room | None", part: Part) -> Part:
+        if part.raw is None or (room is not None and room.has(len(part.raw))):
             return part
-        claim = Claim(tenant, task_id, fingerprint(part), self._expires())
-        return replace(part, raw=None, url=base + self._path(claim, part.filename or ""))
+        return self.link(tenant, task_id, origin or "", part)
+
+    def link(self, tenant: str, task_id: str, origin: str, part: Part, hash: str | None = None) -> Part:
+        """Return a file part with an address; `hash` is that of its bytes, where the part does not have them."""
+        claim = Claim(tenant, task_id, fingerprint(part, hash), self._expires())
+        url = origins.at(self._url, origin or None) + self._path(claim, part.filename or "")
+        return replace(part, raw=None, url=url)
 
     def _expires(self) -> int:
         step = self._seconds / STEPS
@@ -113,6 +137,17 @@ class Links:
         if claim.expires <= self._clock():
             raise Expired
         return claim
+
+
+def shortening(links: Links | None, request: Request, caller: Caller, most: int) -> Callable[[T], T]:
+    """Return what puts addresses in the place of files that do not fit into one answer or event."""
+    if links is None:
+        return _unchanged
+    return partial(links.linked, tenant=request.tenant or caller.tenant, origin=caller.files_at, most=most)
+
+
+def _unchanged(value: T) -> T:
+    return value
 
 
 def _text(data: bytes) -> str:

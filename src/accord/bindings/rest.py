@@ -8,10 +8,10 @@ Every refusal is the dialect's error object, under the HTTP status that `errors.
 import asyncio
 import logging
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import aclosing
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from msgspec import Struct
@@ -39,6 +39,7 @@ from accord.bindings.http import (
     respond,
     unless_gone,
 )
+from accord.bindings.links import Links, shortening
 from accord.bindings.outgoing import ClientGone, account_of
 from accord.bindings.streams import HEADERS, Large, Opened, Writer, encode, last_seen
 from accord.core.access import Access
@@ -78,6 +79,7 @@ class Result(NamedTuple):
     content: bytes | Opened
     dialect: RestDialect
     account: Hashable
+    shorten: Callable[[Event], Event] | None = None
 
 
 class Heard(NamedTuple):
@@ -99,11 +101,13 @@ class Rest:
         admit: Admit | None = None,
         extensions: frozenset[str] = frozenset(),
         quotas: Quotas = QUOTAS,
+        links: Links | None = None,
     ) -> None:
         """Serve `service` to whom `admit` lets in, in those of the enabled dialects that have this binding.
 
-        `extensions` are those of the agent's card.
+        `extensions` are those of the agent's card; `links` gives large files addresses.
         """
+        self._links = links
         self._enabled = enabled & REST_DIALECTS.keys()
         self._extensions = extensions
         self._quotas = quotas
@@ -145,7 +149,7 @@ class Rest:
         try:
             if isinstance(result.content, Opened):
                 reply = replace(reply, dialect=result.dialect)
-                await reply.stream(result.content, receive, headers, result.account, self._quotas)
+                await reply.stream(result.content, result, receive, headers, self._quotas)
             else:
                 await reply.write(200, result.content, headers, result.account, self._quotas)
         except AccordError as error:
@@ -154,14 +158,20 @@ class Rest:
     async def _answer(self, match: RestMatch, scope: Scope, receive: Receive) -> Result:
         operation = match.operation
         request, caller, dialect = await self._understand(match, scope, receive)
+        most = self._quotas.inline_files
+        shorten: Callable[[Any], Any] = shortening(self._links, request, caller, most)
         if ROWS[operation].streams:
             events = self._streaming[operation](request, caller, last_seen(scope))
-            return Result(Opened(await unless_gone(receive, anext(events)), events), dialect, account_of(caller))
+            opened = Opened(await unless_gone(receive, anext(events)), events)
+            return Result(opened, dialect, account_of(caller), shorten)
         answer = self._answering[operation](request, caller)
         result = await (unless_gone(receive, answer) if operation in LONG else answer)
         if isinstance(result, AgentCard):
             result = origins.moved(result, origins.asked(scope))
-        return Result(dialect.encode_result(operation, result), dialect, account_of(caller))
+        encoded = dialect.encode_result(operation, result)
+        if len(encoded) > most:
+            encoded = dialect.encode_result(operation, shorten(result))
+        return Result(encoded, dialect, account_of(caller))
 
     async def _understand(self, match: RestMatch, scope: Scope, receive: Receive) -> Heard:
         check_head(scope, self._quotas)
@@ -176,6 +186,7 @@ class Rest:
             binding=BINDING,
             extensions=extensions(scope),
             idempotency_key=idempotency_key(scope),
+            files_at=None if self._links is None else origins.asked(scope) or "",
         )
         return Heard(request, caller, dialect.answering(match.operation, stated))
 
@@ -222,9 +233,7 @@ class Reply(Struct, frozen=True):
         """Write an error."""
         await self.write(error.row.http, self.dialect.encode_http_error(error), error_headers(error))
 
-    async def stream(
-        self, opened: Opened, receive: Receive, headers: Headers, account: Hashable, quotas: Quotas
-    ) -> None:
+    async def stream(self, opened: Opened, result: Result, receive: Receive, headers: Headers, quotas: Quotas) -> None:
         """Write events until they end or the client is gone."""
         stated = [self._says_dialect, *headers]
         if self._is_head:
@@ -232,11 +241,14 @@ class Reply(Struct, frozen=True):
                 await self.send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *stated]})
                 await self.send({"type": "http.response.body", "body": b""})
             return
-        writer = Writer(self.send, self._event, self._broke, account=account, quotas=quotas)
+        encode_event = partial(self._event, result.shorten, quotas.inline_files)
+        writer = Writer(self.send, encode_event, self._broke, account=result.account, quotas=quotas)
         await writer.run(opened, receive, stated)
 
-    def _event(self, event: Event) -> bytes | Large | None:
+    def _event(self, shorten: Callable[[Event], Event] | None, most: int, event: Event) -> bytes | Large | None:
         frame = self.dialect.encode_event(event)
+        if shorten is not None and frame is not None and len(frame.data) > most:
+            frame = self.dialect.encode_event(shorten(event))
         if frame is None:
             return None
         return encode(Frame(id=str(event.seq), event=frame.event, data=frame.data))

@@ -4,27 +4,28 @@ Names and places are `cli.saving`'s. What an artifact only names by its address 
 never from a private network, unless the user trusts the host or the agent itself is on this machine.
 """
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from accord.cli import output
 from accord.cli.exits import failed
 from accord.cli.progress import Progress
 from accord.cli.reaching import Reach
-from accord.cli.saving import Found, files_of, placed, save
+from accord.cli.saving import Found, files_of, placed, saving
 from accord.model import AgentCard, Task
 from accord.outbound import Outbound, Policy, Refused, Unreachable
-from accord.protocol.hosts import host_of, is_loopback
+from accord.protocol.hosts import host_of, is_loopback, split
 
 if TYPE_CHECKING:
     from accord.client import Client
 
-LARGEST = 256 * 1024 * 1024
-"""Bytes of a file that is fetched: it is in memory until it is saved."""
+LARGEST = 64 * 1024**3
+"""Bytes of a file that is fetched: it is written as it comes, and an agent must not fill the disk for ever."""
 
-SECONDS = 600.0
-"""How long one file may take."""
+SILENT_SECONDS = 60.0
+"""How long a file may bring nothing."""
 
 
 async def download(
@@ -32,14 +33,17 @@ async def download(
 ) -> None:
     """Save what a task made; files may come from these `hosts` even on a private network."""
     places = placed(files_of(task.artifacts), folder, force=force)
-    policy = Policy(allow_hosts=_local(client.card) | {*hosts})
+    policy = Policy(allow_hosts=_own(client.card, [found.url for found, _ in places if found.url]) | {*hosts})
     saved: list[dict[str, Any]] = []
-    async with Outbound(policy, total_seconds=SECONDS) as outbound:
+    async with Outbound(policy) as outbound:
         for found, path in places:
-            content = await _fetched(outbound, found.url) if found.content is None else found.content
-            save(path, content, force=force)
+            with saving(path, force=force) as file:
+                if found.content is not None:
+                    size = file.write(found.content)
+                else:
+                    size = await _fetch(outbound, found.url or "", file)
             progress.stop()
-            saved.append(_shown(reach, found, path, len(content)))
+            saved.append(_shown(reach, found, path, size))
     progress.stop()
     if reach.is_json:
         output.write(output.compact({"files": saved}) + "\n")
@@ -53,18 +57,29 @@ def _shown(reach: Reach, found: Found, path: Path, size: int) -> dict[str, Any]:
     return {"path": str(path), "artifactId": found.artifact, "mediaType": found.media_type, "bytes": size}
 
 
-async def _fetched(outbound: Outbound, url: str | None) -> bytes:
+async def _fetch(outbound: Outbound, url: str, file: BinaryIO) -> int:
+    """Write what is at an address to a file as it comes, and return its size."""
+    size = 0
     try:
-        answer = await outbound.request("GET", url or "", max_bytes=LARGEST)
+        async with outbound.open("GET", url) as answer, asyncio.timeout(SILENT_SECONDS) as silence:
+            if answer.status != 200:
+                raise failed(f"{url} cannot be fetched: it answers {answer.status}")
+            async for piece in answer.pieces():
+                size += file.write(piece)
+                if size > LARGEST:
+                    raise failed(f"{url} cannot be fetched: it is larger than {LARGEST} bytes")
+                silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
     except (Refused, Unreachable) as error:
         raise failed(f"{url} cannot be fetched: {error}") from None
-    if answer.status != 200:
-        raise failed(f"{url} cannot be fetched: it answers {answer.status}")
-    if not answer.is_whole:
-        raise failed(f"{url} cannot be fetched: it is larger than {LARGEST} bytes, or broke off")
-    return answer.body
+    return size
 
 
-def _local(card: AgentCard) -> frozenset[str]:
-    """Return where the agent is, if that is here: a name could mean this machine now and another one before."""
-    return frozenset(filter(is_loopback, (host_of(one.url) for one in card.supported_interfaces)))
+def _own(card: AgentCard, urls: Iterable[str]) -> frozenset[str]:
+    """Return the hosts of an agent that its files may come from on a private network.
+
+    They are those on this machine, and of files at an origin at which the agent itself is called.
+    """
+    places = [one.url for one in card.supported_interfaces]
+    origins = {split(place)[:2] for place in places}
+    local = filter(is_loopback, map(host_of, places))
+    return frozenset(local) | {host_of(url) for url in urls if split(url)[:2] in origins}

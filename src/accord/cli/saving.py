@@ -8,9 +8,10 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from mimetypes import guess_extension
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from msgspec import UNSET
 from msgspec import json as msgspec_json
@@ -100,16 +101,17 @@ def _unused(name: str, taken: set[str]) -> str:
     return found
 
 
-def save(path: Path, content: bytes, *, force: bool) -> None:
-    """Write a file whole, or not at all; a link that is there is replaced, never followed."""
+@contextmanager
+def saving(path: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """Open a file that is written whole, or not at all; a link that is there is replaced, never followed."""
     part = path.with_name(f".{secrets.token_hex(8)}.part") if force else path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(part, "xb") as file:  # fails if there is something, and be it a link to nowhere
             try:
-                file.write(content)
+                yield file
                 file.flush()
-            except OSError:
+            except BaseException:
                 part.unlink()
                 raise
         if force:

@@ -101,7 +101,7 @@ class Server(Section, frozen=True, kw_only=True):
     """The networks of proxies whose `X-Forwarded-*` headers are believed, behind a proxy."""
 
     file_hours: Annotated[float, Meta(gt=0, le=24 * 90)] = 24.0
-    """How long the address of a file can be used by whoever has it, in the dialect in which a file is an address."""
+    """How long the signed address of a file can be used by anybody who has it."""
 
     drain_seconds: Span = 0.0
     """How long requests are still taken after SIGTERM, while `/readyz` already says 503: as long as whoever sends

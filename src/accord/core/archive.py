@@ -5,7 +5,8 @@ What is written has its large parts taken out, what is read has them put back; n
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -47,6 +48,10 @@ def fingerprint(part: Part, hash: str | None = None) -> str:
     return hashlib.sha256(msgspec.json.encode((bytes_hash, part.media_type, part.filename))).hexdigest()
 
 
+Linker = Callable[[str, str, str, Part, str], Part]
+"""Returns the file part of a tenant's task with an address at an origin, given the hash of its bytes."""
+
+
 class Packed(Struct, frozen=True):
     """What to store: events, the task after them, and the hashes of what was taken out."""
 
@@ -64,6 +69,10 @@ class Archive:
         self.webhook_secrets = WebhookSecrets(seals)
         self._parts = parts
         self._snapshots = Snapshots()
+        self.linker: Linker | None = None
+        """Makes addresses of files, where the server has some."""
+        self.inline_files = 0
+        """Bytes of files in one task, before the others are given addresses."""
         self.server_id = parts.key(SERVER_ID)[:8].hex() if parts else secrets.token_hex(8)
         """What tells the nodes of this store from other servers; those of one store have the same."""
         self.has_large: Callable[[EventBody], bool] = (lambda _: False) if parts is None else parts.has_large
@@ -91,26 +100,34 @@ class Archive:
             return message, ()
         return await self._parts.detach(tenant, message)
 
-    async def read(self, tenant: str, task_id: str) -> tuple[Stored, Task] | None:
+    async def read(self, tenant: str, task_id: str, files_at: str | None = None) -> tuple[Stored, Task] | None:
         """Read a task."""
         stored = await self.store.read(tasks.read_task, tenant, task_id)
-        return None if stored is None else (stored, await self.unpack(tenant, stored))
+        return None if stored is None else (stored, await self.unpack(tenant, stored, files_at))
 
     async def conversation(self, tenant: str, task_id: str, limit: int) -> tuple[Task, ...]:
         """Read the latest tasks that ended in a task's context, oldest first: its owner's own, with its agent."""
         found = await self.store.read(tasks.conversation, tenant, task_id, limit)
         return tuple([await self.unpack(tenant, stored) for stored in found])
 
-    async def unpack(self, tenant: str, stored: Stored) -> Task:
-        """Put a task together, with its large parts."""
+    async def unpack(self, tenant: str, stored: Stored, files_at: str | None = None) -> Task:
+        """Put a task together, with its large parts; with `files_at`, files beyond `inline_files` have addresses."""
         task = self._snapshots.task(tenant, stored)
-        return await self._parts.attach(tenant, task) if self._parts and self.is_packed(stored) else task
+        return await self._attached(tenant, task, files_at) if self.is_packed(stored) else task
 
-    async def as_of(self, tenant: str, stored: Stored, seq: int) -> Task | None:
+    async def _attached(self, tenant: str, task: Task, files_at: str | None) -> Task:
+        if self._parts is None:
+            return task
+        if files_at is None or self.linker is None:
+            return await self._parts.attach(tenant, task)
+        link = partial(self.linker, tenant, task.id, files_at)
+        return await self._parts.attach(tenant, task, link, self.inline_files)
+
+    async def as_of(self, tenant: str, stored: Stored, seq: int, files_at: str | None = None) -> Task | None:
         """Return a stored task as it was after an event, or None if its log does not go back so far."""
         if stored.doc_seq <= seq:
             events = tuple(row for row in stored.events if row[0] <= seq)
-            return await self.unpack(tenant, replace(stored, events=events))
+            return await self.unpack(tenant, replace(stored, events=events), files_at)
         past = await self.events(tenant, stored.id, 0, seq) if seq > 0 else []
         if len(past) != seq or stored.min_seq > 1:
             return None
@@ -118,7 +135,7 @@ class Archive:
         status = TaskStatus(state=TaskState.SUBMITTED, timestamp=task.created_at)
         metadata = {key: value for key, value in (task.metadata or {}).items() if key != USAGE}
         born = replace(task, status=status, history=task.history[:1], artifacts=(), metadata=metadata or None)
-        return lifecycle.fold(await self._parts.attach(tenant, born) if self._parts else born, past)
+        return lifecycle.fold(await self._attached(tenant, born, files_at), past)
 
     def is_packed(self, stored: Stored) -> bool:
         """Whether a stored task has parts that are kept apart; looking for the mark is cheap, however long it is."""
@@ -160,8 +177,10 @@ class Archive:
                     whole.add(body.artifact.artifact_id)
         return False
 
-    async def file(self, tenant: str, task_id: str, wanted: str) -> Part | None:
-        """Return the file of a task that has a fingerprint, or None; no other's bytes are looked up.
+    async def file(self, tenant: str, task_id: str, wanted: str) -> tuple[Part, int, AsyncIterator[bytes]] | None:
+        """Return the file of a task that has a fingerprint, its size and its bytes in pieces, or None.
+
+        The part itself is as it is stored: its bytes are not for anybody to see. No other's bytes are looked up.
 
         One that the task has replaced is found as long as its log goes back so far.
         """
@@ -173,13 +192,22 @@ class Archive:
         while found is None and (rows := await self.store.read(tasks.events_after, tenant, task_id, last)):
             said = [part for row in rows if '"raw"' in row[2] for part in parts_of(decode_event(row).body)]
             found, last = self._known(said, wanted), rows[-1][0]
-        return await self._parts.attach(tenant, found) if self._parts and found else found
+        if found is None:
+            return None
+        if self._parts is None:
+            raw = found.raw or b""
+            return found, len(raw), _whole(raw)
+        return found, *await self._parts.opened(tenant, found)
 
     def _known(self, parts: Iterable[Part], wanted: str) -> Part | None:
         """Return the one of parts, as they are stored, that has a fingerprint."""
         hash_of = self._parts.hash_of if self._parts else None
         files = (part for part in parts if part.raw is not None)
         return next((one for one in files if fingerprint(one, hash_of(one) if hash_of else None) == wanted), None)
+
+
+async def _whole(raw: bytes) -> AsyncIterator[bytes]:
+    yield raw
 
 
 def _rests(body: EventBody) -> bool:

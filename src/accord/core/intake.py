@@ -107,7 +107,7 @@ class Intake:
 
     async def find(self, task_id: str, caller: Caller) -> tuple[Stored, Task]:
         """Read a task of the caller's; one that is not there and one that is not theirs look the same."""
-        found = await self._engine.archive.read(caller.tenant, task_id)
+        found = await self._engine.archive.read(caller.tenant, task_id, caller.files_at)
         if found is None or caller.reach not in (None, found[0].owner) or found[0].agent != self._agent:
             raise TaskNotFound(metadata={"taskId": task_id})
         return found

@@ -69,6 +69,9 @@ class Caller(Struct, frozen=True, kw_only=True):
     peer: str | None = None
     binding: str | None = None
     trace: str | None = None
+    files_at: str | None = None
+    """The origin at which the caller can fetch files too large for an answer, "" for the server's own; None sends all
+    bytes in the answer."""
 
     @property
     def account(self) -> tuple[str | None, str]:

@@ -97,6 +97,10 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     caller_answers: Many = 64 * MiB
     """The same of one authenticated caller, whose large answers are refused with 429 beyond it."""
 
+    inline_files: Many = 12 * MiB
+    """Bytes of files in one answer or event; those that do not fit are sent as signed addresses. Base64 makes this 16
+    MiB, which is what clients take as one event and what is the largest body of a request."""
+
     body_seconds: Some = 20.0
     """How long a body may take that brings nothing, and pause: what does not come in this time was not meant to."""
 

@@ -159,7 +159,7 @@ class Service:
             begun = await self._intake.accept(request, caller, hears=Hears.EVENTS)
             task, seq = begun.task, begun.seq
             if after is not None and after < seq:
-                task, seq = await self._from(*await self._intake.find(task.id, caller), after, caller.tenant)
+                task, seq = await self._from(*await self._intake.find(task.id, caller), after, caller)
         first = lifecycle.limit_history(task, configuration.history_length)
         events = shaping.shaped(self._follow(first, seq, caller, at_answer, begun.events), request)
         del begun, task, first
@@ -180,7 +180,7 @@ class Service:
             stored, first = await self._intake.find(request.id, caller)
             if stored.task_state in lifecycle.ENDED and after is None:
                 raise UnsupportedOperation("The task has ended; there is nothing left to follow")
-            first, seq = await self._from(stored, first, after, caller.tenant)
+            first, seq = await self._from(stored, first, after, caller)
         events = self._follow(first, seq, caller, at_end)
         del stored, first
         with suppress(StopAsyncIteration):
@@ -204,10 +204,10 @@ class Service:
                 while True:
                     yield await anext(events)
 
-    async def _from(self, stored: tasks.Stored, task: Task, after: int | None, tenant: str) -> tuple[Task, int]:
+    async def _from(self, stored: tasks.Stored, task: Task, after: int | None, caller: Caller) -> tuple[Task, int]:
         """Return the task as it was after an event, as far back as its log goes, and the number of that event."""
         if after is not None and after < stored.last_seq:
-            past = await self._engine.archive.as_of(tenant, stored, after)
+            past = await self._engine.archive.as_of(caller.tenant, stored, after, caller.files_at)
             if past is not None:
                 return past, after
         return task, stored.last_seq
@@ -225,7 +225,8 @@ class Service:
         query = listing.query(request, owner=caller.reach, agent=self.agent)
         with _retryable:
             found, total = await self._engine.store.read(tasks.list_tasks, caller.tenant, query)
-            whole = [await self._engine.archive.unpack(caller.tenant, stored) for stored in found]
+            archive, files_at = self._engine.archive, caller.files_at
+            whole = [await archive.unpack(caller.tenant, stored, files_at) for stored in found]
         return listing.page(found, whole, total, request)
 
     async def cancel(self, request: CancelRequest, caller: Caller) -> Task:

@@ -20,6 +20,7 @@ from accord.bindings.grpc.messages import from_json
 from accord.bindings.grpc.reading import Reader
 from accord.bindings.grpc.status import Metadata, as_metadata, status_of
 from accord.bindings.http import QUOTAS, Admit, Scope, activated, extensions, header, idempotency_key
+from accord.bindings.links import Links, shortening
 from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
 from accord.bindings.streams import last_seen
 from accord.core.interface import A2A, Caller, answering, streaming
@@ -56,9 +57,18 @@ class Calls:
     """Answers the calls to one agent."""
 
     def __init__(
-        self, service: A2A, *, reader: Reader, admit: Admit, extensions: frozenset[str], quotas: Quotas = QUOTAS
+        self,
+        service: A2A,
+        *,
+        reader: Reader,
+        admit: Admit,
+        extensions: frozenset[str],
+        quotas: Quotas = QUOTAS,
+        links: Links | None = None,
     ) -> None:
         """Answer for `service` to whom `admit` lets in; `extensions` are those of the agent's card.
+
+        `links` gives large files addresses.
 
         One message waits for `quotas.unread_seconds` at most for a client that does not read.
         """
@@ -68,6 +78,7 @@ class Calls:
         self._admit = admit
         self._extensions = extensions
         self._quotas = quotas
+        self._links = links
 
     async def _understand(self, method: Method, context: Any) -> Understood:
         scope = _scope(method, context)
@@ -82,8 +93,12 @@ class Calls:
             binding=BINDING,
             extensions=extensions(scope),
             idempotency_key=idempotency_key(scope),
+            files_at=None if self._links is None else "",
         )
         return Understood(request, known, after, as_metadata(activated(scope, self._extensions)))
+
+    def _shortening(self, understood: Understood) -> Callable[[T], T]:
+        return shortening(self._links, understood.request, understood.caller, self._quotas.inline_files)
 
     # --- one answer -----------------------------------------------------------------------------------------------
 
@@ -93,6 +108,8 @@ class Calls:
             understood = await self._understand(method, context)
             result = await self._answering[method.operation](understood.request, understood.caller)
             json = method.dialect.encode_result(method.operation, result)
+            if len(json) > self._quotas.inline_files:
+                json = method.dialect.encode_result(method.operation, self._shortening(understood)(result))
             answer = await _convert(partial(from_json, method.response), json)
             context.set_trailing_metadata(understood.said)
             await self._write(context, answer, understood.caller)
@@ -133,6 +150,8 @@ class Calls:
                 is_begun = True
             context.set_trailing_metadata(numbered)
             frame = method.dialect.encode_event(event)
+            if frame is not None and len(frame.data) > self._quotas.inline_files:
+                frame = method.dialect.encode_event(self._shortening(understood)(event))
             if frame is not None:
                 message = await _convert(partial(from_json, method.response), frame.data)
                 del event, frame

@@ -16,6 +16,7 @@ from msgspec import Struct
 from accord.bindings.grpc.calls import Calls, end
 from accord.bindings.grpc.reading import Reader
 from accord.bindings.http import QUOTAS, RETRY_SECONDS, STOPS, Admit
+from accord.bindings.links import Links
 from accord.core.access import Access
 from accord.core.interface import A2A
 from accord.core.quotas import Quotas
@@ -57,7 +58,7 @@ class Tls(Struct, frozen=True, kw_only=True):
 class Grpc:
     """A gRPC server for A2A 1.0 and 0.3."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is a limit, or a part that is made elsewhere
         self,
         service: A2A,
         *,
@@ -68,11 +69,13 @@ class Grpc:
         quotas: Quotas = QUOTAS,
         max_calls: int = MAX_CALLS,
         shares_port: bool = False,
+        links: Links | None = None,
     ) -> None:
         """Serve `service`, and by their names `agents`, to whom `admit` lets in.
 
-        Of the enabled dialects, those are spoken that have a gRPC service; `extensions` are those of the agents' cards.
-        A port that somebody listens on is refused, unless all its processes say that they share it.
+        Of the enabled dialects, those are spoken that have a gRPC service; `extensions` are those of the agents' cards
+        and `links` gives large files addresses. A port that somebody listens on is refused, unless all its processes
+        say that they share it.
         """
         self._shares_port = shares_port
         self._quotas = quotas
@@ -86,6 +89,7 @@ class Grpc:
                 admit=admit or Access().admit,
                 extensions=extensions,
                 quotas=quotas,
+                links=links,
             )
             for name, agent in {"": service, **agents}.items()
         }

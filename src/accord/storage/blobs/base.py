@@ -5,6 +5,7 @@ A place that cannot be reached, or is full, raises the store's own `StoreUnavail
 
 import asyncio
 import hashlib
+from collections.abc import AsyncIterator, Iterable
 from typing import Protocol
 
 
@@ -17,11 +18,24 @@ class Blobs(Protocol):
     async def get(self, tenant: str, hash: str) -> bytes:
         """Return the bytes with this hash, or raise `BlobMissing`."""
 
+    def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
+        """Yield the bytes with this hash in pieces, or raise `BlobMissing`, after the last piece `BlobCorrupt`."""
+
+    async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of bytes by their hashes; unknown ones are left out."""
+
     async def delete(self, tenant: str, hash: str) -> None:
         """Remove bytes, if there are such, no task refers to them and nobody has put them lately."""
 
     async def close(self) -> None:
         """Let go of everything."""
+
+
+PIECE = 256 * 1024
+"""Bytes of a file that are read at a time."""
+
+RANGE = 1024 * 1024
+"""Bytes that are asked for at a time where each piece is a request."""
 
 
 class BlobMissing(Exception):

@@ -8,11 +8,12 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
+from accord.storage.blobs.base import PIECE
 from accord.storage.blobs.kinds import BlobsKind
 from accord.storage.located import Location
 from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
@@ -46,6 +47,17 @@ class Directory:
     async def read(self, name: str) -> bytes | None:
         """Return what a file holds."""
         return await self._in_thread(lambda: self._read(self._root / name))
+
+    async def pieces(self, name: str) -> AsyncIterator[bytes]:
+        """Yield what a file holds."""
+        file = await self._in_thread(lambda: self._opened(self._root / name))
+        if file is None:
+            return
+        try:
+            while piece := await self._in_thread(lambda: file.read(PIECE)):
+                yield piece
+        finally:
+            file.close()
 
     async def remove(self, name: str) -> None:
         """Remove a file."""
@@ -84,8 +96,15 @@ class Directory:
             raise
 
     def _read(self, path: Path) -> bytes | None:
+        file = self._opened(path)
+        if file is None:
+            return None
+        with file:
+            return file.read()
+
+    def _opened(self, path: Path) -> BinaryIO | None:
         try:
-            return path.read_bytes()
+            return path.open("rb")
         except FileNotFoundError:
             if not self._unfinished.is_dir():
                 raise  # not the file but the disk is gone

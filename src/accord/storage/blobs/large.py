@@ -9,18 +9,21 @@ import asyncio
 import hmac
 import secrets
 from base64 import b64decode, b64encode
-from collections.abc import Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from accord.model import Part
 from accord.model.inside import Holder, parts_of, with_parts
-from accord.storage.blobs.base import Blobs, hexdigest
+from accord.storage.blobs.base import BlobMissing, Blobs, hexdigest
 from accord.storage.commands.blobs import secret
 from accord.storage.store import Store
 
 T = TypeVar("T")
+
+Link = Callable[[Part, str], Part]
+"""Returns what takes the place of a detached part whose bytes have a hash."""
 
 THRESHOLD = 64 * 1024
 """Bytes up to here stay where they are: looking them up would cost more than carrying them along."""
@@ -71,16 +74,46 @@ class LargeParts:
         stored = with_parts(body, detached)
         return stored, tuple(sorted(self._references(stored)))
 
-    async def attach(self, tenant: str, body: Holder) -> Holder:
-        """Put the bytes of detached parts back; raises `BlobMissing` if some are gone."""
-        wanted = self._references(body)
+    async def attach(self, tenant: str, body: Holder, link: Link | None = None, most: int = 0) -> Holder:
+        """Put the bytes of detached parts back; raises `BlobMissing` if some are gone.
+
+        With `link`, parts that would make it more than `most` bytes in all become what `link` returns, unread.
+        """
+        linked = await self._beyond(tenant, body, most) if link is not None else frozenset[str]()
+        wanted = self._references(body) - linked
         found = dict(zip(wanted, await _all(self._blobs.get(tenant, hash) for hash in wanted), strict=True))
 
         def attached(part: Part) -> Part:
             hash = self._reference(part)
-            return part if hash is None else replace(part, raw=found[hash])
+            if hash is None:
+                return part
+            return link(part, hash) if link is not None and hash in linked else replace(part, raw=found[hash])
 
         return with_parts(body, attached)
+
+    async def _beyond(self, tenant: str, body: Holder, most: int) -> frozenset[str]:
+        """Return the hashes of the detached parts that come after the first `most` bytes of them."""
+        wanted = dict.fromkeys(hash for part in parts_of(body) if (hash := self._reference(part)) is not None)
+        if not wanted:
+            return frozenset()
+        sizes, held, beyond = await self._blobs.sizes(tenant, wanted), 0, set[str]()
+        for hash in wanted:
+            if held + sizes.get(hash, 0) > most:
+                beyond.add(hash)
+            else:
+                held += sizes.get(hash, 0)
+        return frozenset(beyond)
+
+    async def opened(self, tenant: str, part: Part) -> tuple[int, AsyncIterator[bytes]]:
+        """Return the size of a part's bytes, detached or not, and the bytes piece by piece."""
+        hash = self._reference(part)
+        if hash is None:
+            raw = part.raw or b""
+            return len(raw), _pieces(raw)
+        size = (await self._blobs.sizes(tenant, [hash])).get(hash)
+        if size is None:
+            raise BlobMissing(f"Nothing is kept with the hash {hash}")
+        return size, self._blobs.pieces(tenant, hash)
 
     def hash_of(self, part: Part) -> str | None:
         """Return the hash of a part's bytes, if it has some, detached or not."""
@@ -98,6 +131,10 @@ class LargeParts:
 
     def _references(self, body: Holder) -> set[str]:
         return {hash for part in parts_of(body) if (hash := self._reference(part)) is not None}
+
+
+async def _pieces(raw: bytes) -> AsyncIterator[bytes]:
+    yield raw  # which is small
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -7,9 +7,10 @@ before the reference to them is stored, and whatever a crash leaves behind is fo
 import asyncio
 import hashlib
 import re
-from typing import Protocol
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol, runtime_checkable
 
-from accord.storage.blobs.base import BlobMissing, hash_of, verified
+from accord.storage.blobs.base import BlobCorrupt, BlobMissing, hash_of, verified
 from accord.storage.commands import blobs as commands
 from accord.storage.commands.blobs import GRACE_MS, REMOVAL_MS, Noted
 from accord.storage.store import Store, StoreUnavailable
@@ -21,6 +22,14 @@ LOOK_AGAIN_SECONDS = 0.1
 """How soon to look again whether bytes that are being removed are gone; nearly nobody ever waits for that."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """A shelf that can be read in pieces; the bytes of others are in memory while they are sent."""
+
+    def pieces(self, name: str) -> AsyncIterator[bytes]:
+        """Yield what is there; nothing if nothing is."""
 
 
 class Shelf(Protocol):
@@ -61,6 +70,23 @@ class OutsideBlobs:
         if found is None:
             found = await self._store.read(commands.fetch, tenant, hash)
         return await verified(found, hash)
+
+    async def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
+        """Yield the bytes with this hash in pieces, if the shelf has them so, and check them at the end."""
+        digest, is_there = hashlib.sha256(), False
+        if isinstance(self._shelf, InPieces):
+            async for piece in self._shelf.pieces(name_of(tenant, hash)):
+                is_there = True
+                digest.update(piece)
+                yield piece
+        if not is_there:
+            yield await self.get(tenant, hash)
+        elif digest.hexdigest() != hash:
+            raise BlobCorrupt(f"What is kept with the hash {hash} has another one")
+
+    async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of bytes by their hashes, as they were noted."""
+        return await self._store.read(commands.sizes, tenant, hashes)
 
     async def delete(self, tenant: str, hash: str) -> None:
         """Remove bytes that nobody needs."""

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import random
 import re
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 from yarl import URL
 
+from accord.storage.blobs.base import RANGE
 from accord.storage.blobs.kinds import BlobsKind
 from accord.storage.blobs.sigv4 import Credentials, Unsigned, signed_headers
 from accord.storage.located import Location, NoOptions
@@ -82,6 +84,20 @@ class S3:
         self._expect(answer, 200)
         return answer.body
 
+    async def pieces(self, name: str) -> AsyncIterator[bytes]:
+        """Yield what an object holds, in ranges: one that fails is asked for again."""
+        at = 0
+        while True:
+            answer = await self._send("GET", name, range_from=at)
+            if answer.status == 416 or (answer.status == 404 and answer.code == "NoSuchKey"):
+                return
+            self._expect(answer, 200, 206)
+            if answer.body:
+                yield answer.body
+            if answer.status == 200 or len(answer.body) < RANGE:
+                return
+            at += len(answer.body)
+
     async def remove(self, name: str) -> None:
         """Remove an object."""
         answer = await self._send("DELETE", name)
@@ -93,7 +109,9 @@ class S3:
         if self._session is not None:
             await self._session.close()
 
-    async def _send(self, method: str, name: str, data: bytes = b"", hash: str = NOTHING) -> Answer:
+    async def _send(
+        self, method: str, name: str, data: bytes = b"", hash: str = NOTHING, range_from: int | None = None
+    ) -> Answer:
         """Send a request, again if the server is the reason that it failed."""
         url = URL(f"{self._endpoint}/{quote(f'{self._folder}/{name}')}", encoded=True)
         reason = ""
@@ -101,7 +119,7 @@ class S3:
             if attempt:
                 await asyncio.sleep(self._pause_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1))
             try:
-                answer = await self._attempt(method, url, data, hash)
+                answer = await self._attempt(method, url, data, hash, range_from)
             except (aiohttp.ClientError, OSError) as error:
                 reason = str(error) or type(error).__name__
                 continue
@@ -110,13 +128,15 @@ class S3:
             reason = f"it answers {answer.status} {answer.code}".rstrip()
         raise StoreUnavailable(f"S3 at {self._endpoint}: {reason}")
 
-    async def _attempt(self, method: str, url: URL, data: bytes, hash: str) -> Answer:
+    async def _attempt(self, method: str, url: URL, data: bytes, hash: str, range_from: int | None) -> Answer:
         # Signed anew each time: a signature is good for a quarter of an hour.
         unsigned = Unsigned(
             method=method, path=url.raw_path, headers={"host": url.host_port_subcomponent or ""}, payload_hash=hash
         )
         headers = signed_headers(unsigned, self._credentials, self._region, datetime.now(UTC))
         headers["accept-encoding"] = "identity"  # not signed: proxies change it
+        if range_from is not None:
+            headers["range"] = f"bytes={range_from}-{range_from + RANGE - 1}"
         body = BytesIO(data) if method == "PUT" else None  # a stream, so that megabytes do not hold up the loop
         async with self._connected().request(
             method, url, headers=headers, data=body, allow_redirects=False

@@ -1,5 +1,7 @@
 """Large parts in the store's own table: nothing to set up, and they are backed up with everything else."""
 
+from collections.abc import AsyncIterator, Iterable
+
 from accord.storage.blobs.base import hash_of, verified
 from accord.storage.commands import blobs as commands
 from accord.storage.store import Store
@@ -22,6 +24,14 @@ class TableBlobs:
     async def get(self, tenant: str, hash: str) -> bytes:
         """Return the bytes with this hash."""
         return await verified(await self._store.read(commands.fetch, tenant, hash), hash)
+
+    async def pieces(self, tenant: str, hash: str) -> AsyncIterator[bytes]:
+        """Yield the bytes with this hash as one piece: SQLite reads a value as a whole for each range of it."""
+        yield await self.get(tenant, hash)
+
+    async def sizes(self, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of bytes by their hashes."""
+        return await self._store.read(commands.sizes, tenant, hashes)
 
     async def delete(self, tenant: str, hash: str) -> None:
         """Remove bytes that nobody needs."""

@@ -7,6 +7,8 @@ be about to be: it is removed only when nobody has put it for a while.
 from collections.abc import Iterable
 from enum import Enum
 
+import msgspec
+
 from accord.storage.store import Tx
 
 GRACE_MS = 3_600_000
@@ -58,6 +60,17 @@ async def fetch(tx: Tx, tenant: str, hash: str) -> bytes | None:
     """Return bytes that the table has."""
     row = await tx.one("SELECT data FROM blob WHERE tenant = :tenant AND hash = :hash", tenant=tenant, hash=hash)
     return None if row is None or row[0] is None else bytes(row[0])
+
+
+async def sizes(tx: Tx, tenant: str, hashes: Iterable[str]) -> dict[str, int]:
+    """Return the sizes of bytes that a tenant has, by their hashes."""
+    rows = await tx.all(
+        """SELECT blob.hash, blob.size FROM {pairs} :wanted {end} AS wanted
+           JOIN blob ON blob.tenant = :tenant AND blob.hash = wanted.key""",
+        wanted=msgspec.json.encode(dict.fromkeys(hashes, "")).decode(),
+        tenant=tenant,
+    )
+    return {hash: size for hash, size in rows}
 
 
 async def discard(tx: Tx, tenant: str, hash: str, grace_ms: int = GRACE_MS) -> bool:
