@@ -333,6 +333,17 @@ def test_who_breaks_off_leaves_a_run_that_can_be_resumed(flows: Flows, number: s
     assert flows.lines("before.txt") == ["before"]
 
 
+def test_resuming_reports_a_wait_for_a_lease(flows: Flows) -> None:
+    first = flows.started("run", flows.write(SLOW))
+    run = run_id(said(first, "slow: started"))
+    second = flows.started("runs", "resume", run)
+    assert "waits for the lease of another node" in said(second, "after its last heartbeat")
+    (flows.folder / "go").touch()
+    assert ended(first)[:2] == (Exit.DONE, "after went\n")
+    assert ended(second)[:2] == (Exit.DONE, "after went\n")
+    assert flows.lines("before.txt") == ["before"]
+
+
 def test_a_run_that_has_not_ended_takes_no_other_values(flows: Flows) -> None:
     run = run_id(flows("run", flows.write(ASKING)).stderr)
     done = flows("run", "--resume", run, "--var", "a=b")

@@ -65,7 +65,7 @@ class Watch:
         self._hearing: set[asyncio.Task[None]] = set()
         self._begun: Counter[str] = Counter()
         self._since = timestamp_ms(host.engine.now_ms())
-        self._knows = False
+        self._knows = self._knows_holder = False
 
     async def to_rest(self) -> Task:
         """Show everything until the run has ended, or waits for somebody and nobody is here; return it as it is."""
@@ -162,6 +162,7 @@ class Watch:
                 await self._withdraw(self._answering)
             return False
         if self._question is None or (asked == self._open and self._keyboard is not None):
+            await self._tell_lease()
             await self._tell_events()
             return False  # it asks nothing, or what has just been answered
         if (await self._task()).status.message != self._question:
@@ -173,6 +174,24 @@ class Watch:
         self._shown.pause()
         self._answering = asyncio.create_task(self._ask(self._keyboard, self._question), name="ask")
         return False
+
+    async def _tell_lease(self) -> None:
+        """Report once that another node has claimed the run: it resumes here when the lease of that node ends."""
+        if self._knows_holder:
+            return
+        engine = self._host.engine
+        holder = await engine.store.read(journal.held, self._tenant, self._id)
+        if holder is None or not (holder.is_parked or holder.is_held):
+            return  # it is claimed within a moment
+        self._knows_holder = True
+        if holder.is_held and holder.node != engine.node:
+            seconds = engine.limits.lease_seconds
+            self._shown.pause()
+            output.tell(
+                "The run waits for the lease of another node. It resumes here when that node ends, at most"
+                f" {seconds:g} s after its last heartbeat."
+            )
+            self._shown.go_on()
 
     async def _tell_events(self) -> None:
         """Say once of each event that it is waited for, where nobody sees the steps move."""

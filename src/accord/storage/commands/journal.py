@@ -126,6 +126,8 @@ class Held(Struct, frozen=True):
     is_parked: bool
     is_held: bool
     is_helped: bool
+    node: str | None = None
+    """The node that has claimed it, whether it lives or not."""
 
     @property
     def is_left(self) -> bool:
@@ -144,10 +146,11 @@ async def held(tx: Tx, tenant: str, task_id: str) -> Held | None:
         """SELECT job.node IS NULL AND (job.parked = 1 OR job.run_at > {now}),
                   EXISTS (SELECT 1 FROM node WHERE node.id = job.node AND node.expires_at >= {now}),
                   EXISTS (SELECT 1 FROM task WHERE task.tenant = job.tenant AND task.parent_id = job.key
-                                                   AND task.state IN ('submitted', 'working'))
+                                                   AND task.state IN ('submitted', 'working')),
+                  job.node
            FROM job WHERE job.tenant = :tenant AND job.kind = :kind AND job.key = :task_id""",
         tenant=tenant,
         kind=RUN,
         task_id=task_id,
     )
-    return None if row is None else Held(*map(bool, row))
+    return None if row is None else Held(bool(row[0]), bool(row[1]), bool(row[2]), row[3])
