@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from accord.app import Application, to_a2a
+from accord.console import records
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import echo
 from tests.console.test_deliveries import V1, ask
@@ -45,3 +46,13 @@ async def test_those_who_see_everybody_see_the_owners_of_their_tenant(app: Appli
     assert (shown["owner"]["tasks"], shown["tenant"]["tasks"], shown["tenant"]["maxBytes"]) == (0, 1, 10**6)
     assert [(one["tenant"], one["owner"], one["tasks"]) for one in shown["owners"]] == [("acme", "alice", 1)]
     assert shown["owners"][0]["bytes"] == shown["tenant"]["bytes"]
+
+
+async def test_a_sum_that_takes_long_is_not_read_for_every_look(
+    app: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "IDLE_FACTOR", 10**9)
+    before = (await ask(app, "GET", "/api/usage", by="alice")).json()
+    assert (await send(app, "alice")).status == 200
+    assert (await ask(app, "GET", "/api/usage", by="alice")).json() == before
+    assert (await ask(app, "GET", "/api/usage", by="dora")).json()["tenant"]["tasks"] == 1

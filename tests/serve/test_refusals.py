@@ -308,12 +308,21 @@ def test_a_server_with_a_guarded_extended_card_is_open(refuse: Any) -> None:
     assert "Anybody could use this server" in said
 
 
-def test_an_address_for_reports_that_is_refused_is_one_line_beside_a_remote_agent(tmp_path: Path) -> None:
+def test_a_refusal_beside_a_remote_agent_is_one_line(tmp_path: Path) -> None:
     """The remote agent has been asked for its card by then: its connection is closed, and nothing else is shown."""
     (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
     with running(tmp_path / "there") as there:
-        options = ("--remote", f"there={there.url}", "--webhook-url", "http://example.com")
+        options = ("--remote", f"there={there.url}", "--blobs", f"dir://{tmp_path}/file/blobs")
         done = accord(tmp_path, "serve", *options, "--port", str(free_port()))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"The directory {tmp_path}/file/blobs cannot be used")
+
+
+def test_an_address_for_reports_must_be_safe(tmp_path: Path) -> None:
+    options = ("--remote", f"there=http://localhost:{free_port()}", "--webhook-url", "http://example.com")
+    done = accord(tmp_path, "serve", *options, "--port", str(free_port()))
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("receiver.url: It must be an https address")
