@@ -63,7 +63,8 @@ def write(folder: Path, *overlaps: int | None) -> None:
     """Write a migration for each, which makes a table and says with what it overlaps."""
     for number, oldest in enumerate(overlaps, 1):
         mark = "" if oldest is None else f"-- overlaps: {oldest}\n"
-        (folder / f"{number:04}_a.sql").write_text(f"{mark}CREATE TABLE t{number} (a {{int}}) {{strict}};")
+        nodes = "CREATE TABLE node (expires_at {int}) {strict};" if number == 1 else ""
+        (folder / f"{number:04}_a.sql").write_text(f"{mark}{nodes}CREATE TABLE t{number} (a {{int}}) {{strict}};")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,14 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from accord.storage import migrate
+from tests.ports import free_port
 from tests.serve.running import ROOT, Server
 from tests.upgrade.conftest import CURRENT, NEWEST, Release
 from tests.upgrade.load import COUNT, Load, checked, loaded
+
+FIRST = 2
+"""The first schema that was released."""
 
 CALLERS = 6
 SOME = CALLERS
@@ -96,24 +101,52 @@ def git(*arguments: str) -> bytes:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True, timeout=60).stdout
 
 
-@pytest.fixture(scope="module")
-def previous(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """The code as it was before the newest migration came, where its history is at hand."""
-    (newest,) = (ROOT / "src" / "accord" / "storage" / "migrations").glob(f"{NEWEST:04}_*.sql")
+def released(schema: int, folder: Path) -> Release:
+    """The last code with a schema, as it was before the next migration came, where its history is at hand."""
+    (following,) = (ROOT / "src" / "accord" / "storage" / "migrations").glob(f"{schema + 1:04}_*.sql")
     try:
-        came = git("log", "--diff-filter=A", "--format=%H", "--", str(newest)).decode().split()
+        came = git("log", "--diff-filter=A", "--format=%H", "--", str(following)).decode().split()
         code = git("archive", f"{came[-1]}^" if came else "HEAD", "src")
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("there is no history of the code here, as in an sdist or a shallow clone")
-    folder = tmp_path_factory.mktemp("previous")
     subprocess.run(["tar", "-x", "-C", str(folder)], input=code, check=True, timeout=60)
-    assert not list(folder.rglob(newest.name))
+    assert not list(folder.rglob(following.name))
     return Release(("accord",), folder / "src")
 
 
+OVERLAPS = max(migration.overlaps for migration in migrate.known() if migration.number > FIRST)
+"""The oldest schema whose nodes run on the newest one."""
+
+
 @pytest.mark.proves("0-06")
-def test_the_release_before_is_upgraded_under_load(database: str, previous: Release, tmp_path: Path) -> None:
-    said = previous.accord(tmp_path, "db", "status", "--store", database)
-    assert f"{NEWEST - 1} is the newest" in said.stdout, "it is that release"
-    load, nodes = rolled(previous, CURRENT, database, tmp_path, again=False)
+@pytest.mark.parametrize("schema", range(OVERLAPS, NEWEST))
+def test_a_release_that_overlaps_is_upgraded_under_load(schema: int, database: str, tmp_path: Path) -> None:
+    old = released(schema, tmp_path)
+    said = old.accord(tmp_path, "db", "status", "--store", database)
+    assert f"{schema} is the newest" in said.stdout, "it is that release"
+    load, nodes = rolled(old, CURRENT, database, tmp_path, again=False)
     nothing_was_lost(load, nodes, database)
+
+
+@pytest.mark.proves("0-06")
+@pytest.mark.parametrize("schema", range(FIRST, OVERLAPS))
+def test_a_release_that_does_not_overlap_is_stopped_first(schema: int, database: str, tmp_path: Path) -> None:
+    old = released(schema, tmp_path)
+    assert old.accord(tmp_path, "db", "upgrade", "--store", database).returncode == 0
+    node = old.serve(tmp_path, database)
+    try:
+        refused = CURRENT.accord(tmp_path, "db", "upgrade", "--store", database)
+        assert refused.returncode == 1
+        assert f"Schema {NEWEST} does not overlap with schema {schema}, and 1 nodes run on that" in refused.stderr
+        task = node.send("3 0", "before")
+    finally:
+        assert node.stop() == 0
+    upgraded = CURRENT.accord(tmp_path, "db", "upgrade", "--store", database)
+    assert upgraded.returncode == 0, upgraded.stderr
+    refused = old.accord(tmp_path, "serve", "--port", str(free_port()), "--store", database)
+    assert (refused.returncode, f"The database has schema {NEWEST}" in refused.stderr) == (1, True)
+    new = CURRENT.serve(tmp_path, database)
+    try:
+        assert new.send("3 0", "before")["id"] == task["id"]
+    finally:
+        new.stop()

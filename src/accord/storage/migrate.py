@@ -110,6 +110,24 @@ async def check(store: Store) -> int:
     return found
 
 
+async def _refuse_while_shared(tx: Tx, before: int) -> None:
+    """Refuse an upgrade that does not overlap with the database's schema while nodes run on it.
+
+    A SQLite file has one version at a time, and a node that was killed must not keep it from starting again.
+    """
+    pending = [migration for migration in known() if migration.number > before]
+    if not before or max(migration.overlaps for migration in pending) <= before:
+        return
+    if not (await engine(tx)).startswith("PostgreSQL"):
+        return
+    row = await tx.one("SELECT count(*) FROM node WHERE expires_at >= {now}")
+    if row and row[0]:
+        raise StoreRefused(
+            f"Schema {pending[-1].number} does not overlap with schema {before}, and {row[0]} nodes run on that: stop"
+            " all nodes, upgrade, and start the new version (a node that was killed counts until its lease ends)"
+        )
+
+
 async def _apply(tx: Tx, migration: Migration) -> bool:
     await tx.lock(LOCK)
     await tx.run("CREATE TABLE IF NOT EXISTS schema_version (number {int} NOT NULL, at {int} NOT NULL)")
@@ -118,6 +136,7 @@ async def _apply(tx: Tx, migration: Migration) -> bool:
     if before >= migration.number:
         return False
     oldest = max(await overlap(tx, before), migration.overlaps)  # who cannot use the one before cannot use this one
+    await _refuse_while_shared(tx, before)
     await tx.run(f"{{on_postgres}} SET LOCAL lock_timeout = '{PATIENCE}'")
     for statement in migration.statements():
         await tx.run(statement)

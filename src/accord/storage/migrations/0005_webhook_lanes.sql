@@ -1,7 +1,7 @@
 -- Of each webhook: caller is the tenant and the owner of its task, host the host and port of its URL, address the URL
 -- without its query. Deliveries are claimed in turn by caller, and lists show and search the address alone.
--- A node of an earlier release leaves all three empty: while it runs, its webhooks share one turn and no search finds them.
--- overlaps: 2
+-- This overlaps with no earlier schema. Nodes of an earlier release count no heartbeats, so that others would take their
+-- tasks from them while they live; those of before know no idempotency keys either, so that one key could begin two tasks.
 ALTER TABLE push ADD COLUMN caller {text} NOT NULL DEFAULT '';
 ALTER TABLE push ADD COLUMN host {text} NOT NULL DEFAULT '';
 ALTER TABLE push ADD COLUMN address TEXT NOT NULL DEFAULT '';
