@@ -42,7 +42,7 @@ PAYLOADS = [
 ]
 
 FUZZ_SEED = 20
-FUZZED = 2500
+FUZZED = 1500
 """How many commands are made; about one of 15 is accepted and run."""
 
 HOLE = "\1"
@@ -151,7 +151,7 @@ def test_a_command_made_at_random_runs_no_value(tmp_path: Path) -> None:
         work = tmp_path / str(accepted)
         shutil.copytree(fresh, work)
         assert not is_marked(command, value, shell, work), (command, value, shell)
-    assert accepted > 80
+    assert accepted > 50
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

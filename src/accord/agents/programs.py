@@ -94,7 +94,7 @@ PROGRAMS: Mapping[str, Program] = {
     "[": _TEST,
     "test": _TEST,
     "printf": Program(_options("$^")),
-    "sort": Program(_options(r"-[a-zA-Z0-9,.]+"), is_sink=True),
+    "sort": Program(_options(r"-[a-np-zA-Z0-9,.]+"), is_sink=True),
     "curl": _CURL,
     "git": _GIT,
     "gh": _GH,
@@ -109,14 +109,16 @@ INTERPRETERS = _words(
     """
     sh bash dash ash ksh mksh zsh fish csh tcsh busybox pwsh powershell python pypy ipython node deno bun perl ruby php
     lua luajit tclsh wish expect Rscript guile awk gawk mawk nawk sed gsed m4 ed ex vi vim nvim emacs gdb lldb dc
-    gnuplot sqlite psql mysql osascript eval exec source . trap
+    gnuplot sqlite psql mysql osascript erl elixir iex julia octave racket sbcl scala swift mono tcc tsx ts-node go
+    ansible cmd eval exec source . trap
     """
     # what runs another program
     """
     env xargs parallel find fd ssh sshpass rsync su sudo doas runuser pkexec chroot nsenter unshare setpriv nohup nice
     ionice chrt taskset timeout time stdbuf setsid flock watch script screen tmux at batch crontab systemd-run strace
     ltrace valgrind perf docker podman nerdctl kubectl oc lxc make gmake ninja just rake npm npx pnpm yarn bunx pip uv
-    uvx pipx poetry pipenv conda tar zip split man less -exec -execdir -ok -okdir
+    uvx pipx poetry pipenv conda tar zip split man less nc ncat socat scp sftp bwrap firejail sg newgrp entr hyperfine
+    nix direnv vagrant ld.so -exec -execdir -ok -okdir
     """
 )
 """What runs its arguments, or may: a value among them needs `allowInterpreter`. No such list is complete."""
@@ -125,7 +127,7 @@ SCRIPTED = _words("sh bash dash ash ksh mksh zsh python pypy node perl ruby php 
 """Those that run the file that their first argument names."""
 
 _CODE_OPTION = re.compile(
-    r"--(checkpoint-action|command|compress-program|config-env|editor|eval|exec|exec-path|import|info-script|init-file|"
+    r"-c|-e|-E|-eval|--(checkpoint-action|command|compress-program|config-env|editor|eval|exec|exec-path|import|info-script|init-file|"
     r"loader|pager|pre|rcfile|receive-pack|require|rsh|shell|to-command|upload-pack|use-compress-program)"
 )
 """Options whose argument is run, whatever the program."""
@@ -158,9 +160,10 @@ def check_arguments(words: Sequence[Word], *, options: bool = False, interpreter
         found = _base(_text(word) or "")
         if found in INTERPRETERS and not (is_script and at == 0):
             raise UnsafeCommand(f"`{found}` may run {first.source}", ALLOW_INTERPRETER)
-        before = _text(words[at - 1]) or "" if at else ""
-        if _values(word) and (_CODE_OPTION.fullmatch(before) or _CODE_OPTION.fullmatch(_lead(word).partition("=")[0])):
-            raise UnsafeCommand(f"`{name}` may run {_first([word]).source}", ALLOW_INTERPRETER)  # type: ignore[union-attr]  # it has one
+        value = _first([word])
+        written = (_text(words[at - 1]) or "" if at else "", _lead(word).partition("=")[0])
+        if value is not None and not is_script and any(_CODE_OPTION.fullmatch(one) for one in written):
+            raise UnsafeCommand(f"`{name}` may run {value.source}", ALLOW_INTERPRETER)
 
 
 def placeholder_problem(command: Sequence[str], placeholder: str, *, is_allowed: bool = False) -> str | None:

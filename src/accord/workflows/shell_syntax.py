@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from accord.agents.programs import INTERPRETERS, UnsafeCommand, Value, Word, check_simple_command, name_of
+from accord.agents.programs import PROGRAMS, UnsafeCommand, Value, Word, check_simple_command, name_of
 
 HOLE = "\0"
 """Stands for a template in the text of a command, which cannot have this character otherwise."""
@@ -23,6 +23,26 @@ _UNREAD = frozenset({"[[", "case", "coproc", "function", "select"})
 
 _CHANGING = frozenset({"alias", "enable", "hash", "shopt", "unalias"})
 """These change what the rest of a command means."""
+
+_PLAIN = frozenset(
+    [
+        "break",
+        "cd",
+        "continue",
+        "date",
+        "exit",
+        "false",
+        "for",
+        "pwd",
+        "read",
+        "return",
+        "set",
+        "shift",
+        "umask",
+        "wait",
+    ]
+)
+"""These run no file, like `agents.programs.PROGRAMS`."""
 
 _ENDS = " \t\n;&|()<>"
 _REDIRECT = re.compile(r"[0-9]*(?:(?P<copy>[<>]&(?:[0-9]+|-)(?=[\s;&|)]|\Z))|(?:>>|>\||<>|>|<)(?![<>&(|]))")
@@ -62,6 +82,7 @@ class _Simple:
         self.is_sink = is_sink
         self.is_group = False
         self.is_begun = False
+        self.files: list[str] = []
         self.assigned: list[Word] = []
         self.words: list[Word] = []
 
@@ -82,7 +103,7 @@ class _Reader:
         self._at = self._next_hole = self._depth = 0
         self._names: dict[str, Word] = {}
         self._used: set[str] = set()
-        self._written: set[str] = set()
+        self._writes_value = False
         self._run: list[str] = []
 
     # --- commands
@@ -151,19 +172,21 @@ class _Reader:
         words = command.words
         for word in command.assigned:
             self._assign(word, is_alone=not words)
+        has_value = any(isinstance(piece, Value) for word in words for piece in word)
+        name = name_of(words)
+        if command.files and (has_value or command.is_sink or not words or name == "exec"):
+            self._writes_value = True
         if not words:
             if command.is_sink:
                 self._refuse("templates may be piped only into a simple command")
             return
-        name = name_of(words)
         if name in _CHANGING:
             self._refuse(f"`{name}` changes what the rest of it means")
         if self._has_values:
             check_simple_command(words, is_sink=command.is_sink, options=self._options)
         self._run.append(name)
-        if name == "tee":
-            self._written |= {str(word[0]) for word in words[1:] if len(word) == 1}
-        if any(isinstance(piece, Value) for word in words for piece in word):
+        self._writes_value = self._writes_value or name == "tee"
+        if has_value:
             self.commands.append(tuple(words))
 
     def _assign(self, word: Word, *, is_alone: bool) -> None:
@@ -190,15 +213,14 @@ class _Reader:
         word = self._word()
         if not word or any(isinstance(piece, Value) for piece in word):
             self._refuse("a redirection needs the fixed name of a file")
-        if "<" not in redirect[0]:
-            self._written.add(str(word[0]) if len(word) == 1 else "")
+        if redirect[0].lstrip("0123456789") != "<" and word != ("/dev/null",):
+            command.files.append(str(word))
 
     def check_files(self) -> None:
-        """Refuse commands that write a file and run one: it may be the value."""
-        names = {name.removeprefix("./") for name in self._written - {"/dev/null"}}
-        for name in self._run if names and self._has_values else ():
-            if name in INTERPRETERS or name.removeprefix("./") in names:
-                self._refuse(f"it writes a file, which `{name}` may run")
+        """Refuse a command that writes a value into a file, and runs what may run that file."""
+        for name in self._run if self._writes_value and self._has_values else ():
+            if name not in PROGRAMS and name not in _PLAIN:
+                self._refuse(f"it writes a file, and `{name}` may run it")
 
     # --- words
 
