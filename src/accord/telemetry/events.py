@@ -75,6 +75,8 @@ EVENTS: Mapping[str, str] = {
     "nothing could be counted": "metrics.not_counted",
     # Webhooks, in both directions.
     "a name has no public address": "outbound.no_public_address",
+    "the webhook of %s answers %s": "demo.webhook_failed",
+    "the webhook of %s is not reached: %s": "demo.webhook_not_reached",
     "webhooks were not claimed": "push.not_claimed",
     "delivery broke off": "push.broke_off",
     "webhook took the end of a task": "push.end_delivered",
