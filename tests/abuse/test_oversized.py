@@ -330,6 +330,12 @@ def test_requests_are_metered_and_the_wait_is_told(tmp_path_factory: pytest.Temp
             assert b"retry-after" in told[-1].said
 
 
+def test_a_bomb_of_a_known_caller_is_413(guarded: Server) -> None:
+    for coding, bomb in ((b"gzip", gzip.compress(bytes(50_000_000))), (b"deflate", zlib.compress(bytes(50_000_000)))):
+        head = b"POST / HTTP/1.1\r\nContent-Encoding: %b\r\nContent-Length: %d" % (coding, len(bomb))
+        assert asked(guarded, head, bomb).status == 413
+
+
 def test_strangers_with_unfinished_bodies_take_no_room_from_known_callers(guarded: Server) -> None:
     """As plain bytes, and as 16 KB of gzip that are 16 MB: both filled the room of all callers once."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
