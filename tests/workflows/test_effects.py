@@ -522,6 +522,16 @@ async def test_posts_go_to_the_channels_that_are_named(tmp_path: Path) -> None:
     assert set(run.about("work")["channels"]) == {"general", "dev-talk", "alarms"}
 
 
+async def test_a_trajectory_is_not_part_of_a_workflows_output(tmp_path: Path) -> None:
+    for command, state in (("echo fine", "COMPLETED"), ("exit 3", "FAILED")):
+        inner = f"  - name: inner\n    steps:\n      - {{name: c, type: deterministic, command: {command}}}\n"
+        text = flow("name: a\ntype: workflow\nworkflow: inner", tail=f"{inner}trajectories: true")
+        run = await ran(text, tmp_path)
+        assert run.state == state, run.why
+        assert "chapters" not in run.output
+        assert state == "COMPLETED" or run.why.startswith("Failed at a: Failed at c: ")
+
+
 @pytest.mark.parametrize(
     ("wanted", "kinds"),
     [

@@ -14,7 +14,7 @@ from accord.cli import output
 from accord.cli.answering import Keyboard
 from accord.cli.shown import Shown
 from accord.cli.steps import News, news_of
-from accord.client.text import Growing, text_of
+from accord.client.text import Growing
 from accord.core.context import APPROVAL
 from accord.core.follow import at_end
 from accord.core.ids import new_id
@@ -29,6 +29,7 @@ from accord.workflows import standing
 from accord.workflows.beginning import child_key
 from accord.workflows.channel import METADATA
 from accord.workflows.handing import Handing, NotWaiting
+from accord.workflows.telling import RESULT, failure_of
 
 if TYPE_CHECKING:
     from accord.core.host import Host
@@ -255,7 +256,7 @@ class Watch:
 
 def summed(task: Task, found: "Standing | None") -> dict[str, Any]:
     """Return what came of a run, for programs."""
-    result = next((one for one in task.artifacts if one.artifact_id == "result"), None)
+    result = next((one for one in task.artifacts if one.artifact_id == RESULT), None)
     text = "" if result is None else output.text_of(result.parts)
     told: dict[str, Any] = {"event": "run", "run": task.id, "state": LOWER[task.status.state], "output": text}
     if found is not None:
@@ -263,5 +264,5 @@ def summed(task: Task, found: "Standing | None") -> dict[str, Any]:
         if task.status.state not in ENDED and (waits := found.waits()):
             told["waits"] = [msgspec.structs.asdict(one) for one in waits]
     if task.status.state in ENDED and task.status.state is not TaskState.COMPLETED:
-        told["error"] = text_of(task) or f"The run is {LOWER[task.status.state]}"
+        told["error"] = failure_of(task) or f"The run is {LOWER[task.status.state]}"
     return told

@@ -366,10 +366,11 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def _of_workflow(task: Task) -> Result:
-    text = text_of(task)
+    output = telling.output_of(task)
     if task.status.state is TaskState.COMPLETED:
-        return Result(ok=True, output=text, exit_code=0)
-    return Result(ok=False, output=text, error=text or f"The workflow is {task.status.state.name.lower()}")
+        return Result(ok=True, output=output, exit_code=0)
+    error = telling.failure_of(task) or f"The workflow is {task.status.state.name.lower()}"
+    return Result(ok=False, output=output or error, error=error)
 
 
 def _repairing(step: Step, result: Result, told: str) -> str:

@@ -20,6 +20,9 @@ from accord.workflows.steps.scene import Result
 KEPT = 1024 * 1024
 """Characters of an answer that later steps get: its artifacts are whole with its own task."""
 
+RESULT = "result"
+"""The artifact that has the output of a workflow run."""
+
 GUARDS: Mapping[str, str] = {
     "lead": "You lead: you decide how the task is done, and answer for its result.",
     "worker": "You work alone and nobody is there to ask: do the task yourself, start no other agents, and print its "
@@ -84,6 +87,16 @@ def outcome(member: Member, task: Task) -> Result:
     why = text or f"the task is {task.status.state.name.lower()}"
     error = f"A2A agent failed: {why}" if member.agent.is_a2a else why
     return Result(ok=False, output=text, error=error)
+
+
+def output_of(run: Task) -> str:
+    """Return the output of a workflow run; its other artifacts, such as the trajectory, are not part of it."""
+    return text_of(replace(run, artifacts=tuple(one for one in run.artifacts if one.artifact_id == RESULT)))
+
+
+def failure_of(run: Task) -> str:
+    """Return why a workflow run failed."""
+    return "" if run.status.message is None else text_of(run.status.message)
 
 
 def not_empty(step: Step, result: Result, task: Task) -> Result:
