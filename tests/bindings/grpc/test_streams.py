@@ -8,6 +8,7 @@ import grpc
 from a2a.types import a2a_pb2 as new
 
 from accord.bindings.grpc import Grpc
+from accord.bindings.grpc.calls import UNREAD
 from accord.core.interface import Caller
 from accord.core.quotas import Quotas
 from accord.model import Artifact, ArtifactUpdate, Event, GetRequest, Part, Task, TaskState, TaskStatus
@@ -79,6 +80,33 @@ async def test_who_does_not_read_is_given_up_and_told_so(serving: Serving, dial:
     failure = await failing(call)
     assert (failure.code, failure.details["ErrorInfo"].reason) == ("UNAVAILABLE", "AGENT_UNAVAILABLE")
     assert failure.metadata["last-event-id"] == str(service.sent)
+
+
+async def _is_full() -> bool:
+    return UNREAD.held > 4_000_000
+
+
+async def _is_empty() -> bool:
+    return UNREAD.held == 0
+
+
+async def test_unread_large_messages_are_bounded(serving: Serving, dial: Any) -> None:
+    """Two of 2 MB fit into the limit; the third is refused until one of the clients has gone."""
+    service = Endless(size=2_000_000)
+    channel = dial(await serving(service, quotas=Quotas(answers=5_000_000)))
+    unread = [STUBS["v1"](channel).SubscribeToTask(SUBSCRIBE) for _ in range(2)]
+    for call in unread:
+        await call.read()
+    await until(_is_full)
+    refused = await failing(STUBS["v1"](channel).SubscribeToTask(SUBSCRIBE))
+    assert (refused.code, refused.details["ErrorInfo"].reason) == ("UNAVAILABLE", "AGENT_UNAVAILABLE")
+    for call in unread:
+        call.cancel()
+    await until(_is_empty)
+    served = STUBS["v1"](channel).SubscribeToTask(SUBSCRIBE)
+    assert (await served.read()).HasField("task")
+    served.cancel()
+    await until(_is_empty)
 
 
 async def test_a_slow_reader_gets_everything(serving: Serving, dial: Any) -> None:

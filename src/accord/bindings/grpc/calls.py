@@ -21,7 +21,7 @@ from accord.bindings.grpc.reading import Reader
 from accord.bindings.grpc.status import Metadata, as_metadata, status_of
 from accord.bindings.http import QUOTAS, Admit, Scope, activated, extensions, header, idempotency_key
 from accord.bindings.links import Links, shortening
-from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
+from accord.bindings.outgoing import PIECE, Outgoing, account_of
 from accord.bindings.streams import last_seen
 from accord.core.interface import A2A, Caller, answering, streaming
 from accord.core.quotas import Quotas
@@ -40,6 +40,9 @@ LAST_EVENT_KEY = "last-event-id"
 
 LARGE_BYTES = 64 * 1024
 """What is longer is converted in a thread: 16 MB of small values take seconds, in which others want to be served."""
+
+UNREAD = Outgoing()
+"""Large messages that clients have not read, apart from those over HTTP: gRPC cannot disconnect one call."""
 
 T = TypeVar("T")
 
@@ -106,13 +109,7 @@ class Calls:
         """Answer a call that is answered once."""
         try:
             understood = await self._understand(method, context)
-            result = await self._answering[method.operation](understood.request, understood.caller)
-            json = method.dialect.encode_result(method.operation, result)
-            if len(json) > self._quotas.inline_files:
-                json = method.dialect.encode_result(method.operation, self._shortening(understood)(result))
-            answer = await _convert(partial(from_json, method.response), json)
-            context.set_trailing_metadata(understood.said)
-            await self._write(context, answer, understood.caller)
+            await self._write(context, await self._result(method, understood, context), understood.caller)
             return
         except AccordError as error:
             failure = error
@@ -120,6 +117,17 @@ class Calls:
             log.exception("call failed", extra={"method": method.path})
             failure = InternalError()
         await end(context, method, failure)
+
+    async def _result(self, method: Method, understood: Understood, context: Any) -> bytes:
+        """Return an answer as it is on the wire; what it was made of may be large, and is not held while it is read."""
+        result = await self._answering[method.operation](understood.request, understood.caller)
+        json = method.dialect.encode_result(method.operation, result)
+        if len(json) > self._quotas.inline_files:
+            json = method.dialect.encode_result(method.operation, self._shortening(understood)(result))
+        del result
+        answer = await _convert(partial(from_json, method.response), json)
+        context.set_trailing_metadata(understood.said)
+        return answer
 
     # --- streams --------------------------------------------------------------------------------------------------
 
@@ -149,26 +157,36 @@ class Calls:
                 await context.send_initial_metadata(numbered)
                 is_begun = True
             context.set_trailing_metadata(numbered)
-            frame = method.dialect.encode_event(event)
-            if frame is not None and len(frame.data) > self._quotas.inline_files:
-                frame = method.dialect.encode_event(self._shortening(understood)(event))
-            if frame is not None:
-                message = await _convert(partial(from_json, method.response), frame.data)
-                del event, frame
-                await self._write(context, message, understood.caller)
+            encoding = self._event(method, understood, event)
+            del event  # as in _result
+            await self._write(context, await encoding, understood.caller)
 
-    async def _write(self, context: Any, message: bytes, caller: Caller) -> None:
-        """Write a message; a long one counts against the caller's limits until gRPC has passed it on."""
+    async def _event(self, method: Method, understood: Understood, event: Event) -> bytes | None:
+        """Return an event as it is on the wire, or None for one that its dialect does not have."""
+        frame = method.dialect.encode_event(event)
+        if frame is not None and len(frame.data) > self._quotas.inline_files:
+            frame = method.dialect.encode_event(self._shortening(understood)(event))
+        del event
+        return None if frame is None else await _convert(partial(from_json, method.response), frame.data)
+
+    async def _write(self, context: Any, message: bytes | None, caller: Caller) -> None:
+        """Write a message, and wait until gRPC has sent it.
+
+        A client that does not read is given up, unless the message is large: gRPC keeps what it was given until the
+        client reads or leaves, so a large message counts against the limits for so long.
+        """
         quotas = self._quotas
+        if message is None:
+            return
+        if len(message) > PIECE:
+            with UNREAD.hold(message, account_of(caller), quotas, is_written=False) as pending:
+                del message
+                await context.write(pending.body.data)
+            return
         try:
             async with asyncio.timeout(quotas.unread_seconds):
-                if len(message) <= PIECE:
-                    await context.write(message)
-                    return
-                with OUTGOING.hold(message, account_of(caller), quotas) as pending:
-                    del message
-                    await context.write(pending.body.data)
-        except (TimeoutError, ClientGone):
+                await context.write(message)
+        except TimeoutError:
             raise AgentUnavailable(f"The answer was not read for {quotas.unread_seconds:g} seconds") from None
 
 
