@@ -23,7 +23,7 @@ from accord.workflows import (
     isWorktreeStep,
     workflow,
 )
-from accord.workflows.document import STEP_TYPES, Document, IdleNudge, Step, Swarm, Verification
+from accord.workflows.document import STEP_TYPES, Document, IdleNudge, Permissions, Step, Swarm, Verification
 from accord.workflows.findings import BadDocument
 from accord.workflows.keys import camel
 from accord.workflows.reading import load, read, tree_of
@@ -155,6 +155,7 @@ def test_everything_about_the_whole() -> None:
         .vars(branch="main", tags=("a", "b"))
         .paths([{"name": "docs", "path": "../docs", "required": False}])
         .permission_profile("careful", access="readonly")
+        .permissions(default={"profile": "careful"})
         .custom_step("own", params=[{"name": "x", "required": True}], type="deterministic", command="echo {{x}}")
         .on(schedule=[{"cron": "0 6 * * *"}])
         .coordination(voting_threshold=0.5, consensusStrategy="quorum")
@@ -175,6 +176,7 @@ def test_everything_about_the_whole() -> None:
     assert document.vars == {"branch": "main", "tags": ["a", "b"]}
     assert (document.paths[0].name, document.paths[0].required) == ("docs", False)
     assert document.permission_profiles["careful"].access == "readonly"
+    assert document.permissions.default == Permissions(profile="careful")
     assert document.steps["own"].step["command"] == "echo {{x}}"
     assert document.on is not None
     assert document.on.schedule[0].cron == "0 6 * * *"

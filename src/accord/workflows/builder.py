@@ -29,6 +29,7 @@ from accord.workflows.document import (
     CustomStep,
     Document,
     ErrorHandling,
+    FilePermissions,
     IdleNudge,
     Input,
     Path,
@@ -100,6 +101,10 @@ class Builder:
         """Name permissions that agents may have as their `profile`."""
         profile = _made(Permissions, _said(members, more), f"profile {name!r}")
         return self._with(permission_profiles=self._document.permission_profiles | {name: profile})
+
+    def permissions(self, members: Members | None = None, /, **more: Any) -> Self:
+        """Set the `default` permissions of agents that have none; `profiles` are further named permissions."""
+        return self._with(permissions=_made(FilePermissions, _said(members, more), "permissions"))
 
     def custom_step(self, name: str, members: Members | None = None, /, **more: Any) -> Self:
         """Define a step of one's own, which others `use`: its `params`, and the members of a step."""
