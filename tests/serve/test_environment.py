@@ -2,14 +2,16 @@
 
 import sys
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 
 from tests.serve.flowing import ask, result, written
 from tests.serve.running import accord, running
 
-SECRET = "very-secret-signing-key-0123456789"
-KEPT = "kept-from-commands-0123456789"
+SECRET = f"very-secret-signing-key-{token_hex(8)}"
+KEPT = f"kept-from-commands-{token_hex(8)}"
+"""New in each process of the tests: a server that another one starts at the same time has others."""
 
 SEARCH = """
 import glob, os, sys
