@@ -1,6 +1,6 @@
 """What time it is, for everything in a process that asks: given from above, so that tests can have their own.
 
-The store has a clock of its own, which leases, timers and expiry go by, because nodes' clocks differ; and what only
+The store has a clock of its own, which timers and expiry go by, because nodes' clocks differ; and what only
 waits goes by that of the event loop. `accord.testing` moves all three together.
 """
 

@@ -118,10 +118,10 @@ class Engine:
         self._claimed: frozenset[int] = frozenset()
         self._orphans: dict[tuple[int, int], float] = {}
         self._alarm: asyncio.TimerHandle | None = None
-        self.losses = Losses(archive.store, hub, self._runs, self._abandon, now_ms)
-        self.membership = Membership(self.store, self.node, self.limits.lease_seconds, self.hooks)
+        self.membership = Membership(self.store, self.node, self.limits.lease_seconds, self.hooks, now_ms)
         self._due = asyncio.Event()
         self._told = asyncio.Event()
+        self.losses = Losses(self.store, hub, self._runs, self._abandon, self._told, now_ms)
         self._beats = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         hub.use(archive)
@@ -143,7 +143,7 @@ class Engine:
         """Join: from now on work is claimed."""
         self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
         self.hub.watch(self._told, jobs.node_topic(self.node))
-        self.hub.observe(self._note_restart)
+        self.hub.observe(self.losses.suspect)
         await self._beat()
         self._loops = [
             asyncio.create_task(self._keep(self._beat, self._beats, self.limits.heartbeat_seconds), name="heartbeat"),
@@ -156,8 +156,7 @@ class Engine:
         """Leave: running work finishes, or is handed over when the time is up."""
         self.later.begin()
         self._is_draining = True
-        if self._loops:
-            self.hub.unobserve(self._note_restart)
+        self.hub.unobserve(self.losses.suspect)
         if self._working:
             await asyncio.wait(list(self._working.values()), timeout=grace_seconds)
         for loop in self._loops:
@@ -211,11 +210,6 @@ class Engine:
         if before := list(self._runs.items()):
             self._stop_lost(before, await self.store.read(jobs.held, self.node))
         await self.membership.take_over_here()
-
-    def _note_restart(self, topics: Sequence[str]) -> None:
-        """Compare soon, after a hint that the store may have gone back in time."""
-        if self.losses.is_suspected(topics):
-            self._told.set()
 
     def _stop_lost(self, before: list[tuple[tuple[str, str], Run]], held: dict[int, int]) -> None:
         for key, run in before:
@@ -279,12 +273,16 @@ class Engine:
 
     async def _fire_timers(self) -> None:
         while found := await self.store.do(jobs.claim, self.node, TIMERS, CLAIM):
+            await self.membership.clock.compare()
             await self._with_each(found, self._fire)
 
     async def _fire(self, job: Claimed) -> None:
         stored = await self.store.read(tasks.read_task, job.tenant, job.key)
         if stored is None:
             await self.store.do(jobs.finish, job)
+            return
+        if job.kind == DEADLINE and (left := self.membership.clock.left_until(stored.deadline_at)) > 0:
+            await self.store.do(jobs.release, job, left, counts=False)
             return
         state = TaskState.FAILED if job.kind == DEADLINE else TaskState.UNKNOWN
         at = self.now_ms()

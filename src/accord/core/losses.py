@@ -28,13 +28,15 @@ class Losses:
         hub: Hub,
         runs: Mapping[tuple[str, str], Run],
         abandon: Callable[[tuple[str, str]], None],
+        told: asyncio.Event,
         now_ms: Callable[[], int],
     ) -> None:
-        """Compare `runs` with the store; `abandon` stops one of them."""
+        """Compare `runs` with the store; `abandon` stops one of them, and `told` lets the node look soon."""
         self._store = store
         self._hub = hub
         self._runs = runs
         self._abandon = abandon
+        self._told = told
         self._now_ms = now_ms
         self._is_unsure = False
         self._older_runs: WeakSet[Run] = WeakSet()
@@ -60,13 +62,12 @@ class Losses:
         log.error("store went back in time", extra={"seconds": (count + 1) * heartbeat_seconds})
         self._hub.heard([RESTARTED])
 
-    def is_suspected(self, topics: Sequence[str]) -> bool:
-        """Whether hints say that the store may have gone back in time; `compare` finds out."""
-        if RESTARTED not in topics:
-            return False
-        self._is_unsure = True
-        self._older_runs.update(self._runs.values())
-        return True
+    def suspect(self, topics: Sequence[str]) -> None:
+        """Let the node compare soon, if hints say that the store may have gone back in time."""
+        if RESTARTED in topics:
+            self._is_unsure = True
+            self._older_runs.update(self._runs.values())
+            self._told.set()
 
     async def compare(self) -> None:
         """Drop the runs of which the store lost events; their tasks are claimed again."""

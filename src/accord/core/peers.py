@@ -32,6 +32,16 @@ _BEGAN = 19
 """Where a process's start is in `/proc/PID/stat`, counted after its name."""
 
 
+JUMP_SECONDS = 5.0
+"""A step of the store's clock that is none of its usual corrections."""
+
+SKEW_SECONDS = 60.0
+"""A difference between this node's clock and the store's that operators are told of."""
+
+SLOW_SECONDS = 1.0
+"""An answer that takes longer says nothing exact about time."""
+
+
 class Process(Struct, frozen=True, kw_only=True):
     """A process that other processes of its host can look for."""
 
@@ -152,15 +162,51 @@ class Peers:
         return min((sign.since + self.lease_seconds for sign in self._signs.values()), default=None)
 
 
+class StoreClock:
+    """The store's clock, compared with this node's clocks: it should not jump, nor differ."""
+
+    def __init__(self, store: Store, now_ms: Callable[[], int]) -> None:
+        """Know nothing of it yet."""
+        self._store = store
+        self._now_ms = now_ms
+        self._offset: float | None = None
+        self._differs = False
+        self.has_jumped = False
+
+    def left_until(self, deadline_ms: int | None) -> int:
+        """Return the milliseconds until a deadline that is over by the store's clock, if that has ever jumped."""
+        return deadline_ms - self._now_ms() if self.has_jumped and deadline_ms is not None else 0
+
+    async def compare(self) -> None:
+        """Read the store's time; if its clock jumped since the last time, correct what is due by it."""
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        store_ms = await self._store.read(jobs.now)
+        after = loop.time()
+        if after - before > SLOW_SECONDS:
+            return  # when that was its time is not known well enough
+        skew = store_ms / 1000 - self._now_ms() / 1000
+        if (differs := abs(skew) > SKEW_SECONDS) and not self._differs:
+            log.warning("clock differs from the store's", extra={"seconds": round(-skew)})
+        self._differs = differs
+        known, self._offset = self._offset, store_ms / 1000 - after
+        if known is None or abs(jump := self._offset - known) < JUMP_SECONDS:
+            return
+        self.has_jumped = True
+        log.warning("the store's clock jumped", extra={"seconds": round(jump)})
+        await self._store.do(jobs.align, self._now_ms())
+
+
 class Membership:
     """A node's own part: its heartbeats, and taking over from peers that are gone."""
 
-    def __init__(self, store: Store, node: str, lease_seconds: float, hooks: Hooks) -> None:
+    def __init__(self, store: Store, node: str, lease_seconds: float, hooks: Hooks, now_ms: Callable[[], int]) -> None:
         """Be the node of that name, which has sent no heartbeat yet."""
         self._store = store
         self._node = node
         self._hooks = hooks
         self._peers = Peers(lease_seconds)
+        self.clock = StoreClock(store, now_ms)
         self._beats = self._kept = 0
         self.lost = 0
         """Heartbeats of this node that the store had acknowledged and no longer has."""
@@ -181,6 +227,7 @@ class Membership:
             self._hooks.tell(LeaseLost(tenant="", task_id="", agent="", node=self._node))
         self._beaten = now
         self._peers.observe(beat.peers, now)
+        await self.clock.compare()
         return beat.held
 
     async def take_over(self) -> None:

@@ -57,6 +57,8 @@ EVENTS: Mapping[str, str] = {
     "agent was interrupted": "run.agent_interrupted",
     "what the agent said was not kept": "run.not_kept",
     "store unavailable": "store.unavailable",
+    "clock differs from the store's": "store.clock_differs",
+    "the store's clock jumped": "store.clock_jumped",
     "store went back in time": "store.went_back",
     "store lost events": "store.lost_events",
     "command lost a race": "store.race_lost",

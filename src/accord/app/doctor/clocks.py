@@ -1,6 +1,6 @@
 """Whether this machine's clock agrees with others': the database's, and those of servers that were asked anyway.
 
-Nobody is asked here; `stores` and `reach` note what they are told. Leases go by the database's clock, tokens and
+Nobody is asked here; `stores` and `reach` note what they are told. Deadlines go by the database's clock, tokens and
 signatures by everybody's own, so a clock that is off shows as callers who are refused.
 """
 

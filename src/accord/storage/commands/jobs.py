@@ -322,6 +322,31 @@ async def heartbeat(tx: Tx, node: str, lease_ms: int, beats: int = 1, info: str 
     return Beat(held=await held(tx, node), peers=[Peer(*peer) for peer in peers], before=before)
 
 
+async def now(tx: Tx) -> int:
+    """Return the store's time, in milliseconds."""
+    row = await tx.one("SELECT {now}")
+    assert row is not None
+    return int(row[0])
+
+
+async def align(tx: Tx, now_ms: int) -> None:
+    """Correct what is due by the store's clock after that jumped; `now_ms` is the time by which deadlines were set.
+
+    Work that waits is looked at now: a run that woke too early waits again for what is left.
+    """
+    await tx.run(
+        """UPDATE job SET run_at = {now} + task.deadline_at - :now_ms FROM task
+           WHERE job.kind = :kind AND job.node IS NULL AND task.tenant = job.tenant AND task.id = job.key
+           AND task.deadline_at IS NOT NULL""",
+        now_ms=now_ms,
+        kind=DEADLINE,
+    )
+    await tx.run(
+        """UPDATE job SET run_at = {now} WHERE kind = :kind AND node IS NULL AND parked = 0 AND run_at > {now}""",
+        kind=RUN,
+    )
+
+
 async def held(tx: Tx, node: str) -> dict[int, int]:
     """Return what a node holds: job id -> epoch."""
     return dict(await tx.all("SELECT id, epoch FROM job WHERE node = :node", node=node))

@@ -1,0 +1,134 @@
+"""Clocks that jump and clocks that differ: no deadline moves, nothing runs twice, and operators are told."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from accord import Context, agent
+from accord.core.clock import Clock
+from accord.core.engine import LATE
+from accord.core.hooks import Hooks, RunStarted
+from accord.core.host import Host
+from accord.model import TaskState
+from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state
+from tests.core.doubles import Watch, is_parked, reaches, sent, until
+
+S = TaskState
+JUMP = 120
+only_postgres = pytest.mark.parametrize("hosting", ["postgres"], indirect=True)
+
+Move = Callable[[int], Awaitable[None]]
+
+
+@pytest.fixture
+async def jump(postgres: str, hosting: Hosting) -> AsyncIterator[Move]:
+    """A function that sets the database's clock ahead by so many seconds, for connections that are made later."""
+    admin = await asyncpg.connect(postgres)
+    await admin.execute(
+        """CREATE TABLE ahead AS SELECT 0 AS seconds;
+           CREATE FUNCTION statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS
+               'SELECT pg_catalog.statement_timestamp() + (SELECT seconds FROM public.ahead) * interval ''1 second''';
+           DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database());
+           END $$"""
+    )
+
+    async def move(seconds: int) -> None:
+        await admin.execute("UPDATE ahead SET seconds = $1", seconds)
+
+    yield move
+    await admin.execute(
+        """DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET search_path', current_database()); END $$;
+           DROP FUNCTION public.statement_timestamp(); DROP TABLE ahead"""
+    )
+    await admin.close()
+
+
+@only_postgres
+async def test_a_jump_of_the_databases_clock_ends_no_task(hosting: Hosting, jump: Move) -> None:
+    go = asyncio.Event()
+
+    @agent(name="patient", timeout=60)
+    async def patient(ctx: Context) -> None:
+        await ctx.step("wait", go.wait)
+
+    watch = Watch()
+    hosts = [await hosting(patient, hooks=Hooks((watch,))) for _ in range(2)]
+    task = await sent(hosts[0].default, saying("x", configuration=AT_ONCE), ALICE)
+    for seconds in (JUMP, 0):
+        for host in hosts:
+            host.engine.membership.clock.has_jumped = False
+        await jump(seconds)
+        await until(lambda: _noticed(hosts))
+        await hosts[0].engine._fire_timers()
+        assert await _status(hosts[0], task.id) is S.WORKING
+    go.set()
+    await reaches(hosts[0].default, task.id, S.COMPLETED, ALICE)
+    assert len(watch.of(RunStarted)) == 1
+
+
+async def _noticed(hosts: list[Host]) -> bool:
+    return all(host.engine.membership.clock.has_jumped for host in hosts)
+
+
+async def _status(host: Host, task_id: str) -> TaskState:
+    found = await host.engine.archive.read("acme", task_id)
+    assert found is not None
+    return found[1].status.state
+
+
+@only_postgres
+async def test_a_clock_that_jumps_back_prolongs_no_deadline(hosting: Hosting, jump: Move) -> None:
+    @agent(name="endless", timeout=3)
+    async def endless(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    await jump(JUMP)
+    host = await hosting(endless)
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    await jump(0)
+    failed = await reaches(host.default, task.id, S.FAILED, ALICE)
+    assert said(failed) == LATE
+
+
+@only_postgres
+async def test_a_sleep_takes_as_long_as_it_should(hosting: Hosting, jump: Move) -> None:
+    @agent(name="sleeper")
+    async def sleeper(ctx: Context) -> None:
+        await ctx.sleep(6)
+
+    await jump(JUMP)
+    host = await hosting(sleeper)
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    await reaches(host.default, task.id, S.WORKING, ALICE)
+    await until(lambda: is_parked(host.engine.store, task.id))
+    await jump(0)
+    await reaches(host.default, task.id, S.COMPLETED, ALICE)
+
+
+@pytest.mark.parametrize("minutes", [-5, 5])
+async def test_a_node_whose_clock_differs_says_so_and_works(
+    hosting: Hosting, minutes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    off = Clock(now=lambda: time.time() + 60 * minutes)
+
+    @agent(name="brief", timeout=30)
+    async def brief(ctx: Context) -> str:
+        await ctx.sleep(0.1)
+        return "done"
+
+    @agent(name="endless", timeout=2)
+    async def endless(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    with caplog.at_level(logging.WARNING, "accord.engine"):
+        host = await hosting(brief, endless, clock=off)
+        await hosting(brief, endless)
+        late = await sent(host.services["endless"], saying("x", configuration=AT_ONCE), ALICE)
+        assert state(await sent(host.default, saying("x"), ALICE)) is S.COMPLETED
+        assert said(await reaches(host.services["endless"], late.id, S.FAILED, ALICE)) == LATE
+    records = [record for record in caplog.records if record.message == "clock differs from the store's"]
+    assert [vars(record)["seconds"] for record in records] == [pytest.approx(60 * minutes, abs=2)]
