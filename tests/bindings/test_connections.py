@@ -1,4 +1,4 @@
-"""Connections of a real server that do not behave: a head that never ends, endless heads, answers that nobody reads."""
+"""Connections of a real server that do not behave: a head that never ends, endless heads, unread answers."""
 
 import asyncio
 import logging

@@ -293,7 +293,7 @@ async def test_strangers_leave_half_to_known_callers(intake: Intake) -> None:
 
 @pytest.mark.parametrize("binding", [JsonRpc, Rest])
 async def test_no_more_is_read_of_a_stranger_than_a_short_body(binding: type[Any], intake: Intake) -> None:
-    """Wrong headers are refused before more is read; those who have to sign the body are asked once it is there."""
+    """Wrong headers are refused before more is read; callers who sign the body are authenticated once it is there."""
     client, sent = Slow([b"x" * SMALL, b"x", b"x"], ends=True), list[Any]()
     scope = {"type": "http", "method": "POST", "path": "/message:send", "headers": [(b"a2a-version", b"1.0")]}
     if binding is JsonRpc:

@@ -171,7 +171,7 @@ class Slow:
 
     @property
     def left(self) -> int:
-        """Pieces that nobody has taken."""
+        """Pieces that were not taken."""
         return len(self._left)
 
     async def receive(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ ASK = b"GET /%b HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 class Client:
-    """A connection that has asked for something, and reads only what it is told to."""
+    """A connection that has asked for something, and reads only on demand."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

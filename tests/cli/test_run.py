@@ -505,7 +505,7 @@ def test_ctrl_c_in_the_terminal_says_how_to_go_on(flows: Flows) -> None:
 
 
 def test_warnings_are_not_mixed_into_what_is_shown_of_a_run(flows: Flows) -> None:
-    """The display says why the step failed; the records are there for whoever asks for them."""
+    """The display says why the step failed; the records are there on request."""
     file = flows.write(
         f"""
 version: "1.0"

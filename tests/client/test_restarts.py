@@ -194,7 +194,7 @@ async def _until_it_waits(client: Client) -> None:
 
 
 def replace(file: Path, copy: Path) -> None:
-    """Put a copy in the place of a SQLite file that nobody uses, as the documentation says."""
+    """Put a copy in the place of a SQLite file that no process uses, as the documentation says."""
     for part in file.parent.glob(f"{file.name}-*"):
         part.unlink()
     copy.replace(file)

@@ -1,4 +1,4 @@
-"""Clocks that jump and clocks that differ: no deadline moves, nothing runs twice, and operators are told."""
+"""Clocks that jump and clocks that differ: no deadline moves, nothing runs twice, and operators are warned."""
 
 import asyncio
 import logging

@@ -248,7 +248,7 @@ async def test_a_statement_timeout_fails_no_task(mortal: Postgres, start: Start)
 
 
 async def sends_on(client: Client, agent: str) -> list[str]:
-    """Send for a while; whoever is refused is told when to come back. Returns the tasks that were accepted."""
+    """Send for a while; a refusal says when to retry. Returns the tasks that were accepted."""
     accepted, delays = list[str](), list[float | None]()
     until_at = time.monotonic() + STORM_SECONDS
     while time.monotonic() < until_at:  # ends by itself
@@ -291,7 +291,7 @@ async def lock_table(store_url: str) -> list[str]:
 
 
 async def cut_connections(admin: asyncpg.Connection) -> None:
-    """Let every other connection be made anew, with the settings of its role."""
+    """Reopen every other connection, with the settings of its role."""
     await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
 

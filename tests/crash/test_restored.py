@@ -76,7 +76,7 @@ async def test_tasks_end_on_a_restored_postgresql(restorable: Postgres, start: S
             await asyncio.gather(*following)
         for events in seen:
             again = [at for at, event in enumerate(events) if isinstance(event.body, Task)][-1]
-            assert again, "whoever followed starts from the task"
+            assert again, "subscribers start from the task"
             log = await client.log(events[0].body.id if isinstance(events[0].body, Task) else "")
             assert events[again + 1 :] == log[events[again].seq :]
         assert [fact for node in nodes for fact in losses(node)]

@@ -39,7 +39,7 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: cl
 
 
 class Wire:
-    """Passes on what is sent, and of what is answered as much as it is told; then the connection breaks."""
+    """Passes on what is sent, and of the answer as much as set; then the connection breaks."""
 
     def __init__(self) -> None:
         self.losses = 0

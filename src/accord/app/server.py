@@ -207,7 +207,7 @@ def end_with_parent() -> None:
 
 
 def _hush(application: Application) -> None:
-    """Keep out of the log what uvicorn calls errors: streams that end with the server, answers that nobody reads."""
+    """Keep out of the log what uvicorn calls errors: streams that end with the server, answers that no client reads."""
 
     def matters(record: logging.LogRecord) -> bool:
         return record.msg != UNFINISHED and (not application.is_over or record.msg != STOPS)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from accord.client import Client
 
 LARGEST = 64 * 1024**3
-"""Bytes of a file that is fetched: it is written as it comes, and an agent must not fill the disk for ever."""
+"""Bytes of a file that is fetched: it is written as it comes, and an agent must not fill the disk."""
 
 SILENT_SECONDS = 60.0
 """How long a file may bring nothing."""

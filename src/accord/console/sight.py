@@ -48,7 +48,7 @@ class Sight:
         return caller.roles is None or operation in self._roles.rights(caller.roles, self.slug(agent))
 
     def operates(self, caller: Caller) -> bool:
-        """Whether somebody operates the server: by a role, or because an open server is asked from its own machine."""
+        """Whether the caller operates the server: by a role, or from the machine of an open server."""
         if caller.roles is None:
             return caller.peer is not None and is_loopback(caller.peer)
         seen = self.seen(caller)

@@ -111,7 +111,7 @@ class Access:
     """The schemes that a server enforces; with none, everybody is the same nameless caller who may do everything."""
 
     def __init__(self, schemes: Sequence[Scheme] = (), *, is_optional: bool = False) -> None:
-        """Enforce `schemes`: whoever satisfies one is let in, and if `is_optional` so is who brings nothing."""
+        """Enforce `schemes`: a caller must satisfy one; if `is_optional`, a caller without credentials is anonymous."""
         self.schemes = tuple(schemes)
         self.is_optional = bool(self.schemes) and is_optional
 

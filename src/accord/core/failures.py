@@ -42,7 +42,7 @@ def _printable(text: str) -> str:
 
 
 def told(error: Exception) -> tuple[TaskState, str] | None:
-    """Return how a task ends and what its caller is told, or None if that is nothing.
+    """Return how a task ends and the message for its caller, or None without one.
 
     Raises what is not the agent's fault: `Fenced` for a lost run, `StoreUnavailable` for a store that cannot be used.
     """

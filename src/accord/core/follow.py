@@ -134,7 +134,7 @@ class Channel:
     def look(self, length: int | None, known: int) -> None:
         """Take note of how long the log is, of which so many events were known when it was read.
 
-        None if the task is gone, which whoever reads is told.
+        None if the task is gone; its readers get an error.
         """
         if length is not None and length < known:
             self.rewind()
@@ -314,7 +314,7 @@ class Hub:
         archive = self._opened()
         stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
         if stored is None:
-            channel.is_stale = True  # for whoever else follows it
+            channel.is_stale = True  # for its other subscribers
             raise TaskNotFound(metadata={"taskId": channel.task_id})
         task = await archive.unpack(channel.tenant, stored)
         channel.known = max(channel.known, stored.last_seq)
@@ -366,7 +366,7 @@ class Hub:
         """Return the task itself if its log was compacted: it says what the events did. One that is gone ends here."""
         stored = await archive.store.read(tasks.read_task, channel.tenant, channel.task_id)
         if stored is None:
-            channel.is_stale = True  # for whoever else follows it
+            channel.is_stale = True  # for its other subscribers
             raise TaskNotFound(metadata={"taskId": channel.task_id})
         if stored.last_seq <= after or stored.min_seq <= after + 1:
             return []

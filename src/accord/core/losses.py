@@ -46,7 +46,7 @@ class Losses:
 
     @property
     def note(self) -> str | None:
-        """What operators are told; None without any loss."""
+        """The warning for operators; None without any loss."""
         if not self._found_ms:
             return None
         tasks = f"{len(self._tasks)} of this node's running tasks lost events"

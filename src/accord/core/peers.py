@@ -46,7 +46,7 @@ class Process(Struct, frozen=True, kw_only=True):
     """A process that other processes of its host can look for."""
 
     host: str
-    """The boot of the machine, the namespace of process numbers and the host's name: equal for those who share them."""
+    """The boot of the machine, the namespace of process numbers and the host's name: what neighbors share."""
 
     pid: int
     """The number of the process in that namespace."""
@@ -139,7 +139,7 @@ class Peers:
         return found if self.process is not None and found.host == self.process.host else None
 
     def forget(self) -> None:
-        """Begin to count anew: while this node was silent itself, so were all others if the store was away."""
+        """Restart the count: while this node was silent itself, so were all others if the store was away."""
         self._signs = {}
 
     def drop(self, node: str) -> None:

@@ -22,7 +22,7 @@ PURPOSE = "webhook"
 """First part of the place that a secret is bound to."""
 
 PAGE = 500
-"""Webhooks that are read at once to seal them anew."""
+"""Webhooks that are read at once to seal again."""
 
 
 class NoKey(Exception):

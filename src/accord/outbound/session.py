@@ -177,7 +177,7 @@ class Outbound:
         from accord.outbound.connector import checked_connector
 
         return aiohttp.ClientSession(
-            # Whoever asks bounds how much is under way: a limit here would let one caller wait for another's host.
+            # The caller bounds its requests: a limit here would let one caller wait for another's host.
             connector=checked_connector(
                 self._resolve, is_trusted=is_trusted, tls=self._tls, opens=self._opens, limit=NO_LIMIT
             ),

@@ -140,7 +140,7 @@ def verify(document: bytes, keys: Iterable[Key], now: float) -> Verified:
 def _states_requirements(reading: dict[str, Any]) -> bool:
     """Whether a card that declares security schemes says what it requires.
 
-    The official SDKs sign no requirement without scopes, so nobody can tell whether a card without any had one.
+    The official SDKs sign no requirement without scopes, so a card without any may have had one.
     """
     return not reading.get("securitySchemes") or bool(reading.get("securityRequirements") or reading.get("security"))
 

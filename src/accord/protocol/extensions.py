@@ -1,6 +1,6 @@
 """The A2A extensions that Accord defines, by their URI.
 
-Two are promises on a card (A2A 1.0, 4.6) that change nothing on the wire, so nobody needs to declare them: the server's
+Two are promises on a card (A2A 1.0, 4.6) that change nothing on the wire, so none is declared: the server's
 cards make them, the client relies on them. The route is metadata that our servers add to messages and read.
 """
 

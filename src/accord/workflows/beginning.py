@@ -31,7 +31,7 @@ MAX_ITEMS = 10_000
 WITH_ADVICE = "failed_verification_with_diagnostic"
 
 TOLD_WHY = frozenset({"failed_verification", WITH_ADVICE})
-"""Reasons of a failed attempt that the agent of the next one is told."""
+"""Reasons of a failed attempt, for the prompt of the next attempt."""
 
 
 class CannotBegin(Exception):

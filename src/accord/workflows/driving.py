@@ -384,7 +384,7 @@ class Drive:
 
 
 def is_ruled(node: Node) -> bool:
-    """Whether only some callers may decide what a node asks: a message is its owner's, whose role nobody knows here."""
+    """Whether only some callers may decide what a node asks: a message is its owner's, whose role is unknown here."""
     return node.step is not None and node.step.is_ruled_approval
 
 

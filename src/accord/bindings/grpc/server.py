@@ -74,7 +74,7 @@ class Grpc:
         """Serve `service`, and by their names `agents`, to whom `admit` lets in.
 
         Of the enabled dialects, those are spoken that have a gRPC service; `extensions` are those of the agents' cards
-        and `links` gives large files addresses. A port that somebody listens on is refused, unless all its processes
+        and `links` gives large files addresses. A port in use is refused, unless all its processes
         say that they share it.
         """
         self._shares_port = shares_port

@@ -219,7 +219,7 @@ class TasksApi:
         )
 
     async def _failure(self, found: Found, caller: Caller) -> FailureView | None:
-        """Return the exception that failed a task, for those who operate the server: its text may have secrets."""
+        """Return the exception that failed a task, for operators: its text may have secrets."""
         if found.state is not TaskState.FAILED or not self._house.sight.operates(caller):
             return None
         entry = await self._house.store.read(steps.find, caller.tenant, found.id, steps.FAILURE)

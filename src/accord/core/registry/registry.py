@@ -219,7 +219,7 @@ class Registry:
             raise PermissionDenied(f"Your roles do not include publishing {handle}")
 
     def _check_public(self, caller: Caller, handle: str, visibility: Visibility) -> None:
-        """Refuse to show an agent to other tenants under a namespace that the operator granted to nobody."""
+        """Refuse to show an agent to other tenants under a namespace that the operator granted to no owner."""
         if visibility is not Visibility.PUBLIC or caller.roles is None:
             return
         is_operator = caller.is_of_server and _looks_after(self._roles.rights(caller.roles, handle))

@@ -71,7 +71,7 @@ class Peer(Struct, frozen=True):
 
 
 class Beat(Struct, frozen=True, kw_only=True):
-    """What a node is told at its heartbeat: the epochs of the jobs that it holds, and which other nodes there are."""
+    """The answer to a heartbeat: the epochs of the jobs that the node holds, and its peers."""
 
     held: dict[int, int]
     peers: list[Peer]

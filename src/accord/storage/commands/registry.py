@@ -151,7 +151,7 @@ async def _revive(tx: Tx, tenant: str, owner: str, visibility: str, facts: Facts
 async def _check_namespace(tx: Tx, tenant: str, owner: str, handle: str) -> None:
     """Raise Foreign unless a namespace is free in a tenant, or its first agent, removed or not, is the owner's.
 
-    Whoever calls this holds the lock on names.
+    The caller holds the lock on names.
     """
     namespace = handle.partition("/")[0] + "/"
     first = await tx.one(

@@ -45,7 +45,7 @@ function Preview({ preview }: { preview: RerunView }) {
       )}
       {preview.approvals.length > 0 && (
         <p className="text-amber">
-          The approval of {listed(preview.approvals)} stays good and is not asked for again. To decide anew, re-run from {preview.approvals.at(-1)}.
+          The approval of {listed(preview.approvals)} stays good and is not asked for again. To decide again, re-run from {preview.approvals.at(-1)}.
         </p>
       )}
     </div>

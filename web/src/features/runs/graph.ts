@@ -9,7 +9,7 @@ export const NODE = { width: 200, height: 56 };
 const GAP = { rank: 44, node: 20 };
 /** Room that an edge keeps free in each rank that it passes. */
 const BEND = 12;
-/** Beyond this many, edges keep no room free: nobody follows single edges of such a graph. */
+/** Beyond this many, edges keep no room free: no reader follows single edges of such a graph. */
 const MOST_BENDS = 4000;
 /** Sweeps over all ranks that order the steps, and then sweeps that only straighten the edges. */
 const ORDERING = 12;
