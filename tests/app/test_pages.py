@@ -61,6 +61,14 @@ async def test_without_its_store_it_lives_and_is_not_ready(
         assert (await get(app, "/readyz")).status == 200
 
 
+async def test_a_store_that_went_back_in_time_is_ready_and_says_so() -> None:
+    async with serving() as app:
+        app.host.engine.losses.add_heartbeats(2, 5.0)
+        answer = await get(app, "/readyz")
+        assert (answer.status, answer.json()["status"]) == (200, "ok")
+        assert "up to 15 s of changes are lost" in answer.json()["notes"]["store"]
+
+
 @pytest.fixture
 def mortal() -> Iterator[Postgres]:
     """A server to be killed; here, as it may take longer to start than a test has."""
