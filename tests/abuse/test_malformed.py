@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -22,6 +22,7 @@ CALL = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"i
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
 BOMB = 60_000_000
+Pack = Callable[[bytes], bytes]
 
 INSIDES = re.compile(rb"Traceback|\.py\b|File \"|Exception|INTERNAL_ERROR|-32603|" + SECRET.encode())
 
@@ -179,6 +180,14 @@ def test_what_is_odd_is_answered_like_anything_else(server: Server, name: str) -
     assert not INSIDES.search(answer.said), answer
     if status == 200 and b"jsonrpc" in answer.body:
         assert answer.json()["error"]["code"] == -32700
+
+
+@pytest.mark.parametrize(("coding", "pack"), [(b"gzip", gzip.compress), (b"deflate", zlib.compress)])
+def test_compressed_bomb_of_a_caller_is_too_large(server: Server, coding: bytes, pack: Pack) -> None:
+    """A stranger's is refused as unauthenticated, before more of it is inflated (`ODD`)."""
+    answer = exchange(server, post(pack(bytes(BOMB)), keyed(server) + b"Content-Encoding: %b\r\n" % coding))
+    assert answer is not None
+    assert answer.status == 413, answer
 
 
 def test_two_hosts_are_none_to_the_card(server: Server) -> None:
