@@ -84,3 +84,31 @@ def test_a_task_finds_the_agent_that_suits_it(task: str, agent: str) -> None:
 )
 def test_commands_are_told_from_prompts(text: str, command: Command | None) -> None:
     assert command_of(text) == command
+
+
+BLANKS = " " * 100_000
+"""A pattern that takes more than linear time for these does not end within a test."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"x{BLANKS}x",
+        f"run{BLANKS}x",
+        "x" + "\t\v" * 50_000 + "x",
+        "run " + "1" * 60 + "x",
+        "run " + "1 " * 300 + "x",
+        "run " + "1, and " * 140 + "x",
+        "run" + " task" * 100_000 + " x",
+        "x, " * 50_000 + "then, " * 50_000,
+    ],
+)
+def test_no_prompt_takes_more_than_linear_time(text: str) -> None:
+    assert tasks_of(text)
+    assert command_of(text) is None
+
+
+def test_blanks_of_a_prompt_and_of_a_result_do_not_matter() -> None:
+    assert tasks_of(f"Find a hotel{BLANKS}and{BLANKS}book a flight") == ["Find a hotel", "Book a flight"]
+    assert command_of(f"done{BLANKS}1 : a\n\n  b") == Command("done", (1,), "a\n\n  b")
+    assert command_of("done 1:") is None

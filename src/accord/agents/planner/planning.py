@@ -57,7 +57,8 @@ def tasks_of(prompt: str) -> list[str]:
 
 
 def _pieces(line: str) -> Iterable[str]:
-    for sentence in NEXT.split(line.strip()):
+    # One space each: the patterns take cubic time for a run of blanks, 80 s for 2000 of them.
+    for sentence in NEXT.split(" ".join(line.split())):
         begin = 0
         for match in AND.finditer(sentence):
             if (match["word"] or match["other"]).lower() in DOES and WORD.search(
@@ -126,8 +127,12 @@ _VERBS: Sequence[tuple[Verb, str]] = (
 )
 _WHICH = r"(?:\s+(?:with|the|task|tasks|no\.?|number|them|plan|it|of|#))*"
 _ALL = r"\s*(?P<all>all|everything|every|both)?(?:\s+(?:of|them|tasks?|it))*"
-_NUMBERS = r"\s*(?P<numbers>#?\d{1,3}(?:\s*(?:,|and|&|,\s*and)?\s*#?\d{1,3})*)?"
-_REST = r"(?:\s*(?:as\s+done)?\s*(?::|-)\s*(?P<rest>.+)|\s+as\s+done)?"
+_NUMBER = r"#?\d{1,3}(?!\d)"
+_NUMBERS = rf"\s*(?P<numbers>{_NUMBER}(?:(?:\s*(?:,\s*and|,|and|&)\s*|\s*){_NUMBER})*)?"
+_DONE = r"(?:\s+as\s+done)?\s*"
+
+MAX_COMMAND = 1_000
+"""Characters of a command without what follows its colon. Some patterns take quadratic time for lists of words."""
 
 
 class Command(NamedTuple):
@@ -141,14 +146,17 @@ class Command(NamedTuple):
 
 def command_of(text: str) -> Command | None:
     """Return what a text commands, if it commands nothing else."""
-    said = text.strip().rstrip(".!?")
+    head, *rest = re.split("[:-]", text.strip().rstrip(".!?"), maxsplit=1)
+    said = " ".join(head.split())
+    if len(said) > MAX_COMMAND or rest == [""]:
+        return None
     for verb, words in _VERBS:
         match = re.fullmatch(
-            rf"(?:yes\b[\s,.!]+)?(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_REST}", said, re.I | re.S
+            rf"(?:yes\b[\s,.!]+)?(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_DONE}", said, re.IGNORECASE
         )
         if match:
             numbers = tuple(dict.fromkeys(int(one) for one in re.findall(r"\d+", match["numbers"] or "")))
             if verb == "done" and not numbers:
                 return None
-            return Command(verb, numbers, (match["rest"] or "").strip())
+            return Command(verb, numbers, "".join(rest).strip())
     return None
