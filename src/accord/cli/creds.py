@@ -318,7 +318,7 @@ def _host_of(target: str) -> str:
     """Return the host of a URL, with its port, or of `host` or `host:port`."""
     from accord.client.keys.credential import host_ids
 
-    names = host_ids(target)
+    names = host_ids(f"[{target}]" if target.count(":") > 1 and "://" not in target and "[" not in target else target)
     if not names:
         raise typer.BadParameter(f"{target!r} is not a valid host or URL", param_hint="--host")
     return names[0]

@@ -244,6 +244,10 @@ def test_refusal_names_the_command_that_allows_the_host() -> None:
         ("a.example:8000", "https://a.example:8000/", "", True),
         ("a.example:8000", "https://a.example:8000/", "https://a.example:9000/", True),
         ("a.example", "https://b.a.example/", "https://a.example/", False),
+        ("[fd00::1]:8000", "http://[fd00::1]:8000/", "http://[fd00::1]:8000/", True),
+        ("fd00::1", "http://[fd00::1]:8000/", "http://[fd00::1]:8000/", True),
+        ("[fd00::1]:8000", "http://[fd00::1:8000]/", "http://[fd00::1:8000]/", False),
+        ("fd00::1:80", "http://[fd00::1]/", "http://[fd00::1]/", False),  # another host, and no port
     ],
 )
 def test_host_id_is_bound_to_its_host(id: str, url: str, origin: str, is_sent: bool) -> None:

@@ -90,14 +90,19 @@ def host_ids(url: str) -> list[str]:
     """Return the host of an address, with its port if it states one, then without."""
     parts = hosts.split(url)
     host = (parts.hostname or "").removesuffix(".")
-    return [] if not host else [host] if parts.port is None else [f"{host}:{parts.port}", host]
+    return [] if not host else [host] if parts.port is None else [_with_port(host, parts.port), host]
 
 
 def host_names(url: str) -> set[str]:
     """Return every name of an address's host: without a port, and with the stated or the default one."""
     names = host_ids(url)
     default = {"http": 80, "https": 443}.get(hosts.split(url).scheme)
-    return {*names, f"{names[0]}:{default}"} if len(names) == 1 and default else {*names}
+    return {*names, _with_port(names[0], default)} if len(names) == 1 and default else {*names}
+
+
+def _with_port(host: str, port: int) -> str:
+    """Return a host with a port. Without brackets, `::1` at port 80 would be the same as the host `::1:80`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_for(allowed: Collection[str], url: str) -> bool:
