@@ -9,9 +9,17 @@ from accord import Context, agent
 from accord.core.guard import Guarded
 from accord.core.interface import Caller
 from accord.core.quotas import AGAIN_SECONDS, Quotas
-from accord.core.storage_quotas import IDLE_FACTOR, REFRESH_SECONDS, Account, StorageQuotas, measuring, size_of
+from accord.core.storage_quotas import (
+    IDLE_FACTOR,
+    MESSAGES,
+    REFRESH_SECONDS,
+    Account,
+    StorageQuotas,
+    measuring,
+    size_of,
+)
 from accord.errors import StorageQuotaExceeded
-from accord.model import Message, Part, Role, Task
+from accord.model import Message, Part, PushConfig, Role, Task
 from accord.storage.commands import retention
 from accord.storage.commands.storage import Stored
 from accord.storage.store import StoreUnavailable
@@ -109,6 +117,15 @@ async def test_bytes_are_those_of_the_message_too() -> None:
     assert await accepted(quotas, message=replace(MORE, parts=(Part(text="x" * 5),)))
 
 
+async def test_what_agents_answered_counts_after_a_few_messages() -> None:
+    shop = Shop()
+    quotas = shop.quotas(owner_bytes=10_000)
+    assert await accepted(quotas)
+    shop.stored = Stored(tasks=1, bytes=10_000)
+    shop.now += AGAIN_SECONDS
+    assert [await accepted(quotas) for _ in range(MESSAGES)] == [True] * (MESSAGES - 1) + [False]
+
+
 async def test_a_full_quota_of_tasks_lets_messages_to_open_tasks_through() -> None:
     quotas = Shop(tasks=7).quotas(owner_tasks=5)
     assert not await accepted(quotas)
@@ -177,3 +194,13 @@ async def test_quotas_hold_over_nodes_and_after_retention(hosting: Hosting) -> N
     await node().send(saying("x", configuration=AT_ONCE), BOB)
     assert await store.do(retention.purge, -60_000, 2) == 2
     await node().send(saying("x"), ALICE)
+
+
+async def test_a_webhook_that_exceeds_the_quota_is_refused(hosting: Hosting) -> None:
+    host = await hosting(brief)
+    quotas = StorageQuotas(Quotas(owner_bytes=5000), measuring(host.engine.store))
+    guarded = Guarded(host.default, "brief", storage=quotas)
+    task = await guarded.send(saying("x"), ALICE)
+    assert isinstance(task, Task)
+    with pytest.raises(StorageQuotaExceeded):
+        await guarded.push_set(PushConfig(task_id=task.id, url=f"https://example.com/{'x' * 5000}"), ALICE)

@@ -4,7 +4,7 @@ import pytest
 
 from accord.model import TaskState
 from accord.protocol import lifecycle
-from accord.storage.commands import blobs, retention, runs, storage, tasks
+from accord.storage.commands import blobs, pushes, retention, runs, storage, tasks
 from accord.storage.commands.storage import OwnerStored, Stored
 from accord.storage.store import Tx
 from tests.storage.conftest import (
@@ -33,6 +33,11 @@ async def events(tx: Tx) -> int:
     return int(row[0] or 0) if row else 0
 
 
+async def configs(tx: Tx) -> int:
+    row = await tx.one("SELECT sum(octet_length(config)) FROM push")
+    return int(row[0] or 0) if row else 0
+
+
 async def snapshots(tx: Tx) -> int:
     row = await tx.one("SELECT sum(octet_length(doc)) FROM snapshot")
     return int(row[0] or 0) if row else 0
@@ -43,7 +48,7 @@ async def test_every_write_counts(ready: AnyStore, with_webhook: bool) -> None:
     """A webhook sends PostgreSQL's batches through their other statement."""
     push = webhook() if with_webhook else None
     await ready.do(runs.accept, TENANT, accepting(push=push))
-    first = await ready.read(snapshots)
+    first = await ready.read(snapshots) + await ready.read(configs)
     assert await size(ready) == first > 0
     job = await claimed(ready)
     await ready.do(tasks.append, TENANT, appending("t-1", status(WORKING), epoch=job.epoch))
@@ -70,6 +75,21 @@ async def test_files_count_once_for_each_task_that_needs_them(ready: AnyStore) -
     assert await size(ready) == docs + 1000
     await ready.do(blobs.refer, TENANT, "t-2", ["h"])
     assert await size(ready) == docs + 2000
+
+
+async def test_webhooks_count_until_they_are_removed(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    before = await size(ready)
+    large = webhook(url=f"https://example.com/{'x' * 5000}")
+    for config in (webhook(), large):  # the second replaces the first
+        assert await ready.do(pushes.put, TENANT, "t-1", config, "v1")
+        assert await size(ready) == before + await ready.read(configs)
+    assert await size(ready) > before + 5000
+    assert await ready.read(storage.by_owner, TENANT, 1) == [
+        OwnerStored(tenant=TENANT, owner="alice", tasks=1, bytes=await size(ready))
+    ]
+    assert await ready.do(pushes.delete, TENANT, "t-1") == 1
+    assert await size(ready) == before
 
 
 async def test_a_compacted_task_counts_its_snapshot_and_a_purged_one_nothing(ready: AnyStore) -> None:

@@ -88,7 +88,7 @@ class Guarded:
         self._checks = self._bounds.checks
         self._required = required
         self._audit = audit
-        self._storage = storage
+        self._storage = storage if storage is not None and storage.has_limits else None
         self._access = access
         self._standing = standing or Standing()
 
@@ -262,11 +262,11 @@ class Guarded:
 
     async def _make_room(self, request: SendRequest | PushConfig, caller: Caller) -> None:
         """Refuse what would be one too many, where only the store knows how many there are."""
+        if self._storage is not None:
+            await self._storage.take(caller, request if isinstance(request, PushConfig) else request.message)
         if isinstance(request, PushConfig):
             await self._make_room_for(request, request.task_id, caller)
             return
-        if self._storage is not None:
-            await self._storage.take(caller, request.message)
         if not request.message.task_id:
             await self._usage.open_task(caller)
         elif (push := _webhook(request)) is not None:

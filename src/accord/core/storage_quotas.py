@@ -1,8 +1,9 @@
 """Storage quotas: how many tasks and bytes an owner and a tenant may store.
 
 The sums are in the store (`storage.commands.storage`). A node reads them for an account every `REFRESH_SECONDS`, and
-when it has used its share of what was left, so a send costs no sum. Nodes and agents write in between: a quota can be
-exceeded by what is written at the same moment. An execution in progress is not stopped. Rates are `core.quotas`.
+when it has used its share of what was left or accepted `MESSAGES`, so most sends cost no sum. Nodes and agents write in
+between: a quota can be exceeded by what is written at the same moment. An execution in progress is not stopped. Rates
+are `core.quotas`.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from msgspec import UNSET
 from accord.core.interface import Caller
 from accord.core.quotas import AGAIN_SECONDS, SHARE, SWEEP_AT, Quotas
 from accord.errors import StorageQuotaExceeded
-from accord.model import Message
+from accord.model import Message, PushConfig
 from accord.protocol import codec
 from accord.storage.commands import storage
 from accord.storage.commands.storage import Stored
@@ -26,6 +27,9 @@ REFRESH_SECONDS = 30.0
 
 IDLE_FACTOR = 100
 """A sum that took a second is good for this many: an account with millions of tasks costs the store 1 % at most."""
+
+MESSAGES = 10
+"""Messages of an account with a quota of bytes between two sums: what agents answer to them may be any size."""
 
 Account = tuple[str | None, str | None]
 """A tenant and an owner; None stands for all of them."""
@@ -47,18 +51,19 @@ class _Room:
 
     def __init__(self) -> None:
         self.tasks = self.bytes = 0.0
-        self.task_share = self.byte_share = 0.0
+        self.task_share = self.byte_share = self.message_share = 0.0
         self.again = self.until = 0.0
         self.lock = asyncio.Lock()
 
     def has_share(self, tasks: int, size: int) -> bool:
-        return self.task_share >= tasks and self.byte_share >= size
+        return self.task_share >= tasks and self.byte_share >= size and self.message_share > 0
 
     def take(self, tasks: int, size: int) -> None:
         self.tasks -= tasks
         self.task_share -= tasks
         self.bytes -= size
         self.byte_share -= size
+        self.message_share -= 1
 
 
 class StorageQuotas:
@@ -70,6 +75,7 @@ class StorageQuotas:
         self._measure = measure
         self._clock = clock
         self._rooms: dict[Account, _Room] = {}
+        self.has_limits = any((quotas.owner_tasks, quotas.owner_bytes, quotas.tenant_tasks, quotas.tenant_bytes))
 
     def scopes(self, caller: Caller) -> list[Scope]:
         """Return the quotas that apply to a caller; one that may name any tenant is one owner in all of them."""
@@ -79,8 +85,8 @@ class StorageQuotas:
             Scope((caller.tenant, None), quotas.tenant_tasks, quotas.tenant_bytes, "tenant"),
         ]
 
-    async def take(self, caller: Caller, message: Message) -> None:
-        """Count a message, and the task that it creates, or refuse it."""
+    async def take(self, caller: Caller, message: Message | PushConfig) -> None:
+        """Count a message and the task that it creates, or a webhook, or refuse it."""
         scopes = [scope for scope in self.scopes(caller) if scope.tasks or scope.bytes]
         if not scopes:
             return
@@ -116,6 +122,7 @@ class StorageQuotas:
         room.again, room.until = now + max(AGAIN_SECONDS, cost), now + max(REFRESH_SECONDS, cost)
         room.tasks, room.task_share = _left(scope.tasks, stored.tasks)
         room.bytes, room.byte_share = _left(scope.bytes, stored.bytes)
+        room.message_share = MESSAGES if scope.bytes else float("inf")
 
 
 def _left(limit: int, stored: int) -> tuple[float, float]:
@@ -135,8 +142,10 @@ def _exceeded(scope: Scope, unit: str, limit: int) -> StorageQuotaExceeded:
     )
 
 
-def size_of(message: Message) -> int:
-    """Return about how many bytes a message takes: files as they are, all else as JSON."""
+def size_of(message: Message | PushConfig) -> int:
+    """Return about how many bytes a message or webhook takes: files as they are, all else as JSON."""
+    if isinstance(message, PushConfig):
+        return len(codec.encode(message))
     files = sum(len(part.raw) for part in message.parts if part.raw is not None)
     texts = sum(len(part.text) for part in message.parts if part.text is not None)
     data = sum(len(codec.encode(part.data)) for part in message.parts if part.data is not UNSET)

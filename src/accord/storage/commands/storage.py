@@ -1,4 +1,4 @@
-"""Bytes and tasks that owners and tenants store: sums over `task.bytes`, which every write keeps.
+"""Bytes and tasks that owners and tenants store: sums over `task.bytes`, which every write keeps, and of webhooks.
 
 A task from before that column, or of a node of an earlier release, counts with its snapshot and its files until its log
 is compacted. The quotas that use these sums are `core.storage_quotas`.
@@ -17,7 +17,12 @@ FILES = """COALESCE((SELECT sum(blob.size) FROM blob_ref JOIN blob
                      WHERE blob_ref.tenant = task.tenant AND blob_ref.task_id = task.id), 0)"""
 """The bytes of its files."""
 
-_SUMS = f"count(*), CAST(COALESCE(sum(COALESCE(bytes, {SNAPSHOT} + {FILES})), 0) AS {{int}})"
+WEBHOOKS = """CASE WHEN pushes > 0 THEN COALESCE((SELECT sum(octet_length(config)) FROM push
+                                                 WHERE push.tenant = task.tenant AND push.task_id = task.id), 0)
+                   ELSE 0 END"""
+"""The bytes of its webhooks: up to 20 of 20 KB, also on ended tasks."""
+
+_SUMS = f"count(*), CAST(COALESCE(sum(COALESCE(bytes, {SNAPSHOT} + {FILES}) + {WEBHOOKS}), 0) AS {{int}})"
 
 
 class Stored(Struct, frozen=True, kw_only=True):
