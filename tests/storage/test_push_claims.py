@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from accord.storage.commands import push_claims, pushes, tasks
 from accord.storage.commands.push_claims import Busy
 from accord.storage.commands.pushes import Due
+from accord.storage.store import Tx
 from tests.storage.conftest import MINUTE, OTHER, TENANT, AnyStore, appending, chunk, new, pass_time, webhook
 
 ROOM = 30
@@ -78,6 +79,19 @@ async def test_a_host_that_rests_hides_no_other(ready: AnyStore) -> None:
     await ready.do(pass_time, MINUTE)
     (probe,) = await claimed(ready, busy=Busy(hung=frozenset({lane})))
     assert (probe.host, probe.attempts) == ("slow.example", 0)
+
+
+async def test_claim_puts_off_no_webhook_twice(ready: AnyStore) -> None:
+    """A rest that is nearly over would let the same webhooks be due again while the claim goes on."""
+    await due(ready, 1)
+    (before,) = await ready.read(times, "SELECT {now}")
+    assert await claimed(ready, busy=Busy(resting={(ALICE, "a.example"): 1})) == []
+    (after,) = await ready.read(times, "SELECT due_at FROM push")
+    assert after - before >= push_claims.FULL_MS
+
+
+async def times(tx: Tx, query: str) -> list[int]:
+    return [int(row[0]) for row in await tx.all(query)]
 
 
 async def test_a_host_that_rests_for_one_caller_is_claimed_for_others(ready: AnyStore) -> None:

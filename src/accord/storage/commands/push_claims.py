@@ -21,7 +21,7 @@ LOOK, LOOKS = 128, 8
 """Webhooks of one caller that a claim reads at once, and how often it reads others after putting some off."""
 
 FULL_MS = 1000
-"""How long a webhook is put off whose host has no room."""
+"""How long a webhook is put off at least whose host has no room: a claim does not read it again."""
 
 _CONFIG = msgspec.json.Decoder(PushConfig)
 
@@ -89,7 +89,7 @@ class _Shares:
 
     def delay(self, lane: tuple[str, str]) -> int:
         """Return for how many milliseconds to put off a webhook whose host has no room."""
-        return self._busy.resting.get(lane, FULL_MS)
+        return max(FULL_MS, self._busy.resting.get(lane, 0))
 
 
 async def _claim_of(tx: Tx, node: str, caller: str, share: int, shares: _Shares) -> list[Due]:
