@@ -74,12 +74,14 @@ def test_no_command_finds_the_secrets_of_the_server(tmp_path: Path, workers: str
         assert result(ask(server, {"text": "look"})) == "nothing, nothing, passed on"
 
 
-def test_a_variable_that_settings_refer_to_cannot_be_named(tmp_path: Path) -> None:
-    step = '{name: a, type: deterministic, command: env, env: {K: "{{env.WEBHOOK_KEY}}"}}'
+@pytest.mark.parametrize("name", ["WEBHOOK_KEY", "AGENTVAULT_KEY_SHOP", "AGENTVAULT_OAUTH_SHOP_CLIENT_SECRET"])
+def test_a_variable_of_the_server_cannot_be_named(tmp_path: Path, name: str) -> None:
+    """Neither one that settings refer to, nor a credential."""
+    step = f'{{name: a, type: deterministic, command: env, env: {{K: "{{{{env.{name}}}}}"}}}}'
     text = f'version: "1"\nname: f\nswarm: {{pattern: dag}}\nworkflows: [{{name: main, steps: [{step}]}}]\n'
     written(tmp_path, text)
     written(tmp_path, '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n', "accord.toml")
-    refused = accord(tmp_path, "serve", "flow.yaml", WEBHOOK_KEY=SECRET)
+    refused = accord(tmp_path, "serve", "flow.yaml", **{"WEBHOOK_KEY": SECRET, name: SECRET})
     assert (refused.returncode, SECRET in refused.stderr) == (2, False)
-    assert "The variable WEBHOOK_KEY is not set" in refused.stderr
+    assert f"The variable {name} is not set" in refused.stderr
     assert "which no workflow sees if settings refer to it" in refused.stderr

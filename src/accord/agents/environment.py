@@ -13,8 +13,8 @@ from pathlib import Path
 
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 
-OURS = re.compile(r"ACCORD_.*|PGPASSWORD|PGPASSFILE")
-"""Names of variables by which the server reaches its store and lets its own callers in."""
+OURS = re.compile(r"ACCORD_.*|AGENTVAULT_(KEY|TOKEN|OAUTH)_.*|PGPASSWORD|PGPASSFILE")
+"""Names of the server's own variables: its settings, the password of its store, and the credentials that it sends."""
 
 PASSED = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TERM|TMPDIR|TZ")
 """Names of the server's variables that every command gets: none of them is ever a secret."""

@@ -16,6 +16,19 @@ def note(folder: Path, pid: int) -> None:
         file.write(f"{pid}\n")
 
 
+def ancestors_with(word: bytes) -> set[str]:
+    """The processes above this one in whose environment a word can be read."""
+    found, pid = set(), os.getppid()
+    while pid > 1:
+        try:
+            if word in Path(f"/proc/{pid}/environ").read_bytes():
+                found.add(Path(f"/proc/{pid}/cmdline").read_text())
+        except PermissionError:
+            pass
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return found
+
+
 def main() -> int:
     folder = Path(sys.argv[1])
     asked = sys.argv[2] if len(sys.argv) > 2 else sys.stdin.read()
@@ -40,6 +53,9 @@ def main() -> int:
         return 0
     if asked.startswith("env"):
         print(",".join(sorted(name for name in os.environ if name.startswith(("RELAY_", "ACCORD_", "PGPASS")))))
+        return 0
+    if asked.startswith("look"):
+        print(",".join(sorted(ancestors_with(b"RELAY_API_KEY="))) or "nothing")
         return 0
     print(" ".join(["you said", asked, *sys.argv[3:]]))
     return 0

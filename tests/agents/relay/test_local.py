@@ -23,6 +23,7 @@ from accord.model import Message, Part, Role, TaskState
 from accord.testing import running, text_in
 from tests.ports import free_port
 from tests.serve.running import BOUND_SECONDS, Server, accord, environment
+from tests.serve.test_environment import UNPRIVILEGED
 
 HERE = Path(__file__).parent
 CLI, NATIVE = HERE / "cli.py", HERE / "native.py"
@@ -72,6 +73,17 @@ async def test_a_command_answers_what_is_asked_in_the_channel(tmp_path: Path, mo
         much = await a2a.ask_text("much")
         assert (len(much) > 1_000_000, much.endswith("[the rest is left out]")) == (True, True)
     await gone(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+async def test_command_cannot_read_the_key_of_the_channel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = local(tmp_path)
+    python = tmp_path / "python"
+    python.write_text(UNPRIVILEGED.format(python=sys.executable))
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    async with running(agent) as a2a:
+        assert await a2a.ask_text("look") == "nothing"
 
 
 async def test_the_text_may_have_its_place_among_the_arguments(tmp_path: Path) -> None:

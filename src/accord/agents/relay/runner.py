@@ -17,6 +17,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from accord.agents.environment import close_process
 from accord.agents.relay.channel import Channel, NoRelay
 from accord.agents.relay.correlation import CANCEL, DONE, FAILED, Entry, asked
 from accord.agents.relay.kept import Kept, NotStarted, start
@@ -225,6 +226,7 @@ async def _main(arguments: Sequence[str]) -> int:
     if not command or not (os.environ.get(BASE_URL) and os.environ.get(API_KEY)):
         print(f"usage: {BASE_URL}=... {API_KEY}=... python -m {__spec__.name} [--native] -- COMMAND", file=sys.stderr)
         return 2
+    close_process()  # else the command could read the key of the channel in /proc
     work = asyncio.create_task(_native(command) if is_native else _bridged(command, os.environ), name="work")
     left = asyncio.create_task(_until_left(), name="lifeline")
     for number in (signal.SIGTERM, signal.SIGINT):
