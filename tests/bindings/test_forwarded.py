@@ -88,6 +88,13 @@ async def test_all_lines_of_a_chain_count(lines: list[str]) -> None:
     assert (await seen({"X-Forwarded-For": lines}))["client"][0] == "203.0.113.9"
 
 
+@pytest.mark.parametrize("member", ["203.0.113.9:50123", "[2001:db8::9]:50123", "2001:db8::9", "[2001:db8::9]"])
+async def test_an_address_may_have_a_port(member: str) -> None:
+    """Azure Application Gateway adds one; without the address all callers would share the limits of the proxy's."""
+    address = (await seen({"X-Forwarded-For": f"1.1.1.1, {member}"}))["client"][0]
+    assert address in ("203.0.113.9", "2001:db8::9")
+
+
 @pytest.mark.parametrize(
     "stated",
     [

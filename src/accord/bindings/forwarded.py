@@ -67,7 +67,7 @@ class Forwarded:
         """
         chain = _list(scope, b"x-forwarded-for")
         for proxies, part in enumerate(reversed(chain), 1):
-            address = hosts.address(part)
+            address = hosts.address(part) or hosts.address(hosts.host_of(part))  # some proxies add the port
             if address is None:
                 return None, proxies
             if not is_trusted(str(address), self._trusted):
