@@ -114,16 +114,13 @@ class Access:
         """Enforce `schemes`: a caller must satisfy one; if `is_optional`, a caller without credentials is anonymous."""
         self.schemes = tuple(schemes)
         self.is_optional = bool(self.schemes) and is_optional
-
-    @property
-    def is_open(self) -> bool:
-        """Whether nobody has to say who they are."""
-        return not self.schemes or self.is_optional
+        self.is_open = not self.schemes or is_optional
+        """Whether callers may send without credentials."""
 
     async def admit(self, presented: Presented) -> Caller:
         """Return the caller, or raise AuthenticationFailed with what could have been brought."""
-        caller = await self.visit(presented)
-        if caller is None and self.is_optional:
+        caller = await self.visit(presented) if self.schemes else None
+        if caller is None and self.is_open:
             return _nobody(presented)
         if caller is None:
             raise self.failure()

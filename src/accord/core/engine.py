@@ -143,7 +143,7 @@ class Engine:
         """Join: from now on work is claimed."""
         self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
         self.hub.watch(self._told, jobs.node_topic(self.node))
-        self.hub.observe(self.losses.suspect)
+        self.hub.observe_restarts(self.losses.suspect)
         await self._beat()
         self._loops = [
             asyncio.create_task(self._keep(self._beat, self._beats, self.limits.heartbeat_seconds), name="heartbeat"),
@@ -156,7 +156,7 @@ class Engine:
         """Leave: running work finishes, or is handed over when the time is up."""
         self.later.begin()
         self._is_draining = True
-        self.hub.unobserve(self.losses.suspect)
+        self.hub.unobserve_restarts(self.losses.suspect)
         if self._working:
             await asyncio.wait(list(self._working.values()), timeout=grace_seconds)
         for loop in self._loops:

@@ -214,6 +214,7 @@ class Hub:
         self._channels: dict[str, Channel] = {}
         self._topics: dict[str, asyncio.Event] = {}
         self._observers: list[Callable[[Sequence[str]], None]] = []
+        self._on_restart: list[Callable[[], None]] = []
         self._next_look: asyncio.TimerHandle | None = None
         self._suspects: dict[Channel, Event] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -227,6 +228,8 @@ class Hub:
         for topic in topics:
             if topic == RESTARTED:
                 self._compare_soon()
+                for observe_restart in self._on_restart:
+                    observe_restart()
             if channel := self._channels.get(topic):
                 channel.hint()
             if event := self._topics.get(topic):
@@ -241,6 +244,14 @@ class Hub:
     def unobserve(self, observer: Callable[[Sequence[str]], None]) -> None:
         """Give it no more."""
         self._observers = [one for one in self._observers if one != observer]
+
+    def observe_restarts(self, observer: Callable[[], None]) -> None:
+        """Call an observer when the store may have gone back in time, and at no other hint."""
+        self._on_restart.append(observer)
+
+    def unobserve_restarts(self, observer: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._on_restart = [one for one in self._on_restart if one != observer]
 
     def watch(self, event: asyncio.Event, *topics: str) -> None:
         """Set `event` at every hint about one of the topics."""

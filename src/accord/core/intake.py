@@ -345,7 +345,7 @@ class Intake:
 
     def _check(self, message: Message) -> None:
         """Refuse media types that the agent does not take, and work that servers send in a circle."""
-        route = route_of((message,))
+        route = None if message.metadata is None else route_of((message,))
         if route is not None and self.place in route.servers:
             raise invalid_field(
                 f"message.metadata.{ROUTE}",

@@ -6,7 +6,7 @@ A node compares what the store has with what this node has written, whenever the
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from weakref import WeakSet
 
 from accord.core.agent import Crash
@@ -62,12 +62,11 @@ class Losses:
         log.error("store went back in time", extra={"seconds": (count + 1) * heartbeat_seconds})
         self._hub.heard([RESTARTED])
 
-    def suspect(self, topics: Sequence[str]) -> None:
-        """Let the node compare soon, if hints say that the store may have gone back in time."""
-        if RESTARTED in topics:
-            self._is_unsure = True
-            self._older_runs.update(self._runs.values())
-            self._told.set()
+    def suspect(self) -> None:
+        """Let the node compare soon, after a hint that the store may have gone back in time."""
+        self._is_unsure = True
+        self._older_runs.update(self._runs.values())
+        self._told.set()
 
     async def compare(self) -> None:
         """Drop the runs of which the store lost events; their tasks are claimed again."""

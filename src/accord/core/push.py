@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -29,7 +29,7 @@ from accord.storage.commands import push_claims, pushes, tasks
 from accord.storage.commands.push_claims import Busy
 from accord.storage.commands.pushes import Attempt, Due
 from accord.storage.commands.tasks import Fenced, Stored
-from accord.storage.store import RESTARTED, StoreUnavailable
+from accord.storage.store import StoreUnavailable
 
 CLAIM = 256
 """Deliveries under way at once; `push_claims.claim` shares them between callers and hosts."""
@@ -166,26 +166,25 @@ class Pusher:
     def start(self) -> None:
         """Begin to deliver."""
         self._engine.hub.watch(self._due, "push")
-        self._engine.hub.observe(self._note_restart)
+        self._engine.hub.observe_restarts(self._note_restart)
         self._loop = asyncio.create_task(self._keep(), name="push")
         self._due.set()
 
     async def stop(self) -> None:
         """Stop; what is under way is delivered again by another."""
         if self._loop is not None:
-            self._engine.hub.unobserve(self._note_restart)
+            self._engine.hub.unobserve_restarts(self._note_restart)
         working = [task for task in (self._loop, *self._delivering) if task is not None]
         for task in working:
             task.cancel()
         await asyncio.gather(*working, return_exceptions=True)
 
-    def _note_restart(self, topics: Sequence[str]) -> None:
+    def _note_restart(self) -> None:
         """Begin all deliveries again from the stored cursors: a store that went back in time has earlier ones."""
-        if RESTARTED in topics:
-            self._is_unsure = True
-            for delivering in self._delivering:
-                delivering.cancel()
-            self._due.set()
+        self._is_unsure = True
+        for delivering in self._delivering:
+            delivering.cancel()
+        self._due.set()
 
     async def _keep(self) -> None:
         while True:

@@ -37,8 +37,12 @@ def encode_body(body: EventBody) -> tuple[str, str]:
 
 def encode_bodies(bodies: Iterable[EventBody]) -> tuple[list[tuple[str, str]], int]:
     """Return the kind and JSON of each event, and the bytes of all the JSON."""
-    encoded = [encode_body(body) for body in bodies]
-    return encoded, sum(byte_count(data) for _, data in encoded)
+    encoded, size = [], 0
+    for body in bodies:
+        data = _ENCODER.encode(body)
+        encoded.append((_KIND_OF[type(body)], data.decode()))
+        size += len(data)
+    return encoded, size
 
 
 def byte_count(text: str) -> int:

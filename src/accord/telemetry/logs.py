@@ -99,6 +99,8 @@ def write_down(form: str = "text", level: str = "warning") -> None:
 
 def note_end(detail: TaskEnded) -> None:
     """Write how a task ended."""
+    if not log.isEnabledFor(logging.INFO):  # the record costs every send
+        return
     about = {"task_id": detail.task_id, "agent": detail.agent, "state": detail.state.name}
     log.info("task ended", extra=about | {"tenant": detail.tenant} if detail.tenant else about)
 
