@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from accord.agents.remote.terms import Mode, Terms
 from accord.model import Message, Part, Role, TaskState, TaskStatus
 from accord.protocol.extensions import ROUTE, Route, route_of
@@ -12,9 +14,17 @@ from tests.core.doubles import reaches, sent
 from tests.ports import free_port
 from tests.remote.conftest import Joining, Scripted, there
 from tests.remote.test_gateway import SHOP
+from tests.serve.flowing import written
 from tests.serve.running import Server, running, text_of
 
 FAILED = "TASK_STATE_FAILED"
+FLOW = """
+version: "1.0"
+name: flow
+swarm: {{pattern: dag}}
+agents: [{{name: peer, runtime: a2a, url: "http://localhost:{port}"}}]
+workflows: [{{name: main, steps: [{{name: step, type: a2a, agent: peer, task: "{{{{input}}}}"}}]}}]
+"""
 POLLING = Terms(mode=Mode.POLL, first_poll=0.01, most_poll=0.02)
 
 
@@ -46,6 +56,22 @@ def test_servers_that_call_each_other_are_stopped(tmp_path: Path) -> None:
         assert (ones, twos) == (1, 1)
         assert "The message has passed agent 'two' of this server before" in second
         assert "/two -> " in first
+
+
+@pytest.mark.parametrize("dialect", ["v1", "v03", "vault", "gen"])
+def test_steps_in_a_loop_are_stopped_in_every_dialect(tmp_path: Path, dialect: str) -> None:
+    ports = free_port(), free_port()
+    folders = tmp_path / "one", tmp_path / "two"
+    for folder, port in zip(folders, reversed(ports), strict=True):
+        written(folder, FLOW.format(port=port))
+    with (
+        running(folders[0], "flow.yaml", port=ports[0]) as one,
+        running(folders[1], "flow.yaml", "--dialects", dialect, port=ports[1]),
+    ):
+        assert one.send("hello")["status"]["state"] == FAILED
+        end, tasks = said_of(one)
+        assert "The message has passed agent 'flow/peer' of this server before" in end
+        assert tasks == 2, "the first one, and the one that came back"
 
 
 def test_a_server_may_be_called_back_by_one_that_it_calls(tmp_path: Path) -> None:
