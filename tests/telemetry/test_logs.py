@@ -33,9 +33,9 @@ def test_a_line_says_when_how_bad_of_whom_and_about_what() -> None:
 
 
 def test_what_others_say_is_one_line_that_nobody_obeys() -> None:
-    written = line("said %s", "a\nb\x1b[2Jc", reason="x\r\n2026 ERROR forged\x1b]0;t\x07 \x9b1m")
+    written = line("said %s", "a\nb\x1b[2Jc \u202egnp", reason="x\r\n2026 ERROR forged\x1b]0;t\x07 \x9b1m \u2066")
     assert "\n" not in written
-    assert not re.search(r"[\x00-\x1f\x7f-\x9f]", written)
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", written)
     assert r"a\nb\x1b[2Jc" in written
 
 

@@ -21,8 +21,8 @@ from accord.telemetry.events import EVENTS, FOREIGN
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """What every record has; everything else was said about it."""
 
-OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-"""What a terminal would obey, or take for the end of a line: a record may tell what somebody else has said."""
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal would obey, reorder, or take for the end of a line: a record may tell what somebody else has said."""
 
 OURS = ("ts", "level", "event", "logger", "message", "exception")
 """What every record says as JSON; what else is said under one of these names has a line below it."""
