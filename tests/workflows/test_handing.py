@@ -216,10 +216,11 @@ async def test_only_the_hash_of_a_secret_is_kept(serving: Any) -> None:
     assert "token=" not in "".join([*kept, *kept.values()])
 
 
-async def test_a_run_that_nobody_can_reach_has_no_address(serving: Any) -> None:
+async def test_run_without_server_is_rejected_before_its_first_step(serving: Any) -> None:
     flow = await serving(CALLED, url="")
-    task = await flow.host.engine.settled(ALICE.tenant, await flow.begun())
-    assert "run.events.paid has no value" in said(await flow.ended(task.id))
+    task = await flow.ended(await flow.begun())
+    assert task.status.state is TaskState.REJECTED
+    assert "run.events.paid}}: only a run on a server has addresses for events" in said(task)
 
 
 async def test_what_comes_at_once_is_taken_once(serving: Any) -> None:

@@ -31,7 +31,7 @@ from accord.workflows.document import AgentDef, Document, Workflow
 from accord.workflows.driving import PREFIX, Drive
 from accord.workflows.elsewhere import filled
 from accord.workflows.findings import BadDocument
-from accord.workflows.handing import addresses
+from accord.workflows.handing import addresses, mentioned_events
 from accord.workflows.known import values_of_run
 from accord.workflows.means import EXECUTORS, Means
 from accord.workflows.members import Member
@@ -199,6 +199,11 @@ class WorkflowAgent:
         for name, member in members.definitions(made).items():
             if self._hosted.get(name) != member:
                 raise Rejected(f"What says where {name} is cannot be given with a run: it is fixed when it is served")
+        if not self._url and (events := mentioned_events(made)):
+            raise Rejected(
+                f"{{{{run.events.{events[0]}}}}}: only a run on a server has addresses for events "
+                "(serve the workflow with `accord serve`, and send it a message)"
+            )
         entries = {PLAN: msgspec.json.encode(made).decode(), **self._origin(made, wish)}
         if wish.previous_run is not None or wish.start_from is not None:
             entries |= await self._earlier(ctx, made, wish)

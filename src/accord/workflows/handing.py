@@ -132,7 +132,9 @@ async def addresses(ctx: Context, plan: Plan, url: str) -> dict[str, str]:
 
     The secrets are fresh each time, and only their hashes are kept; addresses that were given out earlier stay good.
     """
-    shown = [Shown(ctx.tenant, ctx.task_id, event, secrets.token_urlsafe(SECRET_BYTES)) for event in _spoken_of(plan)]
+    shown = [
+        Shown(ctx.tenant, ctx.task_id, event, secrets.token_urlsafe(SECRET_BYTES)) for event in mentioned_events(plan)
+    ]
     if not shown or not url:
         return {}
     await ctx.journal.write({_key(one.event, one.secret): "true" for one in shown})
@@ -143,7 +145,7 @@ def _key(event: str, secret: str) -> str:
     return f"{URL}{event}:{hashlib.sha256(secret.encode()).hexdigest()}"
 
 
-def _spoken_of(plan: Plan) -> list[str]:
+def mentioned_events(plan: Plan) -> list[str]:
     """Return the events whose addresses a plan mentions."""
     if MENTIONED not in msgspec.json.encode((plan.steps, plan.output)):
         return []  # as in most plans, and a long one has many texts to look into
