@@ -208,6 +208,30 @@ def test_a_stream_is_fields_and_blocks_that_grow(capsys: pytest.CaptureFixture[s
     ]
 
 
+def test_repeated_state_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """An acknowledgement, or a node of a graph that ended, repeats the state and leaves the block of the text open."""
+    submitted, working = state(TaskState.SUBMITTED), state(TaskState.WORKING)
+    again = state(TaskState.WORKING, "looking")
+    pieces: list[EventBody] = [chunk("Hel", append=False), working, chunk("lo"), again, state(TaskState.COMPLETED)]
+    show(LiveText(Progress()), [task(TaskState.SUBMITTED), submitted, working, *pieces])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:] == [
+        "State: submitted",
+        "State: working",
+        "Artifact: a-1",
+        "Text:",
+        "Hello",
+        "",
+        "Status:",
+        "looking",
+        "",
+        "State: completed",
+        "Task: t-1",
+        "Context: c-1",
+        "State: completed",
+    ]
+
+
 def test_a_stream_that_begins_anew_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
     whole = task(TaskState.WORKING, artifact("Hello", " you"))
     show(LiveText(Progress()), [task(), chunk("Hello", append=False), whole, chunk("!"), state(TaskState.COMPLETED)])

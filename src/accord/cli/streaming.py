@@ -11,7 +11,18 @@ from accord.cli import output
 from accord.cli.progress import Progress
 from accord.cli.tables import visible
 from accord.client.text import Growing
-from accord.model import Artifact, ArtifactUpdate, Event, Message, MessageUpdate, Role, StatusUpdate, Task, TaskStatus
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    Event,
+    Message,
+    MessageUpdate,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 
@@ -93,17 +104,21 @@ class LiveText:
         self._open: str | None = None
         self._last = "\n"
         self._has_message = False
+        self._state: TaskState | None = None
 
     def event(self, event: Event) -> None:
         """Print what is new."""
         match event.body:
             case Task() as task:
+                self._state = task.status.state
                 self._lines(output.heading(task))
                 self._said(task.status)
                 for artifact in task.artifacts:
                     self._artifact(artifact, self._texts.after(artifact))
             case StatusUpdate(status=status):
-                self._lines([output.field("State", LOWER[status.state])])
+                if status.state is not self._state:
+                    self._state = status.state
+                    self._lines([output.field("State", LOWER[status.state])])
                 self._said(status)
             case ArtifactUpdate(artifact=artifact, append=append):
                 self._artifact(artifact, self._texts.after(artifact, append=append))
