@@ -10,8 +10,10 @@ from accord.agents.regexes import LOOP_STEPS, STEPS, BadRegex, Regex, compiled, 
 from accord.model import TaskState
 from accord.workflows.permissions import matches
 from accord.workflows.values import Unresolved, Values
+from accord.workflows.votes import score_in, vote_in
 from tests.core.conftest import Hosting, state
 from tests.workflows.flows import FlowAgent, Noting, begun, ended, plan_of, step
+from tests.workflows.test_checks import found
 
 EVIL = "a" * 5000 + "!"
 """Takes Python's engine longer than the universe has existed, for patterns with nested repetitions."""
@@ -73,6 +75,30 @@ def test_globs_of_agents_take_linear_time() -> None:
 def test_what_is_not_linear_is_refused_with_a_fix(pattern: str, fix: str) -> None:
     with pytest.raises(BadRegex, match=f"is not a valid regular expression.*{fix}"):
         Regex(pattern)
+
+
+@pytest.mark.parametrize("text", ["\n" * 200_000, "> \n" * 100_000, "VOTE\n\n" * 50_000, "SCORE:\n" * 50_000])
+def test_votes_of_agents_are_read_in_linear_time(text: str) -> None:
+    assert (vote_in(text), score_in(text)) == ("", None)
+    assert vote_in(f"{text}\n\t> **VOTE**: yes\n") == "APPROVE"
+
+
+OPEN = "{{" * 100_000
+
+
+FLOW = """
+version: "1"
+name: f
+swarm: {pattern: dag}
+agents: [{name: w, command: cat, interactive: false, role: "ROLE"}]
+workflows: [{name: m, steps: [{name: a, agent: w, task: t, timeout: 1m}]}]
+"""
+
+
+@pytest.mark.parametrize(("role", "has_template"), [(OPEN, False), ("{{x}}", True)])
+def test_text_without_templates_is_checked_in_linear_time(role: str, has_template: bool) -> None:
+    codes = [one.code for one in found(FLOW.replace("ROLE", role))]
+    assert ("TEMPLATE_NOT_READ" in codes) is has_template
 
 
 def long_text(steps: int) -> str:

@@ -16,8 +16,11 @@ APPROVE, REJECT = "APPROVE", "REJECT"
 QUORUM = 2 / 3
 """Which part of all voters must agree in a quorum, unless a threshold is given."""
 
-_VOTE = re.compile(rf"^[\s>*_`#-]*(?:{'|'.join(MARKERS)})[*_`]*\s*:[\s*_`\"']*([\w.-]+)", re.MULTILINE | re.IGNORECASE)
-_SCORE = re.compile(r"^[\s>*_`#-]*(?:BID|SCORE)[*_`]*\s*:[\s*_`]*(-?\d+(?:\.\d+)?)", re.MULTILINE | re.IGNORECASE)
+_BEGIN = r"^(?:[^\S\n]|[>*_`#-])*"
+"""What may stand before a marker in its line. With line breaks in it, 10000 blank lines took 4 s."""
+
+_VOTE = re.compile(rf"{_BEGIN}(?:{'|'.join(MARKERS)})[*_`]*\s*:[\s*_`\"']*([\w.-]+)", re.MULTILINE | re.IGNORECASE)
+_SCORE = re.compile(rf"{_BEGIN}(?:BID|SCORE)[*_`]*\s*:[\s*_`]*(-?\d+(?:\.\d+)?)", re.MULTILINE | re.IGNORECASE)
 _LOOKS_GOOD = re.compile(r"\bLGTM\b")
 
 _SAME = {"APPROVED": APPROVE, "ACCEPT": APPROVE, "YES": APPROVE, "REJECTED": REJECT, "NO": REJECT}

@@ -1,6 +1,5 @@
 """Values: whether what templates and conditions speak of is there by then, and can do no harm in a shell."""
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,8 +20,6 @@ from accord.workflows.resolving import (
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
 
 OF_A_STEP = ("output", "status", "json", "exit_code", "exitCode")
-
-_TEMPLATE = re.compile(r"\{\{.+?\}\}")
 
 _TEXTS = ("task", "command", "argv", "cwd", "branch", "baseBranch", "path", "url", "input", "over", "event")
 
@@ -82,7 +79,7 @@ def read(subject: Subject) -> Iterator[Problem]:
     """Templates stand where they are read."""
     for where, value in _plain(subject):
         for text in texts_in(value):
-            if _TEMPLATE.search(text):
+            if (begin := text.find("{{")) >= 0 and "}}" in text[begin + 3 :]:
                 message = f"{{{{..}}}} is not read in `{where[-1]}`"
                 yield Problem("TEMPLATE_NOT_READ", where, message, "say it in the `task` or the `env` of a step")
 
