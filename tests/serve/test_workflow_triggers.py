@@ -192,6 +192,7 @@ def test_a_secret_that_is_nowhere_is_said_before_anything_is_served(tmp_path: Pa
         done = accord(tmp_path, "serve", "flow.yaml", "--port", str(free_port()), *more)
         assert done.returncode == 1
         assert "hooked cannot be served: a webhook of it is signed with the credential github" in done.stderr
+        assert "(accord creds set github)" in done.stderr
 
 
 # --- schedules --------------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class Triggers:
             found = None if keys is None else _secret(keys.find(secret))
             if found is None:
                 what = f"a webhook of it is signed with the credential {secret}, which has no secret or is not there"
-                raise BadSettings(f"The workflow {name} cannot be served: {what}")
+                raise BadSettings(f"The workflow {name} cannot be served: {what} (accord creds set {secret})")
             try:
                 standard_key(found)
             except ValueError as error:
