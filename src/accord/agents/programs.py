@@ -6,6 +6,7 @@ started here. `workflows.shell_syntax` makes words of a shell command; `argv` an
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 USE_ARGV = 'use `argv`, which no shell reads: argv: [PROGRAM, "{{..}}"], and a step for each program'
@@ -60,7 +61,7 @@ def _options(pattern: str) -> re.Pattern[str]:
 
 _GIT = Program(
     _options(
-        r"-[a-zA-Z0-9]+|--(abbrev-ref|after|all|allow-empty|amend|author|before|cached|contains|count|date|delete|depth|"
+        r"-[a-np-zA-Z0-9]+|--(abbrev-ref|after|all|allow-empty|amend|author|before|cached|contains|count|date|delete|depth|"
         r"ff-only|force|force-with-lease|format|grep|hard|is-ancestor|list|max-count|merged|message|mixed|name-only|"
         r"name-status|no-edit|no-ff|no-verify|oneline|porcelain|pretty|prune|quiet|set-upstream|short|signoff|since|soft|"
         r"squash|staged|stat|tags|track|until|verbose|verify)"
@@ -104,6 +105,9 @@ PROGRAMS: Mapping[str, Program] = {
 }
 """What values may be given to in a shell command."""
 
+EVALUATING = _words("[ test printf")
+"""These have options that read variables by their names, which a value can be in."""
+
 INTERPRETERS = _words(
     # shells and languages
     """
@@ -118,7 +122,9 @@ INTERPRETERS = _words(
     ionice chrt taskset timeout time stdbuf setsid flock watch script screen tmux at batch crontab systemd-run strace
     ltrace valgrind perf docker podman nerdctl kubectl oc lxc make gmake ninja just rake npm npx pnpm yarn bunx pip uv
     uvx pipx poetry pipenv conda tar zip split man less nc ncat socat scp sftp bwrap firejail sg newgrp entr hyperfine
-    nix direnv vagrant ld.so -exec -execdir -ok -okdir
+    nix direnv vagrant ld.so fakeroot xvfb-run ssh-agent tini dumb-init gosu setarch linux32 linux64 prlimit choom
+    numactl dbus-run-session coverage unbuffer rlwrap ifne chronic pee faketime run-parts start-stop-daemon ip mise fzf
+    cmake java cargo gradle mvn bazel dotnet xterm logrotate -exec -execdir -ok -okdir
     """
 )
 """What runs its arguments, or may: a value among them needs `allowInterpreter`. No such list is complete."""
@@ -127,8 +133,9 @@ SCRIPTED = _words("sh bash dash ash ksh mksh zsh python pypy node perl ruby php 
 """Those that run the file that their first argument names."""
 
 _CODE_OPTION = re.compile(
-    r"-c|-e|-E|-eval|--(checkpoint-action|command|compress-program|config-env|editor|eval|exec|exec-path|import|info-script|init-file|"
-    r"loader|pager|pre|rcfile|receive-pack|require|rsh|shell|to-command|upload-pack|use-compress-program)"
+    r"-c|-e|-E|-eval|--(checkpoint-action|command|compress-program|config-env|diff-cmd|editor|editor-cmd|eval|exec|exec-path|execute|"
+    r"hostname-bin|import|info-script|init-file|loader|pager|password-command|post-renderer|pre|preview|rcfile|receive-pack|require|rsh|"
+    r"shell|strip-program|to-command|upload-pack|use-askpass|use-compress-program)"
 )
 """Options whose argument is run, whatever the program."""
 
@@ -199,7 +206,7 @@ def check_simple_command(words: Sequence[Word], *, is_sink: bool, options: bool 
         raise UnsafeCommand(f"{shown} is not among the commands that templates may be piped into")
     if first is not None and (row is None or not row.takes_values):
         raise UnsafeCommand(f"{shown} is not among the commands that take {first.source} for data in a shell")
-    if row is not None and (first is not None or is_sink):
+    if row is not None and (first is not None or is_sink or name in EVALUATING):
         _check_program(name, words, first)
     if first is not None and not options:
         _check_options(words)
@@ -250,8 +257,12 @@ def _check_program(name: str, words: Sequence[Word], first: Value | None) -> Non
         raise UnsafeCommand(f"`{name} {verb}` may run {what}", ALLOW_INTERPRETER)
     if row.options is None:
         return
-    for word in words[1 : _operands(words) if name == "printf" else None]:
-        if _text(word) == "--":
+    operands = _operands(words)
+    for word, after in pairwise(words[1 : operands + 1]):
+        if name in EVALUATING and [piece for piece in word if piece != ""][:1] == [None] and _values(after):
+            raise UnsafeCommand(f"`{name}` may read an unknown word as an option before {what}", OWN_ARGUMENT)
+    for word in words[1 : operands if name == "printf" else None]:
+        if _text(word) == "--" and row is not _TEST:
             return
         option = _lead(word).partition("=")[0]
         if option.startswith("-") and not row.options.fullmatch(option):

@@ -18,11 +18,21 @@ HOLE = "\0"
 _KEYWORDS = frozenset({"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}"})
 """After these a command begins or ends."""
 
-_UNREAD = frozenset({"[[", "case", "coproc", "function", "select"})
-"""These begin something that is not read here."""
+_UNREAD = frozenset({"[[", "case", "coproc", "function", "select", "time"})
+"""These begin something that is not read here; what follows on `time` is a keyword in some shells."""
 
-_CHANGING = frozenset({"alias", "enable", "hash", "shopt", "unalias"})
-"""These change what the rest of a command means."""
+_CHANGING = frozenset(
+    ["alias", "builtin", "command", "declare", "enable", "eval", "hash", "let", "local", "shopt", "typeset", "unalias"],
+)
+"""These change what the rest of a command means, or read variables as code by their names, or run what does."""
+
+_PRINTING = frozenset({"basename", "date", "dirname", "echo", "printf", "pwd"})
+"""What may be in `$(..)` of a command that writes a value into a file: these read no file."""
+
+_CONFIGURING = re.compile(
+    r"(?:^|/)(?:\.(?:git|gitconfig|githooks|husky|config)(?:/|$)|hooks/[^./]*$|\0[^/]*$)|[*?\[]", re.IGNORECASE
+)
+"""Files by which git and gh choose what they run, and names that are not known, for which there is a NUL."""
 
 _PLAIN = frozenset(
     [
@@ -48,6 +58,7 @@ _ENDS = " \t\n;&|()<>"
 _REDIRECT = re.compile(r"[0-9]*(?:(?P<copy>[<>]&(?:[0-9]+|-)(?=[\s;&|)]|\Z))|(?:>>|>\||<>|>|<)(?![<>&(|]))")
 _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\}|[0-9?$#!*@-])", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+_ARRAY = re.compile(r"[A-Za-z_]\w*\[", re.ASCII)
 _OWN = re.compile(r"([a-z]\w*)=", re.ASCII)
 """A variable of the command's own; in capital letters are those that programs read."""
 
@@ -82,7 +93,7 @@ class _Simple:
         self.is_sink = is_sink
         self.is_group = False
         self.is_begun = False
-        self.files: list[str] = []
+        self.files: list[Word] = []
         self.assigned: list[Word] = []
         self.words: list[Word] = []
 
@@ -105,6 +116,9 @@ class _Reader:
         self._used: set[str] = set()
         self._writes_value = False
         self._run: list[str] = []
+        self._places: list[Word] = []
+        self._reads_back = ""
+        self._capitals: list[str] = []
 
     # --- commands
 
@@ -152,6 +166,8 @@ class _Reader:
             return
         if not command.is_begun and raw in _UNREAD:
             self._refuse(f"`{raw}` is not read in a command with templates")
+        if not command.words and _ARRAY.match(raw):
+            self._refuse("a shell reads the place in an array as code")
         command.is_begun = True
         is_assignment = not command.words and _ASSIGNMENT.match(raw) is not None
         (command.assigned if is_assignment else command.words).append(word)
@@ -176,16 +192,26 @@ class _Reader:
         name = name_of(words)
         if command.files and (has_value or command.is_sink or not words or name == "exec"):
             self._writes_value = True
+        self._places += command.files
+        if self._depth and name not in _PRINTING:
+            self._reads_back = self._reads_back or "$(..)"
         if not words:
             if command.is_sink:
                 self._refuse("templates may be piped only into a simple command")
             return
-        if name in _CHANGING:
-            self._refuse(f"`{name}` changes what the rest of it means")
         if self._has_values:
             check_simple_command(words, is_sink=command.is_sink, options=self._options)
+        if name in _CHANGING and words[:2] != [("command",), ("-v",)]:
+            self._refuse(f"`{name}` changes what the rest of it means, or may read variables as code")
         self._run.append(name)
-        self._writes_value = self._writes_value or name == "tee"
+        if name == "read":
+            self._reads_back = name
+            if any(piece is None or "[" in str(piece) for word in words for piece in word):
+                self._refuse("`read` needs the fixed names of variables")
+        if name == "tee" or (name == "uniq" and len(words) > 2):
+            self._writes_value = True
+        if name in ("tee", "uniq") or (name == "cd" and None not in words[-1]):
+            self._places += words[1:]
         if has_value:
             self.commands.append(tuple(words))
 
@@ -198,6 +224,8 @@ class _Reader:
             if name in self._names:
                 self._refuse(f"`{name}` has a template and is assigned to again")
             self._used.add(name)
+            if _OWN.match(f"{name}=") is None:
+                self._capitals.append(name)
             return
         if own is None or not is_alone or name in self._used or name in self._names:
             raise UnsafeCommand(f"{value.source} may only be assigned to a new variable in small letters, by itself")
@@ -214,13 +242,23 @@ class _Reader:
         if not word or any(isinstance(piece, Value) for piece in word):
             self._refuse("a redirection needs the fixed name of a file")
         if redirect[0].lstrip("0123456789") != "<" and word != ("/dev/null",):
-            command.files.append(str(word))
+            command.files.append(word)
 
     def check_files(self) -> None:
-        """Refuse a command that writes a value into a file, and runs what may run that file."""
-        for name in self._run if self._writes_value and self._has_values else ():
+        """Refuse a command that writes a value into a file, and may run that file or what it says."""
+        if not (self._writes_value and self._has_values):
+            return
+        for name in self._run:
             if name not in PROGRAMS and name not in _PLAIN:
                 self._refuse(f"it writes a file, and `{name}` may run it")
+        if self._reads_back:
+            self._refuse(f"it writes a file, and `{self._reads_back}` may read it")
+        if self._capitals:
+            self._refuse(f"it writes a file, and programs read `{self._capitals[0]}`: use small letters")
+        for place in self._places if {"git", "gh"} & set(self._run) else ():
+            path = "".join("\0" if piece is None else str(piece) for piece in place)
+            if _CONFIGURING.search(path):
+                self._refuse("it writes a file, and git or gh may run that")
 
     # --- words
 
@@ -304,6 +342,8 @@ class _Reader:
         if found is not None:
             name = found[1] or found[2] or ""
             self._take(len(found[0]))
+            if name == "_":
+                self._refuse("`$_` is the last argument of a command, which can be a value")
             if name not in self._names:
                 self._used.add(name)
                 return [None]
