@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.agents.process.plain import Plain, plain, tail
+from accord.agents.process.plain import MAX_SEQUENCE, Plain, plain, tail
 
 SHOWN = [
     ("colours", "\x1b[1;31mred\x1b[0m \x1b[38;2;1;2;3mtoo\x1b[m", "red too"),
@@ -66,6 +66,12 @@ def test_a_sequence_without_an_end_does_not_swallow_everything() -> None:
     stream = Plain()
     said = stream.feed(b"\x1b]0;" + b"x" * 5000) + stream.feed(b" end")
     assert said.endswith("x end")
+
+
+@pytest.mark.parametrize("start", ["\x1bP", "\x1b]", "\x1b[", "\x1b_"])
+def test_sequences_without_an_end_take_linear_time(start: str) -> None:
+    shown = plain(start * 200_000 + "x" * 2 * MAX_SEQUENCE)
+    assert (shown.endswith("xxx"), "\x1b" in shown) == (True, False)
 
 
 def test_a_tail_begins_with_a_line() -> None:

@@ -23,7 +23,7 @@ _SEQUENCE = re.compile(
     r"""\x1b\[[0-?]*[ -/]*[@-~]                     # CSI: colours, cursor, erasing
       | \x9b[0-?]*[ -/]*[@-~]
       | \x1b\][^\x07\x1b]*(?:\x07|\x1b\\)           # OSC: titles, links
-      | \x1b[PX^_](?:[^\x1b]|\x1b(?!\\))*\x1b\\     # DCS and its like
+      | \x1b[PX^_][^\x1b]*\x1b\\                     # DCS and its like, which any other ESC ends (VT500)
       | \x1b[ -/]+[0-~]
       | \x1b[0-OQ-WYZ\\`-~]                         # the two-character ones that begin nothing longer
     """,
