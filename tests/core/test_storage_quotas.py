@@ -18,11 +18,13 @@ from accord.core.storage_quotas import (
     measuring,
     size_of,
 )
-from accord.errors import StorageQuotaExceeded
-from accord.model import Message, Part, PushConfig, Role, Task
+from accord.errors import StorageQuotaExceeded, UnsupportedOperation
+from accord.model import Message, Part, PushConfig, PushPage, Role, Task
+from accord.protocol.operations import Operation
 from accord.storage.commands import retention
 from accord.storage.commands.storage import Stored
 from accord.storage.store import StoreUnavailable
+from tests.bindings.scripted import Scripted
 from tests.core.conftest import AT_ONCE, Hosting, saying
 
 ALICE, BOB = Caller(tenant="acme", owner="alice"), Caller(tenant="acme", owner="bob")
@@ -196,11 +198,33 @@ async def test_quotas_hold_over_nodes_and_after_retention(hosting: Hosting) -> N
     await node().send(saying("x"), ALICE)
 
 
-async def test_a_webhook_that_exceeds_the_quota_is_refused(hosting: Hosting) -> None:
+async def test_a_webhook_that_exceeds_the_quota_is_refused() -> None:
+    inner = Scripted(results={Operation.PUSH_LIST: PushPage()})
+    guarded = Guarded(inner, "brief", storage=Shop(bytes=90).quotas(owner_bytes=105))
+    with pytest.raises(StorageQuotaExceeded):
+        await guarded.push_set(PushConfig(task_id="t-1", url=f"https://example.com/{'x' * 100}"), ALICE)
+    assert Operation.PUSH_SET not in [call.operation for call in inner.calls]
+
+
+async def test_a_message_that_is_not_stored_uses_up_nothing(hosting: Hosting) -> None:
+    """Or a caller could use up the quota of its tenant with messages that fail."""
     host = await hosting(brief)
-    quotas = StorageQuotas(Quotas(owner_bytes=5000), measuring(host.engine.store))
+    quotas = StorageQuotas(Quotas(tenant_bytes=100_000), measuring(host.engine.store), lambda: 0.0)
     guarded = Guarded(host.default, "brief", storage=quotas)
     task = await guarded.send(saying("x"), ALICE)
     assert isinstance(task, Task)
-    with pytest.raises(StorageQuotaExceeded):
-        await guarded.push_set(PushConfig(task_id=task.id, url=f"https://example.com/{'x' * 5000}"), ALICE)
+    for _ in range(20):
+        with pytest.raises(UnsupportedOperation):
+            await guarded.send(saying("x" * 10_000, task_id=task.id), ALICE)
+    await guarded.send(saying("x" * 50_000), BOB)
+
+
+async def test_what_is_measured_meanwhile_is_not_given_back() -> None:
+    shop = Shop()
+    quotas = shop.quotas(owner_tasks=800)
+    taken = await quotas.take(ALICE, NEW)
+    shop.now += REFRESH_SECONDS
+    assert await accepted(quotas)
+    assert taken is not None
+    taken.give_back()
+    assert [room.tasks for room in quotas._rooms.values()] == [799]

@@ -17,7 +17,7 @@ from accord.core.interface import A2A, Caller, Holds
 from accord.core.quotas import Usage
 from accord.core.roles import Roles, named_skills
 from accord.core.standing import Standing
-from accord.core.storage_quotas import StorageQuotas
+from accord.core.storage_quotas import StorageQuotas, Taken
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -160,16 +160,18 @@ class Guarded:
         self, operation: Operation, ask: Callable[[R, Caller], Awaitable[T]], request: R, caller: Caller
     ) -> T:
         """Ask if that is allowed, and note what came of it."""
-        audit, result, outcome = self._audit, None, ABANDONED
+        audit, result, outcome, taken = self._audit, None, ABANDONED, None
         at = 0 if audit is None else audit.now_ms()
         try:
             caller = self._allow(operation, request, caller)
             if operation in KEEPS:
-                await self._make_room(request, caller)
+                taken = await self._make_room(request, caller)
             result = await ask(request, caller)
             outcome = OK
         except AccordError as error:
             outcome = error.row.reason
+            if taken is not None:
+                taken.give_back()
             raise
         except StoreUnavailable as error:  # on the way to the operation, which says so itself
             refusal = AgentUnavailable("The task store is not available at the moment; try again", retry_after=1)
@@ -260,18 +262,18 @@ class Guarded:
             named = ", ".join(sorted(missing))
             raise ExtensionSupportRequired(f"The agent requires extensions that are not declared: {named}")
 
-    async def _make_room(self, request: SendRequest | PushConfig, caller: Caller) -> None:
+    async def _make_room(self, request: SendRequest | PushConfig, caller: Caller) -> Taken | None:
         """Refuse what would be one too many, where only the store knows how many there are."""
-        if self._storage is not None:
-            await self._storage.take(caller, request if isinstance(request, PushConfig) else request.message)
         if isinstance(request, PushConfig):
             await self._make_room_for(request, request.task_id, caller)
-            return
-        if not request.message.task_id:
+        elif not request.message.task_id:
             await self._usage.open_task(caller)
         elif (push := _webhook(request)) is not None:
             task_id = request.message.task_id
             await self._make_room_for(replace(push, id=push.id or task_id), task_id, caller)
+        if self._storage is None:
+            return None
+        return await self._storage.take(caller, request if isinstance(request, PushConfig) else request.message)
 
     async def _make_room_for(self, config: PushConfig, task_id: str | None, caller: Caller) -> None:
         """Refuse one webhook too many. Two that come at the same moment may both be let in."""

@@ -66,6 +66,20 @@ class _Room:
         self.message_share -= 1
 
 
+class Taken(NamedTuple):
+    """What a message took of the rooms of its accounts; each room with the time of its next measurement."""
+
+    rooms: list[tuple[_Room, float]]
+    tasks: int
+    size: int
+
+    def give_back(self) -> None:
+        """Count a message no more that was not stored, unless its accounts were measured since."""
+        for room, until in self.rooms:
+            if room.until == until:
+                room.take(-self.tasks, -self.size)
+
+
 class StorageQuotas:
     """The storage quotas of a server."""
 
@@ -85,15 +99,16 @@ class StorageQuotas:
             Scope((caller.tenant, None), quotas.tenant_tasks, quotas.tenant_bytes, "tenant"),
         ]
 
-    async def take(self, caller: Caller, message: Message | PushConfig) -> None:
+    async def take(self, caller: Caller, message: Message | PushConfig) -> Taken | None:
         """Count a message and the task that it creates, or a webhook, or refuse it."""
         scopes = [scope for scope in self.scopes(caller) if scope.tasks or scope.bytes]
         if not scopes:
-            return
+            return None
         tasks, size = 0 if message.task_id else 1, size_of(message)
         rooms = [await self._room(scope, tasks, size) for scope in scopes]
         for room in rooms:
             room.take(tasks, size)
+        return Taken([(room, room.until) for room in rooms], tasks, size)
 
     async def _room(self, scope: Scope, tasks: int, size: int) -> _Room:
         """Return the room of an account, which has space for a message, or refuse the message."""
