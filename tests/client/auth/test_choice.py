@@ -1,6 +1,7 @@
 """What is chosen by what a card asks for: the order, the ids that are looked up, and what is said when nothing fits."""
 
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -233,6 +234,18 @@ def test_refusal_names_the_command_that_allows_the_host() -> None:
     assert allowing in str(refused.value)
     with pytest.raises(NoCredentials, match=r"--host a\.example --host id\.example`"):
         choose(card("oauth"), held())
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_ids_and_hosts_of_cards_are_quoted_in_commands(is_stored: bool) -> None:
+    named = CardProfile(service_identifiers={"key": "svc;reboot"})
+    asking = card("key", profile=named, url="https://a$(id).example/")
+    with pytest.raises(NoCredentials) as refused:
+        choose(asking, held(id="svc;reboot" if is_stored else "other"))
+    command = str(refused.value).rpartition("run `")[2].partition("`")[0]
+    words = ["--kind", "hosts", "--host", "a$(id).example"] if is_stored else ["--kind", "api-key"]
+    assert shlex.split(command) == ["accord", "creds", "set", "svc;reboot", *words]
+    assert "'svc;reboot'" in command
 
 
 @pytest.mark.parametrize(

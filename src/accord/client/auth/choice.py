@@ -9,6 +9,7 @@ only to the host that its id names.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from accord.client.auth.flow import Auth
@@ -195,7 +196,8 @@ def _wanted(way: Way, ids: Sequence[str], reasons: Sequence[str], commands: Sequ
     id = ids[0] if ids else "<id>"
     nothing = f"nothing of the kind is kept under {' or '.join(f'`{one}`' for one in ids)}"
     variables = way.variables.format(id=spelled(id).upper())
-    fix = f"set {variables}, or run `accord creds set {id} --kind {way.kind}`"
+    # Quoted, because a card's author writes the id, and a reader may copy the command into a shell.
+    fix = f"set {variables}, or run `accord creds set {quote(ids[0]) if ids else id} --kind {way.kind}`"
     return f"{way.wants} ({'; '.join(reasons) or nothing}; {' or '.join(commands) or fix})"
 
 
@@ -218,9 +220,9 @@ def allowing(id: str, credential: Credential, refused: Iterable[str]) -> str:
     """Return what an operator does to have a credential sent to further hosts."""
     own = credential.hosts or ((id,) if is_host(id) else ())
     allowed = list(dict.fromkeys([*own, *refused]))
-    options = " ".join(f"--host {host}" for host in allowed)
-    variable = f"ACCORD_HOSTS_{spelled(id).upper()}={','.join(allowed)}"
-    return f"to allow that, run `accord creds set {id} --kind hosts {options}` or set {variable}"
+    options = " ".join(f"--host {quote(host)}" for host in allowed)
+    variable = f"ACCORD_HOSTS_{spelled(id).upper()}={quote(','.join(allowed))}"
+    return f"to allow that, run `accord creds set {quote(id)} --kind hosts {options}` or set {variable}"
 
 
 def _others(allowed: Collection[str], urls: Iterable[str]) -> tuple[str, ...]:
