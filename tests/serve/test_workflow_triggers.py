@@ -32,7 +32,7 @@ on:
     - {path: open}
     - {path: deep/er, input: "{{body.issue.title}} by {{headers.x-from | default('nobody')}}"}
     - {path: signed, secret: github, signature: github}
-    - {path: timed, secret: github, input: "{{body.sum}} {{headers.x-from | default('nobody')}}"}
+    - {path: timed, secret: timer, input: "{{body.sum}} {{headers.x-from | default('nobody')}}"}
 inputs:
   count: {type: integer, default: 0}
 workflows:
@@ -48,7 +48,9 @@ def signature(body: str, secret: str) -> str:
 
 def test_a_call_of_a_webhook_begins_a_run_with_what_it_says(tmp_path: Path) -> None:
     written(tmp_path, HOOKED)
-    with running(tmp_path, "flow.yaml", ACCORD_KEY_GITHUB="s3cret", ACCORD_LIMITS__BODY="2000") as server:
+    with running(
+        tmp_path, "flow.yaml", ACCORD_KEY_GITHUB="s3cret", ACCORD_KEY_TIMER="s3cret", ACCORD_LIMITS__BODY="2000"
+    ) as server:
         assert f"POST {server.url}/hooks/hooked/signed (signed)" in server.all_shown
         assert result(ended(server, began(call(server, "hooked/open", "plain words")))) == "plain words|0|"
         given = {"count": 3, "other": [1]}
@@ -73,7 +75,7 @@ def test_a_call_of_a_webhook_begins_a_run_with_what_it_says(tmp_path: Path) -> N
 
 
 def test_an_input_that_a_call_lacks_may_be_fixed_by_settings(tmp_path: Path) -> None:
-    written(tmp_path, re.sub(".*secret: github.*\n", "", HOOKED.replace("default: 0", "required: true")))
+    written(tmp_path, re.sub(".*secret: .*\n", "", HOOKED.replace("default: 0", "required: true")))
     tables = '[agents.free]\ntarget = "flow.yaml"\n[agents.fixed]\ntarget = "flow.yaml"\nvars = { count = 5 }\n'
     written(tmp_path, tables, "accord.toml")
     with running(tmp_path) as server:
@@ -86,7 +88,9 @@ def test_an_input_that_a_call_lacks_may_be_fixed_by_settings(tmp_path: Path) -> 
 
 def test_a_delivery_that_comes_again_begins_nothing_new(tmp_path: Path) -> None:
     written(tmp_path, HOOKED)
-    with running(tmp_path, "flow.yaml", "--workers", "2", ACCORD_KEY_GITHUB="s3cret") as server:
+    with running(
+        tmp_path, "flow.yaml", "--workers", "2", ACCORD_KEY_GITHUB="s3cret", ACCORD_KEY_TIMER="s3cret"
+    ) as server:
         for name in ("X_GitHub_Delivery", "Idempotency_Key", "webhook_id"):
             runs = {began(call(server, "hooked/open", name, **{name: "d-1"})) for _ in range(4)}
             assert len(runs) == 1
@@ -97,7 +101,9 @@ def test_a_delivery_that_comes_again_begins_nothing_new(tmp_path: Path) -> None:
 
 def test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere(tmp_path: Path) -> None:
     written(tmp_path, HOOKED)
-    with running(tmp_path, "flow.yaml", "--auth", "api-keys", ACCORD_KEY_GITHUB="s3cret") as server:
+    with running(
+        tmp_path, "flow.yaml", "--auth", "api-keys", ACCORD_KEY_GITHUB="s3cret", ACCORD_KEY_TIMER="s3cret"
+    ) as server:
         assert call(server, "hooked/open", "x").status_code == 401, "the server's own rules"
         for wrong in ("", "sha256=", "sha256=00", "sha1=00", signature("x", "other"), signature("y", "s3cret")):
             refused = call(server, "hooked/signed", "x", X_Hub_Signature_256=wrong)
@@ -130,7 +136,9 @@ def test_a_captured_delivery_starts_no_second_run(tmp_path: Path) -> None:
     written(tmp_path, HOOKED)
     now, body = int(time.time()), '{"sum": 3}'
     changes = [{}, {"X_From": "eve"}, {"X_GitHub_Delivery": "d-9"}, {"Idempotency_Key": "d-9"}]
-    with running(tmp_path, "flow.yaml", "--workers", "2", ACCORD_KEY_GITHUB="s3cret") as server:
+    with running(
+        tmp_path, "flow.yaml", "--workers", "2", ACCORD_KEY_GITHUB="s3cret", ACCORD_KEY_TIMER="s3cret"
+    ) as server:
         for path, signed in (
             ("timed", own(body, at=now)),
             ("timed", own(body, at=now, nonce="n-1")),
@@ -152,7 +160,7 @@ def test_a_signature_is_good_for_its_time_its_address_and_its_kind(tmp_path: Pat
     hub = {"X-Hub-Signature-256": signature(body, "s3cret")}
     as_body = f"{now}.n\nPOST /hooks/hooked/timed\n{body}"
     value = own(body, at=now, nonce="n")[signing.HEADER].rpartition("=")[2]
-    env = {"ACCORD_KEY_GITHUB": "s3cret", "ACCORD_HOOKS__TOLERANCE_SECONDS": "60"}
+    env = {"ACCORD_KEY_GITHUB": "s3cret", "ACCORD_KEY_TIMER": "s3cret", "ACCORD_HOOKS__TOLERANCE_SECONDS": "60"}
     with running(tmp_path, "flow.yaml", **env) as server:
         for path, said, refused in (
             ("timed", body, own(body, at=now - 3600)),
@@ -180,10 +188,11 @@ def test_a_signature_is_good_for_its_time_its_address_and_its_kind(tmp_path: Pat
 def test_a_standard_secret_is_base64(tmp_path: Path) -> None:
     written(tmp_path, HOOKED)
     secret, now = b"twenty-four bytes or so.", int(time.time())
-    with running(tmp_path, "flow.yaml", ACCORD_KEY_GITHUB=f"whsec_{base64.b64encode(secret).decode()}") as server:
+    env = {"ACCORD_KEY_GITHUB": "s3cret", "ACCORD_KEY_TIMER": f"whsec_{base64.b64encode(secret).decode()}"}
+    with running(tmp_path, "flow.yaml", **env) as server:
         began(call(server, "hooked/timed", '{"sum": 1}', **standard('{"sum": 1}', at=now, secret=secret)))
-    done = accord(tmp_path, "serve", "flow.yaml", "--port", str(free_port()), ACCORD_KEY_GITHUB="whsec_!")
-    assert (done.returncode, "github begins with whsec_ and is not base64" in done.stderr) == (1, True)
+    done = accord(tmp_path, "serve", "flow.yaml", "--port", str(free_port()), **env | {"ACCORD_KEY_TIMER": "whsec_!"})
+    assert (done.returncode, "timer begins with whsec_ and is not base64" in done.stderr) == (1, True)
 
 
 def test_a_secret_that_is_nowhere_is_said_before_anything_is_served(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ OF_A_CALL = ("body", "headers")
 def webhooks(subject: Subject) -> Iterator[Problem]:
     """Webhooks have a path of their own, and make their input of what they are sent."""
     seen: set[str] = set()
+    kinds: dict[str, str] = {}
     for at, hook in enumerate(subject.document.on.webhook if subject.document.on else ()):
         where, path = ("on", "webhook", at), hook.path.strip("/")
         if not PATH.fullmatch(hook.path):
@@ -31,6 +32,10 @@ def webhooks(subject: Subject) -> Iterator[Problem]:
         if hook.signature != "timestamp" and hook.secret is None:
             message = f"signature: {hook.signature} has no effect without `secret`"
             yield Problem("BAD_VALUE", (*where, "signature"), message, "add `secret`, the name of a credential")
+        if hook.secret is not None and kinds.setdefault(hook.secret, hook.signature) != hook.signature:
+            # What Standard Webhooks sign, id, time and body in one text, is a signed body to the other kind.
+            message = f"Another webhook takes signatures of another kind with the secret {hook.secret}"
+            yield Problem("BAD_VALUE", (*where, "secret"), message, "give each webhook a secret of its own")
         if hook.input is not None:
             yield from _spoken_of((*where, "input"), hook.input)
 
