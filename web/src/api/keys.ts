@@ -24,4 +24,5 @@ export const keys = {
   chat: (id: string) => ["chat", id] as const,
   audit: (filters: Query = {}) => ["audit", filters] as const,
   settings: ["settings"] as const,
+  usage: ["usage"] as const,
 };

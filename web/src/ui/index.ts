@@ -1,4 +1,5 @@
 export { Button, IconButton, type ButtonKind, type ButtonProps } from "./Button";
+export { formatBytes } from "./bytes";
 export { serverNow, useNow, useTicking } from "./clock";
 export { CodeBlock } from "./CodeBlock";
 export { CopyButton, copyText } from "./CopyButton";

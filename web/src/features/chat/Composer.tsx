@@ -1,9 +1,9 @@
 import { ArrowUp, FileText, Paperclip, Square, X } from "lucide-react";
 import { useEffect, useId, useLayoutEffect, useRef, useState, type ClipboardEvent, type DragEvent, type KeyboardEvent } from "react";
 import type { Model } from "@/api/types";
-import { cx, IconButton, toast, useShortcut } from "@/ui";
+import { cx, formatBytes, IconButton, toast, useShortcut } from "@/ui";
 import { AgentPicker } from "./AgentPicker";
-import { chosen, formatBytes, readFile, type Attachment } from "./attachments";
+import { chosen, readFile, type Attachment } from "./attachments";
 import { draftOf, keepDraft } from "./chats";
 
 interface ComposerProps {

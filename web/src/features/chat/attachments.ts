@@ -1,3 +1,5 @@
+import { formatBytes } from "@/ui";
+
 /** Files that are sent with a message, as data: addresses. The server reads bodies of 16 MiB, and base64 adds a third. */
 export const MAX_BYTES = 10 * 1024 * 1024;
 export const MAX_FILES = 10;
@@ -26,12 +28,6 @@ export function chosen(files: readonly Pick<File, "name" | "size">[], present: r
     }
   });
   return { taken, refusals };
-}
-
-export function formatBytes(bytes: number): string {
-  if (bytes < 1024) return `${bytes} B`;
-  if (bytes < 1024 * 1024) return `${Math.round(bytes / 1024)} kB`;
-  return `${(bytes / (1024 * 1024)).toFixed(bytes < 10 * 1024 * 1024 ? 1 : 0)} MB`;
 }
 
 let last = 0;

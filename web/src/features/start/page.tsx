@@ -4,6 +4,7 @@ import { useAgents } from "@/api/agents";
 import { useServerUrl, useSession } from "@/api/session";
 import type { AgentRow } from "@/api/types";
 import { Command, EmptyState, ErrorState, Page, Section, SkeletonText, Tag } from "@/ui";
+import { Storage } from "./Storage";
 import { commandsOf, tourOf } from "./tour";
 import { Tour } from "./Tour";
 
@@ -37,6 +38,7 @@ export default function StartPage() {
             </ul>
           )}
         </Section>
+        <Storage />
         <Section title="Three commands worth knowing">
           <ul className="flex flex-col gap-3">
             {commandsOf(server, first?.slug ?? "agent").map((command) => (

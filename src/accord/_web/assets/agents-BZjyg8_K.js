@@ -1,1 +1,0 @@
-import{t as e}from"./keys-CVqViTjN.js";import{t}from"./useQuery-B3ama0-u.js";import{a as n}from"./list-checks-C3oga5xs.js";var r=3e4;function i(){return t({queryKey:e.agents,queryFn:({signal:e})=>n.get(`/api/agents`,{},e),refetchInterval:({state:e})=>e.data?.items.some(e=>e.rate>0)?r:!1})}export{i as n,r as t};

@@ -1,1 +1,0 @@
-import{t as e}from"./jsx-runtime-Wy9s6hX0.js";import{t}from"./Conversation-Bpuh4tu_.js";import{Qt as n,Zt as r}from"./index-XtoFd6gD.js";var i=e();function a(){let{chatId:e}=n({from:`/console/chat/$chatId`}),{task:a}=r({from:`/console/chat`});return(0,i.jsx)(t,{id:e,isNew:!1,openTask:a},e)}export{a as default};

@@ -1,0 +1,1 @@
+import{t as e}from"./keys-DzpNyCvE.js";import{t}from"./useQuery-CRXW7Rxe.js";import{a as n,i as r}from"./list-checks-C3oga5xs.js";function i(){return t({queryKey:e.session,queryFn:({signal:e})=>n.get(`/api/session`,{},e),staleTime:1/0})}function a(){return i().data?.url||window.location.origin+r}export{i as n,a as t};

@@ -1,0 +1,1 @@
+function e(e){return e.title||(e.isRun?e.agent:null)}export{e as t};
