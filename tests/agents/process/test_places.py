@@ -371,11 +371,59 @@ def test_a_mark_that_became_a_pipe_holds_up_no_start(tmp_path: Path) -> None:
     assert list(files.opened(tmp_path)) == []
 
 
+async def test_names_of_files_need_not_be_utf8(making: Making) -> None:
+    command = ["sh", "-c", """cd "$TASK_OUTBOX"; touch "$(printf 'a\\377')" "$(printf 'b\\377')" """]
+    async with running(making(command=command, max_files=1)) as a2a:
+        done = await sent(a2a, "go")
+    assert done.status.state is TaskState.COMPLETED
+    assert [part.filename for one in done.artifacts for part in one.parts] == ["a\\xff"]
+
+
+async def test_a_message_names_a_few_of_many_files(making: Making) -> None:
+    command = ["sh", "-c", 'cd "$TASK_OUTBOX"; for i in 1 2 3 4 5; do for j in 1 2 3 4 5; do touch $i$j; done; done']
+    async with running(making(command=command, max_files=1)) as a2a:
+        done = await sent(a2a, "go")
+    assert any(" and 4 more" in json.dumps(msgspec.to_builtins(said)) for said in done.history), status(done)
+
+
+def test_folders_of_any_depth_are_left_and_removed(tmp_path: Path) -> None:
+    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
+    (boxes.outbox / "a").touch()
+    folder = os.open(boxes.outbox, os.O_RDONLY)
+    for _ in range(1500):  # a path has at most 4096 bytes, and Python at most 1000 calls in calls
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.symlink("/", "link", dir_fd=folder)
+    os.close(folder)
+    assert [part.filename for part in files.taken_out(boxes, 9, 9)[0]] == ["a"]
+    files.close_boxes(boxes)
+    assert not boxes.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "written"),
+    [
+        (["3-a", "a", "a"], ["3-a", "a", "3-3-a"]),
+        (["\u6f22" * 100], ["\u6f22" * 40]),
+        (["\u6f22" * 100 + ".txt"], ["\u6f22" * 33 + ".txt"]),
+    ],
+    ids=["alike", "long", "suffix"],
+)
+def test_each_file_has_a_name_that_fits(tmp_path: Path, names: list[str], written: list[str]) -> None:
+    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
+    (boxes.inbox / written[0] / "folder").mkdir(parents=True)
+    made = files.put_in(boxes, [Part(raw=name.encode(), filename=name) for name in names], 9, 999)
+    assert [path.name for path in made] == written
+    assert [path.read_bytes().decode() for path in made] == names
+
+
 @given(st.text())
 def test_a_name_is_safe_whatever_it_was(name: str) -> None:
     made = files.safe_name(name)
     assert made
-    assert len(made) <= files.MAX_NAME
+    assert len(made.encode()) <= files.MAX_NAME
     assert not made.startswith((".", "-"))
     assert Path(made).name == made
     assert files.safe_name(made) == made

@@ -28,6 +28,9 @@ from accord.storage.store import Store, StoreUnavailable
 MIN_SECRET = 8
 """Characters of a value that is worth hiding: shorter ones are words like "true"."""
 
+MAX_SHOWN = 20
+"""Names of files that stay behind in one message."""
+
 WORKTREE = "worktree"
 """Metadata key of where a task works, and the artifact that says where its work is."""
 
@@ -138,7 +141,8 @@ class ProcessAgent:
         for part in parts:
             await ctx.artifact(part, id=f"file/{part.filename}", name=part.filename)
         if left:
-            await ctx.status(f"These files are too many or too large and stay behind: {', '.join(left)}")
+            shown = ", ".join(left[:MAX_SHOWN]) + (f" and {len(left) - MAX_SHOWN} more" if left[MAX_SHOWN:] else "")
+            await ctx.status(f"These files are too many or too large and stay behind: {shown}")
 
 
 def make(given: Given) -> ProcessAgent:

@@ -10,7 +10,6 @@ import logging
 import mimetypes
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +24,10 @@ from accord.model import Part
 FOLDER, BEGAN = ".accord", "began"
 
 MAX_NAME = 120
-"""Characters of a file's name: with what makes it unique it fits every file system."""
+"""Bytes of a file's name: with what makes it unique it fits every file system."""
+
+MAX_DEPTH = 32
+"""Folders within folders in which files are looked for: each takes an open file meanwhile."""
 
 MAX_MARK = 4096
 """Bytes of the file that says whose folders these are."""
@@ -77,7 +79,49 @@ def open_boxes(directory: Path, whose: Whose, outbox: str | None) -> Boxes:
 def close_boxes(boxes: Boxes) -> None:
     """Remove the folders of a task."""
     with suppress(OSError), _opened(boxes.directory, boxes.folder.parent) as top:
-        shutil.rmtree(boxes.folder.name, ignore_errors=True, dir_fd=top)
+        remove_tree(boxes.folder.name, top)
+
+
+def remove_tree(name: str, parent: int) -> None:
+    """Remove a folder of any depth, as far as that is permitted. No link is followed.
+
+    `shutil.rmtree` recurses, and an agent can make folders deeper than that goes: so they are moved up one by one.
+    """
+    top = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        count, is_emptied = 0, True
+        while is_emptied:
+            is_emptied = False
+            for inner in os.listdir(top):
+                with suppress(OSError):
+                    if not _unlinked(inner, top):
+                        count = _move_up(inner, top, count)
+                        os.rmdir(inner, dir_fd=top)
+                    is_emptied = True
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _move_up(name: str, top: int, count: int) -> int:
+    """Empty a folder: its files are removed, its folders moved beside it. Returns how many were moved in all."""
+    folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=top)
+    try:
+        for inner in os.listdir(folder):
+            if not _unlinked(inner, folder):
+                count += 1
+                os.rename(inner, f".moved-{os.getpid()}-{count}", src_dir_fd=folder, dst_dir_fd=top)
+    finally:
+        os.close(folder)
+    return count
+
+
+def _unlinked(name: str, folder: int) -> bool:
+    """Remove what has a name, unless it is a folder."""
+    if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        return False
+    os.unlink(name, dir_fd=folder)
+    return True
 
 
 def opened(directory: Path) -> Iterator[tuple[Whose, Boxes]]:
@@ -103,10 +147,11 @@ def put_in(boxes: Boxes, files: Sequence[Part], max_files: int, max_bytes: int) 
             if len(raw) > max_bytes:
                 raise TooMuch(f"The file {part.filename or number} has {len(raw)} bytes, and {max_bytes} are taken")
             name = safe_name(part.filename or f"file{_suffix(part)}")
-            if boxes.inbox / name in written:
+            while boxes.inbox / name in written:
                 name = f"{number}-{name}"
             with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=inbox)  # of an earlier turn, and maybe a link by now
+                if not _unlinked(name, inbox):  # of an earlier turn, and maybe a link or a folder by now
+                    remove_tree(name, inbox)
             _create(inbox, name, raw)
             written.append(boxes.inbox / name)
     return written
@@ -118,7 +163,8 @@ def taken_out(boxes: Boxes, max_files: int, max_bytes: int) -> tuple[list[Part],
     left: list[str] = []
     try:
         with _opened(boxes.directory, boxes.outbox) as outbox:
-            for name, base, folder in _new_files(outbox, boxes.began):
+            for path, base, folder in _new_files(outbox, boxes.began):
+                name = os.fsencode(path).decode(errors="backslashreplace")  # a name need not be UTF-8, an answer must
                 raw = _content(base, max_bytes, folder) if len(parts) < max_files else None
                 if raw is None:
                     left.append(name)
@@ -134,9 +180,13 @@ def safe_name(name: str) -> str:
     """Return a name that is one in any folder, and shows what it was."""
     base = _UNSAFE.sub("_", re.split(r"[/\\]", name)[-1]).lstrip(".-")
     stem, dot, suffix = base.rpartition(".")
-    if len(base) > MAX_NAME:
-        base = stem[: MAX_NAME - 20] + dot + suffix[:19] if dot else base[:MAX_NAME]
+    if len(base.encode()) > MAX_NAME:
+        base = _shortened(stem, MAX_NAME - 20) + dot + _shortened(suffix, 19) if dot else _shortened(base, MAX_NAME)
     return base or "file"
+
+
+def _shortened(text: str, size: int) -> str:
+    return text.encode()[:size].decode(errors="ignore")
 
 
 def _suffix(part: Part) -> str:
@@ -147,6 +197,9 @@ def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:
     """Yield what was written since the task began, sorted: path, name and open folder. No link is followed."""
     for place, folders, names, folder in os.fwalk(".", dir_fd=outbox):
         folders[:] = sorted(one for one in folders if one not in (".git", FOLDER))
+        if folders and place.count("/") >= MAX_DEPTH:
+            log.warning("outbox is too deep", extra={"path": place, "depth": MAX_DEPTH})
+            folders.clear()
         for name in sorted(names):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISREG(status.st_mode) and max(status.st_mtime_ns, status.st_ctime_ns) >= began:

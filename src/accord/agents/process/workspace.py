@@ -8,9 +8,9 @@ import asyncio
 import hashlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -155,8 +155,14 @@ def _prepared(directory: Path, whose: Whose, outbox: str | None) -> Boxes:
 
 
 def _sweep(folder: Path, before: float) -> None:
-    if folder.is_dir():
+    if not folder.is_dir():
+        return
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         for one in folder.iterdir():
             if one.is_dir() and one.lstat().st_mtime < before:
-                shutil.rmtree(one, ignore_errors=True)
+                with suppress(OSError):
+                    files.remove_tree(one.name, opened)
                 log.info("removed the directory of an old conversation", extra={"path": str(one)})
+    finally:
+        os.close(opened)
