@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from accord.agents.process import files, worktree
 from accord.agents.process.files import Whose
-from accord.agents.process.git import find_repository
+from accord.agents.process.git import GitFailed, find_repository
 from accord.model import Part, Task, TaskState
 from accord.testing import running
 from tests.agents.process.conftest import Making, another, completed, message, sent, status, text, until, words
@@ -280,6 +280,15 @@ async def test_what_a_killed_server_left_half_made_is_made_anew(tmp_path: Path, 
     assert git(path, "status", "--porcelain") == ""
     assert await worktree.left(tree, keeps=False) is None
     assert git(here, "branch", "--format=%(refname:short)") == "main"
+
+
+async def test_a_link_to_git_that_is_no_text_keeps_the_worktree(repository: Path, tmp_path: Path) -> None:
+    found = await find_repository(repository, os.environ)
+    tree = await worktree.made(found, tmp_path / "tree", "x", "main")
+    (tree.path / ".git").write_bytes(b"gitdir: a\0b")
+    for ends in (worktree.left(tree, keeps=False), worktree.made(found, tree.path, "x", "main")):
+        with pytest.raises(GitFailed, match="not a file of text"):
+            await ends
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -226,10 +226,12 @@ def _line(file: Path) -> str:
     try:
         with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
             if stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                return opened.read(MAX_LINE).decode(errors="surrogateescape").strip()
+                line = opened.read(MAX_LINE).decode(errors="surrogateescape").strip()
+                if "\0" not in line:
+                    return line
     except OSError as error:
         raise GitFailed(f"{file}: {error.strerror}") from error
-    raise GitFailed(f"{file} is not a file")
+    raise GitFailed(f"{file} is not a file of text")
 
 
 def _listed(text: str) -> Iterator[Listed]:
