@@ -7,7 +7,7 @@ from secrets import token_hex
 import pytest
 
 from tests.serve.flowing import ask, result, written
-from tests.serve.running import accord, running
+from tests.serve.running import accord, running, text_of
 
 SECRET = f"very-secret-signing-key-{token_hex(8)}"
 KEPT = f"kept-from-commands-{token_hex(8)}"
@@ -72,6 +72,24 @@ def test_no_command_finds_the_secrets_of_the_server(tmp_path: Path, workers: str
     secrets = {"WEBHOOK_KEY": SECRET, "ACCORD_KEY_SHOP": KEPT, "TOKEN": KEPT, "OTHER": "passed on"}
     with running(tmp_path, "flow.yaml", "--workers", workers, python=str(python), **secrets) as server:
         assert result(ask(server, {"text": "look"})) == "nothing, nothing, passed on"
+
+
+AGENT = """
+import os
+from accord import agent
+
+@agent
+async def show(text: str) -> str:
+    return ", ".join(name for name in ("WEBHOOK_KEY", "OTHER") if name in os.environ)
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_secrets_are_dropped_from_the_environment_once_read(tmp_path: Path, workers: str) -> None:
+    written(tmp_path, AGENT, "own.py")
+    written(tmp_path, '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n', "accord.toml")
+    with running(tmp_path, "own.py:show", "--workers", workers, WEBHOOK_KEY=SECRET, OTHER="kept") as server:
+        assert text_of(ask(server, {"text": "x"})) == "OTHER"
 
 
 @pytest.mark.parametrize("name", ["WEBHOOK_KEY", "AGENTVAULT_KEY_SHOP", "AGENTVAULT_OAUTH_SHOP_CLIENT_SECRET"])
