@@ -70,6 +70,38 @@ async def test_a_jump_of_the_databases_clock_ends_no_task(hosting: Hosting, jump
     assert len(watch.of(RunStarted)) == 1
 
 
+@only_postgres
+async def test_a_jump_ends_no_task_that_waits_for_another(hosting: Hosting, jump: Move) -> None:
+    """Parent, child and a wait with a timeout have no process that would keep their time."""
+    waits: list[str] = []
+
+    @agent(name="child", timeout=60)
+    async def child(ctx: Context) -> str:
+        waits.append(await ctx.step("begin", lambda: ctx.task_id))
+        return str(await ctx.wait("go", timeout=60))
+
+    @agent(name="parent", timeout=60)
+    async def parent(ctx: Context) -> str:
+        return (await ctx.call("child", "x")).text
+
+    host = await hosting(parent, child)
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    await until(lambda: _waits(host, waits))
+    for seconds in (JUMP, 0):
+        host.engine.membership.clock.has_jumped = False
+        await jump(seconds)
+        await until(lambda: _noticed([host]))
+        await host.engine._fire_timers()
+        assert await _status(host, task.id) is S.WORKING
+    assert await host.services["child"].wake("acme", waits[0], "go", "went")
+    await reaches(host.default, task.id, S.COMPLETED, ALICE)
+    assert len(set(waits)) == 1
+
+
+async def _waits(host: Host, waits: list[str]) -> bool:
+    return bool(waits) and await is_parked(host.engine.store, waits[0])
+
+
 async def _noticed(hosts: list[Host]) -> bool:
     return all(host.engine.membership.clock.has_jumped for host in hosts)
 
