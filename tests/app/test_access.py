@@ -11,6 +11,7 @@ import pytest
 from joserfc.jwk import OctKey
 
 from accord.app import Application
+from accord.bindings.bodies import SMALL
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.core.schemes.apikeys import new_key
 from accord.core.schemes.settings import AnyScheme
@@ -220,6 +221,16 @@ async def test_on_a_server_that_asks_nobody_the_extended_card_is_everybody_s() -
             assert (await call(app, body)).json()["result"]["skills"]
         for place in ROUTES.values():
             assert (await get(app, place)).status == 200
+
+
+async def test_a_long_signed_body_is_read_before_it_is_authenticated() -> None:
+    body = json.dumps(rpc("SendMessage", message=said("x " * SMALL))).encode()
+    request = signing.Request(method="POST", target="/")
+    signed = signing.sign(body, int(time.time()), [SECRET.encode()], request=request, key_id="alice")
+    async with serving(auth={"schemes": [ENFORCED["hmac"].scheme]}) as app:
+        answer = await call(app, body, headers=V1 | {signing.HEADER: signed})
+        assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert (await call(app, body + b" ", headers=V1 | {signing.HEADER: signed})).status == 401
 
 
 @pytest.mark.proves("3-06", "CARD-EXT-001")

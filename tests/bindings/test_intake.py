@@ -16,7 +16,7 @@ from accord.bindings.compression import PIECE, Compression
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.rest import Rest
-from accord.core.access import Presented
+from accord.core.access import BodyNeeded, Presented
 from accord.core.interface import Caller
 from accord.core.quotas import Quotas
 from accord.errors import AgentUnavailable, AuthenticationFailed, RateLimited, RequestTimeout, RequestTooLarge
@@ -289,6 +289,19 @@ async def test_strangers_leave_half_to_known_callers(intake: Intake) -> None:
         await stack.enter_async_context(receiving(50_000, partial(read_body, quotas=ROOM, owner="alice")))
         assert (intake.strangers, intake.held) == (50_000, 100_000)
     assert (intake.strangers, intake.held) == (0, 0)
+
+
+async def test_who_signs_the_body_is_a_stranger_until_it_is_there(intake: Intake) -> None:
+    async def needs_body(presented: Presented) -> Caller:
+        assert presented.body is None
+        raise BodyNeeded
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "client": MANY_ADDRESSES[0]}
+    async with receiving(20_000, lambda receive: read_request(scope, receive, needs_body, ROOM)):
+        assert (intake.strangers, intake.held) == (20_000, 20_000)
+    client = Slow([b"x" * SMALL, b"x" * 9], ends=True)
+    caller, body = await read_request(scope, client.receive, needs_body, ROOM)
+    assert (caller, len(body)) == (None, SMALL + 9)
 
 
 @pytest.mark.parametrize("binding", [JsonRpc, Rest])
