@@ -52,11 +52,31 @@ class Following:
                 time.sleep(PATIENCE_SECONDS)
             breaks += self._state is None
         assert self._task is not None
+        self._repeat(urls, turn + breaks)
         return Followed(self._task, self._numbers, "".join(self._texts), self._state, breaks)
+
+    def _repeat(self, urls: Callable[[], list[str]], turn: int) -> None:
+        """Send the message under its key once more, to another node: it is the same task."""
+        end = time.monotonic() + BOUND_SECONDS
+        body = rpc("SendMessage", message=said(ORDER, f"{self._message_id}-again"))
+        headers = V1 | {"Idempotency-Key": self._message_id}
+        while True:
+            assert time.monotonic() < end, f"nobody answers for {self._task}"
+            turn += 1
+            there = urls()
+            try:
+                answer = httpx.post(f"{there[turn % len(there)]}/", json=body, headers=headers, timeout=BOUND_SECONDS)
+            except httpx.TransportError:
+                time.sleep(PATIENCE_SECONDS)
+                continue
+            if answer.status_code != 503:
+                assert answer.json()["result"]["task"]["id"] == self._task, answer.text
+                return
 
     def _stream(self, url: str) -> None:
         """Read one stream until it ends; the message is said again as long as nobody has heard of its task."""
         headers = V1 | ({"Last-Event-ID": str(self._numbers[-1])} if self._numbers else {})
+        headers |= {} if self._task else {"Idempotency-Key": self._message_id}
         again = rpc("SubscribeToTask", id=self._task)
         body = again if self._task else rpc("SendStreamingMessage", message=said(ORDER, self._message_id))
         with httpx.stream("POST", f"{url}/", json=body, headers=headers, timeout=BOUND_SECONDS) as response:
