@@ -102,6 +102,17 @@ def test_a_server_writes_how_tasks_end(tmp_path: Path, processes: str) -> None:
     assert "server started" not in server.all_shown, "people see the panel"
 
 
+@pytest.mark.proves("0-58")
+def test_a_server_writes_what_its_remote_agents_acknowledge(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with running(tmp_path / "there") as there, running(tmp_path, "--remote", f"far={there.url}") as server:
+        task = server.send("ab")
+        for event in ("remote agent acknowledged", "remote task ended", "task ended"):
+            line = server.says(f" {event} ")
+            assert " INFO accord." in line
+            assert f"task_id={task['id']}" in line
+
+
 def test_a_level_leaves_out_what_is_less_severe(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(BROKEN)
     with running(tmp_path, "mine.py:broken", "--log-level", "warning") as server:
