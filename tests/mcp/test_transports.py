@@ -16,6 +16,7 @@ from mcp_types import ElicitResult
 from tests.mcp.conftest import AGENTS, command
 from tests.mcp.test_tools import BOUND_SECONDS, text, until
 from tests.ports import free_port
+from tests.serve.flowing import CLOSED, written
 from tests.serve.running import Server, accord, environment
 
 MODES: list[Any] = ["auto", "legacy"]
@@ -67,6 +68,17 @@ async def test_over_standard_input_and_output_nothing_else_is_printed(mode: Any,
         assert text(await client.call_tool("echo", {"message": "hello"})) == ["you said hello"]
         assert text(await client.call_tool("trip_agent", {"message": "a trip"})) == ["to Rome by None"]
     assert asked == ["Which city?"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no /proc")
+async def test_commands_of_agents_find_no_secrets_of_the_process(tmp_path: Path) -> None:
+    written(tmp_path, CLOSED, "own.py")
+    written(tmp_path, '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n', "accord.toml")
+    server = command(tmp_path, "own.py:show", "--store", "sqlite://:memory:")
+    assert server.env is not None
+    server.env["WEBHOOK_KEY"] = "very-secret-signing-key-of-this-server"
+    async with asyncio.timeout(BOUND_SECONDS), Client(server) as client:
+        assert text(await client.call_tool("show", {"message": "x"})) == ["0 False"]
 
 
 async def test_over_standard_input_and_output_a_call_is_cancelled(tmp_path: Path) -> None:

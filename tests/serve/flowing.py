@@ -20,6 +20,18 @@ workflows:
       - {name: say, type: deterministic, command: "printf '%s' WORD"}
 """
 
+CLOSED = """
+import ctypes, os
+from accord import agent
+
+PR_GET_DUMPABLE = 3
+
+@agent
+async def show(text: str) -> str:
+    return f"{ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)} {'WEBHOOK_KEY' in os.environ}"
+"""
+"""An agent that shows whether others of the same user can read its process, and whether a secret is left in it."""
+
 
 def written(folder: Path, text: str, name: str = "flow.yaml") -> Path:
     file = folder / name

@@ -1,13 +1,17 @@
 """What commands of a served workflow find of the server's secrets: nothing, neither given nor in `/proc`."""
 
+import subprocess
 import sys
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
+import httpx
 import pytest
 
-from tests.serve.flowing import ask, result, written
-from tests.serve.running import accord, running, text_of
+from tests.ports import free_port
+from tests.serve.flowing import CLOSED, ask, result, until, written
+from tests.serve.running import BOUND_SECONDS, V1, accord, environment, rpc, running, said, text_of
 
 SECRET = f"very-secret-signing-key-{token_hex(8)}"
 KEPT = f"kept-from-commands-{token_hex(8)}"
@@ -103,3 +107,36 @@ def test_a_variable_of_the_server_cannot_be_named(tmp_path: Path, name: str) -> 
     assert (refused.returncode, SECRET in refused.stderr) == (2, False)
     assert f"The variable {name} is not set" in refused.stderr
     assert "which no workflow sees if settings refer to it" in refused.stderr
+
+
+def test_a_variable_of_a_setting_cannot_be_passed_to_a_command(tmp_path: Path) -> None:
+    settings = '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n[agents.show]\ntype = "process"\ncommand = "env"\n'
+    written(tmp_path, settings + 'pass_env = ["WEBHOOK_KEY"]\n', "accord.toml")
+    refused = accord(tmp_path, "serve", WEBHOOK_KEY=SECRET)
+    assert (refused.returncode, SECRET in refused.stderr) == (2, False)
+    assert "WEBHOOK_KEY is the server's own" in refused.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no /proc")
+def test_a_program_that_serves_closes_its_process(tmp_path: Path) -> None:
+    written(tmp_path, CLOSED, "own.py")
+    written(tmp_path, '[push]\nsigning_keys = ["env:WEBHOOK_KEY"]\n', "accord.toml")
+    port = free_port()
+    code = f"from accord import serve_agent; from own import show; serve_agent(show, port={port}, store='sqlite://:memory:')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment(tmp_path, WEBHOOK_KEY=SECRET)
+    )
+    body = rpc("SendMessage", message=said("x"))
+
+    def answer() -> dict[str, Any] | None:
+        try:
+            done: dict[str, Any] = httpx.post(f"http://localhost:{port}/", json=body, headers=V1).json()
+        except httpx.ConnectError:
+            return None
+        return done
+
+    try:
+        assert text_of(until(answer)["result"]["task"]) == "0 False"
+    finally:
+        process.terminate()
+        process.wait(BOUND_SECONDS)

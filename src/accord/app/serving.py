@@ -39,12 +39,14 @@ def serve_agent(
     It is described as it describes itself, or as `agent_card` does. Settings are those of `accord.config`, by section.
     Unlike a2a-adapter it listens on this machine only, unless `auth` says who may come in.
     """
+    from accord.agents.environment import close_process
     from accord.app import server
 
     flags = {"server.host": host, "server.port": port} | dict(_dotted(settings))
     application = application_of(adapter, card=agent_card, env=os.environ, flags=flags)
     if (said := danger(application.settings)) is not None:
         raise server.CannotListen(said)
+    close_process(application.env)
     server.run(application)
 
 

@@ -71,6 +71,7 @@ def mcp(  # size: one parameter for each flag
     """Offer agents as tools over MCP, the Model Context Protocol."""
     import asyncio
 
+    from accord.agents.environment import close_process
     from accord.config.settings import Telemetry
     from accord.protocol import hosts
     from accord.telemetry.logs import write_down
@@ -86,6 +87,7 @@ def mcp(  # size: one parameter for each flag
     listen = (host, port) if transport is Transport.HTTP else None
     telemetry = application.settings.telemetry if application else Telemetry()
     write_down(telemetry.log_format.value, telemetry.level("warning"))
+    close_process(application.env if application else None)
     try:
         asyncio.run(_serve(application, reaches, listen, {"by_skill": by_skill, "wait_seconds": wait}))
     except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from accord.agents.environment import is_there, passed
+from accord.agents.environment import Environment, is_there, passed
 from accord.agents.kinds import Given, Kind, profile
 from accord.agents.process import files, spawn
 from accord.agents.process.holding import Holding
@@ -149,6 +149,9 @@ def make(given: Given) -> ProcessAgent:
     """Return a command as an agent, unless it is missing: or the first task would be the first to notice."""
     options: ProcessOptions = given.options
     preset = preset_of(options)
+    secrets = given.env.secrets if isinstance(given.env, Environment) else frozenset()
+    for name in secrets.intersection(options.pass_env):
+        raise ValueError(f"pass_env: {name} is the server's own, as a setting refers to it, and is given to no command")
     env = environment(options, given.env or os.environ)
     if not options.installed_later and not is_there(preset.binary, env, options.directory):
         how = "" if preset.install is None else f" ({preset.install})"
