@@ -101,6 +101,14 @@ async def test_what_else_is_in_its_place_is_left_alone(tmp_path: Path) -> None:
     assert (here / "tree" / "mine").exists()
 
 
+async def test_a_link_to_nowhere_is_not_written_through(tmp_path: Path) -> None:
+    here = repository(tmp_path / "repo")
+    (here / ".worktrees").mkdir()
+    (here / ".worktrees" / ".gitignore").symlink_to(tmp_path / "elsewhere")
+    assert (await made(here, branch="a")).ok
+    assert not (tmp_path / "elsewhere").exists()
+
+
 async def test_outside_of_a_repository_git_says_so(tmp_path: Path) -> None:
     result = await made(tmp_path, branch="a", env=environment(tmp_path, GIT_CEILING_DIRECTORIES=str(tmp_path)))
     assert not result.ok

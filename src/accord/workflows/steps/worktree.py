@@ -7,6 +7,7 @@ nothing is committed: that is for the steps that work there. Git is called witho
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -98,9 +99,8 @@ class _Making:
 def _hide(folder: Path) -> None:
     """Keep worktrees within a repository from being added to it."""
     folder.mkdir(parents=True, exist_ok=True)
-    mark = folder / ".gitignore"
-    if not mark.exists():
-        mark.write_text("*\n")
+    with suppress(FileExistsError), open(folder / ".gitignore", "x") as mark:  # a link to nowhere is there as well
+        mark.write("*\n")
 
 
 def _found(place: Path, path: str) -> Path:
