@@ -54,10 +54,26 @@ async def test_owners_of_one_tenant_leave_room_for_another_tenant(ready: AnyStor
     under_way: list[Due] = []
     while found := await claimed(ready, ROOM - len(under_way), _busy(under_way)):
         under_way += found
-    assert len(under_way) <= ROOM / 2
+    assert len(under_way) <= 3 * ROOM / 4
     await due(ready, 1, OTHER, "carol")
     (other,) = await claimed(ready, ROOM - len(under_way), _busy(under_way))
     assert other.tenant == OTHER
+
+
+async def test_owners_of_one_tenant_leave_room_for_another_owner(ready: AnyStore) -> None:
+    for owner in ("ann", "ben", "cid", "dan", "eve"):
+        await due(ready, 8, owner=owner)
+    under_way: list[Due] = []
+    while found := await claimed(ready, ROOM - len(under_way), _busy(under_way)):
+        under_way += found
+    await due(ready, 2, owner="zoe")
+    (other,) = await claimed(ready, ROOM - len(under_way), _busy(under_way))
+    assert other.caller == pushes.caller_of(TENANT, "zoe")
+    under_way += [replace(other, caller=pushes.caller_of(TENANT, str(at))) for at in range(3 * ROOM // 4)]
+    await due(ready, 1, owner="zac")
+    assert await claimed(ready, ROOM // 4, _busy(under_way[-3 * ROOM // 4 :])) == [], (
+        "what is left is for other tenants"
+    )
 
 
 def _busy(under_way: list[Due]) -> Busy:

@@ -53,7 +53,8 @@ async def claim(tx: Tx, node: str, room: int, busy: Busy = _IDLE) -> list[Due]:
     """Claim due webhooks, callers in turn: those with fewer deliveries under way first, then who has waited longest.
 
     A caller may use as much of the room as remains free after it, less what its tenant uses: one caller gets a third of
-    an idle node, and room for others is left however many webhooks are due.
+    an idle node, and room for others is left however many webhooks are due. A caller that has nothing under way gets
+    one delivery however much others of its tenant use, unless three quarters of the node are in use.
     """
     waiting = await _waiting_callers(tx)
     waiting.sort(key=lambda one: (busy.callers.get(one[0], 0), one[1]))
@@ -69,12 +70,15 @@ class _Shares:
     def __init__(self, busy: Busy, room: int) -> None:
         self._busy = busy
         self._room = room
+        self._reserve = (room + sum(busy.callers.values())) // 4
         self._tenants, self._hosts = Counter(busy.tenants), Counter(busy.hosts)
 
     def of(self, caller: str, waiting: int) -> int:
         """Return how many webhooks a caller may claim when so many callers are to share the room."""
-        used = self._tenants[tenant_of(caller)] + self._busy.callers.get(caller, 0)
-        return max(0, min(-(-self._room // waiting), -(-(self._room - used) // 3)))
+        own = self._busy.callers.get(caller, 0)
+        least = 1 if not own and self._room > self._reserve else 0
+        used = self._tenants[tenant_of(caller)] + own
+        return max(least, min(-(-self._room // waiting), -(-(self._room - used) // 3)))
 
     def has_room(self, lane: tuple[str, str]) -> bool:
         """Whether a caller's host may get another delivery."""
