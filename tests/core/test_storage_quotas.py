@@ -168,6 +168,8 @@ async def test_a_store_that_is_away_is_reported_by_the_send_itself() -> None:
 def test_a_message_is_as_large_as_what_it_contains() -> None:
     parts = (Part(text="abc"), Part(raw=b"12345"), Part(data={"a": 1}))
     assert size_of(replace(NEW, parts=parts)) == 3 + 5 + len('{"a":1}')
+    linked = Part(url="data:,x", metadata={"b": 2})
+    assert size_of(replace(NEW, parts=(linked,), metadata={"c": 3})) == len('"data:,x"{"b":2}{"c":3}')
 
 
 @agent

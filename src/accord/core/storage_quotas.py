@@ -164,7 +164,8 @@ def size_of(message: Message | PushConfig) -> int:
     files = sum(len(part.raw) for part in message.parts if part.raw is not None)
     texts = sum(len(part.text) for part in message.parts if part.text is not None)
     data = sum(len(codec.encode(part.data)) for part in message.parts if part.data is not UNSET)
-    return files + texts + data
+    more = [message.metadata, *(part.metadata for part in message.parts), *(part.url for part in message.parts)]
+    return files + texts + data + sum(len(codec.encode(one)) for one in more if one is not None)
 
 
 def measuring(store: Store) -> Measure:
