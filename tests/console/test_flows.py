@@ -432,6 +432,28 @@ async def test_a_run_is_approved_by_another_caller_with_the_role(tmp_path: Path)
         assert "comes after the approval agree" in answer.json()["detail"]
 
 
+OUTER = """
+version: "1"
+name: outer
+swarm: {pattern: dag}
+workflows: [{name: main, steps: [{name: inner, type: workflow, file: shipping.yaml}]}]
+"""
+
+
+async def test_an_approval_of_a_workflow_in_another_is_held_to_its_rules(tmp_path: Path) -> None:
+    (tmp_path / "shipping.yaml").write_text(
+        RULED.replace("first, type: approval", "first, type: deterministic").replace('task: "Begin?"', "command: echo")
+    )
+    (tmp_path / "outer.yaml").write_text(OUTER)
+    app = to_a2a(tmp_path / "outer.yaml", auth={"schemes": SCHEMES})
+    async with lifespan(app):
+        desk = Desk(app, tmp_path)
+        run = await desk.begun(by="alice", workflow="outer", inputs={})
+        await desk.once(run, "input-required", by="alice")
+        task = await desk.read(f"/api/tasks/{run}", by="alice")
+        assert (task["waiting"], "approve" in task["actions"]) == ("approval", False)
+
+
 async def test_a_setting_lets_no_owner_approve(tmp_path: Path) -> None:
     async for desk in serving(tmp_path, auth={"schemes": SCHEMES}, approvals={"not_by_starter": True}):
         run = await desk.begun(by="alice")

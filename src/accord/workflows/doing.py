@@ -39,6 +39,9 @@ from accord.workflows.verification import diagnosing, verify
 CHANGING = frozenset({"agent", "deterministic"})
 """Types that may change files where the run works."""
 
+RULES = ("approvers", "notByStarter")
+"""Metadata of an approval that no message decides."""
+
 REPAIRED = "retry_after_repair"
 """Why an attempt follows on the last one that there should have been."""
 
@@ -284,7 +287,7 @@ class Doing:
     def question(self, node: Node, unclear: int = 0) -> Question:
         """Return what an approval asks, once more after answers that were neither yes nor no."""
         assert node.step is not None
-        rules = {"approvers": list(node.step.approvers), "notByStarter": node.step.not_by_starter}
+        rules = dict(zip(RULES, (list(node.step.approvers), node.step.not_by_starter), strict=True))
         try:
             text = self.values(node).text(node.step.task or "") or f"Approve {node.name}?"
         except Unresolved as error:
@@ -318,13 +321,16 @@ class Doing:
         """Return a member's question as the run asks it."""
         asked = task.status.message
         turn = sum(said.role is Role.USER for said in task.history)
+        metadata = (asked.metadata if asked else None) or {}
+        about = metadata.get(METADATA)
+        rules = {name: about[name] for name in RULES if name in about} if isinstance(about, dict) else {}
         message = Message(
             message_id=f"{task.id}/{turn}",
             role=Role.AGENT,
             parts=asked.parts if asked is not None else (Part(text=f"{node.name} waits for an answer"),),
             task_id=self._ctx.task_id,
             context_id=self._ctx.context_id,
-            metadata={**((asked.metadata if asked else None) or {}), METADATA: {"step": node.name, "task": task.id}},
+            metadata={**metadata, METADATA: {"step": node.name, "task": task.id, **rules}},
         )
         return Question(message, task.status.state)
 
