@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
@@ -140,6 +141,18 @@ async def test_one_address_has_so_many_connections(connecting: Connecting, caplo
             await third.close()
     for client in (second, third):
         await client.close()
+
+
+async def test_one_address_has_at_most_half_of_the_files(
+    connecting: Connecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (3, 9))
+    first = await connecting(echoing, LONG)
+    refused = await another(first)
+    assert (await refused.ends()).startswith(b"HTTP/1.1 429 ")
+    await refused.close()
+    await first.say(POST)
+    assert (await first.answer()).endswith(b"{}")
 
 
 @pytest.mark.parametrize(("limit", "trusted"), [(0, ()), (1, ("127.0.0.0/8",))])

@@ -6,6 +6,7 @@ starts uvicorn passes `connections`. Open connections are counted by client addr
 """
 
 import logging
+import sys
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from accord.core.proxies import Network, is_trusted
 from accord.core.quotas import Bucket, Quotas
 from accord.protocol.hosts import network_of
+
+try:
+    import resource
+except ImportError:  # this system has no such limits
+    resource = None  # type: ignore[assignment]
 
 ENOUGH = 64 * 1024
 """Bytes that are written without waiting for more."""
@@ -79,6 +85,14 @@ class Turns:
         said, self._said = self._said, []
         for joined in said:
             joined.flush()
+
+
+def _half_of_files() -> int:
+    """Return half of the files that this process may open: one client must not take all of them as connections."""
+    if resource is None:
+        return sys.maxsize
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else most // 2
 
 
 _last: Turns | None = None
@@ -180,7 +194,7 @@ class Connection(HttpToolsProtocol):
 
     def _count(self, transport: Transport) -> bool:
         """Count this connection for its client; False if the client has too many."""
-        peer, limit = transport.get_extra_info("peername"), self.quotas.connections
+        peer, limit = transport.get_extra_info("peername"), min(self.quotas.connections, _half_of_files())
         if not limit or not isinstance(peer, tuple) or is_trusted(peer[0], self.trusted):
             return True
         address = network_of(peer[0])
