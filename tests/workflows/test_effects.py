@@ -199,6 +199,17 @@ async def test_a_command_gets_its_task_on_standard_input(tmp_path: Path) -> None
     assert (run.state, run.output.strip()) == ("COMPLETED", "2"), run.why
 
 
+async def test_an_interpreter_gets_the_task_as_an_argument_only_if_allowed(tmp_path: Path) -> None:
+    agent = {"name": "dev", "command": "sh -c 'printf %s \"$1\"' sh {prompt}"}
+    step = "name: say\nagent: dev\ntask: $(touch pwned) it"
+    allowed = flow(step, head=f"agents: {json.dumps([{**agent, 'allowInterpreter': True}])}")
+    run = await ran(allowed, tmp_path)
+    assert (run.state, run.output) == ("COMPLETED", "$(touch pwned) it"), run.why
+    assert not (tmp_path / "pwned").exists()
+    with pytest.raises(ValueError, match="`sh` may run"):
+        WorkflowAgent(read(flow(step, head=f"agents: {json.dumps([agent])}")), directory=tmp_path, env={})
+
+
 @pytest.mark.parametrize(
     ("more", "state"),
     [("", "FAILED"), ("\nallowEmpty: true", "COMPLETED"), ("\nverification: {type: exit_code}", "COMPLETED")],

@@ -83,6 +83,7 @@ SHOWN_BY = {
         "why": TOLD,
     },
     "AgentDef": {
+        "allowInterpreter": f"{EFFECTS}::test_an_interpreter_gets_the_task_as_an_argument_only_if_allowed",
         "name": HYBRID,
         "runtime": HYBRID,
         "cli": HYBRID,
@@ -109,6 +110,9 @@ SHOWN_BY = {
         "shareContext": SHARED,
     },
     "Verification": {
+        "argv": "workflows/test_verification.py::test_a_check_of_ones_own_may_be_a_program",
+        "allowOptions": "workflows/test_verification.py::test_a_check_of_ones_own_may_be_a_program",
+        "allowInterpreter": "workflows/test_plan.py::test_a_verification_takes_values_by_the_same_rules",
         "type": f"{SEED}::test_a_plan_without_its_token_fails_its_step_and_skips_what_depends_on_it",
         "value": f"{SEED}::test_a_plan_without_its_token_fails_its_step_and_skips_what_depends_on_it",
         "description": DIAGNOSED,
@@ -117,6 +121,9 @@ SHOWN_BY = {
         "diagnosticTimeout": DIAGNOSED,
     },
     "Step": {
+        "argv": "workflows/test_shell.py::test_argv_runs_a_program_without_a_shell",
+        "allowOptions": "workflows/test_shell.py::test_a_value_that_is_an_option_needs_to_be_allowed",
+        "allowInterpreter": "workflows/test_shell_corpus.py::test_an_interpreter_gets_values_only_if_the_step_says_so",
         "name": HYBRID,
         "type": HYBRID,
         "use": USED,

@@ -15,7 +15,7 @@ import pytest
 
 from accord.agents.remote.terms import Mode, Offer, Terms
 from accord.client.keys import KeyManager
-from accord.model import Artifact, Part, Task, TaskState, TaskStatus
+from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from accord.testing.inprocess import running
 from accord.workflows.completion import Evidence, completed
 from accord.workflows.document import AgentDef, Constraints, Files, IdleNudge, Permissions, Step
@@ -24,7 +24,7 @@ from accord.workflows.members import Member, definitions, made, member_for, memb
 from accord.workflows.plan import Plan
 from accord.workflows.preflight import absent, card_of, introduced
 from accord.workflows.steps.scene import Result
-from accord.workflows.telling import has_exited, outcome, said_to, told
+from accord.workflows.telling import has_exited, not_empty, outcome, said_to, told
 from tests.agents.chat.server import serving
 from tests.serve.running import Server
 from tests.serve.running import running as served
@@ -302,6 +302,23 @@ async def test_a_command_goes_on_with_a_conversation_that_steps_share(tmp_path: 
             assert isinstance(answer, Task)
             texts.append(outcome(member, answer).output.strip())
     assert texts == ["word 0", "word 0 | word 1", "word 2"]
+
+
+@pytest.mark.parametrize("place", ["artifact", "status", "history", "nowhere", "question"])
+def test_an_answer_that_is_a_file_is_not_empty(place: str) -> None:
+    parts = (Part(raw=b"x", filename="x.bin"),)
+    role = Role.USER if place == "question" else Role.AGENT
+    message = Message(message_id="m", role=role, parts=parts)
+    task = Task(
+        id="t",
+        context_id="c",
+        status=TaskStatus(state=TaskState.COMPLETED, message=message if place == "status" else None),
+        artifacts=(Artifact(artifact_id="a", parts=parts),) if place == "artifact" else (),
+        history=(message,) if place in ("history", "question") else (),
+    )
+    member = Member(agent=AgentDef(name="dev", runtime="a2a"))
+    is_answer = place in ("artifact", "status", "history")
+    assert not_empty(STEP, outcome(member, task), task).ok is is_answer
 
 
 # --- in a terminal ----------------------------------------------------------------------------------------------------

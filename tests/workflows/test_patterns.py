@@ -115,6 +115,38 @@ def test_a_lead_that_depends_on_its_workers_collects(pattern: str) -> None:
     assert lines_of(opened) == ["go: l", "dig: w, after go", "fix: w, after dig", "close: l, after fix"]
 
 
+@pytest.mark.parametrize("pattern", ["hub-spoke", "hierarchical"])
+def test_a_lead_waits_for_no_worker_that_waits_for_it(pattern: str) -> None:
+    steps = [
+        "name: go, agent: l, task: x",
+        "name: dig, agent: w, task: x",
+        "name: plan, agent: l, task: x",
+        "name: fix, agent: w, task: x, dependsOn: [plan]",
+    ]
+    agents = ["l: lead", "w: worker"]
+    found = lines_of(planned(document(pattern, agents, steps)))
+    assert found == ["go: l", "dig: w, after go", "fix: w, after plan", "plan: l, after dig"]
+    del steps[1]
+    assert lines_of(planned(document(pattern, agents, steps)))[-1] == "plan: l, after go"
+
+
+def test_a_manager_that_depends_on_a_worker_collects() -> None:
+    steps = [
+        "name: check, agent: m, task: x, dependsOn: [dig]",
+        "name: go, agent: l, task: x",
+        "name: dig, agent: w, task: x",
+        "name: fill, agent: w, task: x",
+    ]
+    found = lines_of(planned(document("hierarchical", ["l: lead", "m: manager", "w: worker"], steps)))
+    assert found == [
+        "go: l",
+        "dig: w, after go",
+        "fill: w, after go",
+        "check: m, after dig",
+        "go-summary: l, after dig, fill, check",
+    ]
+
+
 def test_others_are_heard_unless_the_task_speaks_of_them() -> None:
     last = "name: sum, agent: c, task: 'Sum up {{steps.a.output | first-line}}'"
     text = document(

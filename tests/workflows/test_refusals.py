@@ -98,6 +98,31 @@ def test_an_address_needs_its_variable_before_a_run(tmp_path: Path) -> None:
         assert CliRunner().invoke(app, [*command, "--var", "host=h"], env=ENV).exit_code == Exit.DONE
 
 
+@pytest.mark.parametrize("value", ["{{inputs.host}}", "{{vars.made}}", "{{made}}"])
+def test_an_address_needs_its_input_before_a_run(tmp_path: Path, value: str) -> None:
+    head = STEPS.replace("workflows:", "inputs: {host: {required: true}}\nvars: {made: '{{inputs.host}}'}\nworkflows:")
+    for address in (f"url: 'http://{value}'", f"url: 'http://h', headers: {{x: '{value}'}}"):
+        assert set(verdicts(tmp_path, f"{head}      - {{name: a, type: a2a, {address}, task: x}}\n").values()) == {
+            False
+        }
+        for command in (["run", "flow.yaml", "--dry-run"], ["workflow", "validate", "flow.yaml"]):
+            refused = CliRunner().invoke(app, command, env=ENV)
+            assert "give the value before a run" in refused.output
+            assert CliRunner().invoke(app, [*command, "--var", "host=h"], env=ENV).exit_code == Exit.DONE
+
+
+def test_an_address_reads_no_input_text(tmp_path: Path) -> None:
+    text = STEPS + "      - {name: a, type: a2a, url: 'http://{{input}}', task: x}\n"
+    assert set(verdicts(tmp_path, text).values()) == {False}
+
+
+def test_a_template_of_a_variable_that_is_not_valid_is_named(tmp_path: Path) -> None:
+    text = STEPS.replace("workflows:", "vars: {b: '{{input | no-such-filter}}'}\nworkflows:")
+    assert set(verdicts(tmp_path, text + "      - {name: a, type: deterministic, command: ls}\n").values()) == {False}
+    refused = CliRunner().invoke(app, ["workflow", "validate", "flow.yaml"], env=ENV)
+    assert "UNKNOWN_REFERENCE: vars.b: " in refused.output
+
+
 def test_a_built_document_is_checked_as_a_file_is(tmp_path: Path) -> None:
     document = workflow("built").step("a", type="deterministic", command="ls", depends_on=["b"]).to_config()
     assert isinstance(document, Document)

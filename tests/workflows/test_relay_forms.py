@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from accord.config.settings import Settings
 from accord.workflows.planning import plan
 from accord.workflows.reading import read, write
 from tests.workflows.proving import flow, ran
@@ -61,6 +62,17 @@ async def test_permissions_are_a_word_or_of_a_step_or_a_file(
     assert run.state == state, run.why
     if state == "FAILED":
         assert "a.key" in run.why
+
+
+async def test_the_store_is_not_what_an_agent_changes(tmp_path: Path) -> None:
+    settings = Settings(store=f"sqlite:///{tmp_path / 'accord.db'}")
+    run = await ran(flow(DEV, head=acting("sleep 0.3; cat", permissions="readonly")), tmp_path, settings=settings)
+    assert run.state == "COMPLETED", run.why
+    assert (tmp_path / "accord.db").is_file()
+    agents = [{"name": "dev", "command": "sh -c 'sleep 0.3'", "interactive": True}]
+    head = f"agents: {json.dumps(agents)}"
+    run = await ran(flow(DEV.replace("\nallowEmpty: true", ""), head=head), tmp_path, settings=settings)
+    assert run.state == "FAILED", "no evidence that the agent did anything"
 
 
 def test_competitors_without_a_judge_keep_the_order_of_the_file() -> None:

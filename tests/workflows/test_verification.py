@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from accord.workflows.document import Verification
 from accord.workflows.steps.command import VALUE_BYTES
 from accord.workflows.steps.scene import Result
-from accord.workflows.values import Values
+from accord.workflows.values import UnsafeCommand, Values
 from accord.workflows.verification import diagnosing, verify
 from tests.workflows.scenes import BOUND_SECONDS, scene
 
@@ -123,6 +124,21 @@ async def test_a_check_of_ones_own_sees_the_output(tmp_path: Path, output: str) 
     assert not result.ok
     assert "exit code 1" in (result.error or "")
     assert not (tmp_path / "pwned").exists()
+
+
+async def test_a_check_of_ones_own_may_be_a_program(tmp_path: Path) -> None:
+    program = tmp_path / "check"
+    program.write_text('#!/bin/sh\ntest "$1" = DONE\n')
+    program.chmod(0o755)
+    assert (await verified(tmp_path, "", type="custom", argv=("./check", "{{word}}"))).ok
+    assert not (await verified(tmp_path, "", type="custom", argv=("./check", "{{word}}!"))).ok
+    option = scene(
+        tmp_path, values=Values(input="-n"), verification=Verification(type="custom", argv=("test", "{{input}}", "x"))
+    )
+    with pytest.raises(UnsafeCommand, match="allowOptions"):
+        await verify(option, Result(ok=True))
+    allowed = Verification(type="custom", argv=("test", "{{input}}", "x"), allow_options=True)
+    assert (await verify(replace(option, step=replace(option.step, verification=allowed)), Result(ok=True))).ok
 
 
 async def test_an_output_with_half_a_character_can_be_checked(tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ class Composition:
             credential=credential,
             clock=self._clock,
             approvals=self._settings.approvals,
+            files=self._address.files,
         )
         await living(everybody, node, stack)
         await host.start()

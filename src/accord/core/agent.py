@@ -6,6 +6,7 @@ kind. What an agent may do while it runs is `core.context`.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -89,7 +90,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
     `url` is the address that callers use; `wake` hands a task (by tenant and id) what it waits for under a key, and is
     false if it has that already or has ended. `credential` looks up what the server has for agents elsewhere, by name.
-    `approvals` is who may decide what its workflows ask.
+    `approvals` is who may decide what its workflows ask. `files` are those of its store, which no agent changes.
     """
 
     store: Store
@@ -99,6 +100,7 @@ class Node(Struct, frozen=True, kw_only=True):
     credential: Callable[[str], Any] = lambda _: None
     clock: Clock = SYSTEM
     approvals: Approvals = Approvals()
+    files: frozenset[Path] = frozenset()
 
     def __repr__(self) -> str:
         return f"Node(url={self.url!r})"  # the environment has secrets

@@ -36,6 +36,15 @@ class SqliteAddress:
     path: Path | None
     own_directory: bool = False
 
+    @property
+    def files(self) -> frozenset[Path]:
+        """The files of the database, which change with every task."""
+        if self.path is None:
+            return frozenset()
+        path = self.path.absolute()
+        names = (path.name, *(f"{path.name}-{one}" for one in ("wal", "shm", "journal")))
+        return frozenset(path.parent.resolve() / name for name in names)
+
     def __str__(self) -> str:
         return f"sqlite://{_MEMORY}" if self.path is None else f"sqlite:///{quote(str(self.path))}"
 
@@ -48,6 +57,11 @@ class PostgresAddress:
     listen: bool = True
     signals: tuple[str, ...] = field(default=(), repr=False)
     shown: str
+
+    @property
+    def files(self) -> frozenset[Path]:
+        """No files: they belong to the server of the database."""
+        return frozenset()
 
     def __str__(self) -> str:
         return self.shown

@@ -115,6 +115,7 @@ class WorkflowAgent:
         own = {variable: filled(value, self._env, self._keys) for variable, value in document.env.items()}
         self._commands = passed(self._env) | own
         self._store: Store
+        self._store_files: frozenset[Path] = frozenset()
         self._url = ""
 
     def _definitions(self) -> dict[str, Member]:
@@ -156,6 +157,7 @@ class WorkflowAgent:
         self._store, self._url, self._approvals = node.store, node.url, node.approvals
         self._now_ms = self._given_ms or node.clock.now_ms
         self._keys.more = node.credential
+        self._store_files = node.files
 
     async def stop(self) -> None:
         """Wait for commands of steps that are being ended."""
@@ -177,6 +179,7 @@ class WorkflowAgent:
             shared=Shared(ctx, made, self._store),
             run={"id": ctx.task_id, "events": await addresses(ctx, made, self._url)},
             executors=self._executors,
+            store_files=self._store_files,
         )
         await self._checked(ctx, made)
         await means.shared.load()

@@ -157,7 +157,7 @@ class Doing:
             result = await verify(scene, result, told)
             files = await self._changed(node, member, scene.place)
             if member.is_interactive and node.begun is not None and not isinstance(files, str):
-                files = files or await permissions.since(scene.place, node.begun.at)
+                files = files or await permissions.since(scene.place, node.begun.at, self._means.store_files)
         except (Unresolved, OSError, ValueError) as error:
             return Result(ok=False, output=result.output, error=str(error))
         if isinstance(files, str):
@@ -191,7 +191,7 @@ class Doing:
         place = self._scene(node).place
         if permissions.rules(member.permissions, place).is_free:
             return {}
-        found = await permissions.look(place)
+        found = await permissions.look(place, self._means.store_files)
         return {f"flow:{begun.step}:{begun.attempt}:before": msgspec.json.encode(found).decode()}
 
     async def _changed(self, node: Node, member: members.Member, place: Path) -> list[str] | str:
@@ -200,7 +200,7 @@ class Doing:
         if entry is None:
             return []
         was = msgspec.json.decode(entry, type=permissions.Snapshot)
-        files = permissions.changed(was, await permissions.look(place))
+        files = permissions.changed(was, await permissions.look(place, self._means.store_files))
         return (
             permissions.broken(files, permissions.rules(member.permissions, place), self._beside(node, place)) or files
         )

@@ -29,13 +29,21 @@ _STAND_INS: Mapping[str, Any] = {"string": "", "number": 0, "integer": 0, "boole
 """Type of an input -> a value of it."""
 
 
-def stand_ins(document: Document, given: Collection[str]) -> dict[str, Any]:
-    """Return a valid value for each required input that is not given, to plan a document before any run."""
-    return {
+def outlined(document: Document, given: Mapping[str, Any]) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the values to plan a document with before any run, and the names of those that only a run has.
+
+    Required inputs that are not given have valid stand-ins. Only a run has these, its input and variables of both.
+    """
+    stand_ins = {
         name: one.enum[0] if one.enum else _STAND_INS[one.type]
         for name, one in document.inputs.items()
         if one.required and one.default is None and name not in given
     }
+    pending = {"input", *(f"inputs.{name}" for name in stand_ins)}
+    made = {f"vars.{name}": _values_in(value) for name, value in document.vars.items() if name not in given}
+    while more := {name for name, values in made.items() if name not in pending and values & pending}:
+        pending |= more
+    return {**stand_ins, **given}, frozenset(pending)
 
 
 def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[dict[str, Any], list[Finding]]:
@@ -67,13 +75,17 @@ def inputs_of(document: Document, given: Mapping[str, Any], text: str) -> tuple[
 
 
 def vars_of(
-    document: Document, given: Mapping[str, Any], text: str, inputs: Mapping[str, Any], *, is_outline: bool = False
+    document: Document,
+    given: Mapping[str, Any],
+    text: str,
+    inputs: Mapping[str, Any],
+    *,
+    pending: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Return a run's variables: those given, and the document's with their templates replaced.
 
-    In an outline the input is a stand-in, so a variable that cannot be made of it is an empty text.
+    A pending variable that cannot be made of stand-ins is an empty text.
     """
-    of_a_run = doubtful(document) if is_outline else frozenset()
     done: dict[str, Any] = {name: value for name, value in given.items() if name not in document.inputs}
     left = {name: value for name, value in document.vars.items() if name not in done}
     problems: list[Finding] = []
@@ -88,25 +100,12 @@ def vars_of(
             try:
                 done[name] = _settled(values, value)
             except (BadExpression, Unresolved) as error:
-                if name in of_a_run and isinstance(error, Unresolved):
+                if f"vars.{name}" in pending and isinstance(error, Unresolved):
                     done[name] = ""
                 else:
                     problems.append(found("UNKNOWN_REFERENCE", f"vars.{name}: {error}", _fix(value)))
             del left[name]
     return done, problems
-
-
-def doubtful(document: Document) -> frozenset[str]:
-    """Return the variables that repeat what a run was given: their author does not know what they say."""
-    found_: set[str] = set()
-    while more := {name for name, value in document.vars.items() if name not in found_ and _repeats(value, found_)}:
-        found_ |= more
-    return frozenset(found_)
-
-
-def _repeats(value: Any, doubtful_: Collection[str]) -> bool:
-    paths = [reference.path for text in texts_in(value) for reference in references(text)]
-    return any(path[0] in ("input", "inputs") or _variable(path) in doubtful_ for path in paths)
 
 
 def _table_in(text: str) -> dict[str, Any]:
@@ -129,18 +128,21 @@ def _read(one: Input, value: Any) -> Any:
 
 def _needs(value: Any, left: Mapping[str, Any]) -> bool:
     """Whether a value needs a variable that is not settled yet."""
+    values = _values_in(value)
+    return any(f"vars.{name}" in values for name in left)
+
+
+def _values_in(value: Any) -> set[str]:
+    """Return the values that templates read; none if one of them is not valid."""
     try:
-        paths = [reference.path for text in texts_in(value) for reference in references(text)]
+        return {value_name(reference.path) for text in texts_in(value) for reference in references(text)}
     except BadExpression:
-        return False
-    return any(_variable(path) in left for path in paths)
+        return set()
 
 
-def _variable(path: tuple[str, ...]) -> str | None:
-    """Return which variable a path is about, if it is about one."""
-    if path[0] == "vars":
-        return path[1] if len(path) > 1 else None
-    return path[0] if path[0] not in ROOTS else None
+def value_name(path: tuple[str, ...]) -> str:
+    """Return the value that a path begins with: `input`, `inputs.NAME`, or `vars.NAME` also for a bare name."""
+    return ".".join(path[:2]) if path[0] in ROOTS else f"vars.{path[0]}"
 
 
 def _settled(values: Values, value: Any) -> Any:

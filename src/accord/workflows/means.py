@@ -24,7 +24,7 @@ class Means(Struct, frozen=True, kw_only=True):
 
     `flow` is the agent whose task the run is: parts of it that are workflows themselves are its children. `hosted` are
     the members that this node has, `run` is what templates may say of the run itself. `env` has the variables that the
-    document may name, `commands` is the environment of its commands.
+    document may name, `commands` is the environment of its commands. `store_files` change with every task.
     """
 
     flow: str
@@ -37,6 +37,7 @@ class Means(Struct, frozen=True, kw_only=True):
     shared: Shared
     run: Mapping[str, Any] = {}
     executors: Mapping[str, Executor] = EXECUTORS
+    store_files: frozenset[Path] = frozenset()
 
     @property
     def directory(self) -> Path:

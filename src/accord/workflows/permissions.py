@@ -8,7 +8,7 @@ too, so whoever has permissions should work in a directory, or a worktree, of th
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -73,14 +73,14 @@ def rules(permissions: Permissions, directory: Path) -> Rules:
     return Rules(kept=(*files.read, *kept))
 
 
-async def look(directory: Path) -> Snapshot:
-    """Return what is in a directory."""
-    return await asyncio.to_thread(lambda: dict(_scan(directory)))
+async def look(directory: Path, ignored: Collection[Path] = ()) -> Snapshot:
+    """Return what is in a directory, without the files of the store."""
+    return await asyncio.to_thread(lambda: dict(_scan(directory, ignored)))
 
 
-async def since(directory: Path, at_ms: int) -> list[str]:
+async def since(directory: Path, at_ms: int, ignored: Collection[Path] = ()) -> list[str]:
     """Return what was made or changed in a directory since a time; what was removed is not seen."""
-    found = await look(directory)
+    found = await look(directory, ignored)
     return sorted(path for path, (_, changed_ns, _) in found.items() if changed_ns >= at_ms * 1_000_000)
 
 
@@ -175,14 +175,17 @@ def _is_apart(folder: Path) -> bool:
     return (folder / ".git").exists() or (folder.parent.name == FOLDER and (folder / BEGAN).exists())
 
 
-def _scan(directory: Path) -> Iterable[tuple[str, tuple[int, int, int]]]:
+def _scan(directory: Path, ignored: Collection[Path]) -> Iterable[tuple[str, tuple[int, int, int]]]:
     """Yield the files of a directory: not git's own nor a task's, and not those of repositories within it."""
+    own = {path.name for path in ignored}
     for folder, folders, names in os.walk(directory):
         at = Path(folder)
         folders[:] = [one for one in folders if one != ".git" and not _is_apart(at / one)]
         links = [one for one in folders if (at / one).is_symlink()]
         for name in (*names, *links):
             path = at / name
+            if name in own and at.resolve() / name in ignored:
+                continue
             try:
                 status = path.lstat()
             except FileNotFoundError:

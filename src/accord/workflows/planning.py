@@ -47,11 +47,11 @@ def plan(
     env = os.environ if env is None else env
     text = input or ""
     one = _workflow(document, workflow)
-    given = {**(givens.stand_ins(document, vars or {}) if is_outline else {}), **(vars or {})}
+    given, pending = givens.outlined(document, vars or {}) if is_outline else (vars or {}, None)
     inputs, problems = givens.inputs_of(document, given, text)
     if problems:
         raise BadDocument(problems)
-    variables, problems = givens.vars_of(document, given, text, inputs, is_outline=is_outline)
+    variables, problems = givens.vars_of(document, given, text, inputs, pending=pending or ())
     if problems:
         raise BadDocument(problems)
     pattern, steps = _arranged(document, one, base)
@@ -86,7 +86,7 @@ def plan(
         state=document.state,
         trajectories=document.trajectories,
     )
-    if wrong := resolving.problems(made, document, env, is_outline=is_outline):
+    if wrong := resolving.problems(made, document, env, pending):
         raise BadDocument(wrong)
     return resolving.settled(made)
 

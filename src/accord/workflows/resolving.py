@@ -15,6 +15,7 @@ from accord.workflows.document import AgentDef, Document, Step, Verification
 from accord.workflows.expressions import BadExpression
 from accord.workflows.findings import Finding, found
 from accord.workflows.functions import nearest
+from accord.workflows.givens import value_name
 from accord.workflows.patterns.loops import TABLES, TEXTS
 from accord.workflows.plan import Plan
 from accord.workflows.templates import ROOTS, Reference, condition_references, references, texts_in
@@ -51,11 +52,15 @@ Known = Mapping[str, Collection[str]]
 Edges = Mapping[str, tuple[str, ...]]
 
 
-def problems(plan: Plan, document: Document, env: Mapping[str, str], *, is_outline: bool = False) -> list[Finding]:
+def problems(
+    plan: Plan, document: Document, env: Mapping[str, str], pending: Collection[str] | None = None
+) -> list[Finding]:
     """Return everything that would have no value, and every order that is none.
 
-    An outline is of no run yet: variables that a run may still be given count as known, but not in addresses.
+    `pending` has the values that only a run has, for an outline: a plan of no run yet. Variables that a run is given
+    count as known there. Addresses and headers are fixed before a run, so they read no pending value.
     """
+    is_outline = pending is not None
     edges: dict[str, tuple[str, ...]] = {step.name: step.depends_on or () for step in plan.steps}
     edges |= {barrier.name: barrier.wait_for for barrier in plan.barriers}
     wrong = [*_names(plan, edges), *_circles(edges)]
@@ -77,11 +82,13 @@ def problems(plan: Plan, document: Document, env: Mapping[str, str], *, is_outli
         wrong += _commands(step)
         wrong += _variables(step, env)
         wrong += _fixed(f"step {step.name!r}", step.innermost, _items(step))
+        wrong += _pending(f"step {step.name!r}", step.innermost, pending or ())
         wrong += _unfilled(f"step {step.name!r}", step.innermost)
     wrong += _unfilled("document", document)
     for agent in plan.agents:
         where = f"agent {agent.name!r}"
         wrong += _fixed(where, agent)
+        wrong += _pending(where, agent, pending or ())
         wrong += _unfilled(where, agent)
         for text in texts_in((agent.url, agent.headers)):
             for reference in _read(text, where, wrong):
@@ -351,6 +358,15 @@ def _fixed(where: str, said: AgentDef | Step, items: Collection[str] = ()) -> It
             if root in LATER or root in items:
                 fix = "write ${NAME} for a variable of the environment" if root == "env" else "use `vars` or `inputs`"
                 yield found("NOT_FIXED", f"{where}: {reference.source} stands in `url`, `headers` or `event`", fix)
+
+
+def _pending(where: str, said: AgentDef | Step, pending: Collection[str]) -> Iterator[Finding]:
+    """Yield what in an address or a header has no value before a run: members are made before it."""
+    for text in texts_in((said.url, said.headers)):
+        for reference in _read(text, where, []):
+            if value_name(reference.path) in pending and not reference.is_optional:
+                fix = "give the value before a run: with `--var`, or `vars` of the agent in the settings"
+                yield found("NOT_FIXED", f"{where}: {reference.source} is known only during a run", fix)
 
 
 def unfilled(said: Document | AgentDef | Step) -> Iterator[tuple[str, str, str]]:

@@ -102,11 +102,17 @@ def failure_of(run: Task) -> str:
 def not_empty(step: Step, result: Result, task: Task) -> Result:
     """Return a result, as failed if an agent ended well and left nothing to read or to check."""
     is_proven = result.reason not in (None, "completed_by_process_exit")
-    has_files = any(part.text is None for artifact in task.artifacts for part in artifact.parts)
-    if not result.ok or is_proven or step.allow_empty or result.output.strip() or has_files:
+    if not result.ok or is_proven or step.allow_empty or result.output.strip() or _has_files(task):
         return result
     error = "The agent's answer is empty: if that is right, add `allowEmpty: true` to the step"
     return replace(result, ok=False, reason="failed_no_evidence", error=error)
+
+
+def _has_files(task: Task) -> bool:
+    """Whether a task has a file in an artifact, in its status or in the last message of its agent."""
+    messages = [task.status.message, *(one for one in task.history[-1:] if one.role is Role.AGENT)]
+    parts = [*(one.parts for one in task.artifacts), *(one.parts for one in messages if one is not None)]
+    return any(part.text is None for one in parts for part in one)
 
 
 def has_exited(task: Task) -> bool:

@@ -58,6 +58,18 @@ class Cast:
         place = max(self.steps.index(step) for step in last)
         return [step for step in self.steps[:place] if step not in last]
 
+    def waits_for(self, name: str) -> set[str]:
+        """Return what a step waits for at any distance, by the `dependsOn` and the barriers of its author."""
+        before = {one.name: one.depends_on or () for one in self.steps}
+        before |= {one.name: one.wait_for for one in self.coordination.barriers}
+        found: set[str] = set()
+        left = [name]
+        while left:
+            more = set(before.get(left.pop(), ())) - found
+            found |= more
+            left += more
+        return found
+
     def agent_of(self, *roles: str) -> AgentDef | None:
         """Return the first agent that plays one of these roles, whether it has a step or not."""
         return next((agent for agent in self.agents.values() if _is_in(roles, agent.role or "", agent.name)), None)

@@ -71,7 +71,7 @@ def hub_spoke(cast: Cast) -> list[Step]:
     spokes = [step for step in cast.steps if step not in hubs]
     needed(hubs, "it needs an agent with the role hub, coordinator or lead")
     needed(spokes, "it needs steps of others than the hub")
-    return _led(hubs, [spokes])
+    return _led(cast, hubs, [spokes])
 
 
 def hierarchical(cast: Cast) -> list[Step]:
@@ -81,14 +81,16 @@ def hierarchical(cast: Cast) -> list[Step]:
     workers = [step for step in cast.steps if step not in leads and step not in managers]
     needed(leads, "it needs an agent with the role lead")
     needed(workers, "it needs steps of workers, who are neither lead nor manager")
-    return _led(leads, [managers, workers])
+    collecting = [step for step in managers if cast.waits_for(step.name) & set(names_of(workers))]
+    managers = [step for step in managers if step not in collecting]
+    return _led(cast, leads, [managers, [*workers, *collecting]])
 
 
-def _led(leads: Sequence[Step], levels: Sequence[Sequence[Step]]) -> list[Step]:
+def _led(cast: Cast, leads: Sequence[Step], levels: Sequence[Sequence[Step]]) -> list[Step]:
     """Return levels of steps between the first step of a lead and its others, which hear the lowest level.
 
     A lead's step with a `dependsOn` of its own collects results, so it never opens; if no step opens, the top level
-    begins at once.
+    begins at once. No step waits for one that its author has wait for it.
     """
     opening = next((step for step in leads if not step.depends_on), None)
     collecting = [step for step in leads if step is not opening]
@@ -98,7 +100,10 @@ def _led(leads: Sequence[Step], levels: Sequence[Sequence[Step]]) -> list[Step]:
         done.append([hears(step, above) for step in level])
     if opening is not None and not collecting:
         collecting = [like(opening, f"{opening.name}-summary", SUMMARY)]
-    last = [hears(step, names_of(done[-1])) for step in collecting]
+    last: list[Step] = []
+    for step in collecting:
+        lowest = [name for name in names_of(done[-1]) if step.name not in cast.waits_for(name)]
+        last.append(hears(step, lowest or names_of(done[0])))
     return [*(step for level in done for step in level), *last]
 
 
