@@ -13,6 +13,7 @@ from accord.core.clock import Clock
 from accord.core.engine import LATE
 from accord.core.hooks import Hooks, RunStarted
 from accord.core.host import Host
+from accord.core.peers import SLOW_SECONDS, StoreClock
 from accord.model import TaskState
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state
 from tests.core.doubles import Watch, is_parked, reaches, sent, until
@@ -59,10 +60,8 @@ async def test_a_jump_of_the_databases_clock_ends_no_task(hosting: Hosting, jump
     hosts = [await hosting(patient, hooks=Hooks((watch,))) for _ in range(2)]
     task = await sent(hosts[0].default, saying("x", configuration=AT_ONCE), ALICE)
     for seconds in (JUMP, 0):
-        for host in hosts:
-            host.engine.membership.clock.has_jumped = False
         await jump(seconds)
-        await until(lambda: _noticed(hosts))
+        await noticed(seconds, *hosts)
         await hosts[0].engine._fire_timers()
         assert await _status(hosts[0], task.id) is S.WORKING
     go.set()
@@ -88,9 +87,8 @@ async def test_a_jump_ends_no_task_that_waits_for_another(hosting: Hosting, jump
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
     await until(lambda: _waits(host, waits))
     for seconds in (JUMP, 0):
-        host.engine.membership.clock.has_jumped = False
         await jump(seconds)
-        await until(lambda: _noticed([host]))
+        await noticed(seconds, host)
         await host.engine._fire_timers()
         assert await _status(host, task.id) is S.WORKING
     assert await host.services["child"].wake("acme", waits[0], "go", "went")
@@ -102,8 +100,15 @@ async def _waits(host: Host, waits: list[str]) -> bool:
     return bool(waits) and await is_parked(host.engine.store, waits[0])
 
 
-async def _noticed(hosts: list[Host]) -> bool:
-    return all(host.engine.membership.clock.has_jumped for host in hosts)
+async def noticed(seconds: int, *hosts: Host) -> None:
+    """Wait until all nodes have seen that the database's clock is so far ahead."""
+
+    async def is_so() -> bool:
+        at = time.time() - asyncio.get_running_loop().time()
+        offsets = [host.engine.membership.clock._offset for host in hosts]
+        return all(offset is not None and abs(offset - at - seconds) < JUMP / 2 for offset in offsets)
+
+    await until(is_so)
 
 
 async def _status(host: Host, task_id: str) -> TaskState:
@@ -124,6 +129,71 @@ async def test_a_clock_that_jumps_back_prolongs_no_deadline(hosting: Hosting, ju
     await jump(0)
     failed = await reaches(host.default, task.id, S.FAILED, ALICE)
     assert said(failed) == LATE
+
+
+@only_postgres
+async def test_a_jump_of_the_databases_clock_makes_no_task_unknown(hosting: Hosting, jump: Move) -> None:
+    @agent(name="agreed")
+    async def agreed(ctx: Context) -> str:
+        await ctx.sla(1, "first")
+        await ctx.sla(60, "second")
+        return str(await ctx.wait("go"))
+
+    host = await hosting(agreed)
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    await until(lambda: is_parked(host.engine.store, task.id))
+    for seconds in (JUMP, 0):
+        await jump(seconds)
+        await noticed(seconds, host)
+        await host.engine._fire_timers()
+        assert await _status(host, task.id) is S.WORKING
+    assert await host.default.wake("acme", task.id, "go", "went")
+    await reaches(host.default, task.id, S.COMPLETED, ALICE)
+
+
+@only_postgres
+async def test_a_clock_that_jumps_back_prolongs_no_sla(hosting: Hosting, jump: Move) -> None:
+    @agent(name="agreed")
+    async def agreed(ctx: Context) -> None:
+        await ctx.sla(3, "silent")
+        await ctx.wait("go")
+
+    await jump(JUMP)
+    host = await hosting(agreed)
+    task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
+    await until(lambda: is_parked(host.engine.store, task.id))
+    await jump(0)
+    assert said(await reaches(host.default, task.id, S.UNKNOWN, ALICE)) == "silent"
+
+
+class SlowStore:
+    """A store that answers late, whose clock is that of the event loop and so much ahead."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self.seconds = 0.0
+        self.aligned = 0
+
+    async def read(self, _command: object) -> int:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + self.ahead
+        await asyncio.sleep(self.seconds)
+        return round(at * 1000)
+
+    async def do(self, _command: object, _now_ms: int) -> None:
+        self.aligned += 1
+
+
+async def test_a_jump_is_noticed_by_a_slow_answer() -> None:
+    store = SlowStore()
+    clock = StoreClock(store, lambda: round(asyncio.get_running_loop().time() * 1000))  # type: ignore[arg-type]
+    await clock.compare()
+    store.seconds = SLOW_SECONDS + 0.2
+    await clock.compare()
+    assert not clock.has_jumped
+    store.ahead = JUMP
+    await clock.compare()
+    assert (clock.has_jumped, store.aligned) == (True, 1)
 
 
 @only_postgres

@@ -308,6 +308,12 @@ def test_a_server_with_a_guarded_extended_card_is_open(refuse: Any) -> None:
     assert "Anybody could use this server" in said
 
 
+def test_an_extended_card_is_not_guarded_without_schemes(refuse: Any) -> None:
+    code, said = refuse(ACCORD_AUTH__REQUIRED_FOR="extended-card")
+    assert code == 2, said
+    assert "auth.required_for: `extended-card` needs at least one of `auth.schemes`" in said
+
+
 def test_a_refusal_beside_a_remote_agent_is_one_line(tmp_path: Path) -> None:
     """The remote agent has been asked for its card by then: its connection is closed, and nothing else is shown."""
     (tmp_path / "there").mkdir()

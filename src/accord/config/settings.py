@@ -140,6 +140,11 @@ class Auth(Section, frozen=True, kw_only=True):
     default_role: str | None = "user"
     """The role of whoever was given none at all."""
 
+    def __post_init__(self) -> None:
+        """Refuse to guard the extended card with nothing: every caller would read it."""
+        if self.required_for is not RequiredFor.ALL and not self.schemes:
+            raise BadField("required_for", f"`{self.required_for.value}` needs at least one of `auth.schemes`")
+
     @property
     def is_open(self) -> bool:
         """Whether callers may send without credentials."""

@@ -281,7 +281,7 @@ class Engine:
         if stored is None:
             await self.store.do(jobs.finish, job)
             return
-        if job.kind == DEADLINE and (left := self.membership.clock.left_until(stored.deadline_at)) > 0:
+        if (left := await self.membership.clock.left_until(job, stored.deadline_at)) > 0:
             await self.store.do(jobs.release, job, left, counts=False)
             return
         state = TaskState.FAILED if job.kind == DEADLINE else TaskState.UNKNOWN

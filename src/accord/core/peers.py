@@ -39,7 +39,7 @@ SKEW_SECONDS = 60.0
 """A difference between this node's clock and the store's that operators are told of."""
 
 SLOW_SECONDS = 1.0
-"""An answer that takes longer says nothing exact about time."""
+"""An answer that takes longer shows only a jump that is longer than the answer took."""
 
 
 class Process(Struct, frozen=True, kw_only=True):
@@ -173,9 +173,12 @@ class StoreClock:
         self._differs = False
         self.has_jumped = False
 
-    def left_until(self, deadline_ms: int | None) -> int:
-        """Return the milliseconds until a deadline that is over by the store's clock, if that has ever jumped."""
-        return deadline_ms - self._now_ms() if self.has_jumped and deadline_ms is not None else 0
+    async def left_until(self, timer: jobs.Claimed, deadline_ms: int | None) -> int:
+        """Return the milliseconds left of a timer that is due by the store's clock, if that has ever jumped."""
+        if not self.has_jumped:
+            return 0
+        due_ms = deadline_ms if timer.kind == jobs.DEADLINE else await self._store.read(jobs.limit_of, timer)
+        return 0 if due_ms is None else due_ms - self._now_ms()
 
     async def compare(self) -> None:
         """Read the store's time; if its clock jumped since the last time, correct what is due by it."""
@@ -183,14 +186,16 @@ class StoreClock:
         before = loop.time()
         store_ms = await self._store.read(jobs.now)
         after = loop.time()
-        if after - before > SLOW_SECONDS:
-            return  # when that was its time is not known well enough
+        known, offset, slack = self._offset, store_ms / 1000 - after, after - before
+        if slack <= SLOW_SECONDS:
+            self._offset = offset
+        elif known is None or abs(offset - known) < JUMP_SECONDS + slack:
+            return  # when that was its time is not known any better
         skew = store_ms / 1000 - self._now_ms() / 1000
         if (differs := abs(skew) > SKEW_SECONDS) and not self._differs:
             log.warning("clock differs from the store's", extra={"seconds": round(-skew)})
         self._differs = differs
-        known, self._offset = self._offset, store_ms / 1000 - after
-        if known is None or abs(jump := self._offset - known) < JUMP_SECONDS:
+        if known is None or abs(jump := offset - known) < JUMP_SECONDS:
             return
         self.has_jumped = True
         log.warning("the store's clock jumped", extra={"seconds": round(jump)})

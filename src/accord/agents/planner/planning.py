@@ -116,16 +116,21 @@ def _stem(word: str) -> str:
 
 Verb = Literal["execute", "cancel", "done", "status"]
 
+_YES = r"y|yes|yep|yup|yeah|sure|ok(?:ay)?"
 _VERBS: Sequence[tuple[Verb, str]] = (
     (
         "execute",
-        r"execute|run|start|begin|do|go(?: ahead)?|launch|yes(?:,?\s+please)?|yeah|sure|ok(?:ay)?|proceed",
+        rf"execute|run|start|begin|do|(?:let'?s )?go(?: ahead)?|launch|proceed|(?:{_YES})(?:,? please)?,?",
     ),
-    ("cancel", r"cancel|drop|stop|skip|remove"),
+    ("cancel", r"(?:(?:no|nope)[ ,.!]+)?(?:cancel|drop|stop|skip|remove)"),
     ("done", r"done|finish(?:ed)?|complete(?:d)?|mark"),
-    ("status", r"no|nope|not (?:now|yet)|later|status|progress|plan|show|list|how is it going|how far(?: are we)?"),
+    (
+        "status",
+        r"(?:no|nope)(?:,? thanks?(?: you)?)?|not (?:now|yet)|later|"
+        r"status|progress|plan|show|list|how is it going|how far(?: are we)?",
+    ),
 )
-_WHICH = r"(?:\s+(?:with|the|task|tasks|no\.?|number|them|plan|it|of|#))*"
+_WHICH = r"(?:\s+(?:with|the|task|tasks|no\.?|number|them|plan|it|that|of|#))*"
 _ALL = r"\s*(?P<all>all|everything|every|both)?(?:\s+(?:of|them|tasks?|it))*"
 _NUMBER = r"#?\d{1,3}(?!\d)"
 _NUMBERS = rf"\s*(?P<numbers>{_NUMBER}(?:(?:\s*(?:,\s*and|,|and|&)\s*|\s*){_NUMBER})*)?"
@@ -152,7 +157,7 @@ def command_of(text: str) -> Command | None:
         return None
     for verb, words in _VERBS:
         match = re.fullmatch(
-            rf"(?:yes\b[\s,.!]+)?(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_DONE}", said, re.IGNORECASE
+            rf"(?:(?:{_YES})\b[\s,.!]+)?(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_DONE}", said, re.IGNORECASE
         )
         if match:
             numbers = tuple(dict.fromkeys(int(one) for one in re.findall(r"\d+", match["numbers"] or "")))

@@ -18,6 +18,9 @@ RUN = "run"
 DEADLINE, SLA = "deadline", "sla"
 """The kinds of job that end the task whose id is their key."""
 
+LIMIT_STEP = "%/sla:%"
+"""The keys of the steps that hold when each SLA of a task is over."""
+
 TIMERS = "timers"
 """The queue of work that every node can do."""
 
@@ -345,6 +348,29 @@ async def align(tx: Tx, now_ms: int) -> None:
         """UPDATE job SET run_at = {now} WHERE kind = :kind AND node IS NULL AND parked = 0 AND run_at > {now}""",
         kind=RUN,
     )
+    limits = await tx.all(
+        """SELECT job.id, step.output FROM job JOIN step ON step.tenant = job.tenant AND step.task_id = job.key
+           WHERE job.kind = :kind AND job.node IS NULL AND step.key LIKE :step ORDER BY step.at""",
+        kind=SLA,
+        step=LIMIT_STEP,
+    )
+    left = {id: int(due) - now_ms for id, due in limits if due.isdecimal()}  # the last SLA of each task counts
+    await tx.many(
+        "UPDATE job SET run_at = {now} + :left WHERE id = :id AND node IS NULL",
+        [{"id": id, "left": left_ms} for id, left_ms in left.items()],
+    )
+
+
+async def limit_of(tx: Tx, job: Claimed) -> int | None:
+    """Return when the last SLA that a task's runs set is over, by the time of the node that set it."""
+    row = await tx.one(
+        """SELECT output FROM step WHERE tenant = :tenant AND task_id = :task_id AND key LIKE :step
+           ORDER BY at DESC LIMIT 1""",
+        tenant=job.tenant,
+        task_id=job.key,
+        step=LIMIT_STEP,
+    )
+    return int(row[0]) if row and row[0].isdecimal() else None
 
 
 async def held(tx: Tx, node: str) -> dict[int, int]:
