@@ -20,7 +20,7 @@ from accord.storage.blobs import BlobCorrupt, BlobMissing, Blobs, LargeParts, op
 from accord.storage.blobs.outside import OutsideBlobs
 from accord.storage.blobs.s3 import S3
 from accord.storage.blobs.sigv4 import Credentials
-from accord.storage.commands.blobs import begin_removal, fetch, note, refer, release, unreferred
+from accord.storage.commands.blobs import begin_removal, fetch, note, refer, release, sizes, unreferred
 from accord.storage.store import StoreUnavailable, Tx
 from tests.app.examined import FAILED, OK, examined
 from tests.storage.conftest import AnyStore
@@ -409,3 +409,9 @@ async def test_a_doctor_finds_out_whether_a_bucket_can_be_used(
         status, told = (await examined(blobs=url, env=dict(env))).one("files")
         assert status is FAILED
         assert reason in told
+
+
+async def test_sizes_are_those_of_the_tenants_own_bytes(ready: AnyStore) -> None:
+    await ready.do(note, TENANT, HASH, 7)
+    await ready.do(note, "other", ABSENT, 8)
+    assert await ready.read(sizes, TENANT, [HASH, ABSENT]) == {HASH: 7}

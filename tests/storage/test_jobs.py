@@ -4,8 +4,9 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
-from accord.storage.commands import jobs, push_claims, pushes, runs, tasks
+from accord.storage.commands import jobs, push_claims, pushes, runs, steps, tasks
 from accord.storage.commands.jobs import DEADLINE, MAX_TENANTS, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Tx
@@ -382,3 +383,26 @@ async def test_a_node_that_vanished_has_failed(ready: AnyStore) -> None:
     await ready.do(jobs.enqueue, TENANT, work(node="n-1"))
     await ready.do(jobs.leave, "n-1", counts=True)
     assert (await only(ready)).attempts == 2
+
+
+async def test_deadlines_are_corrected_after_the_clock_jumped(ready: AnyStore) -> None:
+    now = await ready.read(jobs.now)
+    accept = accepting("t-1", deadline_ms=MINUTE)
+    await ready.do(runs.accept, TENANT, replace(accept, new=replace(accept.new, deadline_at=now + MINUTE)))
+
+    await ready.do(jobs.align, now - MINUTE)
+
+    aligned = dict(await ready.read(table, "job", "kind, run_at"))
+    later = await ready.read(jobs.now)
+    assert now + 2 * MINUTE <= aligned[DEADLINE] <= later + 2 * MINUTE
+    assert aligned[RUN] <= later
+
+
+async def test_the_last_sla_of_a_task_is_its_limit(ready: AnyStore) -> None:
+    await ready.do(tasks.create_task, TENANT, new())
+    await ready.do(jobs.enqueue, TENANT, work())
+    job = await only(ready)
+    assert await ready.read(jobs.limit_of, job) is None
+    for at, (key, output) in enumerate((("a/sla:1", "100"), ("a/sla:2", "200"), ("other", "300"))):
+        await ready.do(steps.put, TENANT, "t-1", key, output, at)
+    assert await ready.read(jobs.limit_of, job) == 200

@@ -18,7 +18,7 @@ from accord.storage.commands import endings, jobs, push_claims, pushes, runs, st
 from accord.storage.commands.endings import Ending, HasEnded
 from accord.storage.commands.jobs import Claimed
 from accord.storage.commands.runs import Accepted, AlreadyWoken, News, Settle
-from accord.storage.commands.tasks import Append, Behind, Fenced
+from accord.storage.commands.tasks import Append, Behind, Fenced, Rewound
 from accord.storage.postgres import PostgresStore
 from accord.storage.postgres_batch import FEW_ITEMS
 from accord.storage.postgres_rows import AFTER, BETWEEN, NOTHING
@@ -140,7 +140,9 @@ def log_calls(held: dict[str, Claimed]) -> list[Call]:
         adding(7, "with a snapshot", snapshot=new("t-07").task),
         moving(8, S.WORKING),
         adding(9, "fenced", epoch=7),
-        adding(10, "behind", after=3),
+        adding(10, "on top of events that the store lost", after=3),
+        adding(10, "first"),
+        adding(10, "behind"),
         adding(99, "no such task"),
         *(replace(adding(11, "a bad name"), task_id=key) for key in ODD),
     ]
@@ -242,7 +244,7 @@ async def test_a_batch_does_what_the_portable_commands_do(
     await file.close()
 
     errors = {outcome[0] for outcome in portable["outcomes"] if isinstance(outcome, tuple)}
-    assert errors == {Fenced, Behind, AlreadyWoken}
+    assert errors == {Fenced, Behind, Rewound, AlreadyWoken}
     assert portable["outcomes"].count("bad value") == 4 + 2 * poisoned
     assert portable["outcomes"].count("constraint") == poisoned
     for seen, expected in portable.items():

@@ -465,3 +465,21 @@ async def test_migration_fills_in_lanes_of_stored_webhooks(store: AnyStore) -> N
         ("1", "acme\nalice", "example.com:8443", "https://Example.com:8443/a"),
         ("2", "acme\nalice", "example.com", "http://example.com"),
     ]
+
+
+async def test_webhooks_are_paged_by_their_keys(with_hook: AnyStore) -> None:
+    await with_hook.do(tasks.create_task, OTHER, new())
+    await with_hook.do(pushes.put, OTHER, "t-1", webhook("w-2"), "v1")
+    first = await with_hook.read(pushes.page, ("", "", ""), 1)
+    rest = await with_hook.read(pushes.page, (first[0].tenant, first[0].task_id, first[0].id), 10)
+    assert {(kept.tenant, kept.id) for kept in first + rest} == {(TENANT, "w-1"), (OTHER, "w-2")}
+    assert [len(first), len(rest)] == [1, 1]
+
+
+async def test_a_webhook_that_changed_meanwhile_is_not_resealed(with_hook: AnyStore) -> None:
+    (kept,) = await with_hook.read(pushes.page, ("", "", ""), 10)
+    sealed = replace(kept.config, token="sealed")
+    assert await with_hook.do(pushes.reseal, kept, sealed)
+    assert not await with_hook.do(pushes.reseal, kept, replace(kept.config, token="older"))
+    (listed,) = await with_hook.read(pushes.listed, TENANT, "t-1")
+    assert listed.config.token == "sealed"

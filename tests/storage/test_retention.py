@@ -293,6 +293,7 @@ async def many_tasks(tx: Tx) -> None:
             "tenant, task_id, push_id, id, seq, attempt, at, duration_ms, detail)"
             " SELECT tenant, id, '', 1, 1, 1, 1, 1, ''",
         ),
+        ("blob", "tenant, hash, size, at) SELECT tenant, 'h' || id, 1, 1"),
         ("blob_ref", "tenant, task_id, hash) SELECT 'other', id, 'h'"),
         ("context_state", "tenant, context_id, agent, owner, key, value, at) SELECT 'other', id, '', '', '', '', 1"),
         ("thread", "tenant, id, task_id) SELECT 'other', id, id"),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from accord.model import Artifact, EventBody, Part, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.storage.commands import push_claims, pushes, tasks
-from accord.storage.commands.tasks import Behind, Fenced, NewTask, Query
+from accord.storage.commands.tasks import Behind, Fenced, NewTask, Query, Rewound
 from accord.storage.records import decode_event
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import Tx
@@ -166,8 +166,8 @@ async def test_a_writer_that_missed_something_is_behind_and_leaves_nothing(with_
     await with_task.do(tasks.append, TENANT, appending("t-1", chunk("a"), chunk("b")))
     heard.clear()
     late = appending("t-1", status(S.COMPLETED), after=1, snapshot=new(state=S.COMPLETED).task)
-    for after in (0, 1, 3):
-        with pytest.raises(Behind):
+    for after, error in ((0, Behind), (1, Behind), (3, Rewound)):
+        with pytest.raises(error):
             await with_task.do(tasks.append, TENANT, replace(late, after=after))
     found = await with_task.read(tasks.read_task, TENANT, "t-1")
     assert found is not None

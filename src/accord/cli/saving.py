@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from mimetypes import guess_extension
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -105,6 +105,7 @@ def _unused(name: str, taken: set[str]) -> str:
 def saving(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """Open a file that is written whole, or not at all; a link that is there is replaced, never followed."""
     part = path.with_name(f".{secrets.token_hex(8)}.part") if force else path
+    missing_folders = [folder for folder in path.parents if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(part, "xb") as file:  # fails if there is something, and be it a link to nowhere
@@ -113,6 +114,9 @@ def saving(path: Path, *, force: bool) -> Iterator[BinaryIO]:
                 file.flush()
             except BaseException:
                 part.unlink()
+                with suppress(OSError):  # another file was saved there meanwhile
+                    for folder in missing_folders:
+                        folder.rmdir()
                 raise
         if force:
             part.replace(path)

@@ -140,6 +140,7 @@ EVENTS: Mapping[str, str] = {
     "input_mapper failed": "http.mapper_failed",
     "no place to work": "process.no_place",
     "outbox cannot be read": "process.outbox_unusable",
+    "outbox is too deep": "process.outbox_too_deep",
     "process did not end and is killed with its keeper": "process.killed",
     "keeper of a process is gone": "process.keeper_gone",
     "held process is let go of: %s": "process.let_go",

@@ -101,7 +101,7 @@ def test_settings_that_are_wrong_are_refused_when_they_are_read(written: dict[st
 
 def test_the_documentation_s_example_is_one() -> None:
     text = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "authentication.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    block, _ = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     written = tomllib.loads(block.replace("env:PARTNER_SECRET", SECRET))["auth"]["schemes"]
     assert [type(one).__name__ for one in read(written)] == ["ApiKeys", "Jwt", "Hmac", "Mtls"]
 
