@@ -69,8 +69,8 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
     () => ({
       openTask,
       onOpenTask: (taskId) => void navigate({ to: ".", search: (kept: object) => ({ ...kept, task: taskId }) }),
-      onAnswer: async ({ text, data }) => {
-        if (data !== undefined) answer(lastUsed ?? agent, data as Record<string, unknown>);
+      onAnswer: async ({ text, data, question }) => {
+        if (data !== undefined) answer(lastUsed ?? agent, data as Record<string, unknown>, question);
         else tell(lastUsed ?? agent, text ?? "");
       },
       onRegenerate: isReply ? undefined : () => (isOpen ? setRepeats(true) : again(lastUsed ?? agent)),

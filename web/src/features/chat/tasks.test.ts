@@ -50,10 +50,10 @@ describe("a question", () => {
 
   it("comes from the view that says what is waited for", () => {
     const told = { taskId: "t", status: "working" as const, statusMessage: "Looking", seq: 2 };
-    const row: TaskRow = { ...ROW, status: "input-required", statusMessage: "Pay it?", waiting: "approval", question: { text: "Pay it?", schema: null }, seq: 6 };
-    expect(chipOf(told, row)).toMatchObject({ waits: "approve", question: { text: "Pay it?", schema: null } });
+    const row: TaskRow = { ...ROW, status: "input-required", statusMessage: "Pay it?", waiting: "approval", question: { id: "m1", text: "Pay it?", schema: null }, seq: 6 };
+    expect(chipOf(told, row)).toMatchObject({ waits: "approve", question: { id: "m1", text: "Pay it?", schema: null } });
     expect(chipOf({ ...told, seq: 7 }, row)).toMatchObject({ waits: null, question: null });
-    expect(chipOf(told, { ...row, waiting: "input", question: { text: "How much?", schema } }).question).toEqual({ text: "How much?", schema });
+    expect(chipOf(told, { ...row, waiting: "input", question: { id: null, text: "How much?", schema } }).question).toEqual({ text: "How much?", schema });
   });
 
   it("is what the message says while there is no row, or an older one", () => {
@@ -72,7 +72,7 @@ describe("a question", () => {
 const answerAbout = (data: object): ChatMessage => ({ id: "m", role: "assistant", parts: [{ type: "data-task", id: "t", data: { taskId: "t", ...data } }], metadata: { taskId: "t", agent: "billing" } });
 
 describe("the task of an answer", () => {
-  const asking: TaskRow = { ...ROW, status: "input-required", waiting: "approval", question: { text: "Pay it?", schema: null }, seq: 6 };
+  const asking: TaskRow = { ...ROW, status: "input-required", waiting: "approval", question: { id: "m1", text: "Pay it?", schema: null }, seq: 6 };
 
   it("is what the row and the message know of it", () => {
     expect(taskOfAnswer(answerAbout({ status: "working", seq: 2 }), new Map([["t", asking]]))).toMatchObject({ id: "t", title: "Refund", waits: "approve" });

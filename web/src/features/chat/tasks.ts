@@ -53,11 +53,13 @@ function waitsFor(status: string, waiting: TaskRow["waiting"] | undefined, appro
 
 /** What a task asks, and the form of the answer. */
 export interface Asked {
+  /** The message that asks, as far as it is known. */
+  id?: string;
   text: string;
   schema: JsonSchema | null;
 }
 
-const askedIn = (question: { text: string; schema?: unknown } | null): Asked => ({ text: question?.text ?? "", schema: (question?.schema ?? null) as JsonSchema | null });
+const askedIn = (question: { id?: string | null; text: string; schema?: unknown } | null): Asked => ({ ...(question?.id && { id: question.id }), text: question?.text ?? "", schema: (question?.schema ?? null) as JsonSchema | null });
 
 /** What was asked in a message whose task has gone on since. */
 export function askedThen(data: TaskData): string | null {
