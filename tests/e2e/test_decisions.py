@@ -129,6 +129,20 @@ def test_answering_again_asks_first_and_cancels_the_open_task(page: Page, demo: 
     assert not is_waiting(page, task_id)
 
 
+def test_planning_again_asks_first_and_cancels_what_was_planned(page: Page, demo: Demo) -> None:
+    ask(page, "Planner", "Deploy 8.5")
+    chip = chips(page).first
+    task_id = chip.get_attribute("data-task") or ""
+    chip.get_by_role("button", name="Execute").click()
+    expect(chip.get_by_role("button", name="Approve")).to_be_visible()
+    page.get_by_role("button", name="Answer again").click()
+    dialog = page.get_by_role("dialog", name="Cancel the open task and answer again?")
+    expect(dialog).to_contain_text('"Deploy 8.5" has not ended: it waits for your answer.')
+    dialog.get_by_role("button", name="Cancel it and answer again").click()
+    expect(chips(page).first).not_to_have_attribute("data-task", task_id)
+    assert not is_waiting(page, task_id)
+
+
 def test_an_approval_of_a_graph_is_asked_once_and_decided_by_a_button(page: Page, demo: Demo) -> None:
     ask(page, "Trip", "Plan three days in Rome")
     log, chip = page.get_by_role("log"), chips(page).last

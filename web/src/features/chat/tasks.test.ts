@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { TaskRow } from "@/api/types";
 import type { ChatMessage } from "./message";
-import { askedThen, chipOf, taskOfAnswer } from "./tasks";
+import { askedThen, chipOf, openTasksOf, taskOfAnswer } from "./tasks";
 
 const ROW: TaskRow = {
   id: "t",
@@ -79,5 +79,14 @@ describe("the task of an answer", () => {
     expect(taskOfAnswer(answerAbout({ status: "input-required", approval: true, seq: 2 }), new Map())).toMatchObject({ waits: "approve" });
     expect(taskOfAnswer(answerAbout({ status: "working", seq: 2 }), new Map([["t", ROW]]))).toMatchObject({ waits: null });
     expect(taskOfAnswer({ id: "u", role: "user", parts: [] }, new Map([["t", asking]]))).toBeNull();
+  });
+
+  it("is open, and so are the tasks that it planned, until they have ended", () => {
+    const planned = { type: "data-task" as const, id: "p", data: { taskId: "p", status: "submitted" as const, title: "Refund" } };
+    const plan = answerAbout({ status: "completed", seq: 2 });
+    const message: ChatMessage = { ...plan, parts: [...plan.parts, planned] };
+    const open = (status: TaskRow["status"]) => openTasksOf(message, new Map([["p", { ...asking, id: "p", status }]])).map((task) => task.id);
+    expect([open("input-required"), open("completed")]).toEqual([["p"], []]);
+    expect(openTasksOf(answerAbout({ status: "input-required", seq: 2 }), new Map()).map((task) => task.id)).toEqual(["t"]);
   });
 });

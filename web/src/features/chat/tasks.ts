@@ -73,3 +73,10 @@ export function taskOfAnswer(last: ChatMessage | undefined, rows: ReadonlyMap<st
   const block = blocksOf(last).find((one) => one.kind === "task" && one.taskId === taskId);
   return chipOf(block?.kind === "task" ? block.data : { taskId }, rows.get(taskId));
 }
+
+/** The tasks of an answer that have not ended: its own, and those that it planned or began. */
+export function openTasksOf(last: ChatMessage | undefined, rows: ReadonlyMap<string, TaskRow>): Chip[] {
+  const own = taskOfAnswer(last, rows);
+  const others = last && own ? blocksOf(last).flatMap((block) => (block.kind === "task" && block.taskId !== own.id ? [chipOf(block.data, rows.get(block.taskId))] : [])) : [];
+  return [...(own ? [own] : []), ...others].filter((chip) => !isEnded(chip.status));
+}
