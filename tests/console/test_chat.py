@@ -177,9 +177,15 @@ async def test_a_text_decides_no_approval(server: Asking) -> None:
     assert len(await alice.history("c-1")) == 2
     assert (await server.get(f"/tasks/{task_id}"))["waiting"] == "approval"
     reply = {"type": "data-reply", "data": {"approved": True}}
-    chunks = await alice.say("c-1", {"id": "u-2", "role": "user", "parts": [reply]})
+    outdated = {"id": "u-9", "role": "user", "parts": [{**reply, "id": "another question"}]}
+    assert (await server("POST", "/chat", {"id": "c-1", "message": outdated})).status == 400
+    question = (await server.get(f"/tasks/{task_id}"))["question"]["id"]
+    decided = {"id": "u-2", "role": "user", "parts": [{**reply, "id": question}]}
+    chunks = await alice.say("c-1", decided)
     assert chunks[0]["messageMetadata"]["taskId"] == task_id
     assert text_of(chunks) == "sent"
+    late = await server("POST", "/chat", {"id": "c-1", "message": {**decided, "id": "u-3"}})
+    assert late.status == 400, "it begins no task of its own"
 
 
 async def test_stopping_is_a_request_of_its_own() -> None:
@@ -227,7 +233,7 @@ async def test_an_answer_given_again_cancels_the_task_that_still_asks(server: As
     old, new = (chunks[0]["messageMetadata"]["taskId"] for chunks in (first, again))
     assert (await server.reaches(old))["status"] == "canceled"
     assert (await server.get(f"/tasks/{new}"))["status"] == "input-required"
-    assert [item["id"] for item in (await server.get("/inbox"))["items"]] == [new]
+    assert [item["task"]["id"] for item in (await server.get("/inbox"))["items"]] == [new]
 
 
 async def test_a_message_that_is_changed_takes_the_place_of_what_came_after_it(server: Asking) -> None:

@@ -64,10 +64,37 @@ async def test_questions_are_listed_the_oldest_first_and_go_when_they_are_answer
     assert (two["run"], two["step"]) == (None, None)
     assert one["since"] <= two["since"]
     await server.post(f"/tasks/{first}/reply", {"text": "Monday"})
-    assert [item["id"] for item in await questions(server, 1)] == [second]
+    assert [item["task"]["id"] for item in await questions(server, 1)] == [second]
     for somebody in ("bob", "carol"):
         assert (await server.get("/inbox", by=somebody))["items"] == []
-    assert [item["id"] for item in (await server.get("/inbox", by="dora"))["items"]] == [second]
+    assert [item["task"]["id"] for item in (await server.get("/inbox", by="dora"))["items"]] == [second]
+
+
+@agent(name="Twice", description="Asks for two approvals")
+async def twice(ctx: Context) -> str:
+    return f"{bool(await ctx.approve('Stage it?'))} {bool(await ctx.approve('Ship it?'))}"
+
+
+async def test_an_answer_decides_no_question_that_its_sender_has_not_seen(address: str) -> None:
+    async with serving(address, twice) as server:
+        task_id = await server.begin("twice", "go")
+        await server.reaches(task_id, "input-required")
+        (first,) = await questions(server, 1)
+        decision = {"question": first["message"], "data": {"approved": True}}
+        await server.post(f"/tasks/{task_id}/reply", decision)
+
+        second = first
+        while second["text"] != "Ship it?":
+            (second,) = await questions(server, 1)
+        assert second["id"] != first["id"]
+        assert second["task"]["question"]["id"] == second["message"]
+        late = await server("POST", f"/tasks/{task_id}/reply", decision)
+        assert (late.status, late.json()["detail"]) == (
+            400,
+            "The task does not ask this any more. Read what it asks now",
+        )
+        await server.post(f"/tasks/{task_id}/reply", {"question": second["message"], "data": {"approved": False}})
+        assert (await server.reaches(task_id))["result"] == "True False"
 
 
 async def test_a_question_that_is_passed_on_is_shown_once_where_it_was_asked_for(server: Asking) -> None:

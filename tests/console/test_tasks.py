@@ -201,7 +201,8 @@ async def test_an_approval_says_so(server: Server) -> None:
     task_id = await server.begin("approver")
     asking = await server.reaches(task_id, "input-required")
     assert (asking["waiting"], asking["actions"]) == ("approval", ["approve", "reply", "cancel"])
-    assert asking["question"] == {"text": "Send it?", "schema": None}
+    message = asking["task"]["status"]["message"]["messageId"]
+    assert asking["question"] == {"id": message, "text": "Send it?", "schema": None}
     await server.post(f"/tasks/{task_id}/reply", {"data": {"approved": True}})
     assert (await server.reaches(task_id))["result"] == "sent"
 
@@ -211,7 +212,7 @@ async def test_a_row_has_the_question_of_its_state(server: Server) -> None:
         task_id = await server.begin("asker")
         row = await ear.hears("task", id=task_id, status="input-required")
         schema = {"type": "object", "properties": {"day": {"type": "string"}}}
-        assert row["question"] == {"text": "For which day?", "schema": schema}
+        assert row["question"] == {"id": row["question"]["id"], "text": "For which day?", "schema": schema}
         await server.post(f"/tasks/{task_id}/reply", {"text": "Monday"})
         assert (await ear.hears("task", id=task_id, status="completed"))["question"] is None
 

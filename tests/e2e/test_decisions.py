@@ -2,6 +2,7 @@
 
 import re
 
+import httpx
 from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.conftest import Demo
@@ -47,6 +48,20 @@ def test_a_held_key_approves_nothing_in_the_inbox(page: Page, demo: Demo) -> Non
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert is_waiting(page, tasks["Deploy 7.2"])
+
+
+def test_the_next_question_of_a_task_is_not_selected_by_itself(page: Page, demo: Demo) -> None:
+    task_id = demo.send("Three days off", "next", path="/agents/trip/", at_once=True)["id"]
+    page.goto("./inbox")
+    waiting_card(page, "Three days off").get_by_role("button", name="Three days off").click()
+    expect(waiting_card(page, "Three days off").get_by_role("textbox")).to_be_visible()
+    reply = {"text": "Rome"}  # as another user of the inbox answers
+    assert httpx.post(f"{demo.url}/api/tasks/{task_id}/reply", json=reply).status_code == 200
+    expect(waiting_card(page, "Three days off")).to_contain_text("Book three days in Rome?")
+    expect(waiting_card(page, "Three days off").get_by_role("button", name="Approve")).to_have_count(0)
+    page.keyboard.press("a")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert is_waiting(page, task_id)
 
 
 def test_a_message_decides_no_approval_in_a_chat(page: Page, demo: Demo) -> None:
@@ -111,6 +126,20 @@ def test_answering_again_asks_first_and_cancels_the_open_task(page: Page, demo: 
     chip = chips(page).last
     expect(chip).not_to_have_attribute("data-task", task_id)
     expect(chip).to_have_attribute("data-state", "input-required")
+    assert not is_waiting(page, task_id)
+
+
+def test_planning_again_asks_first_and_cancels_what_was_planned(page: Page, demo: Demo) -> None:
+    ask(page, "Planner", "Deploy 8.5")
+    chip = chips(page).first
+    task_id = chip.get_attribute("data-task") or ""
+    chip.get_by_role("button", name="Execute").click()
+    expect(chip.get_by_role("button", name="Approve")).to_be_visible()
+    page.get_by_role("button", name="Answer again").click()
+    dialog = page.get_by_role("dialog", name="Cancel the open task and answer again?")
+    expect(dialog).to_contain_text('"Deploy 8.5" has not ended: it waits for your answer.')
+    dialog.get_by_role("button", name="Cancel it and answer again").click()
+    expect(chips(page).first).not_to_have_attribute("data-task", task_id)
     assert not is_waiting(page, task_id)
 
 

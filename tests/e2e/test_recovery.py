@@ -38,6 +38,8 @@ def test_pages_recover_and_show_what_happened_meanwhile(window: Watched, site: D
     expect(live).to_have_text("Reconnecting")
     expect(answer(chat)).to_contain_text("Waiting to resume")
     expect(answer(chat)).not_to_contain_text("Writing")
+    expect(chat.get_by_role("log")).to_contain_text("appears here when the server is reachable again")
+    expect(chat.get_by_role("log")).not_to_contain_text("The agent continues")
     back = Demo(site.folder, speed=50, port=site.port, **LEASE)
     try:
         back.send("Said while they were away", "away", at_once=True)

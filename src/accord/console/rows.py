@@ -11,6 +11,7 @@ from accord.console.sight import Sight
 from accord.console.views import ChatRow, State, TaskQuestion, TaskRow, Waiting
 from accord.core.context import APPROVAL
 from accord.core.output import text_of
+from accord.errors import UnsupportedOperation
 from accord.model import Message, TaskState
 from accord.model.base import timestamp_ms
 from accord.model.keys import SCHEMA
@@ -79,7 +80,14 @@ def question_of(state: TaskState, message: Message | None) -> TaskQuestion | Non
     """Return what a task in this state asks, None for one that asks nothing."""
     if state not in lifecycle.INTERRUPTED:
         return None
-    return TaskQuestion(text="" if message is None else text_of(message.parts)[:ASKED], schema=schema_of(message))
+    text = "" if message is None else text_of(message.parts)[:ASKED]
+    return TaskQuestion(id=None if message is None else message.message_id, text=text, schema=schema_of(message))
+
+
+def check_question(question: str | None, message: Message | None) -> None:
+    """Refuse an answer whose question is not what the task asks now; one without `question` answers any."""
+    if question is not None and (message is None or message.message_id != question):
+        raise UnsupportedOperation("The task does not ask this any more. Read what it asks now")
 
 
 def schema_of(message: Message | None) -> dict[str, Any] | None:

@@ -37,8 +37,9 @@ class View(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TaskQuestion(View, frozen=True, kw_only=True):
-    """What a waiting task asks; `schema` is the JSON Schema of the answer, where the agent states one."""
+    """What a waiting task asks: the message `id`, and the JSON Schema of the answer where the agent states one."""
 
+    id: str | None
     text: str
     schema: dict[str, Any] | None
 
@@ -150,9 +151,13 @@ class Timeline(View, frozen=True, kw_only=True):
 
 
 class Question(View, frozen=True, kw_only=True):
-    """Something that waits for a person: a task, or a step of a run that somebody has to decide about."""
+    """Something that waits for a person: a task, or a step of a run that somebody has to decide about.
+
+    Each question has an `id` of its own, also the next one of the same task. `message` is the message that asks it.
+    """
 
     id: str
+    message: str | None
     kind: Waiting
     text: str
     since: str

@@ -58,6 +58,8 @@ class Wait(Struct, frozen=True, kw_only=True):
     step: str
     event: str | None = None
     until: int | None = None
+    attempt: int = 1
+    """Which time the step waits: a loop asks for an approval again."""
 
     @property
     def is_approval(self) -> bool:
@@ -157,7 +159,7 @@ class Standing(Struct, frozen=True):
 
 def _wait(node: Node, step: Step) -> Wait:
     if step.type == "approval" or step.event is not None:
-        return Wait(step=node.name, event=step.event)
+        return Wait(step=node.name, event=step.event, attempt=1 if node.begun is None else node.begun.attempt)
     return Wait(step=node.name, until=0 if node.begun is None else node.begun.until or 0)
 
 

@@ -776,6 +776,19 @@ export interface components {
             version: string;
         };
         /**
+         * Answered
+         * @description An answer; `question` is the message that it answers: if the task asks something else by now, it is refused.
+         */
+        Answered: {
+            data?: unknown;
+            /** @default [] */
+            parts: components["schemas"]["Part"][];
+            /** @default null */
+            question: string | null;
+            /** @default null */
+            text: string | null;
+        };
+        /**
          * AttemptView
          * @description One attempt to deliver one event.
          */
@@ -1154,11 +1167,14 @@ export interface components {
         /**
          * Question
          * @description Something that waits for a person: a task, or a step of a run that somebody has to decide about.
+         *
+         *         Each question has an `id` of its own, also the next one of the same task. `message` is the message that asks it.
          */
         Question: {
             id: string;
             /** @enum {unknown} */
             kind: "approval" | "auth" | "event" | "execute" | "input";
+            message: string | null;
             run: string | null;
             schema: {
                 [key: string]: unknown;
@@ -1276,17 +1292,6 @@ export interface components {
             updatedAt: string;
             waits: components["schemas"]["WaitView"][];
             workflow: string;
-        };
-        /**
-         * Said
-         * @description What somebody says: a text, data, or the parts of an A2A 1.0 message.
-         */
-        Said: {
-            data?: unknown;
-            /** @default [] */
-            parts: components["schemas"]["Part"][];
-            /** @default null */
-            text: string | null;
         };
         /**
          * ScheduleView
@@ -1436,9 +1441,10 @@ export interface components {
         };
         /**
          * TaskQuestion
-         * @description What a waiting task asks; `schema` is the JSON Schema of the answer, where the agent states one.
+         * @description What a waiting task asks: the message `id`, and the JSON Schema of the answer where the agent states one.
          */
         TaskQuestion: {
+            id: string | null;
             schema: {
                 [key: string]: unknown;
             } | null;
@@ -3519,7 +3525,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Said"];
+                "application/json": components["schemas"]["Answered"];
             };
         };
         responses: {

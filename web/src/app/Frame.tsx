@@ -30,7 +30,7 @@ export function Frame() {
   useShortcut({ keys: "?", label: "Show the keys", group: "Everywhere" }, () => setHelp(true));
   if (isRefused) return null;
   if (session.isError && !session.data) {
-    return <ErrorState title="The console cannot reach its server" error={session.error} safe="Nothing is lost: tasks keep running on the server." onRetry={() => void session.refetch()} />;
+    return <ErrorState title="The console cannot reach its server" error={session.error} safe="Nothing is lost: tasks are stored on the server." onRetry={() => void session.refetch()} />;
   }
   return (
     <div className="flex h-full">

@@ -86,8 +86,10 @@ describe("an open task", () => {
 
 test("what waits no longer leaves the inbox", () => {
   const task = taskRow({ status: "input-required", waiting: "input", seq: 2 });
-  const question = { id: "q", kind: "input" as const, text: "which?", since: minute(1), task, run: null, step: null, schema: null };
+  const question = { id: "q", message: "m1", kind: "input" as const, text: "which?", since: minute(1), task, run: null, step: null, schema: null };
   const inbox = { items: [question], feed: 1 };
   expect(patchInbox(inbox, rows(task))).toBe(inbox);
   expect(patchInbox(inbox, rows({ ...task, status: "working", waiting: null, seq: 3 })).items).toEqual([]);
+  const next = (id: string) => patchInbox(inbox, rows({ ...task, seq: 4, question: { id, text: "and then?", schema: null } })).items;
+  expect([next("m1"), next("m2")]).toEqual([[question], []]);
 });

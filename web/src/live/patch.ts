@@ -72,11 +72,12 @@ function newer(row: TaskRow, other: TaskRow | undefined): TaskRow {
   return other && other.seq >= row.seq ? other : row;
 }
 
-/** What waits no longer is gone for everybody at once; what begins to wait has to be fetched, with its question. */
+/** A question that the task no longer asks is gone for everybody at once; what it asks now has to be fetched. */
 export function patchInbox(inbox: Inbox, rows: ReadonlyMap<string, TaskRow>): Inbox {
   const items = inbox.items.filter((item) => {
     const row = rows.get(item.task.id);
-    return !row || row.seq <= item.task.seq || row.waiting !== null;
+    if (!row || row.seq <= item.task.seq) return true;
+    return row.waiting !== null && (item.message === null || !row.question || row.question.id === item.message);
   });
   return items.length === inbox.items.length ? inbox : { ...inbox, items };
 }

@@ -6,7 +6,7 @@ interface ErrorStateProps {
   /** What failed: "The tasks could not be loaded". */
   title: string;
   error?: unknown;
-  /** What is safe: "Tasks keep running." */
+  /** What is safe: "Nothing is lost: tasks are stored on the server." */
   safe?: ReactNode;
   onRetry?: () => void;
 }

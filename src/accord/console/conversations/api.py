@@ -20,7 +20,7 @@ from accord.console.conversations.models import ModelsApi
 from accord.console.conversations.uimessages import UIMessage
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
-from accord.console.rows import waiting
+from accord.console.rows import check_question, waiting
 from accord.core.ids import new_id
 from accord.core.interface import Caller
 from accord.errors import AccordError, PermissionDenied, UnsupportedOperation
@@ -30,6 +30,7 @@ from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation
 from accord.protocol.states import LOWER
 from accord.storage.commands import browsing, chats
+from accord.storage.commands.browsing import Found
 from accord.storage.commands.chats import ASSISTANT, USER, AlreadySaid, Chat, NoSuchChat, Said, Turn
 
 MAX_ID = 200
@@ -183,21 +184,27 @@ class ChatApi:
             raise no_chat("There is no such message to be answered again")
         return Wanted(question=msgspec.json.decode(question.doc), is_new=False, after=question.id)
 
-    async def _waiting(self, chat: Chat | None, slug: str, question: UIMessage, caller: Caller) -> str | None:
+    async def _waiting(self, chat: Chat | None, slug: str, said: UIMessage, caller: Caller) -> str | None:
         """Return the task of the last answer, if it waits for this message; raises InvalidParams for an approval.
 
-        An approval takes a decision (`data-reply` with `approved`): a text says something, it decides nothing.
+        An approval takes a decision (`data-reply` with `approved`): a text says something, it decides nothing. A reply
+        whose `id` is not the question of the task is refused with UnsupportedOperation.
         """
+        task = await self._asking(chat, slug, caller)
+        check_question(uimessages.answered_in(said), None if task is None else task.message)
+        if task is None:
+            return None
+        if waiting(task.state, task.message) == "approval" and not uimessages.is_decision(said):
+            raise invalid_field("message.parts", UNDECIDED)
+        return task.id
+
+    async def _asking(self, chat: Chat | None, slug: str, caller: Caller) -> Found | None:
+        """Return the task of the last answer if it asks something."""
         last = [] if chat is None else await self._house.store.read(chats.said, caller.tenant, chat.id)
         if not last or last[-1].task_id is None or last[-1].agent != slug:
             return None
         found = await self._house.store.read(browsing.rows, caller.tenant, [last[-1].task_id])
-        task = next((one for one in found if one.owner == caller.owner and one.state in lifecycle.INTERRUPTED), None)
-        if task is None:
-            return None
-        if waiting(task.state, task.message) == "approval" and not uimessages.is_decision(question):
-            raise invalid_field("message.parts", UNDECIDED)
-        return task.id
+        return next((one for one in found if one.owner == caller.owner and one.state in lifecycle.INTERRUPTED), None)
 
     async def _begun(self, chat_id: str, slug: str, wanted: Wanted, answer_id: str, caller: Caller) -> Chat:
         """Keep what is said and that an answer is to come; tasks of answers that made way for it end."""

@@ -81,6 +81,12 @@ def is_decision(message: UIMessage) -> bool:
     return any(isinstance(data, dict) and isinstance(data.get("approved"), bool) for data in found)
 
 
+def answered_in(message: UIMessage) -> str | None:
+    """Return the question that a message answers: the `id` of its `data-reply`, if it has one."""
+    parts = [part for part in message.get("parts") or () if isinstance(part, dict) and part.get("type") == "data-reply"]
+    return next((part["id"] for part in parts if isinstance(part.get("id"), str)), None)
+
+
 def message_of(message: UIMessage, identifier: str, context_id: str, task_id: str | None) -> Message:
     """Return what an agent is told, under this id, in a conversation and maybe to a task of it."""
     metadata = message.get("metadata")

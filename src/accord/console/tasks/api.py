@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from accord.bindings.files import download
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
-from accord.console.rows import STATES, row_of
+from accord.console.rows import STATES, check_question, row_of
 from accord.console.tasks import files, timeline
 from accord.console.tasks.finding import Finding
 from accord.console.views import (
@@ -124,6 +124,12 @@ class NewTask(Said, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     hold: bool = False
 
 
+class Answered(Said, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """An answer; `question` is the message that it answers: if the task asks something else by now, it is refused."""
+
+    question: str | None = None
+
+
 class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why a task is ended."""
 
@@ -131,7 +137,7 @@ class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 _new = msgspec.json.Decoder(NewTask)
-_said = msgspec.json.Decoder(Said)
+_answered = msgspec.json.Decoder(Answered)
 _reason = msgspec.json.Decoder(Reason)
 _failure = msgspec.json.Decoder(FailureView)
 
@@ -157,7 +163,7 @@ class TasksApi:
             Route("GET", f"{one}/files/(?P<artifact>.+)/(?P<at>[0-9]{{1,6}})", self.file, finds=Shown),
             Route("POST", f"{one}/cancel", self.cancel, takes=Reason, gives=TaskView),
             Route("POST", f"{one}/retry", self.retry, gives=TaskView, status=201),
-            Route("POST", f"{one}/reply", self.reply, takes=Said, gives=TaskView),
+            Route("POST", f"{one}/reply", self.reply, takes=Answered, gives=TaskView),
             Route("POST", f"{one}/execute", self.execute, gives=TaskView),
         )
 
@@ -325,10 +331,13 @@ class TasksApi:
 
     async def reply(self, asked: Asked) -> Reply:
         """Answer a task that asks something."""
-        said = codec.decode(asked.body, _said)
+        said = codec.decode(asked.body, _answered)
         head = await self._own(asked)
         if head.task_state not in lifecycle.INTERRUPTED:
             raise UnsupportedOperation("The task asks nothing at the moment")
+        if said.question is not None:
+            for found in await self._house.store.read(browsing.rows, asked.known.tenant, [head.id]):
+                check_question(said.question, found.message)
         message = _message(said.all_parts(), self._new_id(), context_id=head.context_id, task_id=head.id)
         service, known = self._finding.service(head, asked.known)
         at_once = SendConfiguration(return_immediately=True)

@@ -53,17 +53,18 @@ class InboxApi:
         """Return what a task asks: one thing, but that the steps of a run may each wait to be approved."""
         row = row_of(found, self._house.sight)
         step = _step(found.message)
-        items = [_question(row, found.message, step)]
-        if not found.is_run:
-            return items
-        standing = await stands(self._house.store, found.id)
+        standing = await stands(self._house.store, found.id) if found.is_run else None
         waits = [] if standing is None else [wait for wait in standing.waits() if wait.is_approval]
-        return items + [_approval(row, wait) for wait in waits if wait.step != step]
+        asking = next((wait for wait in waits if wait.step == step), None)
+        return [_question(row, found.message, step, asking)] + [
+            _approval(row, wait) for wait in waits if wait != asking
+        ]
 
 
-def _question(row: TaskRow, message: Message | None, step: str | None) -> Question:
+def _question(row: TaskRow, message: Message | None, step: str | None, asking: Wait | None) -> Question:
     return Question(
-        id=row.id if step is None else f"{row.id}/{step}",
+        id=f"{row.id}/{'' if message is None else message.message_id}" if asking is None else _id(row, asking),
+        message=None if message is None else message.message_id,
         kind=row.waiting or "input",
         text="" if message is None else text_of(message.parts),
         since=row.updated_at,
@@ -77,7 +78,8 @@ def _question(row: TaskRow, message: Message | None, step: str | None) -> Questi
 def _approval(row: TaskRow, wait: Wait) -> Question:
     """Return an approval that a run will ask for once its other question is answered."""
     return Question(
-        id=f"{row.id}/{wait.step}",
+        id=_id(row, wait),
+        message=None,
         kind="approval",
         text=f"Approve {wait.step}?",
         since=row.updated_at,
@@ -86,6 +88,10 @@ def _approval(row: TaskRow, wait: Wait) -> Question:
         step=wait.step,
         schema=None,
     )
+
+
+def _id(row: TaskRow, wait: Wait) -> str:
+    return f"{row.id}/{wait.step}/{wait.attempt}"
 
 
 def _passed_on(message: Message | None) -> str | None:

@@ -2,9 +2,9 @@ import { ArrowDown, CircleAlert, CircleX, Unplug } from "lucide-react";
 import { useMemo, useState } from "react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { ApiError } from "@/api/client";
+import { api, ApiError } from "@/api/client";
 import type { Model } from "@/api/types";
-import { Button, ConfirmDialog, cx, EmptyState, ErrorState, isEnded, Notice, SkeletonText } from "@/ui";
+import { Button, ConfirmDialog, cx, EmptyState, ErrorState, Notice, SkeletonText, toast } from "@/ui";
 import type { Attachment } from "./attachments";
 import { NEW, lastAgent, rememberAgent } from "./chats";
 import { Composer } from "./Composer";
@@ -12,7 +12,7 @@ import { CutOff, Message, type MessageActions } from "./Message";
 import { useModels } from "./queries";
 import { isCutOff, isLost, problemOf } from "./reconcile";
 import { TaskRowsProvider, useTasksOfContext } from "./taskRows";
-import { taskOfAnswer } from "./tasks";
+import { openTasksOf, taskOfAnswer, type Chip } from "./tasks";
 import { useConversation } from "./useConversation";
 import { useStick } from "./useStick";
 import { Welcome } from "./Welcome";
@@ -27,6 +27,7 @@ interface ConversationProps {
 }
 
 const NO_MODELS: readonly Model[] = [];
+const NO_TASKS: readonly Chip[] = [];
 
 /** A conversation: 720 px of what was said, and the composer below it. */
 export function Conversation({ id, isNew, wanted, openTask }: ConversationProps) {
@@ -48,7 +49,8 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
   const isComing = talk.isBusy && last?.role === "assistant";
   const ownTask = talk.isBusy ? null : taskOfAnswer(last, tasks.rows);
   const undecided = ownTask?.waits === "approve" ? ownTask : null;
-  const isOpen = ownTask !== null && !isEnded(ownTask.status);
+  const openTasks = talk.isBusy ? NO_TASKS : openTasksOf(last, tasks.rows);
+  const isOpen = openTasks.length > 0;
   const isReply = ownTask !== null && messages.slice(0, -1).some((message) => message.metadata?.taskId === ownTask.id);
   // A message to another agent begins a task of its own.
   const blocked = undecided && agent === (last?.metadata?.agent ?? agent) ? `"${undecided.title}" waits for your decision: approve or reject it above. A message decides nothing, and is not sent before.` : undefined;
@@ -69,8 +71,8 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
     () => ({
       openTask,
       onOpenTask: (taskId) => void navigate({ to: ".", search: (kept: object) => ({ ...kept, task: taskId }) }),
-      onAnswer: async ({ text, data }) => {
-        if (data !== undefined) answer(lastUsed ?? agent, data as Record<string, unknown>);
+      onAnswer: async ({ text, data, question }) => {
+        if (data !== undefined) answer(lastUsed ?? agent, data as Record<string, unknown>, question);
         else tell(lastUsed ?? agent, text ?? "");
       },
       onRegenerate: isReply ? undefined : () => (isOpen ? setRepeats(true) : again(lastUsed ?? agent)),
@@ -123,19 +125,17 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
               {hasMore ? "New messages" : "To the end"}
             </Button>
           )}
-          {ownTask && (
-            <ConfirmDialog
-              title="Cancel the open task and answer again?"
-              open={repeats && isOpen}
-              action="Cancel it and answer again"
+          {isOpen && (
+            <Repeat
+              tasks={openTasks}
+              open={repeats}
               onConfirm={() => {
                 setRepeats(false);
-                again(lastUsed ?? agent);
+                // The server cancels the task of the answer itself.
+                void cancelTasks(openTasks.filter((task) => task.id !== ownTask?.id)).then(() => again(lastUsed ?? agent));
               }}
               onClose={() => setRepeats(false)}
-            >
-              "{ownTask.title}" has not ended{ownTask.waits ? ": it waits for your answer" : ""}. It is canceled, and your message is sent again as a new task. What it did outside is done a second time.
-            </ConfirmDialog>
+            />
           )}
           <Composer
             draft={isNew ? NEW : id}
@@ -152,6 +152,33 @@ export function Conversation({ id, isNew, wanted, openTask }: ConversationProps)
       </div>
     </TaskRowsProvider>
   );
+}
+
+/** Asks before an answer is given again whose tasks have not ended. */
+function Repeat({ tasks, open, onConfirm, onClose }: { tasks: readonly Chip[]; open: boolean; onConfirm: () => void; onClose: () => void }) {
+  const isOne = tasks.length === 1;
+  return (
+    <ConfirmDialog
+      title={`Cancel ${isOne ? "the open task" : `${tasks.length} open tasks`} and answer again?`}
+      open={open}
+      action={`Cancel ${isOne ? "it" : "them"} and answer again`}
+      onConfirm={onConfirm}
+      onClose={onClose}
+    >
+      {tasks.map((task) => (
+        <p key={task.id}>
+          "{task.title}" has not ended{task.waits ? `: it waits for ${task.waits === "execute" ? "its start" : "your answer"}` : ""}.
+        </p>
+      ))}
+      <p className="mt-2">{isOne ? "It is" : "They are"} canceled, and your message is sent again as a new task. What {isOne ? "it" : "they"} did outside is done a second time.</p>
+    </ConfirmDialog>
+  );
+}
+
+/** Cancels tasks that an answer planned or began, before it makes way. */
+async function cancelTasks(tasks: readonly Chip[]): Promise<void> {
+  const results = await Promise.allSettled(tasks.map((task) => api.post(`/api/tasks/${encodeURIComponent(task.id)}/cancel`)));
+  for (const result of results) if (result.status === "rejected") toast(result.reason instanceof Error ? result.reason.message : "A task could not be canceled", "error");
 }
 
 /** Who is asked next: who was picked, else who was asked here, else who was picked elsewhere, else the default. */

@@ -5,6 +5,8 @@ import { Decision, type JsonSchema } from "@/ui";
 export interface Answer {
   text?: string;
   data?: unknown;
+  /** The question that this answers, as far as it is known: the server refuses it if something else is asked by now. */
+  question?: string;
 }
 
 interface QuestionFormProps {

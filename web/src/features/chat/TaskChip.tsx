@@ -79,15 +79,16 @@ function StatusLine({ chip }: { chip: Chip }) {
 
 function Asking({ chip, question, said, onAnswer }: { chip: Chip; question: Asked; said: string; onAnswer?: (answer: Answer) => Promise<unknown> }) {
   const reply = useTaskAction(chip.id, "reply");
+  const send = onAnswer ?? ((answer: Answer) => reply.mutateAsync(answer));
   return (
     <div className="flex flex-col gap-3 border-t border-amber-line bg-amber-tint px-3 py-3">
       {question.text && !said.includes(question.text) && <Markdown text={question.text} />}
       <QuestionForm
-        key={question.text}
+        key={question.id ?? question.text}
         schema={question.schema}
         isApproval={chip.waits === "approve"}
         isBusy={reply.isPending}
-        onAnswer={onAnswer ?? ((answer) => reply.mutateAsync(answer))}
+        onAnswer={(answer) => send({ ...answer, question: question.id })}
       />
     </div>
   );

@@ -41,9 +41,9 @@ it("chats are put under the day they belong to", () => {
   expect(ageOf(new Date(2026, 3, 1).toISOString(), now)).toBe("Earlier");
 });
 
-it("claims that an agent continues only if its answer had begun", () => {
+it("does not claim that an agent is at work that may have been killed", () => {
   const lost = new TypeError("Failed to fetch");
-  expect(problemOf(lost, true)).toContain("The agent continues");
+  expect(problemOf(lost, true)).toBe("The connection was lost. The rest of the answer appears here when the server is reachable again.");
   expect(problemOf(lost, false)).toContain("may not have arrived");
   expect(problemOf(new Error('{"detail": "No such agent"}'), false)).toBe("No such agent");
   expect(problemOf(undefined, false)).toBe("Something went wrong.");

@@ -34,7 +34,7 @@ export function problemOf(error: Error | undefined, hasAnswer: boolean): string 
   }
   if (isLost(error)) {
     return hasAnswer
-      ? "The connection was lost. The agent continues; its answer appears here when the server is reachable again."
+      ? "The connection was lost. The rest of the answer appears here when the server is reachable again."
       : "The server is not reachable, so your message may not have arrived. Send it again when the page is live.";
   }
   return text || "Something went wrong.";

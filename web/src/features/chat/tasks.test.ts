@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { TaskRow } from "@/api/types";
 import type { ChatMessage } from "./message";
-import { askedThen, chipOf, taskOfAnswer } from "./tasks";
+import { askedThen, chipOf, openTasksOf, taskOfAnswer } from "./tasks";
 
 const ROW: TaskRow = {
   id: "t",
@@ -50,10 +50,10 @@ describe("a question", () => {
 
   it("comes from the view that says what is waited for", () => {
     const told = { taskId: "t", status: "working" as const, statusMessage: "Looking", seq: 2 };
-    const row: TaskRow = { ...ROW, status: "input-required", statusMessage: "Pay it?", waiting: "approval", question: { text: "Pay it?", schema: null }, seq: 6 };
-    expect(chipOf(told, row)).toMatchObject({ waits: "approve", question: { text: "Pay it?", schema: null } });
+    const row: TaskRow = { ...ROW, status: "input-required", statusMessage: "Pay it?", waiting: "approval", question: { id: "m1", text: "Pay it?", schema: null }, seq: 6 };
+    expect(chipOf(told, row)).toMatchObject({ waits: "approve", question: { id: "m1", text: "Pay it?", schema: null } });
     expect(chipOf({ ...told, seq: 7 }, row)).toMatchObject({ waits: null, question: null });
-    expect(chipOf(told, { ...row, waiting: "input", question: { text: "How much?", schema } }).question).toEqual({ text: "How much?", schema });
+    expect(chipOf(told, { ...row, waiting: "input", question: { id: null, text: "How much?", schema } }).question).toEqual({ text: "How much?", schema });
   });
 
   it("is what the message says while there is no row, or an older one", () => {
@@ -72,12 +72,21 @@ describe("a question", () => {
 const answerAbout = (data: object): ChatMessage => ({ id: "m", role: "assistant", parts: [{ type: "data-task", id: "t", data: { taskId: "t", ...data } }], metadata: { taskId: "t", agent: "billing" } });
 
 describe("the task of an answer", () => {
-  const asking: TaskRow = { ...ROW, status: "input-required", waiting: "approval", question: { text: "Pay it?", schema: null }, seq: 6 };
+  const asking: TaskRow = { ...ROW, status: "input-required", waiting: "approval", question: { id: "m1", text: "Pay it?", schema: null }, seq: 6 };
 
   it("is what the row and the message know of it", () => {
     expect(taskOfAnswer(answerAbout({ status: "working", seq: 2 }), new Map([["t", asking]]))).toMatchObject({ id: "t", title: "Refund", waits: "approve" });
     expect(taskOfAnswer(answerAbout({ status: "input-required", approval: true, seq: 2 }), new Map())).toMatchObject({ waits: "approve" });
     expect(taskOfAnswer(answerAbout({ status: "working", seq: 2 }), new Map([["t", ROW]]))).toMatchObject({ waits: null });
     expect(taskOfAnswer({ id: "u", role: "user", parts: [] }, new Map([["t", asking]]))).toBeNull();
+  });
+
+  it("is open, and so are the tasks that it planned, until they have ended", () => {
+    const planned = { type: "data-task" as const, id: "p", data: { taskId: "p", status: "submitted" as const, title: "Refund" } };
+    const plan = answerAbout({ status: "completed", seq: 2 });
+    const message: ChatMessage = { ...plan, parts: [...plan.parts, planned] };
+    const open = (status: TaskRow["status"]) => openTasksOf(message, new Map([["p", { ...asking, id: "p", status }]])).map((task) => task.id);
+    expect([open("input-required"), open("completed")]).toEqual([["p"], []]);
+    expect(openTasksOf(answerAbout({ status: "input-required", seq: 2 }), new Map()).map((task) => task.id)).toEqual(["t"]);
   });
 });

@@ -53,11 +53,13 @@ function waitsFor(status: string, waiting: TaskRow["waiting"] | undefined, appro
 
 /** What a task asks, and the form of the answer. */
 export interface Asked {
+  /** The message that asks, as far as it is known. */
+  id?: string;
   text: string;
   schema: JsonSchema | null;
 }
 
-const askedIn = (question: { text: string; schema?: unknown } | null): Asked => ({ text: question?.text ?? "", schema: (question?.schema ?? null) as JsonSchema | null });
+const askedIn = (question: { id?: string | null; text: string; schema?: unknown } | null): Asked => ({ ...(question?.id && { id: question.id }), text: question?.text ?? "", schema: (question?.schema ?? null) as JsonSchema | null });
 
 /** What was asked in a message whose task has gone on since. */
 export function askedThen(data: TaskData): string | null {
@@ -70,4 +72,11 @@ export function taskOfAnswer(last: ChatMessage | undefined, rows: ReadonlyMap<st
   if (!last || !taskId) return null;
   const block = blocksOf(last).find((one) => one.kind === "task" && one.taskId === taskId);
   return chipOf(block?.kind === "task" ? block.data : { taskId }, rows.get(taskId));
+}
+
+/** The tasks of an answer that have not ended: its own, and those that it planned or began. */
+export function openTasksOf(last: ChatMessage | undefined, rows: ReadonlyMap<string, TaskRow>): Chip[] {
+  const own = taskOfAnswer(last, rows);
+  const others = last && own ? blocksOf(last).flatMap((block) => (block.kind === "task" && block.taskId !== own.id ? [chipOf(block.data, rows.get(block.taskId))] : [])) : [];
+  return [...(own ? [own] : []), ...others].filter((chip) => !isEnded(chip.status));
 }

@@ -102,7 +102,7 @@ export function useConversation(id: string, isNew: boolean) {
     [chat, id, sendMessage],
   );
 
-  const answer = useCallback((agent: string, data: Record<string, unknown>) => void sendMessage({ parts: [{ type: "data-reply", data }] }, { body: { agent } }), [sendMessage]);
+  const answer = useCallback((agent: string, data: Record<string, unknown>, question?: string) => void sendMessage({ parts: [{ type: "data-reply", id: question, data }] }, { body: { agent } }), [sendMessage]);
 
   const again = useCallback((agent: string) => void regenerate({ body: { agent } }), [regenerate]);
 

@@ -34,7 +34,7 @@ export default function DeliveryDetail() {
       ) : found.error instanceof ApiError && found.error.status === 404 ? (
         <EmptyState title="There is no such webhook">It may have been removed, or it belongs to somebody else.</EmptyState>
       ) : found.isError ? (
-        <ErrorState title="The webhook could not be loaded" error={found.error} safe="Deliveries go on." onRetry={() => void found.refetch()} />
+        <ErrorState title="The webhook could not be loaded" error={found.error} safe="Nothing is lost: deliveries are stored on the server." onRetry={() => void found.refetch()} />
       ) : (
         <Shown delivery={found.data} />
       )}

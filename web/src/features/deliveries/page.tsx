@@ -58,7 +58,7 @@ export default function DeliveriesPage() {
       {list.isPending ? (
         <SkeletonRows label="Loading deliveries" />
       ) : list.isError ? (
-        <ErrorState title="The deliveries could not be loaded" error={list.error} safe="Webhooks are delivered all the same." onRetry={() => void list.refetch()} />
+        <ErrorState title="The deliveries could not be loaded" error={list.error} safe="Nothing is lost: deliveries are stored on the server." onRetry={() => void list.refetch()} />
       ) : rows.length === 0 ? (
         <Nothing isFiltered={Boolean(search.state || search.url || search.task)} />
       ) : (

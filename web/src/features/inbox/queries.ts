@@ -24,9 +24,10 @@ const doneTo = (answer: Answer): string => (answer.kind === "reply" ? "Answered"
 function send(question: Question, answer: Answer): Promise<unknown> {
   const task = `/api/tasks/${encodeURIComponent(question.task.id)}`;
   if (answer.kind === "execute") return api.post(`${task}/execute`);
-  if (answer.kind === "reply") return api.post(`${task}/reply`, { text: answer.text, data: answer.data });
+  const asked = { question: question.message };
+  if (answer.kind === "reply") return api.post(`${task}/reply`, { ...asked, text: answer.text, data: answer.data });
   const decision = { approved: answer.approved, comment: answer.comment };
-  if (question.run === null || question.step === null) return api.post(`${task}/reply`, { data: decision });
+  if (question.run === null || question.step === null) return api.post(`${task}/reply`, { ...asked, data: decision });
   return api.post(`/api/runs/${encodeURIComponent(question.run)}/approvals/${encodeURIComponent(question.step)}`, decision);
 }
 

@@ -54,7 +54,7 @@ export default function RegistryPage() {
       {list.isPending ? (
         <SkeletonRows label="Loading the registry" />
       ) : list.isError ? (
-        <ErrorState title="The registry could not be loaded" error={list.error} safe="Agents can be called all the same." onRetry={() => void list.refetch()} />
+        <ErrorState title="The registry could not be loaded" error={list.error} safe="Nothing is lost: entries are stored on the server." onRetry={() => void list.refetch()} />
       ) : rows.length === 0 ? (
         <EmptyState icon={BookMarked} title={search.q || search.own ? "No agent fits" : "No agent is published here yet"} command={search.q ? undefined : `accord agents publish https://weather.example --name acme/weather --registry ${server}`}>
           A published agent is found, checked and called by its name.

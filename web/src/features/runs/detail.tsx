@@ -27,7 +27,7 @@ export default function RunDetail() {
   if (run.isPending) return <SkeletonPage />;
   if (run.error instanceof ApiError && run.error.status === 404) return <Missing />;
   if (run.isError && !run.data) {
-    return <ErrorState title="The run could not be loaded" error={run.error} safe="It goes on all the same." onRetry={() => void run.refetch()} />;
+    return <ErrorState title="The run could not be loaded" error={run.error} safe="Nothing is lost: it is stored on the server." onRetry={() => void run.refetch()} />;
   }
   return <Shown key={runId} run={run.data} />;
 }

@@ -89,7 +89,7 @@ function RunsList() {
       {list.isPending ? (
         <SkeletonRows label="Loading runs" />
       ) : list.isError ? (
-        <ErrorState title="The runs could not be loaded" error={list.error} safe="Runs go on all the same." onRetry={() => void list.refetch()} />
+        <ErrorState title="The runs could not be loaded" error={list.error} safe="Nothing is lost: runs are stored on the server." onRetry={() => void list.refetch()} />
       ) : rows.length === 0 ? (
         <Nothing isFiltered={Boolean(search.workflow || search.state)} start={start || undefined} />
       ) : (

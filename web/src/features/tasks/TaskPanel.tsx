@@ -42,7 +42,7 @@ export function TaskPanel({ taskId, onClose, onFull, isFull }: TaskPanelProps) {
       ) : task.error instanceof ApiError && task.error.status === 404 ? (
         <EmptyState title="There is no such task">It may have been removed, or it belongs to somebody else.</EmptyState>
       ) : task.isError ? (
-        <ErrorState title="The task could not be loaded" error={task.error} safe="It keeps running on the server." onRetry={() => void task.refetch()} />
+        <ErrorState title="The task could not be loaded" error={task.error} safe="Nothing is lost: it is stored on the server." onRetry={() => void task.refetch()} />
       ) : (
         <SkeletonPanel />
       )}

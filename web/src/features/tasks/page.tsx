@@ -106,7 +106,7 @@ export default function TasksPage() {
       {tasks.isPending ? (
         <SkeletonRows rows={14} label="Loading the tasks" />
       ) : tasks.isError && rows.length === 0 ? (
-        <ErrorState title="The tasks could not be loaded" error={tasks.error} safe="Tasks keep running on the server." onRetry={() => void tasks.refetch()} />
+        <ErrorState title="The tasks could not be loaded" error={tasks.error} safe="Nothing is lost: tasks are stored on the server." onRetry={() => void tasks.refetch()} />
       ) : rows.length === 0 ? (
         <Nothing filtered={filtered} onClear={() => void navigate({ search: {} })} />
       ) : (

@@ -33,14 +33,15 @@ export function Question({ task }: { task: TaskView }) {
 function Asked({ task }: { task: TaskView }) {
   const reply = useTaskAction(task.id, "reply");
   const message = statusMessage(task.task);
+  const question = message?.id || task.question?.id;
   const text = (message && plainText(message.parts)) || task.question?.text || "The agent waits for more.";
   return (
     <div className="flex flex-col gap-3">
       <Markdown text={text} />
       {task.waiting === "approval" ? (
-        <Decision busy={reply.isPending} onDecide={(approved, comment) => reply.mutateAsync({ data: { approved, comment } })} />
+        <Decision busy={reply.isPending} onDecide={(approved, comment) => reply.mutateAsync({ question, data: { approved, comment } })} />
       ) : (
-        <ReplyForm schema={(task.question?.schema ?? null) as JsonSchema | null} busy={reply.isPending} onReply={(body) => reply.mutateAsync(body)} />
+        <ReplyForm schema={(task.question?.schema ?? null) as JsonSchema | null} busy={reply.isPending} onReply={(body) => reply.mutateAsync({ ...body, question })} />
       )}
     </div>
   );
