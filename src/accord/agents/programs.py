@@ -124,7 +124,8 @@ INTERPRETERS = _words(
     uvx pipx poetry pipenv conda tar zip split man less nc ncat socat scp sftp bwrap firejail sg newgrp entr hyperfine
     nix direnv vagrant ld.so fakeroot xvfb-run ssh-agent tini dumb-init gosu setarch linux32 linux64 prlimit choom
     docker-compose podman-compose crictl apptainer singularity machinectl lxc-attach ansible-playbook ansible-console
-    ansible-pull groovy irb ghci runghc ocaml jshell nodemon concurrently cross-env
+    ansible-pull apt apt-get dpkg rpm dnf yum zypper apk brew gem flatpak ldd groovy irb ghci runghc ocaml
+    jshell nodemon concurrently cross-env
     numactl dbus-run-session coverage unbuffer rlwrap ifne chronic pee faketime run-parts start-stop-daemon ip mise fzf
     cmake java cargo gradle mvn bazel dotnet xterm logrotate -exec -execdir -ok -okdir
     """
