@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.agents.regexes import LOOP_STEPS, STEPS, BadRegex, Regex, compiled, escaped
+from accord.agents.regexes import LOOP_STEPS, PATTERN_BYTES, STEPS, BadRegex, Regex, compiled, escaped
 from accord.model import TaskState
 from accord.workflows.permissions import matches
 from accord.workflows.values import Unresolved, Values
@@ -107,6 +107,13 @@ def long_text(steps: int) -> str:
 
 
 WANTED = "input matches '(a|b|ab|ba){0,200}!'"
+
+
+@pytest.mark.parametrize("unit", [r"\pL", "a", "[^ü]", "(a|b)?"])
+def test_long_pattern_of_an_agent_is_not_compiled(unit: str) -> None:
+    """RE2 takes 7 s to refuse 150 KB of Unicode classes, and keeps the GIL meanwhile."""
+    with pytest.raises(Unresolved, match="bytes are too much for a regular expression"):
+        Values(input="a", vars={"pattern": unit * (PATTERN_BYTES + 1)}).holds("input matches vars.pattern")
 
 
 async def test_long_search_is_refused_on_the_event_loop() -> None:

@@ -39,6 +39,8 @@ PAYLOADS = [
     "--upload-pack=./hostile",
     "-c./hostile",
     "-v",
+    "-upload-pack=./hostile",
+    "5%n",
 ]
 
 FUZZ_SEED = 20
@@ -53,6 +55,7 @@ TOKENS = [
     *("$(", "&&", "||", "x=", "${", "$((", "))", "((", "[[ ", " ]]", "$'", "<(", "<<<", "$[", ">&", "&>", "|&", ";;"),
     *(" ", "\n", "\\\n", " \\\n", "# ", "<<E\n", "\nE\n", "case x in ", "x) ", "if ", "then ", "fi ", "do ", "done "),
     *("echo ", "eval ", "sh ", "sh -c ", ". ", "env ", "alias ", "exec ", "export ", "test -v ", "printf -v ", "git "),
+    *("for i do ", "set a; ", "let x; ", "{y[x]}>", "RANDOM=x ", "unset y[x]; ", '"$e"', "$e-"),
     *('"$x"', "$x", "| sh", "| cat ", "> f ", "./f", "-", "-- ", "-c ", "time ", "! "),
     *([HOLE] * 8),
 ]
@@ -164,6 +167,8 @@ OPTION = "--upload-pack=./hostile"
     [
         "git fetch . VALUE",
         "git fetch . 'VALUE'",
+        'git fetch . "$empty"VALUE',
+        'x="$empty"VALUE; git fetch . "$(printf \'\')$x"',
         'git commit -m "VALUE"',
         'x="VALUE"; git log "$x"',
         "cat VALUE-x",

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 USE_ARGV = 'use `argv`, which no shell reads: argv: [PROGRAM, "{{..}}"], and a step for each program'
-OWN_ARGUMENT = "write it as an argument of its own, or say `allowOptions: true`"
+OWN_ARGUMENT = "write it as an argument of its own, write `--` before it, or say `allowOptions: true`"
 ALLOW_INTERPRETER = "give it to a script of your own, or say `allowInterpreter: true` if the program may run it"
 FIXED_PROGRAM = "write the name of the program"
 
@@ -123,6 +123,9 @@ INTERPRETERS = _words(
     ltrace valgrind perf docker podman nerdctl kubectl oc lxc make gmake ninja just rake npm npx pnpm yarn bunx pip uv
     uvx pipx poetry pipenv conda tar zip split man less nc ncat socat scp sftp bwrap firejail sg newgrp entr hyperfine
     nix direnv vagrant ld.so fakeroot xvfb-run ssh-agent tini dumb-init gosu setarch linux32 linux64 prlimit choom
+    docker-compose podman-compose crictl apptainer singularity machinectl lxc-attach ansible-playbook ansible-console
+    ansible-pull apt apt-get dpkg rpm dnf yum zypper apk brew gem flatpak ldd groovy irb ghci runghc ocaml
+    jshell nodemon concurrently cross-env
     numactl dbus-run-session coverage unbuffer rlwrap ifne chronic pee faketime run-parts start-stop-daemon ip mise fzf
     cmake java cargo gradle mvn bazel dotnet xterm logrotate -exec -execdir -ok -okdir
     """
@@ -140,7 +143,7 @@ _CODE_OPTION = re.compile(
 """Options whose argument is run, whatever the program."""
 
 _PYTHON_FLAGS = re.compile(r"-[BEIOSqsu]+")
-_SYSTEM = re.compile(r"(/usr)?/bin/(?=[^/]+$)")
+_SYSTEM = re.compile(r"^(/usr)?/bin/(?=[^/]+$)")
 _VERSION = re.compile(r"(?<=[a-z])[\d.]+$")
 
 
@@ -206,6 +209,8 @@ def check_simple_command(words: Sequence[Word], *, is_sink: bool, options: bool 
         raise UnsafeCommand(f"{shown} is not among the commands that templates may be piped into")
     if first is not None and (row is None or not row.takes_values):
         raise UnsafeCommand(f"{shown} is not among the commands that take {first.source} for data in a shell")
+    if name == "printf" and any(map(_values, words[1:-1])) and _values(words[2 if words[1] == ("--",) else 1]):
+        raise UnsafeCommand("`printf` may set a variable with a value as its format", "write a format, such as '%s'")
     if row is not None and (first is not None or is_sink or name in EVALUATING):
         _check_program(name, words, first)
     if first is not None and not options:
@@ -217,7 +222,9 @@ def option_value(words: Sequence[Word], values: Sequence[str]) -> Value | None:
     for word in words[1 : _operands(words)]:
         text, first = "", None
         for piece in word:
-            if piece is None or (first is None and isinstance(piece, str) and piece.startswith("-")):
+            if piece is None:
+                continue  # it may be empty
+            if first is None and piece != "" and isinstance(piece, str):
                 break
             first = first or (piece if isinstance(piece, Value) else None)
             text += piece if isinstance(piece, str) else values[piece.place]
@@ -270,11 +277,17 @@ def _check_program(name: str, words: Sequence[Word], first: Value | None) -> Non
 
 
 def _check_options(words: Sequence[Word]) -> None:
-    """Raise if a value is a part of an option that is written before it."""
+    """Raise if a value is a part of an option that is written before it.
+
+    Text that is not known may be empty: then it matters to programs that have options which run something.
+    """
+    row = PROGRAMS.get(name_of(words))
+    may_be_empty = row is None or row.options is not None
     for word in words[1 : _operands(words)]:
-        lead = _lead(word)
+        lead = _lead(tuple(piece for piece in word if piece is not None) if may_be_empty else word)
         if (found := _first([word])) is not None and re.fullmatch(r"-[^\s=]*", lead):
-            raise UnsafeCommand(f"{found.source} would be a part of the option `{lead}`", OWN_ARGUMENT)
+            where = " where what stands before it is empty" if None in word else ""
+            raise UnsafeCommand(f"{found.source} would be a part of the option `{lead}`{where}", OWN_ARGUMENT)
 
 
 def _operands(words: Sequence[Word]) -> int:

@@ -17,6 +17,9 @@ STEPS = 1_000_000_000
 MEMORY = 2 * 1024 * 1024
 """Bytes that a compiled pattern and what RE2 remembers of its searches may take."""
 
+PATTERN_BYTES = 4_000
+"""Length of a pattern at most. RE2 compiles with the GIL held: up to 0.2 s for this length, and 7 s for 150 KB."""
+
 _NO_LEAST = re.compile(r"\{,\d+\}")
 """`a{,3}`, in which RE2 would read the braces as text."""
 
@@ -44,6 +47,8 @@ class Regex:
 
     def __init__(self, pattern: str, *, is_case_sensitive: bool = True) -> None:
         """Compile a pattern; raises BadRegex."""
+        if (size := len(pattern.encode(errors="replace"))) > PATTERN_BYTES:
+            raise BadRegex(f"{size} bytes are too much for a regular expression: at most {PATTERN_BYTES} are read")
         if _NO_LEAST.search(pattern):
             raise BadRegex(f"{pattern!r} is not a valid regular expression: write {{0,N}} for {{,N}}")
         import re2  # 2 to 4 ms: most commands compile no pattern of a user

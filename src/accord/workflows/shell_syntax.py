@@ -22,9 +22,35 @@ _UNREAD = frozenset({"[[", "case", "coproc", "function", "select", "time"})
 """These begin something that is not read here; what follows on `time` is a keyword in some shells."""
 
 _CHANGING = frozenset(
-    ["alias", "builtin", "command", "declare", "enable", "eval", "hash", "let", "local", "shopt", "typeset", "unalias"],
+    [
+        "alias",
+        "builtin",
+        "command",
+        "compgen",
+        "declare",
+        "enable",
+        "eval",
+        "hash",
+        "jobs",
+        "let",
+        "local",
+        "shopt",
+        "typeset",
+        "unalias",
+    ],
 )
 """These change what the rest of a command means, or read variables as code by their names, or run what does."""
+
+_NAMING = {
+    "read": re.compile(r".*[\[\0].*", re.DOTALL),
+    "unset": re.compile(r".*[\[\0].*", re.DOTALL),
+    "wait": re.compile(r".*\[.*|-.*p.*", re.DOTALL),
+    "set": re.compile(r"[-+].*k.*|keyword", re.DOTALL),
+}
+"""Arguments by which these read a variable as code, or assign to more variables; a NUL is text that is not known."""
+
+_INTEGER = re.compile(r"(?:RANDOM|SRANDOM|HISTCMD|OPTIND|BASHPID)(?:\+?=(?![0-9]*\Z).*)?", re.DOTALL)
+"""Variables for which bash calculates what is assigned to them, and so reads the variables that this names."""
 
 _PRINTING = frozenset({"basename", "date", "dirname", "echo", "printf", "pwd"})
 """What may be in `$(..)` of a command that writes a value into a file: these read no file."""
@@ -82,6 +108,7 @@ def shell_command(text: str, holes: Sequence[Hole], *, options: bool = False) ->
     """Return a command with references in place of its holes; raises UnsafeCommand. `options`: values may be some."""
     reader = _Reader(text, holes, options)
     reader.read("")
+    reader.check_names()
     reader.check_files()
     return ShellCommand("".join(reader.out), tuple(reader.commands))
 
@@ -119,6 +146,7 @@ class _Reader:
         self._places: list[Word] = []
         self._reads_back = ""
         self._capitals: list[str] = []
+        self._has_open_name = False
 
     # --- commands
 
@@ -188,6 +216,7 @@ class _Reader:
         words = command.words
         for word in command.assigned:
             self._assign(word, is_alone=not words)
+        self._check_integers([*command.assigned, *words])
         has_value = any(isinstance(piece, Value) for word in words for piece in word)
         name = name_of(words)
         if command.files and (has_value or command.is_sink or not words or name == "exec"):
@@ -201,19 +230,34 @@ class _Reader:
             return
         if self._has_values:
             check_simple_command(words, is_sink=command.is_sink, options=self._options)
-        if name in _CHANGING and words[:2] != [("command",), ("-v",)]:
-            self._refuse(f"`{name}` changes what the rest of it means, or may read variables as code")
+        self._check_builtin(name, words)
         self._run.append(name)
+        self._has_open_name = self._has_open_name or None in words[0]
         if name == "read":
             self._reads_back = name
-            if any(piece is None or "[" in str(piece) for word in words for piece in word):
-                self._refuse("`read` needs the fixed names of variables")
         if name == "tee" or (name == "uniq" and len(words) > 2):
             self._writes_value = True
         if name in ("tee", "uniq") or (name == "cd" and None not in words[-1]):
             self._places += words[1:]
         if has_value:
             self.commands.append(tuple(words))
+
+    def _check_builtin(self, name: str, words: Sequence[Word]) -> None:
+        """Refuse what a shell itself may read variables as code for, and a loop whose commands look like words."""
+        if name in _CHANGING and words[:2] != [("command",), ("-v",)]:
+            self._refuse(f"`{name}` changes what the rest of it means, or may read variables as code")
+        if name == "for" and len(words) > 2 and words[2] != ("in",):
+            self._refuse("`for NAME do` is not read: write `for NAME in ..; do`")
+        if name in _NAMING and any(_NAMING[name].fullmatch(_plain(word)) for word in words[1:]):
+            self._refuse(f"an argument of `{name}` may read a variable as code, or is not fixed")
+
+    def _check_integers(self, words: Sequence[Word]) -> None:
+        """Refuse to set a variable for which bash calculates."""
+        integer = next((_plain(word) for word in words if _INTEGER.fullmatch(_plain(word))), None)
+        if integer is not None and self._has_values:
+            self._refuse(
+                f"bash calculates what `{integer.partition('=')[0]}` is set to, and may read a variable as code"
+            )
 
     def _assign(self, word: Word, *, is_alone: bool) -> None:
         """Remember a variable of the command's own that has a value, which is then a value as well."""
@@ -244,6 +288,11 @@ class _Reader:
         if redirect[0].lstrip("0123456789") != "<" and word != ("/dev/null",):
             command.files.append(word)
 
+    def check_names(self) -> None:
+        """Refuse a command whose name is not known beside variables that have values, which it could read as code."""
+        if self._names and self._has_open_name:
+            self._refuse("the name of a command is not fixed, and it may read a variable as code")
+
     def check_files(self) -> None:
         """Refuse a command that writes a value into a file, and may run that file or what it says."""
         if not (self._writes_value and self._has_values):
@@ -256,8 +305,7 @@ class _Reader:
         if self._capitals:
             self._refuse(f"it writes a file, and programs read `{self._capitals[0]}`: use small letters")
         for place in self._places if {"git", "gh"} & set(self._run) else ():
-            path = "".join("\0" if piece is None else str(piece) for piece in place)
-            if _CONFIGURING.search(path):
+            if _CONFIGURING.search(_plain(place)):
                 self._refuse("it writes a file, and git or gh may run that")
 
     # --- words
@@ -281,7 +329,7 @@ class _Reader:
             else:
                 bare += sign
                 pieces.append(self._take(1))
-        if "{" in bare and ("," in bare or ".." in bare):
+        if "{" in bare and ("," in bare or ".." in bare or self._text[self._at : self._at + 1] in ("<", ">")):
             self._refuse("braces are expanded by some shells only: quote them")
         return _joined(pieces)
 
@@ -385,6 +433,11 @@ class _Reader:
     def _refuse(self, problem: str) -> NoReturn:
         source = next((hole.source for hole in self._holes if hole.text is None), "a template")
         raise UnsafeCommand(f"{source} cannot stand in this command: {problem.replace(HOLE, '{{..}}')}")
+
+
+def _plain(word: Word) -> str:
+    """Return the text of a word, with a NUL for what is not known."""
+    return "".join(piece if isinstance(piece, str) else "\0" for piece in word)
 
 
 def _joined(pieces: Sequence[str | Value | None]) -> Word:
