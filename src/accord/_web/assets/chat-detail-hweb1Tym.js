@@ -1,1 +1,0 @@
-import{t as e}from"./jsx-runtime-Wy9s6hX0.js";import{t}from"./useSearch-BrcZSbMU.js";import{t as n}from"./Conversation-MnirNZ-u.js";import{C as r}from"./index-mXAaaR61.js";var i=e();function a(){let{chatId:e}=r({from:`/console/chat/$chatId`}),{task:a}=t({from:`/console/chat`});return(0,i.jsx)(n,{id:e,isNew:!1,openTask:a},e)}export{a as default};
