@@ -9,8 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct, inspect, json
 
-from accord.workflows import document, durations, keys
+from accord.workflows import document, keys
 from accord.workflows.checks import agents, steps
+from accord.workflows.durations import format_duration
 from accord.workflows.findings import CODES
 from accord.workflows.keys import MEANT, REFUSED, REFUSED_VALUES
 from accord.workflows.library import templates
@@ -130,7 +131,7 @@ def _default(field: inspect.Field) -> str:
     if value is None or value in ((), {}, "") or isinstance(value, Struct):
         return ""
     if keys.written_as(field.type) == "duration":
-        return f"`{durations.spelled(value)}`"
+        return f"`{format_duration(value)}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

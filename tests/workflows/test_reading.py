@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from accord.workflows import durations, keys
+from accord.workflows import keys
 from accord.workflows.document import CustomStep, Document, Param, Step, Swarm, Trajectories
+from accord.workflows.durations import format_duration, parse_duration
 from accord.workflows.findings import CODES, BadDocument, Finding, Place
 from accord.workflows.reading import load, open_source, read, read_step, read_steps, source, write
 from accord.workflows.text import MAX_DEPTH, parse
@@ -379,7 +380,7 @@ def test_what_is_written_reads_the_same(document: Document) -> None:
 
 @given(st.floats(0, 10 * 366 * 86_400))
 def test_a_time_that_is_spelled_reads_the_same(time: float) -> None:
-    assert durations.seconds(durations.spelled(time)) == time
+    assert parse_duration(format_duration(time)) == time
 
 
 def test_a_file_that_is_written_is_for_people_too() -> None:

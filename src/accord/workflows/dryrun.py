@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from accord.workflows.document import Step
-from accord.workflows.durations import spelled
+from accord.workflows.durations import format_duration
 from accord.workflows.plan import Plan
 from accord.workflows.state import PARKED
 
@@ -113,7 +113,7 @@ def _does(step: Step) -> str:
         over = step.over if isinstance(step.over, str) else msgspec.json.encode(step.over).decode()
         return f"{described or _does(step.step)} (for each of {over})"
     if step.kind == "wait":
-        told = {"for": step.for_ and spelled(step.for_), "until": step.until, "for the event": step.event}
+        told = {"for": step.for_ and format_duration(step.for_), "until": step.until, "for the event": step.event}
         what = ", ".join(f"waits {how} {time}" for how, time in told.items() if time)
     else:
         what = _first_line(step.task or step.command_line or step.branch or step.workflow or step.file)

@@ -11,16 +11,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.workflows import custom, givens, resolving
+from accord.workflows.custom import beside, expanded
 from accord.workflows.defaults import merged, typed
 from accord.workflows.document import Barrier, Document, Step, Workflow
 from accord.workflows.expressions import BadExpression
 from accord.workflows.findings import BadDocument, found
 from accord.workflows.functions import nearest
+from accord.workflows.givens import inputs_of, outlined, vars_of
 from accord.workflows.patterns import PATTERNS, Cast, Misfit, chosen
 from accord.workflows.patterns.cast import turn
 from accord.workflows.patterns.loops import looped
 from accord.workflows.plan import Plan
+from accord.workflows.resolving import check_references, resolve_references
 
 MAIN = "main"
 """What the workflow of a document is called that has none but agents."""
@@ -47,11 +49,11 @@ def plan(
     env = os.environ if env is None else env
     text = input or ""
     one = _workflow(document, workflow)
-    given, pending = givens.outlined(document, vars or {}) if is_outline else (vars or {}, None)
-    inputs, problems = givens.inputs_of(document, given, text)
+    given, pending = outlined(document, vars or {}) if is_outline else (vars or {}, None)
+    inputs, problems = inputs_of(document, given, text)
     if problems:
         raise BadDocument(problems)
-    variables, problems = givens.vars_of(document, given, text, inputs, pending=pending or ())
+    variables, problems = vars_of(document, given, text, inputs, pending=pending or ())
     if problems:
         raise BadDocument(problems)
     pattern, steps = _arranged(document, one, base)
@@ -86,9 +88,9 @@ def plan(
         state=document.state,
         trajectories=document.trajectories,
     )
-    if wrong := resolving.problems(made, document, env, pending):
+    if wrong := check_references(made, document, env, pending):
         raise BadDocument(wrong)
-    return resolving.settled(made)
+    return resolve_references(made)
 
 
 def _workflow(document: Document, name: str | None) -> Workflow:
@@ -108,8 +110,8 @@ def _workflow(document: Document, name: str | None) -> Workflow:
 
 def _arranged(document: Document, one: Workflow, base: Path) -> tuple[str, list[Step]]:
     """Return the steps of a workflow with the order of its pattern, and what the pattern adds."""
-    own = {**custom.beside(base), **document.steps}
-    steps = [custom.expanded(step, own) for step in one.steps]
+    own = {**beside(base), **document.steps}
+    steps = [expanded(step, own) for step in one.steps]
     steps = [typed(step, document.agent(step.agent or "")) for step in steps]
     cast = Cast(steps, document.agents, document.coordination)
     pattern = document.swarm.pattern or chosen(cast)

@@ -10,8 +10,9 @@ from typing import Any
 
 from msgspec import Struct, inspect
 
-from accord.workflows import durations, keys
+from accord.workflows import keys
 from accord.workflows.document import CustomStep, Document, Said, Step
+from accord.workflows.durations import format_duration
 from accord.workflows.findings import Place
 from accord.workflows.library import filled
 from accord.workflows.shapes import Shaping
@@ -105,6 +106,6 @@ def _written(kind: inspect.Type, value: Any) -> Any:
             inner = kind.value_type if isinstance(kind, inspect.DictType) else inspect.AnyType()
             return {name: _written(inner, one) for name, one in value.items()}
         case int() | float() if keys.written_as(kind) == "duration":
-            return durations.spelled(float(value))
+            return format_duration(float(value))
         case _:
             return value

@@ -52,7 +52,7 @@ Known = Mapping[str, Collection[str]]
 Edges = Mapping[str, tuple[str, ...]]
 
 
-def problems(
+def check_references(
     plan: Plan, document: Document, env: Mapping[str, str], pending: Collection[str] | None = None
 ) -> list[Finding]:
     """Return everything that would have no value, and every order that is none.
@@ -101,7 +101,7 @@ def problems(
     return list(dict.fromkeys(wrong))
 
 
-def settled(plan: Plan) -> Plan:
+def resolve_references(plan: Plan) -> Plan:
     """Return a plan in which addresses, headers and names of events have their values, all known before a run."""
     text = Values(input=plan.input, inputs=plan.inputs, vars=plan.vars).text
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from msgspec import Struct, inspect, to_builtins
 
-from accord.workflows import durations, keys
+from accord.workflows import keys
 from accord.workflows.document import CustomStep, Document, FilePermissions, Permissions, Step, Swarm, Trajectories
+from accord.workflows.durations import DURATION_PATTERN, format_duration
 from accord.workflows.meanings import MEANINGS
 from accord.workflows.steps.kinds import step_types
 
@@ -78,7 +79,7 @@ def _default(member: keys.Member) -> dict[str, Any]:
     value = None if member.field.required else keys.default(member.field)
     if value is None or isinstance(value, Struct | tuple | dict) or value == "":
         return {}
-    return {"default": durations.spelled(value) if keys.written_as(member.kind) == "duration" else to_builtins(value)}
+    return {"default": format_duration(value) if keys.written_as(member.kind) == "duration" else to_builtins(value)}
 
 
 def _required(struct: type[Struct]) -> dict[str, Any]:
@@ -158,6 +159,6 @@ _PLAIN: Mapping[type[inspect.Type], dict[str, Any]] = {
     inspect.AnyType: {},
 }
 _WRITTEN: Mapping[str, dict[str, Any]] = {
-    "duration": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": durations.PATTERN}]},
+    "duration": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": DURATION_PATTERN}]},
     "scalar": {"type": ["string", "number", "boolean"]},
 }

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, inspect
 
-from accord.workflows import durations, keys
+from accord.workflows import keys
 from accord.workflows.document import (
     ACCESS,
     STEP_TYPES,
@@ -25,6 +25,7 @@ from accord.workflows.document import (
     Swarm,
     Trajectories,
 )
+from accord.workflows.durations import parse_duration
 from accord.workflows.findings import BadDocument, Finding, Place, found
 from accord.workflows.steps.kinds import step_types
 from accord.workflows.text import Node
@@ -170,7 +171,7 @@ class Shaping:
         assert unit is not None
         try:
             if isinstance(value, str) and not keys.is_counted(key):
-                time = durations.seconds(value)
+                time = parse_duration(value)
             elif isinstance(value, int | float) and not isinstance(value, bool):
                 time = float(Decimal(str(value)) * unit)
             else:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from accord.workflows import durations
 from accord.workflows.checks.subject import Problem, Subject, Where
 from accord.workflows.cron import BadCron, read_cron
+from accord.workflows.durations import format_duration
 
 LONG = 12 * 3600.0
 """Seconds that a timeout of one agent or command seldom has, and 43,200 milliseconds often."""
@@ -39,7 +39,7 @@ def lengths(subject: Subject) -> Iterator[Problem]:
         ]
     for where, time in stated:
         if time is not None and time >= LONG:
-            message = f"The timeout is {durations.spelled(time)}"
+            message = f"The timeout is {format_duration(time)}"
             yield Problem("LONG_TIMEOUT", where, message, "write `timeoutMs` if milliseconds were meant")
 
 
