@@ -38,9 +38,11 @@ def expanded(step: Step, steps: Mapping[str, CustomStep], depth: int = 0) -> Ste
         return step
     if step.use not in steps:
         fix = f"there is none{nearest(step.use, steps)}" if steps else "write one below `steps`"
-        raise _bad("UNKNOWN_CUSTOM_STEP", f"step {step.name!r} uses {step.use!r}", fix)
+        raise bad_document("UNKNOWN_CUSTOM_STEP", f"step {step.name!r} uses {step.use!r}", fix)
     if depth == MAX_DEPTH:
-        raise _bad("UNKNOWN_CUSTOM_STEP", f"step {step.name!r} uses {step.use!r}, which uses itself", "end the circle")
+        raise bad_document(
+            "UNKNOWN_CUSTOM_STEP", f"step {step.name!r} uses {step.use!r}, which uses itself", "end the circle"
+        )
     own = steps[step.use]
     given = _parameters(step, own)
     said = {key: value for key, value in tree_of(step).items() if key not in ("use", "with")}
@@ -65,7 +67,7 @@ def _parameters(step: Step, own: CustomStep) -> dict[str, Any]:
     return {param.name: param.default if given[param.name] is None else given[param.name] for param in own.params}
 
 
-def _bad(code: str, message: str, fix: str) -> BadDocument:
+def bad_document(code: str, message: str, fix: str) -> BadDocument:
     return BadDocument([found(code, message, fix)])
 
 

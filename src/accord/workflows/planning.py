@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.workflows.custom import beside, expanded
+from accord.workflows.custom import bad_document, beside, expanded
 from accord.workflows.defaults import merged, typed
 from accord.workflows.document import Barrier, Document, Step, Workflow
 from accord.workflows.expressions import BadExpression
-from accord.workflows.findings import BadDocument, found
+from accord.workflows.findings import BadDocument
 from accord.workflows.functions import nearest
 from accord.workflows.givens import inputs_of, outlined, vars_of
 from accord.workflows.patterns import PATTERNS, Cast, Misfit, chosen
@@ -99,9 +99,11 @@ def _workflow(document: Document, name: str | None) -> Workflow:
         return one
     names = [workflow.name for workflow in document.workflows]
     if names:
-        raise _bad("UNKNOWN_WORKFLOW", f"there is no workflow {name!r}", nearest(name or "", names).lstrip("; "))
+        raise bad_document(
+            "UNKNOWN_WORKFLOW", f"there is no workflow {name!r}", nearest(name or "", names).lstrip("; ")
+        )
     if name not in (None, MAIN) or not document.agents:
-        raise _bad(
+        raise bad_document(
             "UNKNOWN_WORKFLOW", "the document has no workflow", "write one below `workflows`, or agents with tasks"
         )
     steps = tuple(turn(agent, agent.name, agent.task or "{{input}}") for agent in document.agents)
@@ -117,13 +119,15 @@ def _arranged(document: Document, one: Workflow, base: Path) -> tuple[str, list[
     pattern = document.swarm.pattern or chosen(cast)
     if pattern not in PATTERNS:
         fix = f"there is none of that name{nearest(pattern, PATTERNS)}"
-        raise _bad("UNKNOWN_PATTERN", f"the pattern is {pattern!r}", fix)
+        raise bad_document("UNKNOWN_PATTERN", f"the pattern is {pattern!r}", fix)
     try:
         return pattern, PATTERNS[pattern].expand(cast)
     except Misfit as error:
-        raise _bad("WRONG_CAST", f"the pattern {pattern} does not fit: {error}", "add it, or choose another") from None
+        raise bad_document(
+            "WRONG_CAST", f"the pattern {pattern} does not fit: {error}", "add it, or choose another"
+        ) from None
     except BadExpression as error:
-        raise _bad("BAD_TEMPLATE", str(error), "mend it") from None
+        raise bad_document("BAD_TEMPLATE", str(error), "mend it") from None
 
 
 def _unrolled(steps: list[Step]) -> list[Step]:
@@ -138,11 +142,13 @@ def _unrolled(steps: list[Step]) -> list[Step]:
             continue
         if step.until is None:
             fix = f"add `verification`, or `until: vote({step.name}) == 'APPROVE'` or another condition on its output"
-            raise _bad("MISSING_MEMBER", f"step {step.name!r} has maxIterations and does not say until when", fix)
+            raise bad_document(
+                "MISSING_MEMBER", f"step {step.name!r} has maxIterations and does not say until when", fix
+            )
         try:
             found_ += looped([step], step.until, step.max_iterations, (step.name,))
         except BadExpression as error:
-            raise _bad("BAD_TEMPLATE", f"step {step.name!r}: {error}", "mend it") from None
+            raise bad_document("BAD_TEMPLATE", f"step {step.name!r}: {error}", "mend it") from None
     return found_
 
 
@@ -157,7 +163,3 @@ def _repairs(document: Document) -> int:
     if handling is None or handling.repair_agent is None:
         return 0
     return REPAIRS if handling.repair_retries is None else handling.repair_retries
-
-
-def _bad(code: str, message: str, fix: str) -> BadDocument:
-    return BadDocument([found(code, message, fix)])

@@ -203,4 +203,4 @@ def _instead(name: str, agent: AgentDef) -> str:
     return "remove it"
 
 
-CHECKS = (known, kinds, programs, unused, addresses, secrets, variables, passed_on, installed)
+AGENT_CHECKS = (known, kinds, programs, unused, addresses, secrets, variables, passed_on, installed)

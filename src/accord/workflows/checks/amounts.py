@@ -74,4 +74,4 @@ def schedules(subject: Subject) -> Iterator[Problem]:
             yield Problem("BAD_TIME", (*where, "timezone"), message, "write one like Europe/Berlin, or UTC")
 
 
-CHECKS = (timeouts, lengths, moments, schedules)
+TIME_CHECKS = (timeouts, lengths, moments, schedules)

@@ -11,23 +11,32 @@ from accord.agents.environment import without_ours
 from accord.client.keys import KeyManagementError, Keys
 from accord.workflows import custom
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.checks import agents, amounts, habits, mentions, names, order, places, steps, triggers, using
+from accord.workflows.checks.agents import AGENT_CHECKS
+from accord.workflows.checks.amounts import TIME_CHECKS
+from accord.workflows.checks.habits import ADVICE_CHECKS
+from accord.workflows.checks.mentions import REFERENCE_CHECKS
+from accord.workflows.checks.names import NAME_CHECKS
+from accord.workflows.checks.order import ORDER_CHECKS
+from accord.workflows.checks.places import PATH_CHECKS
+from accord.workflows.checks.steps import STEP_CHECKS
 from accord.workflows.checks.subject import Check, Problem, Subject
+from accord.workflows.checks.triggers import TRIGGER_CHECKS
+from accord.workflows.checks.using import CUSTOM_STEP_CHECKS
 from accord.workflows.document import Document
 from accord.workflows.findings import BadDocument, Finding, Place, found
 from accord.workflows.reading import Source
 
 CHECKS: tuple[Check, ...] = (
-    *names.CHECKS,
-    *agents.CHECKS,
-    *steps.CHECKS,
-    *using.CHECKS,
-    *order.CHECKS,
-    *mentions.CHECKS,
-    *places.CHECKS,
-    *amounts.CHECKS,
-    *triggers.CHECKS,
-    *habits.CHECKS,
+    *NAME_CHECKS,
+    *AGENT_CHECKS,
+    *STEP_CHECKS,
+    *CUSTOM_STEP_CHECKS,
+    *ORDER_CHECKS,
+    *REFERENCE_CHECKS,
+    *PATH_CHECKS,
+    *TIME_CHECKS,
+    *TRIGGER_CHECKS,
+    *ADVICE_CHECKS,
 )
 
 

@@ -120,4 +120,4 @@ def _agent(subject: Subject, placed: Placed) -> AgentDef:
     return subject.agents[placed.step.agent or ""]
 
 
-CHECKS = (spark, endings, spawning, chains, relaying, reviewing, crowds, idlers)
+ADVICE_CHECKS = (spark, endings, spawning, chains, relaying, reviewing, crowds, idlers)

@@ -206,4 +206,4 @@ def _about_value(subject: Subject, said: Said, around: _Around, one: Reference) 
     return None
 
 
-CHECKS = (known, commands, read, variables)
+REFERENCE_CHECKS = (known, commands, read, variables)

@@ -159,4 +159,4 @@ def _twice(what: str, named: Iterable[tuple[Where, str]], skip: int = 0) -> Iter
         seen.add(name)
 
 
-CHECKS = (version, uniqueness, variables, references, channels, patterns, profiles, workflows)
+NAME_CHECKS = (version, uniqueness, variables, references, channels, patterns, profiles, workflows)

@@ -153,4 +153,4 @@ def _circle(waits: Edges) -> list[str] | None:
     return None
 
 
-CHECKS = (known, circles, never, crowds, fitting)
+ORDER_CHECKS = (known, circles, never, crowds, fitting)

@@ -54,4 +54,4 @@ def _stated(subject: Subject) -> Iterator[tuple[Where, str | None, str | None]]:
         yield where, step.cwd, step.workdir
 
 
-CHECKS = (once, named, there)
+PATH_CHECKS = (once, named, there)

@@ -270,4 +270,4 @@ def _pattern_error(pattern: str) -> str | None:
     return None
 
 
-CHECKS = (needed, unused, options, conflicts, commands, verifications, patterns)
+STEP_CHECKS = (needed, unused, options, conflicts, commands, verifications, patterns)

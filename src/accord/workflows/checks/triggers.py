@@ -75,4 +75,4 @@ def _in_text(one: Schedule) -> set[str]:
     return set(said) if isinstance(said, dict) else set()
 
 
-CHECKS: tuple[Check, ...] = (webhooks, schedules)
+TRIGGER_CHECKS: tuple[Check, ...] = (webhooks, schedules)

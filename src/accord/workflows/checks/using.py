@@ -45,4 +45,4 @@ def filled(subject: Subject) -> Iterator[Problem]:
                     yield Problem(finding.code, (*where, "use"), f"{step.use}: {finding.message}", finding.fix)
 
 
-CHECKS = (known, params, filled)
+CUSTOM_STEP_CHECKS = (known, params, filled)
