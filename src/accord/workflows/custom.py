@@ -68,6 +68,7 @@ def _parameters(step: Step, own: CustomStep) -> dict[str, Any]:
 
 
 def bad_document(code: str, message: str, fix: str) -> BadDocument:
+    """Return the error for one finding without a position."""
     return BadDocument([found(code, message, fix)])
 
 

@@ -5,7 +5,7 @@ YAML is `text`'s.
 """
 
 from collections.abc import Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, inspect
@@ -21,7 +21,7 @@ from accord.workflows.text import Node, parse, planted, render, text_of
 SCHEMA_FILE = "accord-workflow.schema.json"
 """Where editors look for the schema of a file that was written here: what `accord workflow schema` prints."""
 
-Path = tuple[str | int, ...]
+MemberPath = tuple[str | int, ...]
 
 
 class Source(Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Source(Struct, frozen=True, kw_only=True):
     text: str
     root: Node
 
-    def place(self, path: Path, *, key: bool = False, start: int | None = None) -> Place:
+    def place(self, path: MemberPath, *, key: bool = False, start: int | None = None) -> Place:
         """Return where the value at a path of a file's own names stands, its key, or a part of its text.
 
         What is not there stands where it should be.
@@ -51,20 +51,20 @@ def read(text: str, file: str = "<string>") -> Document:
     return source(text, file).document
 
 
-def load(path: FilePath | str) -> Document:
+def load(path: Path | str) -> Document:
     """Return what a file says; raises BadDocument, also if it cannot be read."""
     return open_source(path).document
 
 
 def source(text: str, file: str = "<string>") -> Source:
     """Return what a text says, and where."""
-    root = filled(parse(text, file), FilePath(file).parent)
+    root = filled(parse(text, file), Path(file).parent)
     return Source(document=Shaping().made(Document, root, "the file"), file=file, text=text, root=root)
 
 
-def open_source(path: FilePath | str) -> Source:
+def open_source(path: Path | str) -> Source:
     """Return what a file says, and where."""
-    return source(text_of(FilePath(path)), str(path))
+    return source(text_of(Path(path)), str(path))
 
 
 def read_step(tree: Mapping[str, Any], place: Place = Place()) -> Step:  # noqa: B008  # it is frozen
