@@ -29,6 +29,7 @@ from accord.workflows.decide import Outcome
 from accord.workflows.defaults import ruled
 from accord.workflows.document import AgentDef, Document, Workflow
 from accord.workflows.driving import PREFIX, Drive
+from accord.workflows.earlier import carried_over
 from accord.workflows.elsewhere import filled
 from accord.workflows.findings import BadDocument
 from accord.workflows.handing import addresses, mentioned_events
@@ -237,8 +238,6 @@ class WorkflowAgent:
 
     async def _earlier(self, ctx: Context, made: Plan, wish: Wish) -> dict[str, str]:
         """Return what an earlier run has done already and this one need not do again."""
-        from accord.workflows.earlier import carried_over
-
         found: dict[str, str] = {}
         if wish.previous_run is not None:
             head = await self._store.read(tasks.read_head, ctx.tenant, wish.previous_run)
