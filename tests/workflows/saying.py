@@ -64,3 +64,15 @@ def _of(kind: inspect.Type, depth: int) -> st.SearchStrategy[Any]:
 
 
 documents = structs(Document)
+
+
+def structs_in(kind: inspect.Type) -> tuple[type[Struct], ...]:
+    """Return the structs that a value of a type is, or is made of."""
+    match kind:
+        case inspect.StructType(cls=cls):
+            return (cls,)
+        case inspect.UnionType(types=kinds):
+            return tuple(cls for one in kinds for cls in structs_in(one))
+        case inspect.VarTupleType(item_type=inner) | inspect.DictType(value_type=inner):
+            return structs_in(inner)
+    return ()

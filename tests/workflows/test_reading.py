@@ -14,7 +14,7 @@ from accord.workflows.durations import format_duration, parse_duration
 from accord.workflows.findings import CODES, BadDocument, Finding, Place
 from accord.workflows.reading import load, open_source, read, read_step, read_steps, source, write
 from accord.workflows.text import MAX_DEPTH, parse
-from tests.workflows.saying import DOCUMENTS, documents, texts
+from tests.workflows.saying import DOCUMENTS, documents, structs_in, texts
 
 HEAD = 'version: "1"\nname: a\nswarm: {pattern: dag}\n'
 
@@ -91,7 +91,7 @@ def test_every_name_that_is_accepted_is_read_somewhere_in_the_documents() -> Non
 
 def _structs(struct: type[Struct], seen: frozenset[type[Struct]] = frozenset()) -> frozenset[type[Struct]]:
     for field in keys.fields(struct):
-        for kind in keys.structs_in(field.type):
+        for kind in structs_in(field.type):
             if kind not in seen:
                 seen = _structs(kind, seen | {kind})
     return seen | {struct}

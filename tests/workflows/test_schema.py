@@ -15,7 +15,7 @@ from accord.workflows.reading import SCHEMA_FILE, read, write
 from accord.workflows.schema import schema
 from accord.workflows.text import parse
 from docs.workflows import generate
-from tests.workflows.saying import DOCUMENTS, documents
+from tests.workflows.saying import DOCUMENTS, documents, structs_in
 from tests.workflows.test_reading import HEAD, MISTAKES
 
 JUDGE = jsonschema_rs.validator_for(schema())
@@ -60,7 +60,7 @@ def test_a2a_steps_are_described_as_asked_for() -> None:
 def test_every_key_has_a_sentence_and_nothing_else_has_one() -> None:
     stated = {struct: {field.encode_name for field in keys.fields(struct)} for struct in MEANINGS}
     assert stated == {struct: set(words) for struct, words in MEANINGS.items()}
-    below = {one for struct in MEANINGS for field in keys.fields(struct) for one in keys.structs_in(field.type)}
+    below = {one for struct in MEANINGS for field in keys.fields(struct) for one in structs_in(field.type)}
     assert below | {Document} == set(MEANINGS) == set(generate.TITLES)
     assert all(words.endswith(".") for table in MEANINGS.values() for words in table.values())
     assert all(row.meaning.endswith((".", "?")) for row in CODES.values())

@@ -155,18 +155,6 @@ def default(field: inspect.Field) -> Any:
     return field.default if field.default_factory is NODEFAULT else field.default_factory()
 
 
-def structs_in(kind: inspect.Type) -> tuple[type[Struct], ...]:
-    """Return the structs that a value of a type is, or is made of."""
-    match kind:
-        case inspect.StructType(cls=cls):
-            return (cls,)
-        case inspect.UnionType(types=kinds):
-            return tuple(cls for one in kinds for cls in structs_in(one))
-        case inspect.VarTupleType(item_type=inner) | inspect.DictType(value_type=inner):
-            return structs_in(inner)
-    return ()
-
-
 def is_counted(name: str) -> bool:
     """Whether a name says which unit its number has."""
     return name.endswith(("Ms", "_ms", "Secs", "_secs"))

@@ -18,8 +18,9 @@ from accord.workflows.expressions import BadExpression
 from accord.workflows.findings import BadDocument
 from accord.workflows.functions import nearest
 from accord.workflows.givens import inputs_of, outlined, vars_of
-from accord.workflows.patterns import PATTERNS, Cast, Misfit, chosen
-from accord.workflows.patterns.cast import turn
+from accord.workflows.patterns import PATTERNS
+from accord.workflows.patterns.cast import Cast, Misfit, turn
+from accord.workflows.patterns.choosing import chosen
 from accord.workflows.patterns.loops import looped
 from accord.workflows.plan import Plan
 from accord.workflows.resolving import check_references, resolve_references

@@ -7,7 +7,9 @@ from accord.workflows.checks.subject import Placed, Problem, Subject, Where
 from accord.workflows.defaults import typed
 from accord.workflows.document import Step, Workflow
 from accord.workflows.expressions import BadExpression
-from accord.workflows.patterns import PATTERNS, Cast, Misfit, chosen
+from accord.workflows.patterns import PATTERNS
+from accord.workflows.patterns.cast import Cast, Misfit
+from accord.workflows.patterns.choosing import chosen
 
 MANY = 5
 """As many outputs seldom fit into one task."""

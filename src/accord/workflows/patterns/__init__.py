@@ -11,10 +11,7 @@ from typing import NamedTuple
 
 from accord.workflows.document import Step
 from accord.workflows.patterns import choices, orders, rounds
-from accord.workflows.patterns.cast import Cast, Misfit
-from accord.workflows.patterns.choosing import chosen
-
-__all__ = ["PATTERNS", "Cast", "Misfit", "Pattern", "chosen"]
+from accord.workflows.patterns.cast import Cast
 
 
 class Pattern(NamedTuple):
