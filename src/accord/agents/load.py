@@ -12,8 +12,8 @@ from typing import Any, NoReturn, TypeGuard
 
 import msgspec
 
-from accord.agents import function, kinds
-from accord.agents.kinds import Given, Kind
+from accord.agents import kinds
+from accord.agents.kinds import KINDS, Given, Kind
 from accord.agents.naming import NotThere, members, named
 from accord.core.agent import Agent, Profile
 
@@ -82,7 +82,7 @@ def is_agent(found: Any) -> TypeGuard[Agent]:
 
 def recognised(found: Any, name: str) -> Kind:
     """Return the kind of agent that something can be made."""
-    kind = function.KIND if inspect.isroutine(found) else kinds.kind_of(found)  # no need to look what else there is
+    kind = KINDS.load("function") if inspect.isroutine(found) else kinds.kind_of(found)  # which looks at all of them
     if kind is None:
         what = f"the class {found.__name__}" if inspect.isclass(found) else type(found).__name__
         raise NotAnAgent(f"{name} is no agent but {what}: {kinds.remedy(found) or 'decorate a function with @agent'}")

@@ -106,9 +106,13 @@ def _version() -> Version:
         types = importlib.import_module("a2a.types")
     except ImportError as error:
         raise ImportError("Executors of the official SDK need it: pip install 'accord[a2a-sdk]'") from error
-    name = "v1" if hasattr(types, "a2a_pb2") else "v03"
-    version: Version = importlib.import_module(f"accord.agents.a2a_sdk.{name}").Types()
-    return version
+    if hasattr(types, "a2a_pb2"):
+        from accord.agents.a2a_sdk import v1
+
+        return v1.Types()
+    from accord.agents.a2a_sdk import v03
+
+    return v03.Types()
 
 
 KIND = Kind(

@@ -47,7 +47,8 @@ class AdkAgent:
 
     async def run(self, ctx: Context) -> None:
         """Take the turns of the task: one for its message, and one whenever what was waited for is there."""
-        parts = import_module("accord.agents.adk.parts")
+        from accord.agents.adk import parts
+
         content, turn = parts.content(ctx.message.parts), 0
         while True:
             key = f"adk/turn/{turn}"
