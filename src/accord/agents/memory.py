@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from accord.core.context import Context
 
-T = TypeVar("T")
+Form = TypeVar("Form")
 
 
 class Turn(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Memory:
         self._history = f"{kind}/history"
         self._note = f"{kind}/turn/{ctx.task_id}"
 
-    async def noted(self, form: type[T]) -> tuple[T | None, bool]:
+    async def noted(self, form: type[Form]) -> tuple[Form | None, bool]:
         """Return what this turn noted last, and whether it is done."""
         found = await self._ctx.recall_context(self._note)
         note = None if found is None else msgspec.json.decode(found, type=_Note)

@@ -59,7 +59,7 @@ async def check(transport: Transport, bridge: str) -> None:
     log.info("bridge is ready", extra={"bridge": bridge, "context": told})
 
 
-async def bridged(name: str, bridge: str, peer: str) -> tuple[AgentCard, "Bridged"]:
+async def bridged(name: str, bridge: str, peer: str) -> "tuple[AgentCard, Bridged]":
     """Return the card of a peer behind a bridge and the way to it, once the bridge has said that it is well."""
     transport = transports.choose("aiohttp")
     try:
