@@ -59,17 +59,6 @@ async def check(transport: Transport, bridge: str) -> None:
     log.info("bridge is ready", extra={"bridge": bridge, "context": told})
 
 
-async def bridged(name: str, bridge: str, peer: str) -> "tuple[AgentCard, Bridged]":
-    """Return the card of a peer behind a bridge and the way to it, once the bridge has said that it is well."""
-    transport = transports.choose("aiohttp")
-    try:
-        await check(transport, bridge)
-    except BaseException:
-        await transport.close()
-        raise
-    return bridged_card(name, bridge), Bridged(transport, bridge, peer)
-
-
 class Bridged:
     """A transport that passes every request on to one peer."""
 
@@ -130,3 +119,14 @@ def bridged_card(name: str, bridge: str) -> AgentCard:
         default_output_modes=("text/plain",),
         skills=(),
     )
+
+
+async def bridged(name: str, bridge: str, peer: str) -> tuple[AgentCard, Bridged]:
+    """Return the card of a peer behind a bridge and the way to it, once the bridge has said that it is well."""
+    transport = transports.choose("aiohttp")
+    try:
+        await check(transport, bridge)
+    except BaseException:
+        await transport.close()
+        raise
+    return bridged_card(name, bridge), Bridged(transport, bridge, peer)
