@@ -209,14 +209,14 @@ def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:
 @contextmanager
 def _opened(directory: Path, folder: Path) -> Iterator[int]:
     """Open a folder below a directory, and make it if it is not there, without following a link on the way."""
-    opened = os.open(directory, _FOLDER)
+    reached = os.open(directory, _FOLDER)
     try:
         names = folder.relative_to(directory).parts if folder.is_relative_to(directory) else ("..",)
         for name in names:
-            opened = _inner(opened, name)
-        yield opened
+            reached = _inner(reached, name)
+        yield reached
     finally:
-        os.close(opened)
+        os.close(reached)
 
 
 def _inner(outer: int, name: str) -> int:
