@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from accord.agents.function import agent
-from accord.core.context import Context
+from accord.engine.context import Context
 from bench.words import TEXT
 
 

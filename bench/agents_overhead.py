@@ -17,8 +17,8 @@ from typing_extensions import TypedDict
 from accord.agents.load import as_agent
 from accord.app import Application
 from accord.config.settings import Settings
-from accord.core.host import Host
 from accord.model import Task, TaskState
+from accord.service.host import Host
 from bench import hosting
 from bench.report import Table
 from bench.setting import MEMORY, POSTGRES, SQLITE, Setting

@@ -13,7 +13,7 @@ import uvloop
 from a2a.server.tasks import TaskStore
 from a2a.types import a2a_pb2
 
-from accord.core.tasklog import SNAPSHOT_EVENTS
+from accord.engine.log_writer import SNAPSHOT_EVENTS
 from accord.model import Artifact, Part, Task, TaskState
 from accord.storage.commands import runs, tasks
 from accord.storage.commands.tasks import Append

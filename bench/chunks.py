@@ -13,9 +13,9 @@ import uvloop
 from a2a.server.request_handlers import RequestHandler
 
 from accord.agents.function import agent
-from accord.core.context import Context
-from accord.core.host import Host
+from accord.engine.context import Context
 from accord.model import Task, TaskState
+from accord.service.host import Host
 from bench import hosting, official
 from bench.report import Table, Target
 from bench.setting import POSTGRES, SQLITE, Setting

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import uvloop
 
-from accord.core.engine import CLAIM
+from accord.engine.node import CLAIM
 from accord.storage.commands import jobs, runs
 from accord.storage.commands.jobs import Claimed
 from accord.storage.store import Store

@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 
-from accord.core.ids import uuid7
+from accord.engine.ids import uuid7
 from accord.model import Message, Part, Role, Task, TaskState, TaskStatus
 from accord.storage import migrate
 from accord.storage.commands import browsing, tasks

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 
-from accord.core.agent import Agent
-from accord.core.archive import Archive
-from accord.core.follow import Hub
-from accord.core.host import Host
-from accord.core.interface import Caller
+from accord.a2a import Caller
+from accord.engine.agent import Agent
+from accord.engine.subscriptions import Hub
+from accord.engine.task_store import TaskStore
 from accord.model import Artifact, ArtifactUpdate, Message, Part, Role, SendRequest, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
+from accord.service.host import Host
 from accord.storage import migrate
 from accord.storage.blobs import LargeParts, open_blobs
 from accord.storage.commands.runs import Accept, Work
@@ -41,7 +41,7 @@ async def hosted(address: str, *agents: Agent) -> AsyncIterator[Host]:
     hub = Hub()
     async with open_store(address, hub.heard) as store:
         await migrate.upgrade(store)
-        archive = Archive(store, await LargeParts.open(store, open_blobs("table:", store, {})))
+        archive = TaskStore(store, await LargeParts.open(store, open_blobs("table:", store, {})))
         host = Host(archive, hub, agents)
         await host.start()
         try:

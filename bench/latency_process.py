@@ -8,15 +8,15 @@ import time
 
 import uvloop
 
-from accord.core.archive import Archive
-from accord.core.follow import Follower, Hub
+from accord.engine.subscriptions import Hub, Subscriber
+from accord.engine.task_store import TaskStore
 from accord.model import ArtifactUpdate
 from accord.storage.open import open_store
 from accord.storage.postgres import PostgresStore
 from bench import hosting
 
 
-async def follow(follower: Follower, count: int) -> list[float]:
+async def follow(follower: Subscriber, count: int) -> list[float]:
     late = []
     async with follower:
         async for event in follower.events(lambda event: event.seq == count):
@@ -30,7 +30,7 @@ async def main() -> None:
     asked = json.loads(sys.argv[1])
     hub = Hub()
     async with open_store(asked["address"], hub.heard) as store:
-        hub.use(Archive(store))
+        hub.use(TaskStore(store))
         if isinstance(store, PostgresStore):
             await store.listening()
         followers = [hub.follow(hosting.TENANT, id, 0) for id in asked["tasks"] for _ in range(asked["followers"])]

@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 
 from accord.agents.echo import echo
-from accord.core.host import Host
+from accord.service.host import Host
 from bench import hosting
 from bench.timing import Spent, spent
 

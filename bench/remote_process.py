@@ -24,8 +24,6 @@ from accord.agents.remote.isek import bridged_card
 from accord.agents.remote.terms import Terms
 from accord.app.server import settle_down
 from accord.bindings.receiver import WEBHOOK, Receiver
-from accord.core.host import Host
-from accord.core.remotes import Remotes
 from accord.errors import UnsupportedOperation
 from accord.model import (
     AgentCapabilities,
@@ -41,6 +39,8 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
+from accord.remote.tasks import RemoteTasks
+from accord.service.host import Host
 from accord.storage.store import Row, Tx
 from bench import hosting
 from bench.memory_process import rss_mb
@@ -143,7 +143,7 @@ async def main() -> None:
     )
     settle_down()
     async with hosting.hosted(asked["address"], agent) as host:
-        remotes = Remotes(host.engine.archive)
+        remotes = RemoteTasks(host.engine.archive)
         await agent.join(remotes)
         idle, before, rss = len(asyncio.all_tasks()), sockets(), rss_mb()
         begun = perf_counter()

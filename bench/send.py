@@ -9,8 +9,8 @@ from a2a.server.request_handlers import RequestHandler
 from a2a.types import a2a_pb2
 
 from accord.agents.echo import echo
-from accord.core.host import Host
 from accord.model import Task, TaskState
+from accord.service.host import Host
 from bench import hosting, official
 from bench.report import Table, side_by_side
 from bench.setting import MEMORY, POSTGRES, SQLITE, Setting

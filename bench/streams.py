@@ -12,7 +12,7 @@ from time import perf_counter
 import uvloop
 from a2a.server.request_handlers import RequestHandler
 
-from accord.core.host import Host
+from accord.service.host import Host
 from bench import hosting, official
 from bench.chunks import chunks, our_stream, their_stream
 from bench.report import Table, Target, side_by_side

@@ -17,8 +17,8 @@ import uvloop
 
 from accord.app import Application
 from accord.config.settings import Settings
-from accord.core.host import Host
 from accord.model import Task, TaskState
+from accord.service.host import Host
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.decide import decide, ended
 from accord.workflows.document import Document, Step, Swarm, Workflow

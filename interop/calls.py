@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from accord.a2a import Caller
 from accord.client.client import Client
 from accord.client.handle import RemoteTask
 from accord.client.retries import Retries
-from accord.core.interface import Caller
 from accord.errors import (
     AccordError,
     ExtendedCardNotConfigured,

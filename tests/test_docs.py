@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from accord.app.application import Application
-from accord.core.quotas import Quotas
-from accord.core.roles import BUILT_IN
+from accord.auth.rate_limits import Quotas
+from accord.auth.roles import BUILT_IN
 from accord.protocol.lifecycle import ENDED, TRANSITIONS
 from accord.testing import call, lifespan
 from tests import doc_blocks

@@ -8,6 +8,9 @@ from msgspec import NODEFAULT, Struct, inspect, to_builtins
 from msgspec.json import encode
 
 from accord.agents.kinds import Options
+from accord.auth import scheme_settings as schemes
+from accord.auth.roles import CallerRole
+from accord.auth.scheme_settings import AnyScheme
 from accord.cli.serve import SETTINGS
 from accord.config import settings
 from accord.config.documented import meanings, purpose
@@ -15,9 +18,6 @@ from accord.config.load import FOREIGN, flag_of
 from accord.config.schema import FILE
 from accord.config.settings import Settings
 from accord.config.variables import ALIASES, CREDENTIALS, OTHERS, variable_of
-from accord.core.roles import Role
-from accord.core.schemes import settings as schemes
-from accord.core.schemes.settings import AnyScheme
 
 HEAD = f"""# Settings
 
@@ -51,7 +51,7 @@ WORDS = {
 
 TITLES: Mapping[type[Struct], str] = {
     settings.Remote: "remotes.NAME",
-    Role: "auth.roles",
+    CallerRole: "auth.roles",
     schemes.User: "Users of basic",
     schemes.Secret: "Secrets of header and hmac",
     schemes.Grant: "Clients of mtls",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from accord.app import to_a2a
     from accord.app.serving import serve_agent
     from accord.client import BlockingClient, Client, RemoteTask, Said
-    from accord.core.context import Context, Failed, Rejected
+    from accord.engine.context import Context, Failed, Rejected
     from accord.model import AgentCard, Task
     from accord.workflows.document import Document
 

@@ -14,12 +14,11 @@ from accord.lazy import lazily
 
 if TYPE_CHECKING:
     from accord.agents.kinds import Given, Kind, Options, profile
-    from accord.core.access import BodyNeeded, Identity, Presented, Scheme, challenge
-    from accord.core.agent import Agent, Crash, Living, Node, Profile
-    from accord.core.context import Context, Failed, Rejected
-    from accord.core.schemes.kinds import SchemeKind
-    from accord.core.schemes.ports import Ports
-    from accord.core.schemes.settings import Grant, Settings
+    from accord.auth.authentication import BodyNeeded, Identity, Presented, Scheme, challenge
+    from accord.auth.scheme_settings import Grant, Settings
+    from accord.auth.schemes import Ports, SchemeKind
+    from accord.engine.agent import Agent, Crash, Living, Node, Profile
+    from accord.engine.context import Context, Failed, Rejected
     from accord.errors import AuthenticationFailed
     from accord.storage.blobs.kinds import BlobsKind
     from accord.storage.blobs.outside import Shelf
@@ -72,12 +71,11 @@ __all__ = [
 
 _HOMES = {
     "accord.agents.kinds": ("Given", "Kind", "Options", "profile"),
-    "accord.core.access": ("BodyNeeded", "Identity", "Presented", "Scheme", "challenge"),
-    "accord.core.agent": ("Agent", "Crash", "Living", "Node", "Profile"),
-    "accord.core.context": ("Context", "Failed", "Rejected"),
-    "accord.core.schemes.kinds": ("SchemeKind",),
-    "accord.core.schemes.ports": ("Ports",),
-    "accord.core.schemes.settings": ("Grant", "Settings"),
+    "accord.auth.authentication": ("BodyNeeded", "Identity", "Presented", "Scheme", "challenge"),
+    "accord.engine.agent": ("Agent", "Crash", "Living", "Node", "Profile"),
+    "accord.engine.context": ("Context", "Failed", "Rejected"),
+    "accord.auth.schemes": ("Ports", "SchemeKind"),
+    "accord.auth.scheme_settings": ("Grant", "Settings"),
     "accord.errors": ("AuthenticationFailed",),
     "accord.storage.blobs.kinds": ("BlobsKind",),
     "accord.storage.blobs.outside": ("Shelf",),
@@ -96,7 +94,7 @@ __getattr__ = lazily(__name__, _HOMES)
 FAMILIES = {
     "accord.agents": "accord.agents.kinds:KINDS",
     "accord.steps": "accord.workflows.steps.kinds:STEPS",
-    "accord.auth": "accord.core.schemes.kinds:SCHEMES",
+    "accord.auth": "accord.auth.schemes:SCHEMES",
     "accord.signals": "accord.storage.carriers:CARRIERS",
     "accord.blobs": "accord.storage.blobs.kinds:BLOBS",
 }

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.core.schemes.apikeys import new_key
+from accord.auth.api_keys import new_key
 from accord.storage import migrate
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.core.schemes.passwords import hash_password
+from accord.auth.passwords import hash_password
 from tests.abuse.launch import KEEP_ALIVE
 from tests.abuse.server import Holder, Server, serving
 from tests.abuse.wire import Answer, Wire

@@ -21,8 +21,8 @@ import pytest
 from joserfc.jwk import ECKey, OctKey
 from typer.testing import CliRunner
 
+from accord.auth.passwords import hash_password
 from accord.cli import app
-from accord.core.schemes.passwords import hash_password
 from accord.model import Authentication, GetRequest, PushConfig, SendRequest
 from accord.protocol import jose, signing
 from accord.protocol.operations import Operation

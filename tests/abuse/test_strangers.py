@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from accord.core.roles import BUILT_IN
+from accord.auth.roles import BUILT_IN
 from accord.model import (
     CancelRequest,
     CardRequest,

@@ -20,13 +20,12 @@ from typing import Any
 import pytest
 from joserfc.jwk import OctKey
 
+from accord.auth import api_keys as keys
+from accord.auth import passwords
+from accord.auth.authentication import Access, Presented
+from accord.auth.scheme_settings import AnyScheme, ApiKeys, Header, Hmac, Jwt, Secret
+from accord.auth.schemes import Ports, build_scheme
 from accord.bindings.links import Claim, Links, NotSigned
-from accord.core.access import Access, Presented
-from accord.core.schemes import apikeys as keys
-from accord.core.schemes import passwords
-from accord.core.schemes.build import build
-from accord.core.schemes.ports import Ports
-from accord.core.schemes.settings import AnyScheme, ApiKeys, Header, Hmac, Jwt, Secret
 from accord.errors import AuthenticationFailed
 from accord.protocol import jose, signing
 from accord.storage import migrate
@@ -151,7 +150,7 @@ SCHEMES: dict[str, tuple[AnyScheme, Guess]] = {
 @pytest.mark.parametrize("name", SCHEMES)
 async def test_a_guess_that_is_nearly_right_is_refused_like_any_other(name: str, ports: Ports) -> None:
     settings, guesses = SCHEMES[name]
-    access = Access(build([settings], ports))
+    access = Access(build_scheme([settings], ports))
     ways = []
     for presented in guesses(int(time.time())):
         with pytest.raises(AuthenticationFailed):
@@ -166,7 +165,7 @@ async def test_a_guess_that_is_nearly_right_is_refused_like_any_other(name: str,
 
 
 async def test_an_unknown_key_is_compared_like_a_known_one(ports: Ports) -> None:
-    access = Access(build([ApiKeys(remember_seconds=3600)], ports))
+    access = Access(build_scheme([ApiKeys(remember_seconds=3600)], ports))
     counts = []
     for key in (keys.new_key().key, f"ak_{KEY.id}_{'A' * 43}"):
         with pytest.raises(AuthenticationFailed):

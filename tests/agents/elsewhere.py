@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from accord.a2a import Caller
 from accord.client import Client
-from accord.core.interface import Caller
 from tests.agents.contract.talking import BOUND_SECONDS, Talk
 from tests.environments import interpreter
 from tests.serve.running import Server

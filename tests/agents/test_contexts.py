@@ -17,6 +17,7 @@ from fasta2a import Worker
 from fasta2a.broker import InMemoryBroker
 from fasta2a.storage import InMemoryStorage
 
+from accord.a2a import Caller
 from accord.agents import fasta2a
 from accord.agents.a2a_sdk import executor
 from accord.agents.adk.agent import names_of
@@ -26,8 +27,7 @@ from accord.agents.http.options import HttpOptions
 from accord.agents.kinds import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
 from accord.agents.temporal import content as temporal
-from accord.core.agent import Agent
-from accord.core.interface import Caller
+from accord.engine.agent import Agent
 from accord.model import Message, Part, Role, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.testing import running
 from tests.agents.http.webhook import says, webhook

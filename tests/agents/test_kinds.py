@@ -23,11 +23,11 @@ from accord.agents.remote.agent import RemoteAgent
 from accord.app.agents import agents_of
 from accord.config import BadSettings
 from accord.config import load as load_settings
-from accord.core.agent import Agent, Crash, Profile
-from accord.core.remotes import Reaching
+from accord.engine.agent import Agent, Crash, Profile
 from accord.entries import Unusable, registered
 from accord.model import TaskState
 from accord.protocol.budgets import Budget
+from accord.remote.tasks import RemoteAgentPort
 from accord.testing import running, text_in
 
 PARROT = """
@@ -384,7 +384,7 @@ def test_options_are_stated_in_code() -> None:
 def test_an_agent_elsewhere_keeps_its_name(described: Callable[..., Agent]) -> None:
     assert described(f'agents.shop = "{HERE}:shop"') is sys.modules["test_kinds"].shop
     table = described(f'[agents.shop]\ntarget = "{HERE}:shop"\ntimeout = 60')
-    assert isinstance(table, Reaching)
+    assert isinstance(table, RemoteAgentPort)
     assert (table.profile.name, table.profile.timeout) == ("shop", 60)
     with pytest.raises(BadSettings, match=r"agents\.x: it works elsewhere and is called 'shop'"):
         described(f'agents.x = "{HERE}:shop"')

@@ -12,8 +12,8 @@ from agents import function_tool
 from accord.agents.kinds import Given
 from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
 from accord.agents.pydantic_ai import PydanticAIAgent, PydanticAIOptions
-from accord.core.agent import Agent
-from accord.core.context import Context
+from accord.engine.agent import Agent
+from accord.engine.context import Context
 from accord.model import GetRequest, TaskState
 from tests.agents.openai_agents import models as openai
 from tests.agents.pydantic_ai import models as pydantic

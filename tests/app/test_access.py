@@ -11,10 +11,10 @@ import pytest
 from joserfc.jwk import OctKey
 
 from accord.app import Application
+from accord.auth.api_keys import new_key
+from accord.auth.scheme_settings import AnyScheme
 from accord.bindings.bodies import SMALL
 from accord.bindings.http import App, Receive, Scope, Send
-from accord.core.schemes.apikeys import new_key
-from accord.core.schemes.settings import AnyScheme
 from accord.protocol import jose, signing
 from accord.storage.commands import apikeys, audit
 from accord.storage.commands.apikeys import NewKey

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from accord.a2a import Caller
 from accord.agents.echo import echo
 from accord.agents.remote.terms import Mode
 from accord.app import Application, to_a2a
@@ -16,7 +17,6 @@ from accord.app.remotes import remote_agents
 from accord.client.keys import Credential, KeyManagementError
 from accord.config import BadSettings
 from accord.config.settings import Credentials, Remote, Settings
-from accord.core.interface import Caller
 from accord.model import PushConfig
 from accord.storage import migrate
 from accord.storage.address import parse

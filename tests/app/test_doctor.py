@@ -18,12 +18,12 @@ from joserfc.jwk import ECKey
 from accord.app.credentials import TENANT, rotate
 from accord.app.doctor import clocks, examination, machine, stores
 from accord.app.doctor.findings import Finding, Patient, Status
+from accord.auth.api_keys import new_key
 from accord.client.keys import Credential
 from accord.client.keys.sealed import SealedKeys
 from accord.client.keys.sealing import Seals
 from accord.config import Loaded, Settings, settings_of
 from accord.config.settings import Credentials
-from accord.core.schemes.apikeys import new_key
 from accord.model import PushConfig
 from accord.plugins import Plugin
 from accord.storage import migrate
@@ -302,7 +302,7 @@ async def test_two_agents_at_one_path_are_told() -> None:
 async def test_a_card_that_nobody_could_read_is_told() -> None:
     write(
         "odd.py",
-        "from accord.core.agent import Profile\n"
+        "from accord.engine.agent import Profile\n"
         "class Odd:\n"
         "    def __init__(self, **said): self.profile = Profile(**said)\n"
         "    async def run(self, ctx): ...\n"

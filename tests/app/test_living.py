@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from accord.app.agents import described
-from accord.core.agent import Living, Node, Profile
-from accord.core.context import Context
+from accord.engine.agent import Living, Node, Profile
+from accord.engine.context import Context
 from accord.model import TaskState
 from accord.testing import running, text_in
 from tests.app.conftest import serving

@@ -13,7 +13,7 @@ from accord import Context, agent
 from accord.app import Application
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.config import settings_of
-from accord.core.clock import Clock
+from accord.engine.clock import Clock
 from accord.model import Part
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import HEADER, KNOWN, V1, get, rpc, said, serving

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
+from accord.auth.rate_limits import Quotas
 from accord.bindings.bodies import read_request
 from accord.bindings.http import Receive, Scope
-from accord.core.access import Presented
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
 from accord.model import (
     AgentCapabilities,
     AgentCard,

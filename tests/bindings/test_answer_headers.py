@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
 from accord.bindings.jsonrpc import JsonRpc
-from accord.core.access import Presented
-from accord.core.interface import Caller
 from accord.errors import AccordError, AgentUnavailable, RateLimited
 from accord.model import Event, Task, TaskState, TaskStatus
 from accord.testing.asgi import call

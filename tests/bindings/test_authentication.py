@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from accord.a2a import Caller
+from accord.auth.authentication import Access, Presented
+from accord.auth.scheme_settings import AnyScheme, Basic, Header, Hmac, Secret, User
+from accord.auth.schemes import Ports, build_scheme, card_security
 from accord.bindings.http import error_headers, presented
 from accord.bindings.jsonrpc import JsonRpc
-from accord.core.access import Access, Presented
-from accord.core.interface import Caller
-from accord.core.schemes.build import build
-from accord.core.schemes.card import card_security
-from accord.core.schemes.ports import Ports
-from accord.core.schemes.settings import AnyScheme, Basic, Header, Hmac, Secret, User
 from accord.errors import AuthenticationFailed
 from accord.model import TaskFilter, TaskPage
 from accord.protocol import signing
@@ -56,7 +54,7 @@ def access() -> Access:
         Basic(users={"alice": User(password=HASH)}),
         Hmac(keys={"partner": Secret(secret=SECRET)}),
     ]
-    return Access(build(settings, Ports(now=lambda: AT)))
+    return Access(build_scheme(settings, Ports(now=lambda: AT)))
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from accord.auth.rate_limits import Quotas
 from accord.bindings.compression import PIECE, SMALLEST, Compression
 from accord.bindings.http import Receive, Scope, Send, respond
-from accord.core.quotas import Quotas
 from accord.errors import RequestTooLarge
 from accord.testing import call
 from tests.bindings.scripted import read_body

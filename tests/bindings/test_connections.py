@@ -13,12 +13,12 @@ import uvicorn
 from msgspec.structs import replace
 from uvicorn.server import ServerState
 
+from accord.auth.rate_limits import Quotas
+from accord.auth.trusted_proxies import networks
 from accord.bindings import streams
 from accord.bindings.connections import Joined, connections, turns_of
 from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.streams import Opened, Writer
-from accord.core.proxies import networks
-from accord.core.quotas import Quotas
 from accord.errors import AccordError
 from accord.model import Event
 from accord.protocol.sse import KEEP_ALIVE

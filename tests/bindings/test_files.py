@@ -8,15 +8,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from accord import Context, agent
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
 from accord.bindings.files import PREVIEWED, Files, download
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.links import STEPS, Expired, Links, NotSigned
 from accord.bindings.push import PushSender
-from accord.core.access import Presented
-from accord.core.archive import Archive
-from accord.core.host import Host
-from accord.core.interface import Caller
-from accord.core.push import Delivery
+from accord.engine.task_store import TaskStore
+from accord.engine.webhook_delivery import WebhookDelivery
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -36,6 +35,7 @@ from accord.model.inside import parts_of
 from accord.outbound import Outbound
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
+from accord.service.host import Host
 from accord.storage.blobs import THRESHOLD, BlobMissing
 from accord.storage.store import StoreUnavailable
 from accord.testing import Response, call
@@ -222,10 +222,10 @@ async def test_what_agents_made_is_saved_and_never_run(
     async def lost(*_: Any) -> None:
         raise BlobMissing("not where it was put")
 
-    monkeypatch.setattr(Archive, "file", away)
+    monkeypatch.setattr(TaskStore, "file", away)
     later = await fetched(files, path)
     assert (later.status, later.headers["retry-after"]) == (503, "1")
-    monkeypatch.setattr(Archive, "file", lost)
+    monkeypatch.setattr(TaskStore, "file", lost)
     assert (await fetched(files, path)).status == 500
     assert [record.message for record in caplog.records if record.exc_info] == ["request failed"]
     assert path not in caplog.text
@@ -332,7 +332,7 @@ async def test_webhooks_are_told_addresses_in_vault_and_bytes_in_others(receiver
         sender = PushSender(outbound, links=links())
         for dialect in ("vault", "v1"):
             await sender.send(
-                Delivery(tenant="acme", config=config, dialect=dialect, event=event, task=task, attempt=1)
+                WebhookDelivery(tenant="acme", config=config, dialect=dialect, event=event, task=task, attempt=1)
             )
     vault, v1 = receiver.bodies
     assert b'"raw"' in v1

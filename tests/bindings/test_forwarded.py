@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from accord.auth.trusted_proxies import networks
 from accord.bindings.forwarded import Forwarded
 from accord.bindings.http import Receive, Scope, Send
-from accord.core.proxies import networks
 
 TRUSTED = networks(("10.0.0.0/8", "127.0.0.1", "::1"))
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from accord.a2a import Caller
+from accord.auth.authentication import BodyNeeded, Presented
+from accord.auth.rate_limits import Quotas
 from accord.bindings import alarms, bodies
 from accord.bindings.bodies import MAX_INFLATION, SMALL, WIRE, Intake, read_request, stranger
 from accord.bindings.compression import PIECE, Compression
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.rest import Rest
-from accord.core.access import BodyNeeded, Presented
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
 from accord.errors import AgentUnavailable, AuthenticationFailed, RateLimited, RequestTimeout, RequestTooLarge
 from accord.protocol import codec, jsonrpc
 from accord.testing.asgi import call

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
+from accord.auth.rate_limits import CallerUsage, Quotas
 from accord.bindings import alarms
 from accord.bindings.http import App
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.rest import Rest
-from accord.core.access import Presented
-from accord.core.guard import Guarded
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas, Usage
 from accord.errors import RequestTimeout, RequestTooLarge
+from accord.service.guard import GuardedService
 from accord.testing.asgi import call
 from tests.bindings.scripted import Scripted, read_body
 
@@ -48,8 +48,8 @@ def served(quotas: Quotas | None = None, *, role: str | None = None, binding: ty
     async def admit(presented: Presented) -> Caller:
         return Caller(owner="alice", roles=None if role is None else frozenset({role}))
 
-    usage = Usage(quotas or Quotas(), clock=lambda: 0.0)
-    guarded = Guarded(Scripted(), "echo", usage=usage, **guard)
+    usage = CallerUsage(quotas or Quotas(), clock=lambda: 0.0)
+    guarded = GuardedService(Scripted(), "echo", usage=usage, **guard)
     found: App = binding(guarded, admit=admit, quotas=usage.quotas, extensions=guard.get("required", frozenset[str]()))
     return found
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import uvicorn
 
+from accord.auth.rate_limits import Quotas
 from accord.bindings import outgoing
 from accord.bindings.compression import Compression
 from accord.bindings.connections import connections
 from accord.bindings.http import App, Receive, Scope, Send, respond
 from accord.bindings.outgoing import ClientGone, Outgoing
 from accord.bindings.streams import Large, Opened, Writer
-from accord.core.quotas import Quotas
 from accord.errors import AccordError, AgentUnavailable, RateLimited
 from accord.model import Event
 from tests.bindings.scripted import EVENTS

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from accord import Context, agent
 from accord.bindings.push import PushSender
-from accord.core import push
-from accord.core.push import Delivery, NotDelivered
+from accord.engine import webhook_delivery
+from accord.engine.webhook_delivery import NotDelivered, WebhookDelivery
 from accord.errors import InvalidParams
 from accord.model import (
     Artifact,
@@ -128,14 +128,14 @@ async def sender() -> AsyncIterator[PushSender]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries follow soon."""
-    monkeypatch.setattr(push, "BASE_SECONDS", 0.02)
-    monkeypatch.setattr(push, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(webhook_delivery, "BASE_SECONDS", 0.02)
+    monkeypatch.setattr(webhook_delivery, "POLL_SECONDS", 0.1)
 
 
-def delivery(url: str, dialect: DialectName | str = "v1", **fields: Any) -> Delivery:
+def delivery(url: str, dialect: DialectName | str = "v1", **fields: Any) -> WebhookDelivery:
     """One event for a webhook."""
     config = PushConfig(url=url, **{"id": "w-1", "task_id": "t-1", **fields})
-    return Delivery(tenant="acme", config=config, dialect=f"{dialect}", event=EVENT, task=TASK, attempt=1)
+    return WebhookDelivery(tenant="acme", config=config, dialect=f"{dialect}", event=EVENT, task=TASK, attempt=1)
 
 
 # --- what is sent -------------------------------------------------------------------------------------------------

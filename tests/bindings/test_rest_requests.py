@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
+from accord.auth.rate_limits import Quotas
 from accord.bindings.http import QUOTAS, App, Receive, Scope, Send
 from accord.bindings.jsonrpc import JsonRpc
 from accord.bindings.rest import Rest
-from accord.core.access import Presented
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
 from accord.errors import TABLE, AccordError, AuthenticationFailed, Violation
 from accord.protocol.codec import MAX_DEPTH
 from accord.protocol.operations import DialectName

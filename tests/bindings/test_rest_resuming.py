@@ -14,12 +14,12 @@ import uvicorn
 from accord import Context, agent
 from accord.bindings.http import App
 from accord.bindings.rest import Rest
-from accord.core.archive import Archive
-from accord.core.follow import Hub
-from accord.core.host import Host
-from accord.core.push import Delivery, Sent
+from accord.engine.subscriptions import Hub
+from accord.engine.task_store import TaskStore
+from accord.engine.webhook_delivery import Exchange, WebhookDelivery
 from accord.model import PushConfig, PushFormat
 from accord.protocol.sse import Decoder, Frame
+from accord.service.host import Host
 from accord.storage import migrate
 from accord.storage.blobs import LargeParts, open_blobs
 from accord.storage.open import open_store
@@ -43,8 +43,8 @@ class Nowhere:
     def form(self, dialect: str) -> PushFormat:
         return PushFormat.TASK
 
-    async def send(self, delivery: Delivery) -> Sent:
-        return Sent()
+    async def send(self, delivery: WebhookDelivery) -> Exchange:
+        return Exchange()
 
 
 @asynccontextmanager
@@ -66,7 +66,7 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
         hub = Hub()
         store = await stack.enter_async_context(open_store(f"sqlite:///{tmp_path}/accord.db", hub.heard))
         await migrate.upgrade(store)
-        archive = Archive(store, await LargeParts.open(store, open_blobs("table:", store, {})))
+        archive = TaskStore(store, await LargeParts.open(store, open_blobs("table:", store, {})))
         host = Host(archive, hub, [parrot], sender=Nowhere())
         await host.start()
         stack.push_async_callback(host.stop, 0)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
+from accord.auth import passwords
+from accord.auth.api_keys import ApiKeyAccess
+from accord.auth.authentication import Identity, Presented
+from accord.auth.scheme_settings import ApiKeys
 from accord.cli import app
-from accord.core.access import Identity, Presented
-from accord.core.schemes import passwords
-from accord.core.schemes.apikeys import ApiKeyAccess
-from accord.core.schemes.settings import ApiKeys
 from accord.errors import AuthenticationFailed
 from accord.storage.sqlite import SqliteStore
 from tests.core.schemes.conftest import whom

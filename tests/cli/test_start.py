@@ -14,7 +14,7 @@ from accord.cli.exits import Exit
 from accord.cli.loading import Loading
 from tests.serve.running import accord
 
-SLOW = {"accord.core", "accord.model", "accord.storage", "aiohttp", "apsw", "asyncio", "asyncpg", "joserfc"}
+SLOW = {"accord.engine", "accord.model", "accord.storage", "aiohttp", "apsw", "asyncio", "asyncpg", "joserfc"}
 """What takes longer to load than a command may take to say how it is used."""
 
 

@@ -9,8 +9,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
+from accord.a2a import A2A
 from accord.client import BlockingClient, Unreachable
-from accord.core.interface import A2A
 from accord.model import (
     CancelRequest,
     CardRequest,

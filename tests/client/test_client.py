@@ -12,7 +12,6 @@ from accord.client import CardNotFound, Client, Unreachable
 from accord.client.auth import Bearer
 from accord.client.keys import KeyManager
 from accord.client.wire import Opened, Outgoing
-from accord.core.registry.names import UnknownName
 from accord.errors import MethodNotFound
 from accord.model import (
     AgentCard,
@@ -27,6 +26,7 @@ from accord.model import (
 )
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName, Operation
+from accord.registry.names import UnknownName
 from tests.client.conftest import no_time
 from tests.client.faulty import TEXT, Faulty, answer, refusal, served
 from tests.ports import free_port

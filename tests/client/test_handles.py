@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from accord.a2a import A2A, Caller
 from accord.client import Client, Said, in_process
 from accord.client.handle import message_of
-from accord.core.interface import A2A, Caller
 from accord.errors import PushNotSupported, TaskNotCancelable, TaskNotFound
 from accord.model import (
     CancelRequest,

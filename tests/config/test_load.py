@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from accord.agents.remote.terms import Mode
+from accord.auth.audit import Audited
+from accord.auth.scheme_settings import ApiKeys, Header, Jwt
 from accord.config import BadSettings, Loaded, Settings, load, settings_of, store_of
 from accord.config.names import fields, is_struct, names
 from accord.config.settings import NO_URL, Capability, HttpServer
-from accord.core.audit import Audited
-from accord.core.schemes.settings import ApiKeys, Header, Jwt
 from accord.protocol.operations import DialectName
 
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from accord.app import Application, to_a2a
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from tests.conformance.grpc_wire import GrpcWire
 from tests.conformance.matrix import Row, Store
 from tests.conformance.scene import CONFORMANCE, Gate, Scene

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
 from accord import Context, agent
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from accord.errors import AccordError, UnsupportedOperation
 from accord.model import (
     ArtifactUpdate,

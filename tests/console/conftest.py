@@ -10,7 +10,7 @@ import pytest
 
 from accord import Context, agent
 from accord.app import Application, to_a2a
-from accord.core.context import Failed
+from accord.engine.context import Failed
 from accord.model import Part
 from accord.protocol.sse import Frame
 from accord.testing import Response, call, lifespan, stream

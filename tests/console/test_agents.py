@@ -15,11 +15,11 @@ from accord.client.discovery import Discovered
 from accord.client.findings import Finding as Strange
 from accord.client.wire import Unreachable
 from accord.console.directory.findings import Doing, findings
-from accord.core.registry.trust import Trust
-from accord.core.remotes import Contact
-from accord.core.service import Offers
 from accord.model import AgentSkill
 from accord.protocol.cards import decode_card
+from accord.registry.trust import TrustedKeys
+from accord.remote.tasks import RemoteContact
+from accord.service.service import Offers
 from accord.testing import Response, call, lifespan
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.reading import read
@@ -218,7 +218,12 @@ PLACE = "https://a.example/.well-known/agent-card.json"
 def found(card: dict[str, Any] | bytes, **doing: Any) -> set[tuple[str, str]]:
     """What is found about a card besides that it is not signed: severity and place."""
     document = card if isinstance(card, bytes) else json.dumps(card).encode()
-    usual: dict[str, Any] = {"offers": Offers(), "is_open": False, "schemes": frozenset({"key"}), "trust": Trust()}
+    usual: dict[str, Any] = {
+        "offers": Offers(),
+        "is_open": False,
+        "schemes": frozenset({"key"}),
+        "trust": TrustedKeys(),
+    }
     known = Doing(**usual | doing)
     every = findings(document, PLACE, known)
     told: set[tuple[str, str]] = {(one.severity, one.where) for one in every}
@@ -243,8 +248,8 @@ def test_a_good_card_has_nothing_to_be_said_about() -> None:
         ({"skills": [CARD["skills"][0] | {"examples": []}]}, {}, ("info", "skills[0].examples")),
         ({"provider": None}, {}, ("info", "provider")),
         ({}, {"is_open": True, "schemes": frozenset()}, ("info", "securityRequirements")),
-        ({}, {"contact": Contact(is_up=False, at=1, detail="gone")}, ("error", "")),
-        ({}, {"contact": Contact(is_up=True, at=1, findings=("skills: none",))}, ("warning", "")),
+        ({}, {"contact": RemoteContact(is_up=False, at=1, detail="gone")}, ("error", "")),
+        ({}, {"contact": RemoteContact(is_up=True, at=1, findings=("skills: none",))}, ("warning", "")),
     ],
 )
 def test_what_is_missing_or_untrue_is_found(
@@ -256,7 +261,7 @@ def test_what_is_missing_or_untrue_is_found(
 def test_addresses_that_clients_would_not_use_are_found_and_the_gravest_comes_first() -> None:
     places = [CARD["supportedInterfaces"][0] | {"url": url} for url in ("https://b.example/", "http://a.example/")]
     card = CARD | {"supportedInterfaces": places, "provider": None}
-    every = findings(json.dumps(card).encode(), PLACE, Doing(offers=Offers(), trust=Trust()))
+    every = findings(json.dumps(card).encode(), PLACE, Doing(offers=Offers(), trust=TrustedKeys()))
     assert [one.severity for one in every] == sorted(
         (one.severity for one in every), key=["error", "warning", "info"].index
     )

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from accord.app import Application
+from accord.auth.authentication import Presented
 from accord.bindings.sites import is_own
-from accord.core.access import Presented
 from accord.testing import call
 from tests.app.conftest import HEADER, SECRET, echo, serving
 from tests.console.browsers import HOST, Browser

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accord.app import Application
+from accord.auth.api_keys import new_key
 from accord.console.entry import sessions as made
-from accord.core.schemes.apikeys import new_key
 from accord.storage.commands import apikeys, audit
 from accord.storage.commands.apikeys import NewKey
 from accord.storage.open import open_store

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from accord.core.agent import Agent
-from accord.core.archive import Archive
-from accord.core.engine import Limits
-from accord.core.follow import Hub
-from accord.core.host import Host
-from accord.core.interface import Caller
+from accord.a2a import Caller
+from accord.engine.agent import Agent
+from accord.engine.node import Limits
+from accord.engine.subscriptions import Hub
+from accord.engine.task_store import TaskStore
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest, StatusUpdate, Task, TaskState
+from accord.service.host import Host
 from accord.storage import migrate
 from accord.storage.blobs import LargeParts, open_blobs
 from accord.storage.open import open_store
@@ -46,7 +46,7 @@ async def hosting(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterato
             await migrate.upgrade(store)
             store = wrap(store) if wrap else store
             parts = await LargeParts.open(store, open_blobs("table:", store, {}))
-            archive = Archive(store, parts, more.pop("seals", None))
+            archive = TaskStore(store, parts, more.pop("seals", None))
             made = Host(archive, hub, agents, limits=limits, **more)
             await made.start()
             stack.push_async_callback(made.stop, 0)

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from accord.core.hooks import Detail
-from accord.core.interface import Caller
-from accord.core.service import Service
+from accord.a2a import Caller
+from accord.engine.hooks import Detail
 from accord.model import GetRequest, Message, SendRequest, Task, TaskState
+from accord.service.service import Service
 from accord.storage.commands import jobs
 from accord.storage.store import Command, Row, Store, StoreUnavailable, Tx
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from accord.core.access import MAX_NAME, Access, Identity, Presented, challenge
-from accord.core.interface import Caller
-from accord.core.schemes.card import card_security
+from accord.a2a import Caller
+from accord.auth.authentication import MAX_NAME, Access, Identity, Presented, challenge
+from accord.auth.schemes import card_security
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import ApiKeyScheme, HttpAuthScheme, Scopes, SecurityRequirement, SecurityScheme
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from accord import Context, agent
 from accord.agents.function import FunctionAgent
-from accord.core.context import CallFailed, OverBudget
-from accord.core.host import Host
+from accord.engine.context import CallFailed, OverBudget
 from accord.errors import InvalidParams
 from accord.model import GetRequest, SendRequest, Task, TaskState
+from accord.service.host import Host
 from accord.storage.commands.endings import LEFT_BEHIND
 from accord.storage.commands.tasks import Query, list_tasks
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text

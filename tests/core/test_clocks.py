@@ -9,12 +9,12 @@ import asyncpg
 import pytest
 
 from accord import Context, agent
-from accord.core.clock import Clock
-from accord.core.engine import LATE
-from accord.core.hooks import Hooks, RunStarted
-from accord.core.host import Host
-from accord.core.peers import SLOW_SECONDS, StoreClock
+from accord.engine.clock import Clock
+from accord.engine.cluster import SLOW_SECONDS, StoreClock
+from accord.engine.hooks import ExecutionStarted, Hooks
+from accord.engine.node import LATE
 from accord.model import TaskState
+from accord.service.host import Host
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state
 from tests.core.doubles import Watch, is_parked, reaches, sent, until
 
@@ -66,7 +66,7 @@ async def test_a_jump_of_the_databases_clock_ends_no_task(hosting: Hosting, jump
         assert await _status(hosts[0], task.id) is S.WORKING
     go.set()
     await reaches(hosts[0].default, task.id, S.COMPLETED, ALICE)
-    assert len(watch.of(RunStarted)) == 1
+    assert len(watch.of(ExecutionStarted)) == 1
 
 
 @only_postgres

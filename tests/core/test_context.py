@@ -7,9 +7,8 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.function import FunctionAgent
-from accord.core.hooks import Hooks, RunEnded, RunStarted
-from accord.core.host import Host
-from accord.core.journal import Saying
+from accord.engine.hooks import ExecutionEnded, ExecutionStarted, Hooks
+from accord.engine.journal import StatusEntry
 from accord.errors import UnsupportedOperation
 from accord.model import (
     Artifact,
@@ -25,6 +24,7 @@ from accord.model import (
     Task,
     TaskState,
 )
+from accord.service.host import Host
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, said, saying, state, states, text
 from tests.core.doubles import Watch, reaches, sent, words
 
@@ -241,9 +241,9 @@ async def test_several_questions_are_several_turns(hosting: Hosting) -> None:
     assert task.status.message.metadata == {"hint": "family"}
     task = await answered(host, task, "Lovelace")
     assert (state(task), text(task)) == (S.COMPLETED, "Ada Lovelace")
-    ended = await watch.until(RunEnded, 3)
+    ended = await watch.until(ExecutionEnded, 3)
     assert [detail.state for detail in ended] == [S.INPUT_REQUIRED, S.INPUT_REQUIRED, S.COMPLETED]
-    assert [detail.attempt for detail in watch.of(RunStarted)] == [1, 1, 1]
+    assert [detail.attempt for detail in watch.of(ExecutionStarted)] == [1, 1, 1]
 
 
 @agent
@@ -313,7 +313,9 @@ async def test_what_an_agent_does_at_the_same_time_may_ask_at_the_same_time(host
     @agent
     async def torn(ctx: Context) -> str:
         await asyncio.gather(ctx.enter(S.INPUT_REQUIRED, "this?"), ctx.enter(S.INPUT_REQUIRED, "or that?"))
-        asks = [ctx.journal.write({word: "1"}, (), [Saying(S.INPUT_REQUIRED, word)]) for word in ("these?", "those?")]
+        asks = [
+            ctx.journal.write({word: "1"}, (), [StatusEntry(S.INPUT_REQUIRED, word)]) for word in ("these?", "those?")
+        ]
         await asyncio.gather(*asks)
         return "both"
 

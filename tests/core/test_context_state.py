@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from accord import Context, agent
-from accord.core.conversation import Conversation
+from accord.engine.task_store import ConversationHistory
 from accord.model import TaskState
 from tests.core.conftest import ALICE, BOB, Hosting, saying, state, text
 from tests.core.doubles import sent
@@ -51,10 +51,10 @@ async def test_a_run_finds_what_it_kept_itself(hosting: Hosting, value: str) -> 
 async def test_what_two_tasks_make_of_the_same_value_at_the_same_time_both_counts(
     hosting: Hosting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, both = Conversation.recall, asyncio.Barrier(2)
+    read, both = ConversationHistory.recall, asyncio.Barrier(2)
     looks: list[str | None] = []
 
-    async def recall(self: Conversation, key: str) -> str | None:
+    async def recall(self: ConversationHistory, key: str) -> str | None:
         found = await read(self, key)
         looks.append(found)
         if len(looks) <= 2:
@@ -71,7 +71,7 @@ async def test_what_two_tasks_make_of_the_same_value_at_the_same_time_both_count
     host = await hosting(adding)
     first = await sent(host.default, saying("a"), ALICE)
     looks.clear()
-    monkeypatch.setattr(Conversation, "recall", recall)
+    monkeypatch.setattr(ConversationHistory, "recall", recall)
     again = [saying(text, context_id=first.context_id) for text in ("b", "c")]
     async with asyncio.timeout(30):
         ended = await asyncio.gather(*(sent(host.default, message, ALICE) for message in again))

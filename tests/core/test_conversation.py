@@ -3,11 +3,11 @@
 from typing import Any
 
 from accord import Context, agent
+from accord.a2a import Caller
 from accord.agents.content import conversation
-from accord.core.context import Failed, Rejected
-from accord.core.host import Host
-from accord.core.interface import Caller
+from accord.engine.context import Failed, Rejected
 from accord.model import Message, Part, Task, TaskState
+from accord.service.host import Host
 from tests.core.conftest import ALICE, AT_ONCE, BOB, Hosting, saying, state, text
 from tests.core.doubles import reaches, sent, words
 

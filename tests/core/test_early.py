@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from accord import Context, agent
-from accord.core.engine import Limits
-from accord.core.host import Host
-from accord.core.promise import Later, Promise
+from accord.engine.node import Limits
+from accord.engine.slots import DeferredStarts, SlotReservation
 from accord.model import TaskState
+from accord.service.host import Host
 from accord.storage.store import ARRIVALS
 from tests.core.conftest import ALICE, AT_ONCE, QUICK, Hosting, all_of, saying
 from tests.core.doubles import Meddler
@@ -82,8 +82,8 @@ async def test_who_is_told_of_a_task_after_all_is_told_of_what_is_durable(hostin
 
 async def test_runs_begin_once_nobody_else_is_being_taken_in() -> None:
     promised: Counter[str] = Counter()
-    later, begun = Later(promised), []
-    with Promise(promised, "echo", 1, "node"):
+    later, begun = DeferredStarts(promised), []
+    with SlotReservation(promised, "echo", 1, "node"):
         later.add("echo", lambda: begun.append("first"))
         later.add("echo", lambda: begun.append("second"))
         assert promised["echo"] == 3, "two places are kept"
@@ -98,8 +98,8 @@ async def test_runs_begin_once_nobody_else_is_being_taken_in() -> None:
 
 async def test_they_do_not_wait_for_ever() -> None:
     promised: Counter[str] = Counter()
-    later, begun = Later(promised), []
-    with Promise(promised, "other", 1, "node"):
+    later, begun = DeferredStarts(promised), []
+    with SlotReservation(promised, "other", 1, "node"):
         later.add("echo", lambda: begun.append("first"))
         for _ in range(ARRIVALS + 2):
             await asyncio.sleep(0)
@@ -115,7 +115,7 @@ async def test_one_that_cannot_begin_keeps_no_other_from_it(caplog: pytest.LogCa
         raise LookupError("on purpose")
 
     promised: Counter[str] = Counter()
-    later, begun = Later(promised), []
+    later, begun = DeferredStarts(promised), []
     later.add("broken", fail)
     later.add("parrot", lambda: begun.append("second"))
     later.begin()

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.core.engine import Limits
-from accord.core.hooks import EventsAppended, Hooks, RunEnded, RunStarted
-from accord.core.host import Host
-from accord.core.interface import Caller
-from accord.core.logwriter import LogWriter
-from accord.core.run import Run
+from accord.a2a import Caller
+from accord.engine.execution import Execution
+from accord.engine.hooks import EventsAppended, ExecutionEnded, ExecutionStarted, Hooks
+from accord.engine.log_writer import LogWriter
+from accord.engine.node import Limits
 from accord.model import CancelRequest, GetRequest, Task, TaskFilter, TaskState
+from accord.service.host import Host
 from accord.storage.commands import jobs
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.core.doubles import Meddler, Watch, change, reaches, rows, sent, until
@@ -93,7 +93,7 @@ async def dies(host: Host) -> None:
 
 
 def alive() -> list[object]:
-    return [found for found in gc.get_objects() if type(found) in (Run, LogWriter)]
+    return [found for found in gc.get_objects() if type(found) in (Execution, LogWriter)]
 
 
 async def test_a_run_that_is_over_is_not_garbage_to_be_searched_for(hosting: Hosting) -> None:
@@ -124,7 +124,7 @@ async def test_a_full_node_leaves_work_to_others(hosting: Hosting, crowd: Crowd)
     await crowd.holds("a")
     crowd.let_go("b")
     assert text(await sent(first.default, saying("b"), ALICE)) == "b 1"
-    assert (len(one.of(RunStarted)), len(two.of(RunStarted))) == (1, 1)
+    assert (len(one.of(ExecutionStarted)), len(two.of(ExecutionStarted))) == (1, 1)
     assert second.engine._runs == {}
 
 
@@ -291,7 +291,7 @@ async def test_a_node_that_leaves_hands_long_work_over(hosting: Hosting, crowd: 
     await crowd.holds("a", "b")
     await first.stop(0)
     assert sorted(crowd.stopped) == ["a", "b"]
-    assert {detail.state for detail in one.of(RunEnded)} == {None}
+    assert {detail.state for detail in one.of(ExecutionEnded)} == {None}
     second = await hosting(agent(name="crowd", attempts=1)(crowd))
     crowd.let_go("a", "b")
     assert [await done(second, task) for task in tasks] == ["a 1", "b 1"]
@@ -318,7 +318,7 @@ async def test_work_that_cannot_be_repeated_fails_when_its_node_leaves(hosting: 
 async def test_agents_that_are_hard_to_stop_are_handed_over_too(
     hosting: Hosting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accord.core.engine.STOP_SECONDS", 0.2)
+    monkeypatch.setattr("accord.engine.node.STOP_SECONDS", 0.2)
     started, slow, gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
     begun: list[str] = []
 
@@ -380,13 +380,13 @@ async def test_a_dead_node_loses_its_work_and_cannot_write(hosting: Hosting) -> 
     await one.until(EventsAppended)
     second = await hosting(works, hooks=Hooks((two,)))
     await dies(first)
-    await two.until(RunStarted)
+    await two.until(ExecutionStarted)
     gates[0].set()
     await lost.wait()
     gates[1].set()
     assert (await done(second, task)).startswith("begun 2 2.0 2.1 2.2 ")
     assert begun == [1, 2]
-    assert [detail.state for detail in await one.until(RunEnded)] == [None]
+    assert [detail.state for detail in await one.until(ExecutionEnded)] == [None]
     kept = await second.default.get(GetRequest(id=task.id), ALICE)
     assert "1." not in text(kept)
 
@@ -457,7 +457,7 @@ async def test_work_that_is_being_begun_is_not_taken_for_lost(hosting: Hosting, 
     assert await _is_held(host)
     gate.set()
     assert [await done(host, task) for task in tasks] == ["a 1", "b 1"]
-    assert len(watch.of(RunStarted)) == 2
+    assert len(watch.of(ExecutionStarted)) == 2
     assert "jobs.release_id" not in meddlers[0].begun
 
 

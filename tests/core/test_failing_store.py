@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from accord import Context, agent
+from accord.a2a import Caller
 from accord.agents.echo import echo
-from accord.core import engine, patience
-from accord.core.context import Failed
-from accord.core.engine import Limits
-from accord.core.guard import Guarded
-from accord.core.hooks import Hooks, RunStarted
-from accord.core.host import Host
-from accord.core.interface import Caller
+from accord.engine import node, store_retry
+from accord.engine.context import Failed
+from accord.engine.hooks import ExecutionStarted, Hooks
+from accord.engine.node import Limits
 from accord.errors import AgentUnavailable
 from accord.model import Event, GetRequest, SubscribeRequest, Task, TaskState
+from accord.service.guard import GuardedService
+from accord.service.host import Host
 from accord.storage.commands.tasks import read_task
 from accord.storage.store import Store, StoreInterrupted
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, said, saying, state, states, text
@@ -84,7 +84,7 @@ async def test_work_that_was_never_begun_is_not_lost(hosting: Hosting, between: 
     between.store.refuses = times("steps.load", 5)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
     assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "one 2 three"
-    assert [detail.attempt for detail in watch.of(RunStarted)] == [1]
+    assert [detail.attempt for detail in watch.of(ExecutionStarted)] == [1]
 
 
 async def test_a_send_that_broke_off_finds_its_task_again(hosting: Hosting, between: Between) -> None:
@@ -197,8 +197,8 @@ async def _has_completed(store: Store, task: Task) -> bool:
 async def test_a_command_that_is_always_interrupted_ends_its_task(
     hosting: Hosting, between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(engine, "BROKEN_MS", 0)
+    monkeypatch.setattr(store_retry, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(node, "BROKEN_MS", 0)
     host = await hosting(steady, wrap=between, limits=BRISK)
     between.store.refusal = StoreInterrupted("statement timeout")
     between.store.refuses = lambda name: name == "steps.commit"
@@ -206,7 +206,7 @@ async def test_a_command_that_is_always_interrupted_ends_its_task(
     assert state(task) is S.FAILED
     assert said(task) == "The agent's process was lost 3 times; the task was given up"
     tries = between.store.begun.count("steps.commit")
-    assert tries == 3 * (patience.INTERRUPTIONS + 1), "the bound, in each attempt"
+    assert tries == 3 * (store_retry.INTERRUPTIONS + 1), "the bound, in each attempt"
 
 
 async def test_a_store_that_fails_before_an_operation_is_no_internal_error(hosting: Hosting, between: Between) -> None:
@@ -221,7 +221,7 @@ async def test_a_store_that_fails_before_an_operation_is_no_internal_error(hosti
         get = staticmethod(look)
 
     with pytest.raises(AgentUnavailable) as refused:
-        await Guarded(Raw(), "steady").get(GetRequest(id="t-1"), ALICE)  # type: ignore[arg-type]  # all that is asked
+        await GuardedService(Raw(), "steady").get(GetRequest(id="t-1"), ALICE)  # type: ignore[arg-type]  # all that is asked
     assert refused.value.retry_after
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.echo import echo
-from accord.core import follow
-from accord.core.follow import Channel, Hub, at_end, at_rest
-from accord.core.host import Host
-from accord.core.run import Run
+from accord.engine import subscriptions
+from accord.engine.execution import Execution
+from accord.engine.subscriptions import Hub, LogChannel, at_end, at_turn_end
 from accord.errors import TaskNotFound
 from accord.model import Event, MessageUpdate, Part, SubscribeRequest, Task, TaskState
+from accord.service.host import Host
 from accord.storage.commands import retention, tasks
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, states, text
 from tests.core.doubles import Meddler, reaches, sent, until
@@ -68,7 +68,7 @@ class Gated:
 @pytest.fixture
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> float:
     """Seconds between two polls."""
-    monkeypatch.setattr(follow, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(subscriptions, "POLL_SECONDS", 0.05)
     return 0.05
 
 
@@ -102,7 +102,7 @@ async def test_one_may_begin_anywhere_while_the_task_goes_on(hosting: Hosting) -
 
 
 async def test_one_who_is_slow_misses_nothing(hosting: Hosting) -> None:
-    words = follow.MEMORY * 2 + 100
+    words = subscriptions.MEMORY * 2 + 100
 
     @agent
     async def talks(ctx: Context) -> AsyncIterator[str]:
@@ -119,7 +119,7 @@ async def test_one_who_is_slow_misses_nothing(hosting: Hosting) -> None:
 
 
 async def test_a_channel_keeps_only_so_much(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "MEMORY", 4)
+    monkeypatch.setattr(subscriptions, "MEMORY", 4)
     gated = Gated(20)
     host = await hosting(agent(name="gated")(gated))
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
@@ -195,7 +195,7 @@ async def test_those_who_follow_together_read_together(hosting: Hosting) -> None
 
 
 async def test_whoever_begins_a_task_reads_nothing(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "POLL_SECONDS", 60.0)
+    monkeypatch.setattr(subscriptions, "POLL_SECONDS", 60.0)
     between = Between()
     host = await hosting(echo, wrap=between)
     events = await all_of(host.default.stream(saying("a b c"), ALICE))
@@ -224,7 +224,7 @@ async def test_those_who_follow_the_runs_own_node_read_nothing(hosting: Hosting)
 async def test_one_look_without_a_hint_is_enough_for_all_tasks_that_are_followed(
     hosting: Hosting, quick_polls: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "LOOKED_AT", 4)
+    monkeypatch.setattr(subscriptions, "LOOKED_AT", 4)
     gated, between = Gated(1), Between()
     host = await hosting(agent(name="gated")(gated), wrap=between)
     begun = [await sent(host.default, saying("x", configuration=AT_ONCE), ALICE) for _ in range(10)]
@@ -276,7 +276,7 @@ async def test_a_hint_about_nothing_is_looked_into_once(hosting: Hosting) -> Non
     await rest
 
 
-async def _all_wait(channel: Channel) -> bool:
+async def _all_wait(channel: LogChannel) -> bool:
     return len(channel._waiting) == channel.followers
 
 
@@ -312,7 +312,7 @@ async def test_leaving_frees_everything(hosting: Hosting) -> None:
 
 
 async def test_what_has_ended_leaves_no_trace_in_memory(hosting: Hosting) -> None:
-    before = _alive(Run) | _alive(Channel)  # a thread of another test may still hold something of its own
+    before = _alive(Execution) | _alive(LogChannel)  # a thread of another test may still hold something of its own
     host = await hosting(echo)
     long = {"task_config": {"timeout": 3_600_000}}
     for _ in range(5):
@@ -320,7 +320,7 @@ async def test_what_has_ended_leaves_no_trace_in_memory(hosting: Hosting) -> Non
     engine, hub = host.engine, host.engine.hub
     assert (engine._runs, engine._working, engine._orphans, hub._channels) == ({}, {}, {}, {})
     await until(lambda: _has_no_plans(host))
-    assert (_alive(Run) - before, _alive(Channel) - before) == (set(), set())
+    assert (_alive(Execution) - before, _alive(LogChannel) - before) == (set(), set())
     assert _alarms(host) <= 1
 
 
@@ -366,7 +366,7 @@ async def test_at_rest_ends_a_wait_for_the_caller(hosting: Hosting) -> None:
     host = await hosting(asks)
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
     async with host.engine.hub.follow("acme", task.id, 0) as follower:
-        events = [event async for event in follower.events(at_rest)]
+        events = [event async for event in follower.events(at_turn_end)]
     assert states(events) == [S.WORKING, S.INPUT_REQUIRED]
     await reaches(host.default, task.id, S.INPUT_REQUIRED, ALICE)
 

@@ -12,12 +12,12 @@ import pytest
 
 from accord import Context, agent
 from accord.agents.function import FunctionAgent
-from accord.core.agent import Crash, Profile
-from accord.core.context import Failed, Rejected
-from accord.core.host import Host
-from accord.core.output import parts_of
+from accord.engine.agent import Crash, Profile
+from accord.engine.context import Failed, Rejected
+from accord.engine.messages import parts_of
 from accord.errors import InvalidParams
 from accord.model import AgentSkill, Artifact, CancelRequest, Message, Part, Role, Task, TaskState
+from accord.service.host import Host
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.core.doubles import sent
 

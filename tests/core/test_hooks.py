@@ -6,7 +6,7 @@ import time
 import pytest
 
 from accord import Context, agent
-from accord.core.hooks import Detail, EventsAppended, Hook, Hooks, RunEnded, RunStarted, TaskAccepted
+from accord.engine.hooks import Detail, EventsAppended, ExecutionEnded, ExecutionStarted, Hook, Hooks, TaskAccepted
 from accord.model import TaskState
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying, text
 from tests.core.doubles import Watch, sent
@@ -30,17 +30,17 @@ async def test_the_life_of_a_task_is_told(hosting: Hosting) -> None:
     began = time.monotonic()
     task = await sent(host.default, saying("x"), ALICE)
     await host.default.send(saying("good", task_id=task.id), ALICE)
-    ended = await watch.until(RunEnded, 2)
+    ended = await watch.until(ExecutionEnded, 2)
     elapsed = time.monotonic() - began
     assert {(detail.tenant, detail.task_id, detail.agent) for detail in watch.details} == {("acme", task.id, "asks")}
     assert [detail.is_new for detail in watch.of(TaskAccepted)] == [True, False]
-    assert [detail.attempt for detail in watch.of(RunStarted)] == [1, 1]
+    assert [detail.attempt for detail in watch.of(ExecutionStarted)] == [1, 1]
     assert [(detail.seq, detail.count) for detail in watch.of(EventsAppended)] == [(2, 1), (6, 2)]
     assert [detail.state for detail in ended] == [S.INPUT_REQUIRED, S.COMPLETED]
     assert all(detail.seconds > 0 for detail in ended)
     assert sum(detail.seconds for detail in ended) < elapsed, "one after the other, between two looks at the clock"
     kinds = [type(detail) for detail in watch.details]
-    assert kinds.index(RunStarted) < kinds.index(EventsAppended) < kinds.index(RunEnded)
+    assert kinds.index(ExecutionStarted) < kinds.index(EventsAppended) < kinds.index(ExecutionEnded)
 
 
 async def test_a_repeated_send_makes_nothing_new(hosting: Hosting) -> None:
@@ -49,14 +49,14 @@ async def test_a_repeated_send_makes_nothing_new(hosting: Hosting) -> None:
     for _ in range(2):
         await host.default.send(saying("x", "same"), ALICE)
     assert [detail.is_new for detail in watch.of(TaskAccepted)] == [True, False]
-    assert len(await watch.until(RunEnded)) == 1
+    assert len(await watch.until(ExecutionEnded)) == 1
 
 
 async def test_failures_are_told(hosting: Hosting) -> None:
     watch = Watch()
     host = await hosting(fails, hooks=Hooks((watch,)))
     await host.default.send(saying("x"), ALICE)
-    assert [detail.state for detail in await watch.until(RunEnded)] == [S.FAILED]
+    assert [detail.state for detail in await watch.until(ExecutionEnded)] == [S.FAILED]
 
 
 async def test_a_run_that_is_handed_over_has_no_state(hosting: Hosting) -> None:
@@ -68,16 +68,16 @@ async def test_a_run_that_is_handed_over_has_no_state(hosting: Hosting) -> None:
 
     host = await hosting(endless, hooks=Hooks((watch,)))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
-    await watch.until(RunStarted)
+    await watch.until(ExecutionStarted)
     await host.stop(0)
-    assert [detail.state for detail in watch.of(RunEnded)] == [None]
+    assert [detail.state for detail in watch.of(ExecutionEnded)] == [None]
 
 
 def broken(detail: Detail) -> None:
     raise RuntimeError("observing is hard")
 
 
-@pytest.mark.parametrize("kinds", [{}, {RunStarted: broken}], ids=["of everything", "of a kind"])
+@pytest.mark.parametrize("kinds", [{}, {ExecutionStarted: broken}], ids=["of everything", "of a kind"])
 async def test_a_hook_that_fails_disturbs_nobody(
     hosting: Hosting, caplog: pytest.LogCaptureFixture, kinds: dict[type[Detail], Hook]
 ) -> None:
@@ -85,7 +85,7 @@ async def test_a_hook_that_fails_disturbs_nobody(
     host = await hosting(asks, hooks=Hooks((watch,), kinds) if kinds else Hooks((broken, watch)))
     task = await sent(host.default, saying("x"), ALICE)
     assert text(await sent(host.default, saying("good", task_id=task.id), ALICE)) == "good"
-    assert len(await watch.until(RunEnded, 2)) == 2
+    assert len(await watch.until(ExecutionEnded, 2)) == 2
     assert "observing is hard" in caplog.text
 
 
@@ -98,7 +98,9 @@ def test_hooks_are_told_in_their_order() -> None:
 
 def test_a_hook_of_a_kind_is_told_of_that_kind() -> None:
     told: list[str] = []
-    hooks = Hooks(by_kind={TaskAccepted: lambda _: told.append("accepted"), RunEnded: lambda _: told.append("ended")})
+    hooks = Hooks(
+        by_kind={TaskAccepted: lambda _: told.append("accepted"), ExecutionEnded: lambda _: told.append("ended")}
+    )
     hooks.tell(TaskAccepted(tenant="", task_id="t", agent="a", is_new=True))
     hooks.tell(EventsAppended(tenant="", task_id="t", agent="a", seq=1, count=1))
     assert told == ["accepted"]

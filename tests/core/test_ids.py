@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.ids import AT_ONCE, RANDOM_BYTES, new_id, uuid7
+from accord.engine.ids import AT_ONCE, RANDOM_BYTES, new_id, uuid7
 
 
 @given(st.integers(0, 2**48 - 1), st.binary(min_size=RANDOM_BYTES, max_size=RANDOM_BYTES))

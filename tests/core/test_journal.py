@@ -1,11 +1,11 @@
 """What a run only notes: it is written with what is written next, with the end of the run, or before it waits."""
 
 from accord import Context, agent
-from accord.core.context import Failed
-from accord.core.hooks import EventsAppended, Hooks
-from accord.core.host import Host
-from accord.core.journal import Saying
+from accord.engine.context import Failed
+from accord.engine.hooks import EventsAppended, Hooks
+from accord.engine.journal import StatusEntry
 from accord.model import TaskState
+from accord.service.host import Host
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.core.doubles import Watch, is_parked, rows, sent, until, words
 
@@ -20,7 +20,7 @@ async def kept(host: Host) -> dict[str, str]:
 
 @agent
 async def notes(ctx: Context) -> str:
-    ctx.journal.note(NOTED, [Saying(S.WORKING, "almost")])
+    ctx.journal.note(NOTED, [StatusEntry(S.WORKING, "almost")])
     assert ctx.journal.entry("a:1:ended") == "1"
     return "done"
 
@@ -41,8 +41,8 @@ async def test_what_is_noted_is_committed_with_what_is_written_next(hosting: Hos
 
     @agent
     async def writes(ctx: Context) -> str:
-        ctx.journal.note(NOTED, [Saying(S.WORKING, "first")])
-        await ctx.journal.write({"c": "3"}, (), [Saying(S.WORKING, "second")])
+        ctx.journal.note(NOTED, [StatusEntry(S.WORKING, "first")])
+        await ctx.journal.write({"c": "3"}, (), [StatusEntry(S.WORKING, "second")])
         found.append(await kept(host))
         return "done"
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 from accord import Context, agent
-from accord.core.engine import Limits
-from accord.core.host import Host
+from accord.engine.node import Limits
 from accord.model import Event, PushConfig, SendConfiguration, SubscribeRequest, Task, TaskState
+from accord.service.host import Host
 from accord.storage.commands import tasks
 from accord.storage.postgres import PostgresStore
 from accord.storage.store import RESTARTED, Row, Store, Tx

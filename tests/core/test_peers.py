@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from accord.core import peers
-from accord.core.peers import Peers, Process
+from accord.engine import cluster
+from accord.engine.cluster import HostProcess, Peers
 from accord.storage.commands.jobs import Peer
 
 LEASE = 15.0
@@ -27,15 +27,15 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def seen(pid: int) -> Process:
+def seen(pid: int) -> HostProcess:
     """A process of this host, as a node would describe itself."""
-    here, found = peers.this_process(), peers._stat(pid)
+    here, found = cluster.this_process(), cluster._stat(pid)
     assert here is not None
     assert found is not None
     return replace(here, pid=pid, began=found.began)
 
 
-def written(process: Process) -> str:
+def written(process: HostProcess) -> str:
     return msgspec.json.encode(process).decode()
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from accord import Context, agent
-from accord.core.host import Host
 from accord.model import Message, Part, Role, SendConfiguration, Task, TaskState
+from accord.service.host import Host
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state, text
 
 

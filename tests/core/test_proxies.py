@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.core.proxies import is_trusted, networks
+from accord.auth.trusted_proxies import is_trusted, networks
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.core import push
-from accord.core.context import Failed, Rejected
-from accord.core.hooks import Delivered as Told
-from accord.core.hooks import Hooks
-from accord.core.host import Host
-from accord.core.interface import Caller
-from accord.core.push import Delivery, NotDelivered, Pusher, Said, Sent
+from accord.a2a import Caller
+from accord.engine import webhook_delivery
+from accord.engine.context import Failed, Rejected
+from accord.engine.hooks import Delivered as Told
+from accord.engine.hooks import Hooks
+from accord.engine.webhook_delivery import Exchange, ExchangeSide, NotDelivered, WebhookDelivery, WebhookDispatcher
 from accord.model import (
     ArtifactUpdate,
     PushConfig,
@@ -24,6 +23,7 @@ from accord.model import (
     Task,
     TaskState,
 )
+from accord.service.host import Host
 from accord.storage.commands import pushes, retention
 from accord.storage.commands.pushes import Webhook
 from accord.storage.store import Store
@@ -33,7 +33,7 @@ from tests.core.doubles import Meddler, Watch, change, rows, sent, times, until
 S = TaskState
 URL = "https://example.com/hook"
 
-Refuses = Callable[[Delivery], Exception | None]
+Refuses = Callable[[WebhookDelivery], Exception | None]
 
 
 class Recorder:
@@ -42,8 +42,8 @@ class Recorder:
     def __init__(self, refuses: Refuses = lambda _: None, told_as: PushFormat = PushFormat.TASK) -> None:
         self.refuses = refuses
         self.told_as = told_as
-        self.tried: list[Delivery] = []
-        self.got: list[Delivery] = []
+        self.tried: list[WebhookDelivery] = []
+        self.got: list[WebhookDelivery] = []
         self.held: dict[str, asyncio.Event] = {}
         self._more = asyncio.Event()
 
@@ -52,7 +52,7 @@ class Recorder:
     def form(self, dialect: str) -> PushFormat:
         return self.told_as
 
-    async def send(self, delivery: Delivery) -> Sent:
+    async def send(self, delivery: WebhookDelivery) -> Exchange:
         self.tried.append(delivery)
         self._more.set()
         if gate := self.held.get(delivery.config.id or ""):
@@ -61,7 +61,7 @@ class Recorder:
             raise error
         self.got.append(delivery)
         self._more.set()
-        return Sent(request=Said(body="posted"), status=204)
+        return Exchange(request=ExchangeSide(body="posted"), status=204)
 
     async def until(self, check: Callable[[], bool]) -> None:
         while not check():
@@ -103,7 +103,7 @@ def failing(count: int, **fields: Any) -> Refuses:
     """Refuse the first deliveries."""
     left = [count]
 
-    def refuses(_: Delivery) -> Exception | None:
+    def refuses(_: WebhookDelivery) -> Exception | None:
         left[0] -= 1
         return NotDelivered("503", **fields) if left[0] >= 0 else None
 
@@ -126,8 +126,8 @@ async def tells(ctx: Context) -> AsyncIterator[str]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries follow soon."""
-    monkeypatch.setattr(push, "BASE_SECONDS", 0.02)
-    monkeypatch.setattr(push, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(webhook_delivery, "BASE_SECONDS", 0.02)
+    monkeypatch.setattr(webhook_delivery, "POLL_SECONDS", 0.1)
 
 
 def with_hook(word: str = "x", id: str = "w", **fields: Any) -> SendRequest:
@@ -225,14 +225,14 @@ async def delivering(hosting: Hosting, sender: Recorder, between: Between, **opt
     host = await hosting(asks, tells, sender=sender, wrap=between)
     assert host.pusher is not None
     await host.pusher.stop()
-    host.pusher = Pusher(host.engine, sender, **options)
+    host.pusher = WebhookDispatcher(host.engine, sender, **options)
     host.pusher.start()
     return host
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_what_fails_is_tried_again_later_and_later(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "MAX_SECONDS", 0.1)
+    monkeypatch.setattr(webhook_delivery, "MAX_SECONDS", 0.1)
     sender, between = Recorder(failing(5)), Between()
     host = await delivering(hosting, sender, between, jitter=lambda: 0.25)
     task = await sent(host.services["tells"], with_hook(), ALICE)
@@ -273,7 +273,7 @@ async def test_what_fails_too_often_waits_for_somebody_to_ask(hosting: Hosting) 
 async def test_a_receiver_may_ask_to_be_left_alone_for_a_while(
     hosting: Hosting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(push, "MAX_RETRY_AFTER", 0.2)
+    monkeypatch.setattr(webhook_delivery, "MAX_RETRY_AFTER", 0.2)
     waits = iter([0.1, 3600.0, 0.0, -5.0])
     sender, between = Recorder(lambda _: _not_before(next(waits, None))), Between()
     host = await delivering(hosting, sender, between, jitter=lambda: 0.5)
@@ -292,7 +292,7 @@ async def test_deliveries_of_the_end_are_logged(hosting: Hosting, caplog: pytest
     caplog.set_level("INFO", "accord")
     ends = iter([NotDelivered("503")])
 
-    def refuses(delivery: Delivery) -> Exception | None:
+    def refuses(delivery: WebhookDelivery) -> Exception | None:
         body = delivery.event.body
         return next(ends, None) if isinstance(body, StatusUpdate) and body.status.state is S.COMPLETED else None
 
@@ -312,7 +312,7 @@ async def test_deliveries_of_the_end_are_logged(hosting: Hosting, caplog: pytest
 
 @pytest.mark.usefixtures("impatient")
 async def test_attempts_are_written_down_for_people(hosting: Hosting) -> None:
-    refused = Sent(request=Said(body="posted"), response=Said(body="not now"), status=503)
+    refused = Exchange(request=ExchangeSide(body="posted"), response=ExchangeSide(body="not now"), status=503)
     sender = Recorder(failing(1, sent=refused))
     host = await hosting(asks, sender=sender)
     task = await sent(host.default, with_hook(), ALICE)
@@ -339,7 +339,7 @@ async def test_what_can_never_work_is_tried_once(hosting: Hosting) -> None:
 async def test_each_event_has_its_own_attempts(hosting: Hosting) -> None:
     refusals = {1: 2, 3: 2}
 
-    def refuses(delivery: Delivery) -> Exception | None:
+    def refuses(delivery: WebhookDelivery) -> Exception | None:
         refusals[delivery.event.seq] = refusals.get(delivery.event.seq, 0) - 1
         return NotDelivered("503") if refusals[delivery.event.seq] >= 0 else None
 
@@ -403,22 +403,22 @@ OTHER = Caller(tenant="globex", owner="carol", origin="v1")
 
 
 async def test_hanging_webhooks_of_one_tenant_delay_no_other(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "CLAIM", 9)
+    monkeypatch.setattr(webhook_delivery, "CLAIM", 9)
     sender = Recorder()
     sender.held["hanging"] = asyncio.Event()
     host = await hosting(asks, sender=sender)
-    for _ in range(2 * push.CLAIM):
+    for _ in range(2 * webhook_delivery.CLAIM):
         await sent(host.default, with_hook(id="hanging"), ALICE)
-    await sender.until(lambda: len(sender.tried) == push.CLAIM // 3)
+    await sender.until(lambda: len(sender.tried) == webhook_delivery.CLAIM // 3)
     await sent(host.default, with_hook(), OTHER)
     assert await sender.told(S.INPUT_REQUIRED) == [S.WORKING, S.INPUT_REQUIRED]
-    assert len([one for one in sender.tried if one.config.id == "hanging"]) == push.CLAIM // 3
+    assert len([one for one in sender.tried if one.config.id == "hanging"]) == webhook_delivery.CLAIM // 3
     sender.held.pop("hanging").set()
 
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_host_that_hangs_gets_one_delivery_at_a_time(hosting: Hosting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push, "HANG_SECONDS", 0.0)
+    monkeypatch.setattr(webhook_delivery, "HANG_SECONDS", 0.0)
     hangs = [True]
     sender = Recorder(lambda _: NotDelivered("No answer in time") if hangs[0] else None)
     host = await delivering(hosting, sender, Between())

@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.core.host import Host
-from accord.core.interface import Caller
-from accord.core.push import Delivery
+from accord.a2a import Caller
+from accord.engine.webhook_delivery import WebhookDelivery
 from accord.errors import AccordError, InvalidParams, PushNotSupported, TaskNotFound
 from accord.model import (
     Authentication,
@@ -21,6 +20,7 @@ from accord.model import (
     SendConfiguration,
     Task,
 )
+from accord.service.host import Host
 from tests.core.conftest import ALICE, BOB, Hosting, all_of, saying
 from tests.core.doubles import rows, sent
 
@@ -44,7 +44,7 @@ class Nowhere:
     def form(self, dialect: str) -> PushFormat:
         return PushFormat.TASK
 
-    async def send(self, delivery: Delivery) -> None: ...
+    async def send(self, delivery: WebhookDelivery) -> None: ...
 
 
 @agent

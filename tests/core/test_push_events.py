@@ -6,9 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.core.host import Host
-from accord.core.interest import STATES, check_events, is_wanted
-from accord.core.push import Delivery
+from accord.engine.webhook_delivery import STATES, WebhookDelivery, check_events, is_subscribed
 from accord.errors import InvalidParams
 from accord.model import (
     Artifact,
@@ -30,6 +28,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
+from accord.service.host import Host
 from accord.storage.commands import pushes, retention
 from tests.core.conftest import ALICE, Hosting, all_of, saying, text
 from tests.core.doubles import rows, sent, until
@@ -78,8 +77,8 @@ WHOLE = Task(id="t", status=TaskStatus(state=S.COMPLETED), artifacts=(ARTIFACT,)
 def test_a_webhook_may_name_what_it_wants(names: list[str], wanted: list[EventBody], unwanted: list[EventBody]) -> None:
     config = PushConfig(url=URL, events=tuple(names))
     check_events(names)
-    assert [is_wanted(Event(seq=1, body=body), config) for body in wanted] == [True] * len(wanted)
-    assert [is_wanted(Event(seq=1, body=body), config) for body in unwanted] == [False] * len(unwanted)
+    assert [is_subscribed(Event(seq=1, body=body), config) for body in wanted] == [True] * len(wanted)
+    assert [is_subscribed(Event(seq=1, body=body), config) for body in unwanted] == [False] * len(unwanted)
 
 
 def test_every_state_has_a_name_in_every_dialect() -> None:
@@ -91,10 +90,10 @@ def test_every_state_has_a_name_in_every_dialect() -> None:
 
 def test_without_names_events_include_artifacts() -> None:
     config = PushConfig(url=URL, payload_format=PushFormat.EVENT)
-    assert is_wanted(Event(seq=1, body=CHUNK), config)
-    assert not is_wanted(Event(seq=1, body=HEARD), config)
+    assert is_subscribed(Event(seq=1, body=CHUNK), config)
+    assert not is_subscribed(Event(seq=1, body=HEARD), config)
     named = replace(config, events=("completed",))
-    assert not is_wanted(Event(seq=1, body=CHUNK), named)
+    assert not is_subscribed(Event(seq=1, body=CHUNK), named)
 
 
 async def test_only_what_is_named_is_delivered(hosting: Hosting) -> None:
@@ -243,7 +242,7 @@ async def writes(ctx: Context) -> AsyncIterator[str]:
     yield "four"
 
 
-async def as_of(host: Host, delivery: Delivery) -> Task:
+async def as_of(host: Host, delivery: WebhookDelivery) -> Task:
     """The task after the event of a delivery, as somebody sees it who begins to follow there."""
     request = SubscribeRequest(id=delivery.task.id)
     events = await all_of(host.default.subscribe(request, ALICE, delivery.event.seq))

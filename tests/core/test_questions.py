@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.core.calls import CHILD_TASK
-from accord.core.context import APPROVAL, CallFailed
-from accord.core.hooks import Hooks, RunStarted
-from accord.core.host import Host
-from accord.core.interface import Caller
-from accord.core.service import Service
+from accord.a2a import Caller
+from accord.engine.child_tasks import CHILD_TASK
+from accord.engine.context import APPROVAL, CallFailed
+from accord.engine.hooks import ExecutionStarted, Hooks
 from accord.errors import AgentUnavailable
 from accord.model import (
     CancelRequest,
@@ -24,6 +22,8 @@ from accord.model import (
     Task,
     TaskState,
 )
+from accord.service.host import Host
+from accord.service.service import Service
 from accord.storage.commands.tasks import Query, list_tasks
 from accord.storage.store import Store
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, said, saying, state, states, text
@@ -83,7 +83,7 @@ async def test_nothing_of_it_needs_the_process_that_began(hosting: Hosting) -> N
     second = await hosting(calls, asks, hooks=Hooks((watch,)))
     done = await answer(second.default, task, "blue")
     assert text(done) == "so it is blue"
-    assert {detail.agent for detail in watch.of(RunStarted)} == {"calls", "asks"}
+    assert {detail.agent for detail in watch.of(ExecutionStarted)} == {"calls", "asks"}
     assert await rows(second.engine.store, "task", "count(*)") == [(2,)]
 
 
@@ -288,7 +288,7 @@ async def test_news_that_a_child_does_not_wait_for_leave_the_question_as_it_is(h
     host = await hosting(calls, asks, hooks=Hooks((watch,)))
     task = await sent(host.default, saying("it"), ALICE)
     assert await host.default.wake("acme", task.id, "other", 1)
-    await watch.until(RunStarted, 3)
+    await watch.until(ExecutionStarted, 3)
     await until(lambda: is_parked(host.engine.store, task.id))
     seen = await host.default.get(GetRequest(id=task.id), ALICE)
     assert seen.status == task.status

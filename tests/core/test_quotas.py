@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.interface import Caller
-from accord.core.quotas import AGAIN_SECONDS, SHARE, SWEEP_AT, Bucket, Quotas, Usage
+from accord.a2a import Caller
+from accord.auth.rate_limits import AGAIN_SECONDS, SHARE, SWEEP_AT, Bucket, CallerUsage, Quotas
 from accord.errors import RateLimited
 from accord.storage.store import StoreUnavailable
 
@@ -88,7 +88,7 @@ def test_callers_of_long_ago_are_forgotten() -> None:
 @pytest.mark.proves("4-31")
 def test_a_rate_is_refused_by_name_with_the_time_to_wait() -> None:
     clock = Clock()
-    usage = Usage(Quotas(rate=0.25, burst=2), clock=clock)
+    usage = CallerUsage(Quotas(rate=0.25, burst=2), clock=clock)
     usage.take(ALICE)
     usage.take(ALICE)
     with pytest.raises(RateLimited, match=r"More than 0\.25 requests a second") as refused:
@@ -101,7 +101,7 @@ def test_a_rate_is_refused_by_name_with_the_time_to_wait() -> None:
 
 
 def test_callers_without_a_name_share_a_rate_that_is_off_unless_set() -> None:
-    free, bounded = Usage(Quotas(rate=1.0, burst=1)), Usage(Quotas(open_rate=1.0, burst=3), clock=Clock())
+    free, bounded = CallerUsage(Quotas(rate=1.0, burst=1)), CallerUsage(Quotas(open_rate=1.0, burst=3), clock=Clock())
     for _ in range(5):
         free.take(NOBODY)
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_callers_without_a_name_share_a_rate_that_is_off_unless_set() -> None:
 
 
 def test_without_a_rate_nobody_is_counted() -> None:
-    usage = Usage(Quotas(rate=None))
+    usage = CallerUsage(Quotas(rate=None))
     for _ in range(5000):
         usage.take(ALICE)
 
@@ -121,7 +121,7 @@ def test_without_a_rate_nobody_is_counted() -> None:
 
 
 def test_open_streams_are_counted_by_caller_and_given_back() -> None:
-    usage = Usage(Quotas(streams=2))
+    usage = CallerUsage(Quotas(streams=2))
     for caller in (ALICE, ALICE, BOB):
         usage.open_stream(caller)
     with pytest.raises(RateLimited, match="2 streams are open already") as refused:
@@ -135,7 +135,7 @@ def test_open_streams_are_counted_by_caller_and_given_back() -> None:
 
 
 def test_whoever_may_name_any_tenant_has_no_more_streams_and_requests_for_that() -> None:
-    usage = Usage(Quotas(streams=2, rate=1, burst=2), clock=Clock())
+    usage = CallerUsage(Quotas(streams=2, rate=1, burst=2), clock=Clock())
     roaming = [Caller(tenant=tenant, owner="alice", roams=True) for tenant in ("acme", "globex", "")]
     for caller in roaming[:2]:
         usage.take(caller)
@@ -169,7 +169,7 @@ class Counting:
 
 async def test_open_tasks_are_counted_seldom_and_the_limit_holds() -> None:
     counting = Counting()
-    usage = Usage(Quotas(open_tasks=800), count=counting, clock=Clock())
+    usage = CallerUsage(Quotas(open_tasks=800), count=counting, clock=Clock())
     for _ in range(800):
         await usage.open_task(ALICE)
         counting.count += 1
@@ -183,7 +183,7 @@ async def test_open_tasks_are_counted_seldom_and_the_limit_holds() -> None:
 
 async def test_whoever_has_too_many_is_not_counted_again_at_once() -> None:
     counting, clock = Counting(10), Clock()
-    usage = Usage(Quotas(open_tasks=10), count=counting, clock=clock)
+    usage = CallerUsage(Quotas(open_tasks=10), count=counting, clock=clock)
     for _ in range(5):
         with pytest.raises(RateLimited):
             await usage.open_task(ALICE)
@@ -196,7 +196,7 @@ async def test_whoever_has_too_many_is_not_counted_again_at_once() -> None:
 
 async def test_open_tasks_of_one_are_no_concern_of_another() -> None:
     counting = Counting(10)
-    usage = Usage(Quotas(open_tasks=10), count=counting, clock=Clock())
+    usage = CallerUsage(Quotas(open_tasks=10), count=counting, clock=Clock())
     with pytest.raises(RateLimited):
         await usage.open_task(ALICE)
     counting.count = 0
@@ -206,7 +206,7 @@ async def test_open_tasks_of_one_are_no_concern_of_another() -> None:
 
 async def test_whoever_may_name_any_tenant_has_its_tasks_counted_in_all() -> None:
     counting = Counting(9)
-    usage = Usage(Quotas(open_tasks=10), count=counting, clock=Clock())
+    usage = CallerUsage(Quotas(open_tasks=10), count=counting, clock=Clock())
     await usage.open_task(Caller(tenant="acme", owner="alice", roams=True))
     counting.count += 1
     with pytest.raises(RateLimited):
@@ -217,14 +217,14 @@ async def test_whoever_may_name_any_tenant_has_its_tasks_counted_in_all() -> Non
 async def test_a_store_that_is_away_is_left_to_the_send_itself() -> None:
     counting = Counting()
     counting.error = StoreUnavailable("away")
-    usage = Usage(Quotas(open_tasks=10), count=counting)
+    usage = CallerUsage(Quotas(open_tasks=10), count=counting)
     for _ in range(20):
         await usage.open_task(ALICE)
 
 
 async def test_callers_are_not_remembered_for_ever() -> None:
     counting: Any = Counting()
-    usage = Usage(Quotas(open_tasks=1000), count=counting)
+    usage = CallerUsage(Quotas(open_tasks=1000), count=counting)
     for number in range(SWEEP_AT + 10):
         await usage.open_task(Caller(owner=f"o-{number}"))
     assert len(usage._room) < SWEEP_AT

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from accord.core.rest import Rest
+from accord.engine.outcome import ResultBroadcast
 from accord.model import Task, TaskState, TaskStatus
 
 TASK = Task(id="t", status=TaskStatus(state=TaskState.COMPLETED))
 
 
-async def waiting(rest: Rest, count: int) -> list[asyncio.Task[Task | None]]:
+async def waiting(rest: ResultBroadcast, count: int) -> list[asyncio.Task[Task | None]]:
     found = [asyncio.create_task(rest.wait()) for _ in range(count)]
     await asyncio.sleep(0)
     assert not any(one.done() for one in found)
@@ -16,14 +16,14 @@ async def waiting(rest: Rest, count: int) -> list[asyncio.Task[Task | None]]:
 
 
 async def test_everybody_is_told() -> None:
-    rest = Rest(asyncio.get_running_loop())
+    rest = ResultBroadcast(asyncio.get_running_loop())
     those = await waiting(rest, 3)
     rest.tell(TASK)
     assert await asyncio.gather(*those) == [TASK] * 3
 
 
 async def test_whoever_comes_later_is_told_the_same() -> None:
-    rest = Rest(asyncio.get_running_loop())
+    rest = ResultBroadcast(asyncio.get_running_loop())
     rest.tell(TASK)
     rest.tell(None)
     assert rest.is_told
@@ -31,7 +31,7 @@ async def test_whoever_comes_later_is_told_the_same() -> None:
 
 
 async def test_whoever_stops_waiting_does_not_stop_the_others() -> None:
-    rest = Rest(asyncio.get_running_loop())
+    rest = ResultBroadcast(asyncio.get_running_loop())
     first, second = await waiting(rest, 2)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from accord.core.roles import BUILT_IN, CROSSES, Role, Roles, named_skills
+from accord.auth.roles import BUILT_IN, CROSSES, CallerRole, Roles, named_skills
 from accord.protocol.operations import Operation
 from tests.core.conftest import saying
 
@@ -59,8 +59,8 @@ def test_whoever_was_given_no_role_has_the_default_and_whoever_has_only_unknown_
 def test_own_roles_name_agents_and_skills_and_replace_built_in_ones() -> None:
     own = Roles(
         [
-            Role(name="support", agents=("help-*", "faq"), skills=("answer", "search.*")),
-            Role(name="user", operations=frozenset({O.GET})),
+            CallerRole(name="support", agents=("help-*", "faq"), skills=("answer", "search.*")),
+            CallerRole(name="user", operations=frozenset({O.GET})),
         ]
     )
     assert own.rights(roles("support"), "billing") == {}
@@ -76,11 +76,11 @@ def test_own_roles_name_agents_and_skills_and_replace_built_in_ones() -> None:
 
 
 def test_roles_are_read_from_settings_and_misspelt_ones_refused() -> None:
-    read = msgspec.convert({"name": "bot", "operations": ["SendMessage", "GetTask"], "agents": ["echo"]}, Role)
-    assert read == Role(name="bot", operations=frozenset({O.SEND, O.GET}), agents=("echo",))
+    read = msgspec.convert({"name": "bot", "operations": ["SendMessage", "GetTask"], "agents": ["echo"]}, CallerRole)
+    assert read == CallerRole(name="bot", operations=frozenset({O.SEND, O.GET}), agents=("echo",))
     for wrong in ({"name": "bot", "operations": ["Dance"]}, {"name": "bot", "skils": ["x"]}, {}):
         with pytest.raises(msgspec.ValidationError):
-            msgspec.convert(wrong, Role)
+            msgspec.convert(wrong, CallerRole)
 
 
 def test_names_of_strangers_are_not_remembered() -> None:

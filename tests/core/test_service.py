@@ -10,10 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
+from accord.a2a import Caller
 from accord.agents.echo import echo
-from accord.core.host import Host
-from accord.core.interface import Caller
-from accord.core.service import Service
 from accord.errors import (
     AccordError,
     ContentTypeNotSupported,
@@ -40,6 +38,8 @@ from accord.model import (
     TaskState,
 )
 from accord.model.base import timestamp_ms
+from accord.service.host import Host
+from accord.service.service import Service
 from accord.storage.commands import tasks
 from accord.storage.store import Tx
 from tests.core.conftest import ALICE, AT_ONCE, BOB, Hosting, all_of, said, saying, state, states, text

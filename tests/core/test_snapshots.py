@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from accord.core.snapshots import SHORT, Snapshots
+from accord.engine.task_store import SHORT, SnapshotCache
 from accord.model import Message, MessageUpdate, Part, Role, Task, TaskState, TaskStatus
 from accord.storage.commands.tasks import Stored
 from accord.storage.records import encode_body, encode_task
@@ -39,7 +39,7 @@ def stored(task_id: str = "t", letter: str = "x", length: int = LENGTH, events: 
     )
 
 
-def is_known(snapshots: Snapshots, kept: Stored) -> bool:
+def is_known(snapshots: SnapshotCache, kept: Stored) -> bool:
     """Whether reading a task twice gives what was decoded once."""
     first, second = (snapshots.task("acme", kept) for _ in range(2))
     assert first == second == kept.task()
@@ -47,14 +47,14 @@ def is_known(snapshots: Snapshots, kept: Stored) -> bool:
 
 
 def test_a_long_snapshot_is_decoded_once_and_a_short_one_not_kept() -> None:
-    snapshots = Snapshots()
+    snapshots = SnapshotCache()
     assert is_known(snapshots, stored(length=SHORT + 1))
     assert not is_known(snapshots, stored("short", length=SHORT))
     assert snapshots.characters == SHORT + 1
 
 
 def test_later_events_are_folded_onto_a_known_snapshot() -> None:
-    snapshots = Snapshots()
+    snapshots = SnapshotCache()
     kind, data = encode_body(MessageUpdate(task_id="t", context_id="c", message=message("more")))
     before, after = stored(), stored(events=((1, kind, data, 0),))
     first, second = snapshots.task("acme", before), snapshots.task("acme", after)
@@ -64,7 +64,7 @@ def test_later_events_are_folded_onto_a_known_snapshot() -> None:
 
 
 def test_another_snapshot_is_another_task() -> None:
-    snapshots = Snapshots()
+    snapshots = SnapshotCache()
     for tenant, letter in (("acme", "x"), ("acme", "y"), ("globex", "z"), ("acme", "y")):
         kept = stored(letter=letter)
         assert snapshots.task(tenant, kept) == kept.task()
@@ -72,7 +72,7 @@ def test_another_snapshot_is_another_task() -> None:
 
 
 def test_those_read_longest_ago_are_forgotten_when_there_are_too_many() -> None:
-    snapshots = Snapshots(3 * LENGTH)
+    snapshots = SnapshotCache(3 * LENGTH)
     tasks = [stored(f"t-{number}") for number in range(4)]
     first = [snapshots.task("acme", kept) for kept in tasks[:3]]
     assert snapshots.task("acme", tasks[0]).history[0] is first[0].history[0]
@@ -83,6 +83,6 @@ def test_those_read_longest_ago_are_forgotten_when_there_are_too_many() -> None:
 
 
 def test_what_is_too_long_is_not_remembered() -> None:
-    snapshots = Snapshots(LENGTH - 1)
+    snapshots = SnapshotCache(LENGTH - 1)
     assert not is_known(snapshots, stored())
     assert snapshots.characters == 0

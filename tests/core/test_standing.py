@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from accord.core import standing
-from accord.core.guard import Guarded
-from accord.core.interface import Caller, Ticket
-from accord.core.standing import Standing
+from accord.a2a import Admission, Caller
+from accord.auth import authentication
+from accord.auth.authentication import OpenStreams
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import Event, SubscribeRequest
+from accord.service.guard import GuardedService
 from tests.bindings.scripted import EVENTS, Scripted
 
-KEY = Ticket(kind="keys", id="k-1", key_id="k-1")
+KEY = Admission(kind="keys", id="k-1", key_id="k-1")
 ALICE = Caller(owner="alice", ticket=KEY)
 
 
@@ -50,7 +50,7 @@ async def endless() -> AsyncIterator[int]:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(authentication, "LOOK_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def keys() -> Keys:
 
 
 @pytest.fixture
-async def kept(keys: Keys) -> AsyncIterator[Standing]:
-    made = Standing({"keys": keys.look}, lambda: 1000)
+async def kept(keys: Keys) -> AsyncIterator[OpenStreams]:
+    made = OpenStreams({"keys": keys.look}, lambda: 1000)
     yield made
     await made.stop()
 
@@ -70,7 +70,7 @@ async def heard(items: AsyncIterator[int]) -> list[int]:
         return [item async for item in items]
 
 
-async def test_a_silent_stream_ends_where_it_waits_and_its_task_goes_on(kept: Standing, keys: Keys) -> None:
+async def test_a_silent_stream_ends_where_it_waits_and_its_task_goes_on(kept: OpenStreams, keys: Keys) -> None:
     reading = asyncio.create_task(heard(kept.kept(endless(), KEY)))
     other = asyncio.create_task(heard(kept.kept(endless(), replace(KEY, id="k-2"))))
     await keys.are_asked(3)
@@ -85,7 +85,7 @@ async def test_a_silent_stream_ends_where_it_waits_and_its_task_goes_on(kept: St
         await other
 
 
-async def test_one_that_is_not_read_at_the_moment_ends_when_it_is(kept: Standing, keys: Keys) -> None:
+async def test_one_that_is_not_read_at_the_moment_ends_when_it_is(kept: OpenStreams, keys: Keys) -> None:
     items = kept.kept(endless(), KEY)
     assert await anext(items) == 1
     keys.good.clear()
@@ -94,13 +94,13 @@ async def test_one_that_is_not_read_at_the_moment_ends_when_it_is(kept: Standing
         await anext(items)
 
 
-async def test_a_ticket_ends_at_its_time_whoever_knows_it(kept: Standing) -> None:
-    assert await anext(kept.kept(endless(), Ticket(kind="jwt", until=2000))) == 1
+async def test_a_ticket_ends_at_its_time_whoever_knows_it(kept: OpenStreams) -> None:
+    assert await anext(kept.kept(endless(), Admission(kind="jwt", until=2000))) == 1
     with pytest.raises(AuthenticationFailed):
-        await heard(kept.kept(endless(), Ticket(kind="jwt", until=1000)))
+        await heard(kept.kept(endless(), Admission(kind="jwt", until=1000)))
 
 
-async def test_while_nobody_knows_a_stream_goes_on(kept: Standing, keys: Keys) -> None:
+async def test_while_nobody_knows_a_stream_goes_on(kept: OpenStreams, keys: Keys) -> None:
     keys.is_away = True
     reading = asyncio.create_task(heard(kept.kept(endless(), KEY)))
     await keys.are_asked(3)
@@ -110,7 +110,7 @@ async def test_while_nobody_knows_a_stream_goes_on(kept: Standing, keys: Keys) -
         await reading
 
 
-async def test_many_streams_of_one_key_are_one_question_and_none_are_none(kept: Standing, keys: Keys) -> None:
+async def test_many_streams_of_one_key_are_one_question_and_none_are_none(kept: OpenStreams, keys: Keys) -> None:
     reading = [asyncio.create_task(heard(kept.kept(endless(), KEY))) for _ in range(50)]
     await keys.are_asked(1)
     for task in reading:
@@ -121,7 +121,7 @@ async def test_many_streams_of_one_key_are_one_question_and_none_are_none(kept: 
     assert kept.kept(items, None) is items
 
 
-async def test_a_guarded_stream_ends_so_and_gives_everything_back(kept: Standing, keys: Keys) -> None:
+async def test_a_guarded_stream_ends_so_and_gives_everything_back(kept: OpenStreams, keys: Keys) -> None:
     closed: list[int] = []
 
     async def silent(request: SubscribeRequest, caller: Caller, after: int | None) -> AsyncIterator[Event]:
@@ -133,7 +133,7 @@ async def test_a_guarded_stream_ends_so_and_gives_everything_back(kept: Standing
 
     inner = Scripted()
     inner.subscribe = silent
-    events = Guarded(inner, "echo", standing=kept).subscribe(SubscribeRequest(id="t-1"), ALICE)
+    events = GuardedService(inner, "echo", standing=kept).subscribe(SubscribeRequest(id="t-1"), ALICE)
     await anext(events)
     keys.good.clear()
     with pytest.raises(AuthenticationFailed, match="not good any more"):

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.core.context import CallFailed, Failed
-from accord.core.engine import Limits
-from accord.core.host import Host
-from accord.core.service import Service
+from accord.engine.context import CallFailed, Failed
+from accord.engine.node import Limits
 from accord.model import GetRequest, Task, TaskState
+from accord.service.host import Host
+from accord.service.service import Service
 from accord.storage.commands.tasks import Query, list_tasks
 from tests.core.conftest import ALICE, BOB, Hosting, said, saying, state, text
 from tests.core.doubles import change, sent

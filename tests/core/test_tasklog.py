@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from accord.core.calls import CHILD_TASK
-from accord.core.tasklog import PARKED_SHARE, SNAPSHOT_EVENTS, TaskLog, Unread, last_state
+from accord.engine.child_tasks import CHILD_TASK
+from accord.engine.log_writer import PARKED_SHARE, SNAPSHOT_EVENTS, TaskLog, UnreadMessages, last_state
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -150,7 +150,7 @@ HISTORY = (
 
 
 def test_each_message_after_the_one_that_began_the_turn_is_taken_once_and_the_oldest_first() -> None:
-    unread = Unread("m-turn", HISTORY, {})
+    unread = UnreadMessages("m-turn", HISTORY, {})
     assert [unread.take(HISTORY) for _ in range(4)] == [2, 4, 5, None]
     assert unread.take((*HISTORY, message("a"))) == 6, "whose ids may repeat"
 
@@ -158,15 +158,15 @@ def test_each_message_after_the_one_that_began_the_turn_is_taken_once_and_the_ol
 def test_what_earlier_runs_took_is_read() -> None:
     taken = {"m-turn/ask:1": "2", "m-turn/ask:name": "5"}
     others = {"m-before/ask:1": "4", "m-turn/sleep:1": "4", "wait:name": "4", "m-turn/ask:1/step:x": '"4"'}
-    unread = Unread("m-turn", HISTORY, taken | others)
+    unread = UnreadMessages("m-turn", HISTORY, taken | others)
     assert [unread.take(HISTORY) for _ in range(2)] == [4, None]
 
 
 def test_a_turn_whose_message_is_not_there_began_with_the_first() -> None:
-    assert Unread("m-gone", HISTORY, {}).take(HISTORY) == 1
+    assert UnreadMessages("m-gone", HISTORY, {}).take(HISTORY) == 1
 
 
 def test_what_answers_a_question_that_was_passed_on_is_not_for_this_task() -> None:
     asked = message("of a child", Role.AGENT, metadata={CHILD_TASK: "t-2"})
     history = (message("turn"), asked, message("for it"), message("for us"))
-    assert Unread("m-turn", history, {}).take(history) == 3
+    assert UnreadMessages("m-turn", history, {}).take(history) == 3

@@ -6,8 +6,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from accord.core import threads
-from accord.core.threads import in_thread
+from accord.engine import threads
+from accord.engine.threads import in_thread
 
 BOUND_SECONDS = 30
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")

@@ -3,8 +3,8 @@
 import asyncio
 
 from accord import Context, agent
-from accord.core.host import Host
 from accord.model import GetRequest, Part, Task, TaskState
+from accord.service.host import Host
 from accord.storage.blobs import THRESHOLD
 from accord.storage.store import Store
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, said, saying, state, text

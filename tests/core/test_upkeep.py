@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from accord import Context, agent
 from accord.agents.echo import echo
-from accord.core.upkeep import BATCH, Retention, Upkeep
+from accord.engine.retention import BATCH, Retention, RetentionLoop
 from accord.errors import TaskNotFound
 from accord.model import GetRequest, Part, SubscribeRequest, Task, TaskFilter, TaskState
 from accord.storage.blobs import open_blobs
@@ -39,7 +39,7 @@ async def age(tx: Tx, milliseconds: int) -> None:
 async def test_ended_tasks_become_small_then_go_and_open_ones_stay(hosting: Hosting) -> None:
     host = await hosting(echo, asking)
     store = host.engine.store
-    upkeep = Upkeep(store, open_blobs("table:", store, {}), Retention(compact_after=60, purge_after=3600))
+    upkeep = RetentionLoop(store, open_blobs("table:", store, {}), Retention(compact_after=60, purge_after=3600))
     large = Part(raw=b"x" * 100_000, media_type="image/png")
     done = await host.default.send(saying("", parts=(large, Part(text="a"))), ALICE)
     waiting = await host.services["asking"].send(saying("hi"), ALICE)
@@ -71,7 +71,7 @@ async def test_ended_tasks_become_small_then_go_and_open_ones_stay(hosting: Host
 
 async def test_it_is_done_again_and_again(hosting: Hosting) -> None:
     host = await hosting(echo)
-    upkeep = Upkeep(host.engine.store, keep=Retention(compact_after=0, purge_after=0, every=0.05))
+    upkeep = RetentionLoop(host.engine.store, keep=Retention(compact_after=0, purge_after=0, every=0.05))
     upkeep.start()
     for word in ("first", "second"):
         await host.default.send(saying(word), ALICE)
@@ -88,9 +88,9 @@ async def test_the_audit_log_is_kept_for_its_own_time(hosting: Hosting) -> None:
         at = host.engine.now_ms() - age_ms
         entry = Entry(tenant="acme", at=at, owner="alice", agent="echo", operation="GetTask", outcome=f"{age_ms}")
         await store.do(audit.append, [entry] * (BATCH + 1))
-    await Upkeep(store, keep=Retention(purge_audit_after=None)).once()
+    await RetentionLoop(store, keep=Retention(purge_audit_after=None)).once()
     assert len(await store.read(audit.find, "acme", Query(limit=1000))) == 2 * (BATCH + 1)
-    await Upkeep(store, keep=Retention(purge_audit_after=60)).once()
+    await RetentionLoop(store, keep=Retention(purge_audit_after=60)).once()
     assert {entry.outcome for entry in await store.read(audit.find, "acme", Query(limit=1000))} == {"0"}
 
 
@@ -99,7 +99,7 @@ async def test_sessions_that_have_expired_are_forgotten(hosting: Hosting) -> Non
     lasting = NewSession(hash="h", owner="alice", tenant="", roles=(), scheme="basic", lasts_ms=3_600_000)
     await store.do(sessions.begin, lasting)
     await store.do(sessions.begin, replace(lasting, hash="over", lasts_ms=0))
-    await Upkeep(store).once()
+    await RetentionLoop(store).once()
 
     async def kept(tx: Tx) -> list[str]:
         return [row[0] for row in await tx.all("SELECT hash FROM session")]

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from accord import Context, agent
-from accord.core.hooks import Hooks, Used
-from accord.core.host import Host
+from accord.engine.hooks import Hooks, UsageReported
 from accord.model import CancelRequest, GetRequest, StatusUpdate, SubscribeRequest, Task, TaskFilter, TaskState
 from accord.protocol.budgets import Use
+from accord.service.host import Host
 from accord.storage.commands.steps import load
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state
 from tests.core.doubles import Meddler, Watch, reaches, sent, times
@@ -159,7 +159,7 @@ async def test_the_hook_tells_each_use_once(hosting: Hosting) -> None:
     watch = Watch()
     host = await hosting(middle, modest, hooks=Hooks((watch,)))
     await sent(host.default, saying("x"), ALICE)
-    told = [(detail.agent, detail.use, detail.model) for detail in watch.details if isinstance(detail, Used)]
+    told = [(detail.agent, detail.use, detail.model) for detail in watch.details if isinstance(detail, UsageReported)]
     assert told == [
         ("middle", Use(input_tokens=100), None),
         ("modest", Use(input_tokens=7, output_tokens=5, cost=0.1), "small"),

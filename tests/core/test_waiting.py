@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from accord import Context, agent
-from accord.core import context
-from accord.core.clock import Clock
-from accord.core.engine import Limits
-from accord.core.hooks import Hooks, RunEnded, RunStarted
-from accord.core.host import Host
+from accord.engine import context
+from accord.engine.clock import Clock
+from accord.engine.hooks import ExecutionEnded, ExecutionStarted, Hooks
+from accord.engine.node import Limits
 from accord.errors import TaskTimeout
 from accord.model import GetRequest, SendRequest, Task, TaskState
+from accord.service.host import Host
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, said, saying, state, states, text
 from tests.core.doubles import Watch, is_parked, reaches, rows, sent, until
 
@@ -64,7 +64,7 @@ async def test_a_short_sleep_is_slept(hosting: Hosting) -> None:
     watch = Watch()
     host = await hosting(naps, hooks=Hooks((watch,)))
     assert text(await sent(host.default, saying("x"), ALICE)) == "awake"
-    assert len(watch.of(RunStarted)) == 1
+    assert len(watch.of(ExecutionStarted)) == 1
 
 
 @pytest.mark.usefixtures("parks_at_once")
@@ -76,17 +76,17 @@ async def test_a_long_sleep_holds_nothing(hosting: Hosting) -> None:
         return len(await rows(host.engine.store, "step", "key")) == 2
 
     asked = asyncio.create_task(sent(host.default, saying("x"), ALICE))
-    await watch.until(RunEnded)
+    await watch.until(ExecutionEnded)
     assert host.engine._runs == {}
-    await watch.until(RunEnded, 2)
+    await watch.until(ExecutionEnded, 2)
     assert not await is_second(), "whoever wakes it too early wakes it for nothing"
     hands.at += 1
     await until(is_second)
     assert not asked.done()
     hands.at += 1
     assert text(await asked) == "awake"
-    assert [detail.state for detail in watch.of(RunEnded)][:2] == [S.WORKING, S.WORKING]
-    assert {detail.attempt for detail in watch.of(RunStarted)} == {1}
+    assert [detail.state for detail in watch.of(ExecutionEnded)][:2] == [S.WORKING, S.WORKING]
+    assert {detail.attempt for detail in watch.of(ExecutionStarted)} == {1}
 
 
 @pytest.mark.usefixtures("parks_at_once")
@@ -106,9 +106,9 @@ async def test_a_message_does_not_cut_a_sleep_short(hosting: Hosting) -> None:
     await started.wait()
     await host.default.send(saying("psst", task_id=task.id, configuration=AT_ONCE), ALICE)
     gate.set()
-    await watch.until(RunEnded)
+    await watch.until(ExecutionEnded)
     await host.default.send(saying("psst", task_id=task.id, configuration=AT_ONCE), ALICE)
-    assert {detail.state for detail in await watch.until(RunEnded, 2)} == {S.WORKING}
+    assert {detail.state for detail in await watch.until(ExecutionEnded, 2)} == {S.WORKING}
     hands.at += 1
     assert text(await reaches(host.default, task.id, S.COMPLETED, ALICE)) == "awake"
 
@@ -324,4 +324,4 @@ async def test_the_deadline_comes_while_a_task_waits_for_its_turn(hosting: Hosti
         await host.services["asks"].send(within(0.2), ALICE)
     task = await host.services["asks"].get(GetRequest(id=late.value.metadata["taskId"]), ALICE)
     assert (state(task), said(task)) == (S.FAILED, LATE)
-    assert [detail.agent for detail in watch.of(RunStarted)] == ["blocks"]
+    assert [detail.agent for detail in watch.of(ExecutionStarted)] == ["blocks"]

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from accord.client.keys import KeyManagementError
 from accord.client.keys.sealing import Seals
-from accord.core.host import Host
-from accord.core.webhook_secrets import NoKey, WebhookSecrets
+from accord.engine.webhook_secrets import NoKey, WebhookSecrets
 from accord.model import PushGetRequest, PushListRequest, SendConfiguration, TaskState
+from accord.service.host import Host
 from accord.storage.commands import pushes
 from tests.core.conftest import ALICE, Hosting, saying
 from tests.core.doubles import change, rows, sent

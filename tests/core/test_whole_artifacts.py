@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from accord import Context, Failed, agent
-from accord.core.host import Host
 from accord.model import Artifact, ArtifactUpdate, Event, Message, Part, Role, StatusUpdate, Task, TaskState
 from accord.protocol import lifecycle
+from accord.service.host import Host
 from tests.core.conftest import ALICE, Hosting, all_of, saying, states, text
 
 S = TaskState

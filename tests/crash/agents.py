@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.agents.function import agent
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.storage.commands.tasks import Fenced
 from accord.workflows.document import Step
 from accord.workflows.steps.scene import Result, Scene

@@ -16,12 +16,12 @@ import apsw
 import asyncpg
 import pytest
 
-from accord.core.archive import Archive
-from accord.core.engine import Limits
-from accord.core.follow import Hub
-from accord.core.host import Host
+from accord.engine.node import Limits
+from accord.engine.subscriptions import Hub
+from accord.engine.task_store import TaskStore
 from accord.model import ArtifactUpdate, Event, GetRequest, SendConfiguration, SendRequest, SubscribeRequest, Task
 from accord.protocol import lifecycle
+from accord.service.host import Host
 from accord.storage import migrate
 from accord.storage.commands import tasks
 from accord.storage.open import open_store
@@ -319,7 +319,7 @@ async def connected(store_url: str) -> AsyncIterator[Client]:
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(store_url, hub.heard))
         await migrate.upgrade(store)
-        yield Client(Host(Archive(store), hub, AGENTS, limits=Limits(lease_seconds=LEASE_SECONDS)))
+        yield Client(Host(TaskStore(store), hub, AGENTS, limits=Limits(lease_seconds=LEASE_SECONDS)))
 
 
 @pytest.fixture

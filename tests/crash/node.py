@@ -18,15 +18,15 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from accord.core.archive import Archive
-from accord.core.engine import Limits
-from accord.core.follow import Hub
-from accord.core.hooks import Detail, EventsAppended, Hooks, RunEnded, RunStarted
-from accord.core.host import Host
-from accord.core.ids import new_id
-from accord.core.interface import Caller
+from accord.a2a import Caller
+from accord.engine.hooks import Detail, EventsAppended, ExecutionEnded, ExecutionStarted, Hooks
+from accord.engine.ids import new_id
+from accord.engine.node import Limits
+from accord.engine.subscriptions import Hub
+from accord.engine.task_store import TaskStore
 from accord.errors import AccordError
 from accord.model import Event, Message, Part, Role, SendRequest, SubscribeRequest
+from accord.service.host import Host
 from accord.storage import migrate, sqlite
 from accord.storage.commands.tasks import Fenced
 from accord.storage.open import open_store
@@ -73,9 +73,9 @@ def observer(*, acknowledges: bool) -> Callable[[Detail], None]:
 
     def hook(detail: Detail) -> None:
         match detail:
-            case RunStarted():
+            case ExecutionStarted():
                 say("started", task=detail.task_id, agent=detail.agent, attempt=detail.attempt)
-            case RunEnded():
+            case ExecutionEnded():
                 say("ended", task=detail.task_id, state=detail.state.name if detail.state else None)
             case EventsAppended() if acknowledges:
                 say("kept", task=detail.task_id, seq=detail.seq)
@@ -178,7 +178,7 @@ async def main(given: argparse.Namespace) -> None:
             limit_files(given.max_bytes)
         limits = Limits(lease_seconds=given.lease, poll_seconds=0.5)
         hooks = Hooks((observer(acknowledges=given.acknowledge),))
-        host = Host(Archive(Watched(store)), hub, AGENTS, limits=limits, hooks=hooks)
+        host = Host(TaskStore(Watched(store)), hub, AGENTS, limits=limits, hooks=hooks)
         await host.start()
         say("ready")
         orders = asyncio.create_task(Orders(host, store).follow_stdin())

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from accord.core import follow
+from accord.engine import subscriptions
 from accord.model import TaskState
 from accord.storage.postgres import PostgresStore
 from tests.crash.agents import whole
@@ -91,7 +91,7 @@ async def assert_hints_arrive(client: Client, nodes: list[Node], monkeypatch: py
     for node in nodes:
         node.tell("listen")
         await node.says("listening")
-    monkeypatch.setattr(follow, "POLL_SECONDS", 2 * BOUND_SECONDS)
+    monkeypatch.setattr(subscriptions, "POLL_SECONDS", 2 * BOUND_SECONDS)
     assert text(await client.rested(await client.send("chunks", "20 0.01"))) == whole(20)
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
-from accord.core.follow import MEMORY
+from accord.engine.subscriptions import MEMORY
 from accord.model import Event, TaskState
 from tests.crash.agents import whole
 from tests.crash.conftest import BOUND_SECONDS, Client, Start, artifacts, gapless, text

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from accord.core.ids import uuid7
+from accord.engine.ids import uuid7
 from accord.model import (
     Message,
     Part,

@@ -7,7 +7,7 @@ import pytest
 
 from accord import plugins
 from accord.agents.kinds import KINDS
-from accord.core.schemes.kinds import SCHEMES
+from accord.auth.schemes import SCHEMES
 from accord.entries import Group, NotRegistered, Unusable
 from accord.plugins import StepKind
 from accord.storage.blobs import open_blobs

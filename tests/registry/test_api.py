@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from joserfc.jwk import OctKey
 
+from accord.auth.audit import REGISTRY
 from accord.console.routing import VISITOR_BURST
-from accord.core.audit import REGISTRY
-from accord.core.registry import developers, registry
 from accord.model.base import timestamp_ms
 from accord.protocol import jose
+from accord.registry import directory
 from accord.storage.commands import apikeys, audit
 from accord.storage.store import StoreUnavailable
 from tests.databases import emptied
@@ -115,7 +115,7 @@ async def test_a_name_is_taken_once(server: Asking) -> None:
 
 
 async def test_a_share_has_an_end(open_server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "MAX_LISTINGS", 2)
+    monkeypatch.setattr(directory, "MAX_LISTINGS", 2)
     for name in ("a/b", "a/c"):
         await open_server.publish(named(name))
     answer = await open_server("POST", "/agent-cards/", {"card_data": named("a/d")})
@@ -491,7 +491,7 @@ async def test_a_key_lasts_no_longer_than_the_token_it_was_made_with() -> None:
 
 
 async def test_keys_have_limits(server: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(developers, "MAX_KEYS", 1)
+    monkeypatch.setattr(directory, "MAX_KEYS", 1)
     assert (await server("POST", "/developers/me/apikeys", {}, by="alice")).status == 201
     assert (await server("POST", "/developers/me/apikeys", {}, by="alice")).status == 429
     for body in ({"description": "x" * 300}, {"expires_days": 0}, {"expires_days": "x"}):
@@ -597,7 +597,7 @@ async def test_the_catalog_needs_no_store(open_server: Asking, monkeypatch: pyte
     async def away(*_: Any) -> None:
         raise StoreUnavailable("gone")
 
-    monkeypatch.setattr(registry.Registry, "catalog", away)
+    monkeypatch.setattr(directory.AgentDirectory, "catalog", away)
     after = await open_server("GET", "/.well-known/ai-catalog.json")
     assert (after.status, after.body, len(after.json()["entries"])) == (200, before.body, 2)
 
@@ -672,7 +672,7 @@ async def test_what_nobody_foresaw_shows_nothing(
     async def broken(*_: Any) -> None:
         raise RuntimeError("the password is swordfish")
 
-    monkeypatch.setattr(registry.Registry, "search", broken)
+    monkeypatch.setattr(directory.AgentDirectory, "search", broken)
     answer = await open_server("GET", "/agent-cards/")
     assert (answer.status, b"swordfish" in answer.body) == (500, False)
     assert "swordfish" in caplog.text
@@ -680,6 +680,6 @@ async def test_what_nobody_foresaw_shows_nothing(
     async def away(*_: Any) -> None:
         raise StoreUnavailable("the disk of the database is full")
 
-    monkeypatch.setattr(registry.Registry, "search", away)
+    monkeypatch.setattr(directory.AgentDirectory, "search", away)
     answer = await open_server("GET", "/agent-cards/")
     assert (answer.status, answer.headers["retry-after"], b"disk" in answer.body) == (503, "1", False)

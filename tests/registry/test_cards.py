@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from accord.core.registry import cards, names
-from accord.core.registry.cards import MAX_CARD, BadCard
+from accord.registry import cards, names
+from accord.registry.cards import MAX_CARD, InvalidCard
 from tests.registry.conftest import GEN, V03, V1, VAULT, document
 
 
 def findings(card: bytes, name: str | None = None) -> dict[str, str]:
     """What is wrong with a card, by field."""
-    with pytest.raises(BadCard) as refused:
+    with pytest.raises(InvalidCard) as refused:
         cards.read(card, name)
     return dict(refused.value.findings)
 

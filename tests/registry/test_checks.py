@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 
+from accord.a2a import Caller
 from accord.app.outside import asking
-from accord.core.interface import Caller
-from accord.core.registry import checks
-from accord.core.registry.checks import Checks, Look, State, look
-from accord.core.registry.names import UnknownName
-from accord.core.registry.ports import Answer, NotAllowed, NotReached
-from accord.core.registry.registry import Registry
 from accord.outbound import Outbound, Policy
 from accord.protocol.cards import decode_card
+from accord.registry import availability
+from accord.registry.availability import (
+    Availability,
+    AvailabilityChecks,
+    CheckResult,
+    ForbiddenAddress,
+    ServerAnswer,
+    UnreachableServer,
+    check_agent,
+)
+from accord.registry.directory import AgentDirectory
+from accord.registry.names import UnknownName
 from accord.storage.commands.checks import Checked, Due
 from accord.storage.store import Store, StoreUnavailable, Tx
 from tests.outbound.conftest import Listening, listening
@@ -36,66 +43,70 @@ class Web:
         self.answers = answers or {}
         self.asked: list[str] = []
 
-    async def __call__(self, method: str, url: str, body: bytes | None = None) -> Answer:
+    async def __call__(self, method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         assert (method, body) == ("GET", None)
         self.asked.append(url)
         answer = self.answers.get(url, self.answers.get("*", 404))
         if isinstance(answer, Exception):
             raise answer
-        return Answer(status=answer, body=b"") if isinstance(answer, int) else Answer(status=200, body=answer)
+        return (
+            ServerAnswer(status=answer, body=b"") if isinstance(answer, int) else ServerAnswer(status=200, body=answer)
+        )
 
 
 async def test_an_agent_that_serves_its_card_is_up() -> None:
     web = Web({"https://weather.example/.well-known/agent.json": document(FAR)})
-    assert await look(WEATHER, web) == Look(State.UP, "Its card is there")
+    assert await check_agent(WEATHER, web) == CheckResult(Availability.UP, "Its card is there")
     assert web.asked == [
         "https://weather.example/a2a/.well-known/agent-card.json",
         "https://weather.example/.well-known/agent-card.json",
         "https://weather.example/.well-known/agent.json",
     ]
     other = Web({"*": document(FAR, name="Climate")})
-    assert await look(WEATHER, other) == Look(State.UP, "Its card is there, which calls itself 'Climate'")
+    assert await check_agent(WEATHER, other) == CheckResult(
+        Availability.UP, "Its card is there, which calls itself 'Climate'"
+    )
 
 
 @pytest.mark.parametrize(
     ("answers", "state", "detail"),
     [
-        ({"https://weather.example/a2a/": 405}, State.UP, "It answers 405"),
-        ({"*": b"<html>"}, State.UP, "It answers 200"),
-        ({"*": 503}, State.DOWN, "It answers 503"),
-        ({"*": NotReached("No connection")}, State.DOWN, "No connection"),
-        ({"*": NotAllowed("Only https is allowed")}, State.UNCHECKED, "Only https is allowed"),
+        ({"https://weather.example/a2a/": 405}, Availability.UP, "It answers 405"),
+        ({"*": b"<html>"}, Availability.UP, "It answers 200"),
+        ({"*": 503}, Availability.DOWN, "It answers 503"),
+        ({"*": UnreachableServer("No connection")}, Availability.DOWN, "No connection"),
+        ({"*": ForbiddenAddress("Only https is allowed")}, Availability.UNCHECKED, "Only https is allowed"),
     ],
 )
-async def test_what_else_counts(answers: dict[str, Any], state: State, detail: str) -> None:
-    found = await look(WEATHER, Web(answers))
+async def test_what_else_counts(answers: dict[str, Any], state: Availability, detail: str) -> None:
+    found = await check_agent(WEATHER, Web(answers))
     assert (found.state, found.detail[: len(detail)]) == (state, detail)
 
 
 async def test_an_agent_without_http_is_not_looked_for() -> None:
     grpc = [{"url": "trips.example:443", "protocolBinding": "GRPC", "protocolVersion": "1.0"}]
     web = Web()
-    assert (await look(decode_card(document(V1, supportedInterfaces=grpc)), web)).state is State.UNCHECKED
+    assert (await check_agent(decode_card(document(V1, supportedInterfaces=grpc)), web)).state is Availability.UNCHECKED
     assert web.asked == []
 
 
 async def test_a_look_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(method: str, url: str, body: bytes | None = None) -> Answer:
+    async def never(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr(checks, "LOOK_SECONDS", 0.01)
-    assert (await look(WEATHER, never)).state is State.DOWN
+    monkeypatch.setattr(availability, "LOOK_SECONDS", 0.01)
+    assert (await check_agent(WEATHER, never)).state is Availability.DOWN
 
 
 async def test_the_network_behind_the_server_is_not_asked(listening: Listening) -> None:
     inside = await listening()
     card = decode_card(document(FAR, url=f"http://127.0.0.1:{inside.port}/"))
     async with Outbound() as outbound:
-        assert (await look(card, asking(outbound))).state is State.UNCHECKED
+        assert (await check_agent(card, asking(outbound))).state is Availability.UNCHECKED
     assert inside.connections == 0
     async with Outbound(Policy(allow_hosts=frozenset({"127.0.0.1"}))) as outbound:
-        assert (await look(card, asking(outbound))).state is State.UP
+        assert (await check_agent(card, asking(outbound))).state is Availability.UP
     assert inside.connections > 0
 
 
@@ -118,16 +129,16 @@ async def pass_time(tx: Tx) -> None:
 
 
 async def published(store: Store, **more: Any) -> str:
-    return (await Registry(store).publish(CALLER, document(FAR, **more))).id
+    return (await AgentDirectory(store).publish(CALLER, document(FAR, **more))).id
 
 
 async def test_those_that_are_gone_are_looked_for_more_rarely(ready: AnyStore) -> None:
     id = await published(ready)
     web = Web({"*": 404})
-    node = Checks(ready, web, every=300, chance=lambda: 0.5)
+    node = AvailabilityChecks(ready, web, every=300, chance=lambda: 0.5)
     assert await node.once() == 1
     assert await due_in(ready) == 300
-    web.answers["*"] = NotReached("Gone")
+    web.answers["*"] = UnreachableServer("Gone")
     waits = []
     for _ in range(12):
         await ready.do(pass_time)
@@ -147,18 +158,18 @@ async def test_looks_are_spread(ready: AnyStore) -> None:
     await published(ready)
     for chance, wait in ((0.0, 270), (1.0, 330)):
         await ready.do(pass_time)
-        await Checks(ready, Web(), every=300, chance=partial(float, chance)).once()
+        await AvailabilityChecks(ready, Web(), every=300, chance=partial(float, chance)).once()
         assert await due_in(ready) == wait
 
 
 async def test_a_node_looks_until_it_is_stopped(ready: AnyStore) -> None:
     arrived: asyncio.Queue[str] = asyncio.Queue()
 
-    async def web(method: str, url: str, body: bytes | None = None) -> Answer:
+    async def web(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         arrived.put_nowait(url)
-        return Answer(status=200, body=document(FAR))
+        return ServerAnswer(status=200, body=document(FAR))
 
-    registry, node = Registry(ready), Checks(ready, web, every=300)
+    registry, node = AgentDirectory(ready), AvailabilityChecks(ready, web, every=300)
     registry.on_news = node.wake
     node.start()
     try:
@@ -173,15 +184,15 @@ async def test_a_node_looks_until_it_is_stopped(ready: AnyStore) -> None:
 async def test_what_is_noted_survives_and_is_shared(ready: AnyStore) -> None:
     ids = [await published(ready, humanReadableId=f"acme/n{at}") for at in range(20)]
     webs = [Web({"*": document(FAR)}) for _ in range(2)]
-    nodes = [Checks(ready, web, every=300) for web in webs]
+    nodes = [AvailabilityChecks(ready, web, every=300) for web in webs]
 
-    async def work(node: Checks) -> None:
+    async def work(node: AvailabilityChecks) -> None:
         while await node.once():
             pass
 
     await asyncio.gather(*map(work, nodes))
     assert len(webs[0].asked) + len(webs[1].asked) == 20
-    registry = Registry(ready)
+    registry = AgentDirectory(ready)
     listings = [await registry.find(CALLER, id) for id in ids]
     assert {(await registry.health(listing)).state for listing in listings} == {"up"}
 
@@ -193,8 +204,8 @@ async def test_a_card_that_only_another_version_can_read_disturbs_nobody(ready: 
         await tx.run("UPDATE listing SET card = '{}' WHERE id = :id", id=ids[0])
 
     await ready.do(age)
-    assert await Checks(ready, Web(), every=300).once() == 2
-    registry = Registry(ready)
+    assert await AvailabilityChecks(ready, Web(), every=300).once() == 2
+    registry = AgentDirectory(ready)
     states = [(await registry.health(await registry.find(CALLER, id))).state for id in ids]
     assert states == ["unchecked", "up"]
     assert list(await registry.catalog(CALLER)) == ids[1:]
@@ -209,7 +220,7 @@ async def test_one_that_cannot_be_noted_keeps_no_other_from_it(
     ready: AnyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [await published(ready, humanReadableId=f"acme/n{at}") for at in range(3)]
-    node = Checks(ready, Web(), every=300)
+    node = AvailabilityChecks(ready, Web(), every=300)
     settle = node._settle
 
     async def fails(due: Due) -> Checked:
@@ -220,7 +231,7 @@ async def test_one_that_cannot_be_noted_keeps_no_other_from_it(
     monkeypatch.setattr(node, "_settle", fails)
     with pytest.raises(StoreUnavailable):
         await node.once()
-    registry = Registry(ready)
+    registry = AgentDirectory(ready)
     states = [(await registry.health(await registry.find(CALLER, id))).state for id in ids]
     assert states == [None, "up", "up"]
 
@@ -235,8 +246,8 @@ async def test_a_store_that_is_away_is_waited_for(
         tried.set()
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(checks, "REST_SECONDS", 0.0)
-    node = Checks(ready, Web(), every=300)
+    monkeypatch.setattr(availability, "REST_SECONDS", 0.0)
+    node = AvailabilityChecks(ready, Web(), every=300)
     kept = node.once
     monkeypatch.setattr(node, "once", broken)
     node.start()
@@ -254,4 +265,4 @@ async def test_a_store_that_is_away_is_waited_for(
 
 
 def test_the_states_are_those_that_the_documentation_names() -> None:
-    assert json.dumps([state.value for state in State]) == '["up", "down", "unchecked"]'
+    assert json.dumps([state.value for state in Availability]) == '["up", "down", "unchecked"]'

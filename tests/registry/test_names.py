@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from accord.a2a import Caller
 from accord.app.names import KEY, opened, resolving
 from accord.config import registry_of
 from accord.config.settings import STORE
-from accord.core.interface import Caller
-from accord.core.registry.names import NotAsked, UnknownName
-from accord.core.registry.ports import Answer, NotReached
-from accord.core.registry.registry import Registry, Visibility
-from accord.core.registry.remote import RegistryRefused, RemoteRegistry
+from accord.registry.availability import ServerAnswer, UnreachableServer
+from accord.registry.directory import AgentDirectory, Visibility
+from accord.registry.names import NotAsked, UnknownName
+from accord.registry.remote import RegistryRefused, RemoteRegistry
 from accord.storage import migrate
 from accord.storage.sqlite import SqliteStore
 from tests.registry.conftest import FAR, V1, document
@@ -30,12 +30,12 @@ class Elsewhere:
         self._answer, self._status = answer, status
         self.asked: list[tuple[str, str]] = []
 
-    async def __call__(self, method: str, url: str, body: bytes | None = None) -> Answer:
+    async def __call__(self, method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         self.asked.append((method, url))
         if isinstance(self._answer, Exception):
             raise self._answer
         said = self._answer if isinstance(self._answer, bytes) else json.dumps(self._answer).encode()
-        return Answer(status=self._status, body=said)
+        return ServerAnswer(status=self._status, body=said)
 
 
 def listed(card: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ async def test_a_card_goes_by_the_name_that_it_was_found_by() -> None:
         (Elsewhere(b"<html>", 502), "It answers 502"),
         (Elsewhere([1]), "not as a registry does"),
         (Elsewhere({"detail": [{"loc": ["path"]}]}, 422), "It answers 422"),
-        (Elsewhere(NotReached("No connection")), "No connection"),
+        (Elsewhere(UnreachableServer("No connection")), "No connection"),
         (Elsewhere(listed(FAR, is_active=False)), "removed"),
         (Elsewhere({"id": "1"}), "cannot be used"),
         (Elsewhere(listed(FAR | {"url": "http://plain.example/"})), "Only https is safe"),
@@ -135,7 +135,7 @@ async def env(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.chdir(tmp_path)
     store = SqliteStore(tmp_path / "accord.db")
     await migrate.upgrade(store)
-    registry = Registry(store)
+    registry = AgentDirectory(store)
     await registry.publish(Caller(), document(FAR))
     await registry.publish(Caller(owner="x"), document(FAR, humanReadableId="x/own"), visibility=Visibility.PRIVATE)
     await registry.publish(Caller(tenant="t"), document(FAR, humanReadableId="t/theirs"))

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, Key
 
-from accord.core.interface import Caller
-from accord.core.registry.cards import BadCard
-from accord.core.registry.names import UnknownName
-from accord.core.registry.ports import Answer
-from accord.core.registry.registry import Change, Registry
-from accord.core.registry.remote import RemoteRegistry
-from accord.core.registry.trust import Signed, Trust
+from accord.a2a import Caller
 from accord.protocol import card_signatures
+from accord.registry.availability import ServerAnswer
+from accord.registry.cards import InvalidCard
+from accord.registry.directory import AgentDirectory, Change
+from accord.registry.names import UnknownName
+from accord.registry.remote import RemoteRegistry
+from accord.registry.trust import SignedBy, TrustedKeys
 from tests.registry.conftest import V1, VAULT, document, serving
 from tests.storage.conftest import AnyStore
 
@@ -30,40 +30,40 @@ def jwks(*keys: Key) -> str:
     return json.dumps({"keys": [key.as_dict(private=False) for key in keys]})
 
 
-TRUST = Trust.reading(jwks(OURS).encode())
+TRUST = TrustedKeys.reading(jwks(OURS).encode())
 
 
 @pytest.mark.parametrize("card", [V1, VAULT], ids=["v1", "vault"])
 def test_by_whom_a_card_is_signed(card: dict[str, Any]) -> None:
     verdict = TRUST.judge(signed(card))
-    assert (verdict.state, verdict.key) == (Signed.TRUSTED, "ours")
+    assert (verdict.state, verdict.key) == (SignedBy.TRUSTED, "ours")
     others = TRUST.judge(signed(card, THEIRS))
-    assert (others.state, others.key) == (Signed.UNTRUSTED, None)
-    assert TRUST.judge(document(card)).state is Signed.UNSIGNED
+    assert (others.state, others.key) == (SignedBy.UNTRUSTED, None)
+    assert TRUST.judge(document(card)).state is SignedBy.UNSIGNED
     changed = json.loads(signed(card)) | {"description": "Something else"}
-    assert TRUST.judge(json.dumps(changed).encode()).state is Signed.UNTRUSTED
+    assert TRUST.judge(json.dumps(changed).encode()).state is SignedBy.UNTRUSTED
 
 
 def test_without_pinned_keys_nothing_is_trusted() -> None:
-    verdict = Trust().judge(signed(V1))
-    assert (verdict.state, verdict.key) == (Signed.UNTRUSTED, None)
+    verdict = TrustedKeys().judge(signed(V1))
+    assert (verdict.state, verdict.key) == (SignedBy.UNTRUSTED, None)
     assert "no key is pinned" in verdict.detail
-    assert Trust().judge(b"no card").state is Signed.UNSIGNED
+    assert TrustedKeys().judge(b"no card").state is SignedBy.UNSIGNED
 
 
 @pytest.mark.parametrize("keys", [b"no keys", b'{"keys": []}', b'{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}'])
 def test_keys_that_cannot_be_pinned(keys: bytes) -> None:
     with pytest.raises(ValueError, match=r"key|Key"):
-        Trust.reading(keys)
+        TrustedKeys.reading(keys)
 
 
 async def test_a_registry_that_takes_signed_cards_only(ready: AnyStore) -> None:
-    registry = Registry(ready, trust=TRUST, signed_only=True)
+    registry = AgentDirectory(ready, trust=TRUST, signed_only=True)
     for card in (document(V1), signed(V1, THEIRS)):
-        with pytest.raises(BadCard, match="signatures: "):
+        with pytest.raises(InvalidCard, match="signatures: "):
             await registry.publish(Caller(), card)
     made = await registry.publish(Caller(), signed(V1))
-    assert registry.sift(made.card.encode())[0].state is Signed.TRUSTED
+    assert registry.sift(made.card.encode())[0].state is SignedBy.TRUSTED
 
 
 ELSEWHERE = {
@@ -76,7 +76,7 @@ ELSEWHERE = {
 
 
 async def test_nothing_is_published_of_a_signed_card_that_its_signature_does_not_cover(ready: AnyStore) -> None:
-    registry = Registry(ready, trust=TRUST, signed_only=True)
+    registry = AgentDirectory(ready, trust=TRUST, signed_only=True)
     changed = json.loads(signed(V1)) | ELSEWHERE | {"humanReadableId": "acme/planner"}
     made = await registry.publish(Caller(), json.dumps(changed).encode())
     assert json.loads(made.card).keys() == json.loads(signed(V1)).keys()
@@ -87,9 +87,9 @@ async def test_nothing_is_published_of_a_signed_card_that_its_signature_does_not
 
 
 async def test_a_registry_elsewhere_is_believed_as_far_as_the_card_is_signed() -> None:
-    async def ask(method: str, url: str, body: bytes | None = None) -> Answer:
+    async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         card = json.loads(signed(V1)) | {"supportedInterfaces": None} if "other" in url else json.loads(signed(V1))
-        return Answer(status=200, body=json.dumps({"card_data": card | ELSEWHERE}).encode())
+        return ServerAnswer(status=200, body=json.dumps({"card_data": card | ELSEWHERE}).encode())
 
     registry = RemoteRegistry("http://localhost:1", ask, trust=TRUST, signed_only=True)
     card = await registry.resolve("acme/planner")

@@ -10,8 +10,6 @@ import pytest
 from accord.agents.remote.agent import RemoteAgent
 from accord.agents.remote.reach import Connect
 from accord.agents.remote.terms import Terms
-from accord.core.host import Host
-from accord.core.remotes import Remotes, Trust
 from accord.errors import TaskNotFound, UnsupportedOperation
 from accord.model import (
     AgentCapabilities,
@@ -31,6 +29,8 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol.extensions import IDEMPOTENT_SEND
+from accord.remote.tasks import RemoteTasks, WebhookKeys
+from accord.service.host import Host
 from tests.core.conftest import Hosting, hosting, postgres
 
 __all__ = ["hosting", "postgres"]
@@ -142,7 +142,7 @@ class Scripted:
 class Joined:
     """A host, its agent elsewhere, and what takes that agent's reports in."""
 
-    def __init__(self, host: Host, remotes: Remotes, peer: Scripted, agent: RemoteAgent) -> None:
+    def __init__(self, host: Host, remotes: RemoteTasks, peer: Scripted, agent: RemoteAgent) -> None:
         self.host, self.remotes, self.peer, self.agent = host, remotes, peer, agent
         self.service = host.default
         self.store = host.engine.store
@@ -159,7 +159,7 @@ async def joining(hosting: Hosting) -> AsyncIterator[Joining]:
     async def join(
         peer: Scripted | None = None,
         terms: Terms = PUSH,
-        trust: Trust | None = None,
+        trust: WebhookKeys | None = None,
         connect: Connect | None = None,
         **more: Any,
     ) -> Joined:
@@ -172,7 +172,7 @@ async def joining(hosting: Hosting) -> AsyncIterator[Joining]:
         way = connect or reach
         agent = RemoteAgent("https://there.example", name="there", terms=terms, trust=trust, connect=way)
         host = await hosting(agent, **more)
-        remotes = Remotes(host.engine.archive, trust={"there": agent.trust}, hooks=host.engine.hooks)
+        remotes = RemoteTasks(host.engine.archive, trust={"there": agent.trust}, hooks=host.engine.hooks)
         await agent.join(remotes)
         joined.append(agent)
         return Joined(host, remotes, found, agent)

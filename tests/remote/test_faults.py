@@ -12,9 +12,9 @@ from aiohttp import web
 from accord.agents.remote import doubt
 from accord.agents.remote.agent import RemoteAgent
 from accord.agents.remote.terms import Mode, Terms
-from accord.core.host import Host
-from accord.core.remotes import Remotes
 from accord.model import TaskState
+from accord.remote.tasks import RemoteTasks
+from accord.service.host import Host
 from tests.core.conftest import ALICE, Hosting, said, saying
 from tests.core.doubles import sent
 
@@ -107,7 +107,7 @@ async def listening(elsewhere: Elsewhere, port: int = 0) -> AsyncIterator[Elsewh
 async def gateway(hosting: Hosting, url: str, **client: Any) -> AsyncIterator[Host]:
     agent = RemoteAgent(url, name="there", terms=QUICK, **client)
     host = await hosting(agent)
-    await agent.join(Remotes(host.engine.archive))
+    await agent.join(RemoteTasks(host.engine.archive))
     try:
         yield host
     finally:

@@ -11,9 +11,9 @@ import pytest
 from accord.agents.remote.agent import RemoteAgent
 from accord.agents.remote.terms import Mode, Terms
 from accord.client.retries import Retries
-from accord.core.host import Host
-from accord.core.remotes import Remotes
 from accord.model import TaskState
+from accord.remote.tasks import RemoteTasks
+from accord.service.host import Host
 from tests.core.conftest import ALICE, Hosting, saying
 from tests.core.doubles import sent
 from tests.ports import free_port
@@ -122,7 +122,7 @@ async def gateway(hosting: Hosting, far: Far, mode: Mode, **way: Any) -> AsyncIt
     agent = RemoteAgent(f"http://{THERE}:{far.port}", name="there", terms=terms, retries=HASTY, **way)
     await agent.prepare()
     host = await hosting(agent)
-    await agent.join(Remotes(host.engine.archive))
+    await agent.join(RemoteTasks(host.engine.archive))
     try:
         yield host
     finally:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from accord.auth.rate_limits import Quotas
 from accord.bindings.receiver import WEBHOOK, Receiver
-from accord.core.quotas import Quotas
-from accord.core.remotes import Trust, token_hash
 from accord.model import Artifact, Event, Part, PushFormat, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.protocol import push_headers
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
+from accord.remote.tasks import WebhookKeys, token_hash
 from accord.testing.asgi import Response, call
 from tests.core.conftest import ALICE, AT_ONCE, said, saying, text
 from tests.core.doubles import Meddler, is_parked, reaches, rows, sent, times, until
@@ -141,7 +141,7 @@ async def test_too_many_are_asked_to_come_again(joining: Joining) -> None:
 @pytest.mark.proves("0-58")
 async def test_slow_bodies_of_strangers_keep_nobody_out(joining: Joining) -> None:
     """Who shows no token that is known is refused at once; signatures are right or wrong at the end of the body."""
-    here = await joining(trust=Trust(keys=(KEY,)))
+    here = await joining(trust=WebhookKeys(keys=(KEY,)))
     task = await acknowledged(here)
     receiver = Receiver(here.remotes, most=3, most_unproven=2)
     never = asyncio.Event()
@@ -261,7 +261,7 @@ async def test_a_token_may_come_in_either_header_and_with_a_signature(joining: J
 
 @pytest.mark.proves("C-05")
 async def test_who_signs_with_a_known_key_needs_no_token_and_is_told_what_is_unknown(joining: Joining) -> None:
-    here = await joining(trust=Trust(keys=(KEY,)))
+    here = await joining(trust=WebhookKeys(keys=(KEY,)))
     task = await acknowledged(here)
     now = here.remotes.now_ms() // 1000
     unknown = json.dumps(done(id="r-9")).encode()
@@ -317,7 +317,7 @@ async def test_what_must_not_be_kept_is_taken_out_first(joining: Joining) -> Non
         hidden = (Artifact(artifact_id="a-1", parts=(Part(text="[redacted]"),)),)
         return Task(id=body.id, context_id=body.context_id, status=body.status, artifacts=hidden)
 
-    here = await joining(trust=Trust(redact=redact))
+    here = await joining(trust=WebhookKeys(redact=redact))
     task = await acknowledged(here)
     await posted(here, done("alice@example.com"), bearer=here.peer.token)
     assert text(await reaches(here.service, task.id, S.COMPLETED, ALICE)) == "[redacted]"
@@ -371,6 +371,8 @@ async def test_a_failure_is_told_with_its_reason(joining: Joining) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    from accord.core.remotes import Evidence
+    from accord.remote.tasks import ReportCredentials
 
-    assert "s3cret" not in repr(Evidence(token="s3cret", signature="s3cret")) + repr(Trust(keys=("s3cret",)))
+    assert "s3cret" not in repr(ReportCredentials(token="s3cret", signature="s3cret")) + repr(
+        WebhookKeys(keys=("s3cret",))
+    )

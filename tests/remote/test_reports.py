@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from accord.core.reports import OTHER_CONTEXT, REMOTE_TASK, Here, News, NotItsTask, Report, news
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -18,6 +17,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.base import timestamp_ms
+from accord.remote.reports import OTHER_CONTEXT, REMOTE_TASK, LocalTask, Report, ReportEffect, WrongTask, report_effect
 from accord.storage.commands.remotes import Link
 
 S = TaskState
@@ -25,10 +25,10 @@ NOW = 1_700_000_000_000
 LINK = Link(task_id="t-1", agent="there", remote_id="r-1", context_id="c-there", sent=1, heard_at=NOW - 1000)
 
 
-def here(state: TaskState = S.WORKING, **fields: object) -> Here:
+def here(state: TaskState = S.WORKING, **fields: object) -> LocalTask:
     status = TaskStatus(state=state)
     task = Task(id="t-1", context_id="c-1", status=status, **fields)  # type: ignore[arg-type]
-    return Here(task_id="t-1", context_id="c-1", state=state, task=task)
+    return LocalTask(task_id="t-1", context_id="c-1", state=state, task=task)
 
 
 def said(text: str, message_id: str = "m-1") -> Message:
@@ -52,11 +52,11 @@ def artifact(text: str, id: str = "a") -> Artifact:
     return Artifact(artifact_id=id, parts=(Part(text=text),))
 
 
-def heard(body: EventBody, link: Link = LINK, place: Here | None = None, **fields: object) -> News:
-    return news(Report(body=body, **fields), link, place or here(), NOW)  # type: ignore[arg-type]
+def heard(body: EventBody, link: Link = LINK, place: LocalTask | None = None, **fields: object) -> ReportEffect:
+    return report_effect(Report(body=body, **fields), link, place or here(), NOW)  # type: ignore[arg-type]
 
 
-def states(found: News) -> list[TaskState]:
+def states(found: ReportEffect) -> list[TaskState]:
     return [body.status.state for body in found.bodies if isinstance(body, StatusUpdate)]
 
 
@@ -98,7 +98,7 @@ def test_a_date_in_the_future_does_not_make_later_reports_old() -> None:
     hour = 3_600_000
     first = heard(update(S.INPUT_REQUIRED, 24 * hour, "?"))
     assert (states(first), first.link.stamp) == ([S.INPUT_REQUIRED], NOW)
-    later = news(Report(body=update(S.WORKING, 5_000)), first.link, here(S.INPUT_REQUIRED), NOW + 5_000)
+    later = report_effect(Report(body=update(S.WORKING, 5_000)), first.link, here(S.INPUT_REQUIRED), NOW + 5_000)
     assert states(later) == [S.WORKING]
     ahead = heard(update(S.WORKING, 30_000))  # as clocks are
     assert ahead.link.stamp == NOW + 30_000
@@ -138,7 +138,7 @@ def test_work_after_a_question_without_any_order_is_asked_for() -> None:
 
 @pytest.mark.proves("0-33")
 def test_a_report_on_another_task_is_refused() -> None:
-    with pytest.raises(NotItsTask):
+    with pytest.raises(WrongTask):
         heard(replace(task(S.COMPLETED), id="r-2"))
 
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from accord.agents.remote.terms import Mode, Terms
 from accord.client.wire import TimedOut, Unreachable
-from accord.core.reports import Report
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -25,6 +24,7 @@ from accord.errors import (
     UnsupportedOperation,
 )
 from accord.model import CancelRequest, GetRequest, Message, Part, Role, SendRequest, Task, TaskState
+from accord.remote.reports import Report
 from accord.storage.commands import browsing
 from tests.core.conftest import ALICE, AT_ONCE, BOB, said, saying, text
 from tests.core.doubles import Meddler, is_parked, reaches, rows, sent, until

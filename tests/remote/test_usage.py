@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Context, agent
-from accord.core.hooks import Hooks, TaskEnded, Used
-from accord.core.remotes import Evidence
+from accord.engine.hooks import Hooks, TaskFinished, UsageReported
 from accord.model import Event, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.budgets import Total, Use, shown
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
+from accord.remote.tasks import ReportCredentials
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state
 from tests.core.doubles import Watch, reaches, sent, until
 from tests.remote.conftest import Joined, Joining, Scripted, there
@@ -31,7 +31,7 @@ def within(tokens: int) -> SendRequest:
 
 
 async def report(here: Joined, task: Task) -> None:
-    await here.remotes.receive(Evidence(token=here.peer.token), V1.push_task(task))
+    await here.remotes.receive(ReportCredentials(token=here.peer.token), V1.push_task(task))
 
 
 async def begun(here: Joined, request: SendRequest) -> Task:
@@ -66,7 +66,7 @@ async def test_what_is_reported_is_counted_once_and_shown(joining: Joining) -> N
     frame = V1.encode_event(Event(seq=0, body=update))
     assert frame is not None
     for _ in range(2):
-        await here.remotes.receive(Evidence(token=here.peer.token), frame.data)
+        await here.remotes.receive(ReportCredentials(token=here.peer.token), frame.data)
     done = there(S.COMPLETED, metadata=using(7, 5, cost=0.75, models={"m": {"inputTokens": 6, "cost": 0.5}}))
     for _ in range(2):
         await report(here, done)
@@ -78,12 +78,12 @@ async def test_what_is_reported_is_counted_once_and_shown(joining: Joining) -> N
         "cost": 0.75,
         "models": {"m": {"inputTokens": 6, "outputTokens": 0, "cost": 0.5}},
     }
-    assert [(one.agent, one.model, one.use) for one in watch.of(Used)] == [
+    assert [(one.agent, one.model, one.use) for one in watch.of(UsageReported)] == [
         ("there", "m", Use(input_tokens=3, cost=0.5)),
         ("there", "m", Use(input_tokens=3)),
         ("there", None, Use(input_tokens=1, output_tokens=5, cost=0.25)),
     ]
-    assert [(one.task_id, one.agent, one.state) for one in watch.of(TaskEnded)] == [(task.id, "there", S.COMPLETED)]
+    assert [(one.task_id, one.agent, one.state) for one in watch.of(TaskFinished)] == [(task.id, "there", S.COMPLETED)]
 
 
 async def test_a_budget_ends_the_task_here_and_there(joining: Joining) -> None:
@@ -96,7 +96,7 @@ async def test_a_budget_ends_the_task_here_and_there(joining: Joining) -> None:
     ended = await reaches(here.service, task.id, S.FAILED, ALICE)
     assert (said(ended), used(ended)["totalTokens"]) == ("The budget of 5 tokens is spent", 6)
     await until(lambda: is_cancelled(here.peer))
-    assert [(one.task_id, one.agent, one.state) for one in watch.of(TaskEnded)] == [(task.id, "there", S.FAILED)]
+    assert [(one.task_id, one.agent, one.state) for one in watch.of(TaskFinished)] == [(task.id, "there", S.FAILED)]
 
 
 async def test_the_agents_own_budget_counts_as_well(joining: Joining) -> None:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from accord.agents.remote.terms import Mode, Offer, Terms
 from accord.client.wire import Unreachable
-from accord.core.remotes import Evidence
 from accord.errors import InternalError, MethodNotFound, TaskNotFound
 from accord.model import (
     Artifact,
@@ -27,6 +26,7 @@ from accord.model import (
 )
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
+from accord.remote.tasks import ReportCredentials
 from tests.core.conftest import ALICE, AT_ONCE, said, saying, text
 from tests.core.doubles import is_parked, reaches, rows, sent, until
 from tests.remote.conftest import PUSH, WEBHOOK, Joined, Joining, Scripted, there
@@ -44,7 +44,7 @@ async def begun(here: Joined, words: str = "hello") -> Task:
 
 
 async def webhook(here: Joined, task: Task) -> None:
-    await here.remotes.receive(Evidence(token=here.peer.token), V1.push_task(task))
+    await here.remotes.receive(ReportCredentials(token=here.peer.token), V1.push_task(task))
 
 
 def ended(state: TaskState = S.COMPLETED) -> StatusUpdate:
@@ -54,7 +54,7 @@ def ended(state: TaskState = S.COMPLETED) -> StatusUpdate:
 async def ended_webhook(here: Joined, state: TaskState = S.COMPLETED) -> None:
     frame = V1.encode_event(Event(seq=0, body=ended(state)))
     assert frame is not None
-    await here.remotes.receive(Evidence(token=here.peer.token), frame.data)
+    await here.remotes.receive(ReportCredentials(token=here.peer.token), frame.data)
 
 
 def chunk(words: str) -> ArtifactUpdate:

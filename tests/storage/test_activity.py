@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from accord.core.ids import uuid7
+from accord.engine.ids import uuid7
 from accord.model import TaskState
 from accord.storage.commands import activity, tasks
 from accord.storage.commands.activity import Activity

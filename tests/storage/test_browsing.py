@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from accord.core.ids import uuid7
+from accord.engine.ids import uuid7
 from accord.model import EventBody, Message, Part, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
 from accord.storage.commands import browsing, steps, tasks

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from accord.core.ids import new_id
+from accord.engine.ids import new_id
 from accord.model import TaskState
 from accord.storage import postgres_pool
 from accord.storage.commands import runs

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from accord.core import tracing as process
+from accord.engine import tracing as process
 from accord.telemetry.tracing import Tracing, start
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

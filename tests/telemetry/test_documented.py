@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
+from accord.auth.roles import BUILT_IN
 from accord.bindings import health
 from accord.bindings.metrics import METRICS, READERS
-from accord.core.roles import BUILT_IN
-from accord.core.tracing import Calling, Delivering, Receiving, Running, Stepping
+from accord.engine.tracing import DeliverySpan, ExecutionSpan, RemoteCallSpan, ReportSpan, StepSpan
 from accord.storage.commands.metrics import MAX_ROWS
 from accord.telemetry import metrics, waiting
 from accord.telemetry.conventions import FACTS, Kind, Serving, describe
@@ -59,11 +59,11 @@ def test_every_span_is_described_with_what_it_says() -> None:
     described = [(kind, set(re.findall(r"`([\w.]+)`", said))) for _, kind, said in rows]
     begun = [
         describe(Serving(agent="a", operation="GetTask", binding="grpc", dialect="v1", trace=None)),
-        describe(Running(agent="a", task_id="t", context_id="c", tenant="x", attempt=1, trace=None)),
-        describe(Stepping(key="k", task_id="t")),
-        describe(Calling(agent="a", operation="SendMessage", binding="GRPC", dialect="v1", url="https://x")),
-        describe(Delivering(task_id="t", url="https://x", seq=1, attempt=1, trace=None)),
-        describe(Receiving(path="/x", agent="a", task_id="t", trace=None)),
+        describe(ExecutionSpan(agent="a", task_id="t", context_id="c", tenant="x", attempt=1, trace=None)),
+        describe(StepSpan(key="k", task_id="t")),
+        describe(RemoteCallSpan(agent="a", operation="SendMessage", binding="GRPC", dialect="v1", url="https://x")),
+        describe(DeliverySpan(task_id="t", url="https://x", seq=1, attempt=1, trace=None)),
+        describe(ReportSpan(path="/x", agent="a", task_id="t", trace=None)),
     ]
     later = [
         {*FACTS["task_id"], *FACTS["context_id"]},

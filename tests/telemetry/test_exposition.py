@@ -11,13 +11,13 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
 from accord.bindings.metrics import MetricsPage
-from accord.core.access import Presented
-from accord.core.hooks import Hooks
-from accord.core.host import Host
-from accord.core.interface import Caller
+from accord.engine.hooks import Hooks
 from accord.errors import AuthenticationFailed
 from accord.model import GetRequest, PushConfig, Task
+from accord.service.host import Host
 from accord.storage.commands import jobs
 from accord.storage.commands.jobs import NewJob
 from accord.storage.store import Store

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.core.hooks import Hooks
+from accord.engine.hooks import Hooks
 from accord.model import Task
 from accord.telemetry.logs import Lines, Objects, hear, write_down
 from tests.core.conftest import ALICE, Hosting, saying

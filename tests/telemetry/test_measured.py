@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accord.core.interface import A2A, Caller
+from accord.a2a import A2A, Caller
 from accord.errors import TABLE, AccordError, RateLimited
 from accord.model import GetRequest, SendRequest, SubscribeRequest, Task
 from accord.protocol.operations import TABLE as OPERATIONS

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from accord import Context, Failed, agent
-from accord.core.access import Presented
-from accord.core.hooks import Detail, Hooks, LeaseLost, NodeReaped, RunEnded, RunStarted, TaskEnded
-from accord.core.interface import Caller
-from accord.core.push import Delivery, NotDelivered
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
+from accord.engine.hooks import Detail, ExecutionEnded, ExecutionStarted, Hooks, LeaseLost, NodeReaped, TaskFinished
+from accord.engine.webhook_delivery import NotDelivered, WebhookDelivery
 from accord.errors import AuthenticationFailed, TaskNotCancelable
 from accord.model import CancelRequest, PushConfig, PushFormat, SendConfiguration
 from accord.telemetry.metrics import Metrics
@@ -43,7 +43,7 @@ async def test_the_life_of_a_task_is_counted(hosting: Hosting, metrics: Metrics)
     host = await hosting(asks, hooks=Hooks((watch,), metrics.notes))
     task = await sent(host.default, saying("x"), ALICE)
     await host.default.send(saying("good", task_id=task.id), ALICE)
-    await watch.until(RunEnded, 2)
+    await watch.until(ExecutionEnded, 2)
     assert moved(metrics) == {
         "accord_tasks_created_total": {("asks",): 1},
         "accord_tasks_ended_total": {("asks", "completed"): 1},
@@ -91,8 +91,8 @@ async def test_a_task_whose_time_is_up_is_counted(hosting: Hosting, metrics: Met
     watch = Watch()
     host = await hosting(late, hooks=Hooks((watch,), metrics.notes))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
-    await watch.until(TaskEnded)
-    await watch.until(RunEnded)
+    await watch.until(TaskFinished)
+    await watch.until(ExecutionEnded)
     assert metrics.tasks_ended == {("late", "failed"): 1}
 
 
@@ -141,9 +141,9 @@ async def test_a_task_that_lost_its_node_too_often_is_counted(hosting: Hosting, 
     watch = Watch()
     host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
-    await watch.until(RunStarted)
+    await watch.until(ExecutionStarted)
     await change(host.engine.store, "UPDATE job SET node = 'gone', attempts = max_attempts")
-    await watch.until(TaskEnded)
+    await watch.until(TaskFinished)
     assert metrics.tasks_ended == {("endless", "failed"): 1}
 
 
@@ -151,9 +151,9 @@ async def test_a_run_that_is_stopped_has_no_state(hosting: Hosting, metrics: Met
     watch = Watch()
     host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     task = await sent(host.default, saying("x", configuration=AT_ONCE), ALICE)
-    await watch.until(RunStarted)
+    await watch.until(ExecutionStarted)
     await host.default.cancel(CancelRequest(id=task.id), ALICE)
-    await watch.until(RunEnded)
+    await watch.until(ExecutionEnded)
     assert metrics.runs_stopped == {("endless",): 1}
     assert metrics.runs_ended == {}
 
@@ -162,11 +162,11 @@ async def test_a_node_that_is_gone_and_the_run_that_is_repeated_are_counted(host
     watch = Watch()
     host = await hosting(endless, hooks=Hooks((watch,), metrics.notes))
     await host.default.send(saying("x", configuration=AT_ONCE), ALICE)
-    await watch.until(RunStarted)
+    await watch.until(ExecutionStarted)
     assert metrics.runs_repeated == {}
     await change(host.engine.store, "UPDATE job SET node = 'gone'")  # which has no lease
     await watch.until(NodeReaped)
-    await watch.until(RunStarted, 2)
+    await watch.until(ExecutionStarted, 2)
     assert metrics.nodes_reaped == {(): 1}
     assert metrics.runs_started == {("endless",): 2}
     assert metrics.runs_repeated == {("endless",): 1}
@@ -189,7 +189,7 @@ class Sender:
     def form(self, dialect: str) -> PushFormat:
         return PushFormat.TASK
 
-    async def send(self, delivery: Delivery) -> None:
+    async def send(self, delivery: WebhookDelivery) -> None:
         if delivery.config.id == "refused":
             raise NotDelivered("Gone", is_final=True)
 

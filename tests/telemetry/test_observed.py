@@ -12,7 +12,7 @@ from opentelemetry import trace as otel
 from accord.app.observed import tracing_of
 from accord.config import BadSettings
 from accord.config.settings import Telemetry
-from accord.core import tracing as process
+from accord.engine import tracing as process
 from accord.telemetry.metrics import Metrics
 from accord.telemetry.traced import TracedRequests
 from tests.bindings.scripted import Scripted
@@ -53,7 +53,7 @@ def test_the_provider_of_an_application_is_kept(spans: Spans) -> None:
     found = tracing_of(Telemetry(traces=True), {})
     assert otel.get_tracer_provider() is before
     assert found is not None
-    with found.around(process.Stepping(key="k", task_id="t")):
+    with found.around(process.StepSpan(key="k", task_id="t")):
         pass
     assert [span.name for span in spans.all] == ["step"], "it went where the application's own go"
 

@@ -7,10 +7,10 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
 from accord.bindings.receiver import WEBHOOK, Receiver
-from accord.core.remotes import Evidence, Sender, Trust
-from accord.core.tracing import use
+from accord.engine.tracing import use
 from accord.errors import AgentUnavailable
 from accord.protocol import push_headers
+from accord.remote.tasks import ReportCredentials, ReportSender, WebhookKeys
 from tests.core.conftest import hosting, postgres
 from tests.remote.conftest import Joining, joining
 from tests.remote.test_receiver import KEY, acknowledged, done, posted
@@ -59,10 +59,10 @@ class Unable:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def admit(self, evidence: Evidence) -> Sender:
-        return Sender(evidence=evidence)
+    async def admit(self, evidence: ReportCredentials) -> ReportSender:
+        return ReportSender(evidence=evidence)
 
-    async def take(self, _sender: Sender, _body: bytes) -> None:
+    async def take(self, _sender: ReportSender, _body: bytes) -> None:
         raise self.error
 
 
@@ -82,7 +82,7 @@ async def test_what_we_cannot_take_in_is_our_failure(
 
 
 async def test_of_strangers_nothing_is_recorded(joining: Joining, spans: Spans) -> None:
-    here = await joining(trust=Trust(keys=(KEY,)))
+    here = await joining(trust=WebhookKeys(keys=(KEY,)))
     await acknowledged(here)
     body = json.dumps(done()).encode()
     signed = push_headers.sign(body, here.remotes.now_ms() // 1000, [KEY])

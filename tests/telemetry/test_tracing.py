@@ -11,14 +11,14 @@ from opentelemetry import trace as otel
 from opentelemetry.trace import SpanKind, StatusCode
 
 from accord import Context, agent
-from accord.core import tracing as process
-from accord.core.access import Presented
-from accord.core.hooks import Hooks
-from accord.core.host import Host
-from accord.core.interface import Caller, Hosted
-from accord.core.push import Delivery, NotDelivered, Sent
+from accord.a2a import Caller, HostedAgent
+from accord.auth.authentication import Presented
+from accord.engine import tracing as process
+from accord.engine.hooks import Hooks
+from accord.engine.webhook_delivery import Exchange, NotDelivered, WebhookDelivery
 from accord.errors import AgentUnavailable, TaskNotFound
 from accord.model import GetRequest, PushConfig, PushFormat, SendConfiguration, Task, TaskState
+from accord.service.host import Host
 from accord.storage.commands import tasks
 from accord.telemetry.conventions import describe
 from accord.telemetry.logs import Lines, Objects
@@ -35,7 +35,7 @@ __all__ = ["spans"]
 WITH_TRACE = replace(ALICE, trace=CALLER, binding="jsonrpc")
 
 
-def watched(host: Host, spans: Spans) -> Hosted:
+def watched(host: Host, spans: Spans) -> HostedAgent:
     name = next(iter(host.services))
     return TracedRequests(host.default, name, Metrics(), spans.tracing)
 
@@ -258,11 +258,11 @@ class Hooked:
     def form(self, dialect: str) -> PushFormat:
         return PushFormat.TASK
 
-    async def send(self, delivery: Delivery) -> Sent:
+    async def send(self, delivery: WebhookDelivery) -> Exchange:
         self.headers.append(dict(process.headers()))
         if len(self.headers) <= self._fails:
-            raise NotDelivered("busy", is_final=True, sent=Sent(status=503))
-        return Sent(status=204)
+            raise NotDelivered("busy", is_final=True, sent=Exchange(status=503))
+        return Exchange(status=204)
 
 
 async def test_webhooks_get_the_trace_of_their_task(hosting: Hosting, spans: Spans) -> None:
@@ -289,7 +289,7 @@ async def test_webhooks_get_the_trace_of_their_task(hosting: Hosting, spans: Spa
 
 @pytest.mark.parametrize("url", ["http://[", "http://[::1", "agents.example:x", "https://agents.example:99999/"])
 def test_a_call_to_what_is_no_address_has_a_span_that_names_no_server(url: str) -> None:
-    called = process.Calling(agent="x", operation="GetTask", binding="JSONRPC", dialect="v1", url=url)
+    called = process.RemoteCallSpan(agent="x", operation="GetTask", binding="JSONRPC", dialect="v1", url=url)
     assert "server.address" not in describe(called).attributes
 
 
@@ -368,6 +368,6 @@ async def test_a_task_from_before_begins_a_trace_of_its_own(hosting: Hosting, sp
 
 def test_records_by_json_say_the_same(spans: Spans) -> None:
     record = logging.LogRecord("x", logging.INFO, "", 0, "y", (), None)
-    with spans.tracing.around(process.Stepping(key="k", task_id="t")):
+    with spans.tracing.around(process.StepSpan(key="k", task_id="t")):
         assert f'"trace_id": "{(process.current() or "").split("-")[1]}"' in Objects().format(record)
     assert "trace_id" not in Objects().format(record)

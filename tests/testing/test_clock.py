@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import uvloop
 
+from accord.a2a import Caller
 from accord.agents.function import agent
 from accord.agents.load import load
 from accord.client import Retries
-from accord.core.context import Context
-from accord.core.engine import LATE
-from accord.core.interface import Caller
+from accord.engine.context import Context
+from accord.engine.node import LATE
 from accord.errors import RateLimited
 from accord.model import PushConfig, TaskFilter, TaskState
 from accord.testing import MovableClock, assert_task, catching, running, scripted

@@ -8,7 +8,7 @@ import pytest
 
 import accord.testing
 from accord import Context, Failed, agent
-from accord.core.interface import Caller
+from accord.a2a import Caller
 from accord.errors import TaskNotFound
 from accord.model import ArtifactUpdate, GetRequest, Part, StatusUpdate, TaskState
 from accord.testing import call, running, text_in

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.model import TaskState as S
 from accord.testing import Move, assert_task, running, scripted
 from accord.testing.scripts import (

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from accord.client.keys import KeyManager
-from accord.core.agent import Agent, Crash, Profile
-from accord.core.context import Context, Failed
-from accord.core.host import Host
+from accord.engine.agent import Agent, Crash, Profile
+from accord.engine.context import Context, Failed
 from accord.model import Event, Part, SendRequest, StatusUpdate, Task
+from accord.service.host import Host
 from accord.workflows import members
 from accord.workflows.channel import METADATA
 from accord.workflows.decide import Outcome

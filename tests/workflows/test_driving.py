@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
-from accord.core.context import Context, Failed
-from accord.core.host import Host
+from accord.engine.context import Context, Failed
 from accord.model import CancelRequest, GetRequest, SubscribeRequest, Task, TaskFilter, TaskState
+from accord.service.host import Host
 from accord.workflows.channel import LOGGED, Printed
 from accord.workflows.document import Step
 from accord.workflows.driving import handed_in

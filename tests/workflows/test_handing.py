@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from accord.console.flows.runs import Events
-from accord.core.agent import Node
-from accord.core.host import Host
-from accord.core.remotes import Evidence
+from accord.engine.agent import Node
 from accord.errors import AuthenticationFailed, TaskNotFound
 from accord.model import Task, TaskState
+from accord.remote.tasks import ReportCredentials
+from accord.service.host import Host
 from accord.storage.commands import steps
 from accord.workflows import driving
 from accord.workflows.agent import WorkflowAgent
@@ -172,7 +172,7 @@ async def told(flow: Flow, run: str, step: str) -> str:
 
 async def refused(events: Events, shown: str | None) -> None:
     with pytest.raises(AuthenticationFailed):
-        await events.admit(Evidence(token=shown))
+        await events.admit(ReportCredentials(token=shown))
 
 
 async def test_an_address_is_for_one_event_of_one_run_and_stays_good(serving: Any) -> None:
@@ -198,11 +198,11 @@ async def test_an_address_is_for_one_event_of_one_run_and_stays_good(serving: An
         await refused(events, wrong.token)
     for none in (None, "", "x", "é", "AAAA", first + "A" * 5):
         await refused(events, none)
-    await events.take(await events.admit(Evidence(token=first)), b"by hand")
+    await events.take(await events.admit(ReportCredentials(token=first)), b"by hand")
     await flow.stands(run, paid="completed")
     assert await told(flow, run, "paid") == "by hand"
     with pytest.raises(TaskNotFound, match="Nothing waits for paid any more"):
-        await events.take(await events.admit(Evidence(token=second)), b"again")
+        await events.take(await events.admit(ReportCredentials(token=second)), b"again")
 
 
 async def test_only_the_hash_of_a_secret_is_kept(serving: Any) -> None:

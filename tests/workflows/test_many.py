@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from accord.core.engine import Limits
-from accord.core.host import Host
-from accord.core.run import Run
+from accord.engine.execution import Execution
+from accord.engine.node import Limits
 from accord.model import GetRequest, Task, TaskFilter, TaskState
+from accord.service.host import Host
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.handing import Handing
 from accord.workflows.reading import read
@@ -91,7 +91,7 @@ async def test_a_thousand_runs_that_wait_hold_nothing_and_go_on_on_another_node(
     more, still = await held(first, TOGETHER + RUNS)
     assert still <= tasks
     assert more - objects < RUNS * FEW
-    assert [one for one in gc.get_objects() if isinstance(one, Run) and one.job.key in set(ids)] == []
+    assert [one for one in gc.get_objects() if isinstance(one, Execution) and one.job.key in set(ids)] == []
     await first.stop(0)
 
     noting = Noting()

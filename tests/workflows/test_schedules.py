@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.host import Host
-from accord.core.interface import Caller
+from accord.a2a import Caller
 from accord.errors import AgentUnavailable
 from accord.model import Message, SendConfiguration, SendRequest, Task, TaskFilter, TaskState
+from accord.service.host import Host
 from accord.storage.store import StoreUnavailable
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.cron import read_cron

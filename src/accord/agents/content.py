@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from accord.core.context import Context
-from accord.core.output import parts_of, text_of
+from accord.engine.context import Context
+from accord.engine.messages import parts_of, text_of
 from accord.model import Message, Part, Role, Task, TaskState
 
 CONVERSATION_MESSAGES = 100

@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from msgspec.structs import replace
 
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.model import EventBody, StatusUpdate, Task, TaskStatus
 
 T = TypeVar("T", bound=EventBody)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from accord.agents.contexts import in_context, outer_context
 from accord.agents.kinds import Given, Kind, comes_from, profile
 from accord.agents.turns import Record, stoppable, take_turns
-from accord.core.agent import Profile
-from accord.core.context import Context, Failed
+from accord.engine.agent import Profile
+from accord.engine.context import Context, Failed
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol import codec
 from accord.protocol.dialects.v1 import V1

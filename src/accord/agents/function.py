@@ -14,9 +14,9 @@ from typing import Any, overload
 
 from accord.agents.content import answer_id
 from accord.agents.kinds import JSON, Given, Kind, restated, skills_of
-from accord.core.agent import TEXT, Crash, Profile
-from accord.core.context import Context
-from accord.core.threads import in_thread
+from accord.engine.agent import TEXT, Crash, Profile
+from accord.engine.context import Context
+from accord.engine.threads import in_thread
 from accord.model import AgentSkill, Artifact, Message
 from accord.protocol.budgets import Budget
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.core.agent import TEXT, Agent, Crash, Profile
-from accord.core.schemes.settings import Settings
+from accord.auth.scheme_settings import Settings
+from accord.engine.agent import TEXT, Agent, Crash, Profile
 from accord.entries import Group, Unusable
 from accord.model import AgentSkill
 from accord.protocol.budgets import Budget

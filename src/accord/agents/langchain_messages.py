@@ -16,8 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from accord.agents.content import OCTETS, base64_of, described, prompt, readable, sort_of
-from accord.core.context import Context
-from accord.core.output import parts_of
+from accord.engine.context import Context
+from accord.engine.messages import parts_of
 from accord.model import Artifact, Message, Part, Role
 
 MEDIA = frozenset({"image", "audio", "video", "file"})

@@ -15,7 +15,7 @@ import msgspec
 from accord.agents import kinds
 from accord.agents.kinds import KINDS, Given, Kind
 from accord.agents.naming import NotThere, members, named
-from accord.core.agent import Agent, Profile
+from accord.engine.agent import Agent, Profile
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 

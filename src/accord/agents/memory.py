@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from accord.core.context import Context
+from accord.engine.context import Context
 
 Form = TypeVar("Form")
 

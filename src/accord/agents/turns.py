@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.agents.contexts import in_context
-from accord.core.context import Context, Failed
-from accord.core.said import Said
+from accord.engine.context import Context, Failed
+from accord.engine.messages import IncomingMessage
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState
 from accord.protocol.lifecycle import INTERRUPTED, TERMINAL
 
@@ -186,7 +186,7 @@ async def _taken(take: Take, message: Message, record: Record) -> Turn | None:
     return await record.turn()
 
 
-async def _answer(ctx: Context, turn: Turn, key: str) -> Said:
+async def _answer(ctx: Context, turn: Turn, key: str) -> IncomingMessage:
     """Wait for the caller's answer to the question that ended a turn."""
     status = turn.question.status
     asking = ctx.require_auth if status.state is TaskState.AUTH_REQUIRED else ctx.ask

@@ -14,9 +14,9 @@ from accord.agents import kinds, load
 from accord.agents.kinds import KINDS, Given, Kind
 from accord.agents.load import NotAnAgent
 from accord.config import BadSettings, Loaded
-from accord.core.agent import Agent, Leading, Living, Node, Profile
-from accord.core.remotes import Reachable, Reaching
+from accord.engine.agent import Agent, AgentWithMembers, Living, Node, Profile
 from accord.entries import NotRegistered, Unusable
+from accord.remote.tasks import ContactPort, RemoteAgentPort
 
 Restate = Callable[[Profile], Profile]
 """From what an agent says of itself to what is said of it."""
@@ -82,11 +82,11 @@ class Restated:
         self.run = agent.run
         if isinstance(agent, Living):
             self.start, self.stop = agent.start, agent.stop
-        if isinstance(agent, Leading):
+        if isinstance(agent, AgentWithMembers):
             self.members = agent.members
-        if isinstance(agent, Reaching):
+        if isinstance(agent, RemoteAgentPort):
             self.trust, self.prepare, self.join, self.leave = agent.trust, agent.prepare, agent.join, agent.leave
-        if isinstance(agent, Reachable):
+        if isinstance(agent, ContactPort):
             self.url, self.contact, self.check = agent.url, agent.contact, agent.check
 
     @property
@@ -101,9 +101,13 @@ class Restated:
 def described(agent: Agent, restate: Restate) -> Agent:
     """Return an agent under another profile, if it is another."""
     stated = restate(agent.profile)
-    if isinstance(agent, Leading) and stated.name != agent.profile.name:  # its members and parts go by its name
+    if (
+        isinstance(agent, AgentWithMembers) and stated.name != agent.profile.name
+    ):  # its members and parts go by its name
         raise NotAnAgent(f"it has members and is called {agent.profile.name!r}: name it where it is made")
-    if isinstance(agent, Reaching) and stated.name != agent.profile.name:  # its tasks are linked to it by its name
+    if (
+        isinstance(agent, RemoteAgentPort) and stated.name != agent.profile.name
+    ):  # its tasks are linked to it by its name
         raise NotAnAgent(f"it works elsewhere and is called {agent.profile.name!r}: only it can say otherwise")
     return agent if stated == agent.profile else Restated(agent, restate)
 

@@ -16,6 +16,7 @@ from accord.app import cards
 from accord.app.composition import Composition, Running
 from accord.app.grace import Grace
 from accord.app.site import below, placed
+from accord.auth.trusted_proxies import networks
 from accord.bindings.compression import Compression
 from accord.bindings.forwarded import Forwarded
 from accord.bindings.health import HEALTH, READY, Health
@@ -26,11 +27,10 @@ from accord.bindings.outgoing import ClientGone
 from accord.config import BadSettings, Settings, put_together
 from accord.config.settings import Server
 from accord.console.paths import PREFIXES
-from accord.core.agent import Agent
-from accord.core.clock import SYSTEM, Clock
-from accord.core.host import Host
-from accord.core.proxies import networks
+from accord.engine.agent import Agent
+from accord.engine.clock import SYSTEM, Clock
 from accord.protocol import hosts
+from accord.service.host import Host
 from accord.storage.address import default, parse
 from accord.storage.store import StoreRefused, StoreUnavailable
 

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from accord.auth.schemes import CardSecurity
 from accord.config import BadSettings, Settings
 from accord.config.settings import Card
-from accord.core.agent import Agent, Profile
-from accord.core.schemes.card import CardSecurity
-from accord.core.service import Offers
+from accord.engine.agent import Agent, Profile
 from accord.model import (
     AgentCapabilities,
     AgentCard,
@@ -26,6 +25,7 @@ from accord.model import (
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName
 from accord.protocol.slugs import slug
+from accord.service.service import Offers
 
 AGENTS = "/agents/"
 """Where the agents of a host are, by name; the first of them is at the root as well."""

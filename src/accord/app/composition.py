@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord import __version__
+from accord.a2a import A2A, Caller, HostedAgent
 from accord.app import cards, remotes
 from accord.app.agents import living
 from accord.app.grace import Grace
@@ -27,6 +28,11 @@ from accord.app.outside import fetching, grpc_server, inspecting, signing, trust
 from accord.app.placed import Placed
 from accord.app.registry import Gates, Published
 from accord.app.site import Described, Renewed, Site
+from accord.auth.audit import Audit
+from accord.auth.authentication import Access, Look, OpenStreams, Presented, Revocable
+from accord.auth.rate_limits import CallerUsage, counting
+from accord.auth.roles import Roles
+from accord.auth.schemes import Ports, build_scheme, security_of
 from accord.bindings.files import Files
 from accord.bindings.health import HEALTH, READY, Health
 from accord.bindings.http import Admit, App
@@ -44,29 +50,20 @@ from accord.console.entry.sessions import Sessions
 from accord.console.entry.ways import Ways
 from accord.console.paths import API, CONSOLE, EVENTS, PAGES, RUNS
 from accord.console.static import Front, Pages
-from accord.core.access import Access, Presented, Revocable
-from accord.core.agent import Agent, Leading, Node, Profile, with_members
-from accord.core.archive import Archive
-from accord.core.audit import Audit
-from accord.core.clock import SYSTEM, Clock
-from accord.core.follow import Hub
-from accord.core.guard import Guarded
-from accord.core.hooks import Hooks
-from accord.core.host import Host
-from accord.core.interface import A2A, Caller, Hosted
-from accord.core.quotas import Usage, counting
-from accord.core.remotes import Reaching
-from accord.core.roles import Roles
-from accord.core.schemes.build import build
-from accord.core.schemes.card import security_of
-from accord.core.schemes.ports import Ports
-from accord.core.service import Offers, Service
-from accord.core.standing import Look, Standing
-from accord.core.storage_quotas import StorageQuotas, measuring
-from accord.core.upkeep import Upkeep
-from accord.core.webhook_secrets import Seals
+from accord.engine.agent import Agent, AgentWithMembers, Node, Profile, with_members
+from accord.engine.clock import SYSTEM, Clock
+from accord.engine.hooks import Hooks
+from accord.engine.retention import RetentionLoop
+from accord.engine.subscriptions import Hub
+from accord.engine.task_store import TaskStore
+from accord.engine.webhook_secrets import SealPort
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
+from accord.remote.tasks import RemoteAgentPort
+from accord.service.guard import GuardedService
+from accord.service.host import Host
+from accord.service.service import Offers, Service
+from accord.service.storage_quotas import StorageQuotas, measuring
 from accord.storage import migrate
 from accord.storage.address import Address, SqliteAddress
 from accord.storage.blobs import Blobs, LargeParts, open_blobs
@@ -170,16 +167,18 @@ class Composition:
         await host.start()
         stack.push_async_callback(lambda: host.stop(grace.left()))
         grace.at_end.append(host.engine.dismiss)
-        usage = Usage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
+        usage = CallerUsage(self._settings.limits, count=counting(store), clock=self._clock.monotonic)
         storage = StorageQuotas(self._settings.limits, measuring(store), self._clock.monotonic)
         has_console = self._settings.console.enabled and bool(self._url)
         hours = self._settings.console.session_hours
         sessions = Sessions(store, rules.ways.grounds, hours) if has_console else None
         standing = self._standing(rules.access, sessions, stack)
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
-        guard = partial(Guarded, roles=rules.roles, access=rules.access, usage=usage, storage=storage, audit=audit)
+        guard = partial(
+            GuardedService, roles=rules.roles, access=rules.access, usage=usage, storage=storage, audit=audit
+        )
         guard = partial(guard, required=required, standing=standing)
-        guarded: dict[str, Hosted] = {}
+        guarded: dict[str, HostedAgent] = {}
         for name, agent in self._agents.items():
             gate = guard(self._service(host, agent.profile), name)
             guarded[name] = observed.agent(gate, agent.profile.name)
@@ -203,7 +202,7 @@ class Composition:
         self, host: Host, guarded: Mapping[str, A2A], rules: Rules, gates: Gates, stack: AsyncExitStack
     ) -> dict[str, App]:
         """Let runs of workflows begin by themselves, unless nobody calls this node: that one does what it is told."""
-        if not self._url or not any(isinstance(agent, Leading) for agent in self._agents.values()):
+        if not self._url or not any(isinstance(agent, AgentWithMembers) for agent in self._agents.values()):
             return {}
         from accord.app.triggers import Triggers
 
@@ -212,7 +211,7 @@ class Composition:
         return await triggers.pages(guarded, rules.roles, gates, self._env)
 
     async def _add_console(
-        self, running: Running, guarded: Mapping[str, Hosted], rules: Rules, gates: Gates, stack: AsyncExitStack
+        self, running: Running, guarded: Mapping[str, HostedAgent], rules: Rules, gates: Gates, stack: AsyncExitStack
     ) -> None:
         """Add the pages for people, and what they ask; nothing of that is loaded before somebody looks."""
         until_end = await stack.enter_async_context(AsyncExitStack())
@@ -228,7 +227,7 @@ class Composition:
         pages[EVENTS] = api if given is None else by_method(GET=api, HEAD=api, rest=given)
 
     def _console(
-        self, running: Running, guarded: Mapping[str, Hosted], rules: Rules, stack: AsyncExitStack
+        self, running: Running, guarded: Mapping[str, HostedAgent], rules: Rules, stack: AsyncExitStack
     ) -> "Console":
         from accord.app.console import Console
         from accord.console.served import Served
@@ -277,20 +276,20 @@ class Composition:
         stack.push_async_callback(issuers.close)
         with _about("auth"):
             ports = Ports(store=store, fetch=fetching(issuers), now=self._clock.now, clock=self._clock.monotonic)
-            access = Access(build(auth.schemes, ports), is_optional=auth.is_open)
+            access = Access(build_scheme(auth.schemes, ports), is_optional=auth.is_open)
             roles = Roles(auth.roles, default=auth.default_role)
             ways = Ways(auth.schemes)
         with _about("card.signing_key"):
             return Rules(access, roles, signing(self._settings.card), ways)
 
-    def _standing(self, access: Access, sessions: Sessions | None, stack: AsyncExitStack) -> Standing:
+    def _standing(self, access: Access, sessions: Sessions | None, stack: AsyncExitStack) -> OpenStreams:
         """Return what looks after those who stay: whether their keys and sessions are good still."""
         looks: dict[str, Look] = {
             scheme.name: scheme.is_good for scheme in access.schemes if isinstance(scheme, Revocable)
         }
         if sessions is not None:
             looks[SESSION] = sessions.is_good
-        standing = Standing(looks, self._clock.now_ms)
+        standing = OpenStreams(looks, self._clock.now_ms)
         stack.push_async_callback(standing.stop)
         return standing
 
@@ -298,13 +297,13 @@ class Composition:
         hours = self._settings.server.file_hours
         return Links(parts.key(PURPOSE), self._url, hours * 3600, self._clock.now) if self._url else None
 
-    def _archive(self, store: Store, parts: LargeParts, links: Links | None) -> Archive:
-        archive = Archive(store, parts, self._seals())
+    def _archive(self, store: Store, parts: LargeParts, links: Links | None) -> TaskStore:
+        archive = TaskStore(store, parts, self._seals())
         archive.linker, archive.inline_files = None if links is None else links.link, self._settings.limits.inline_files
         return archive
 
     def _hosted(
-        self, archive: Archive, blobs: Blobs, links: Links | None, hub: Hub, hooks: Hooks, stack: AsyncExitStack
+        self, archive: TaskStore, blobs: Blobs, links: Links | None, hub: Hub, hooks: Hooks, stack: AsyncExitStack
     ) -> Host:
         settings = self._settings
         push = settings.push
@@ -318,11 +317,11 @@ class Composition:
             hooks=hooks,
             sender=PushSender(outbound, keys=push.signing_keys, links=links, clock=self._clock.now),
             offers=self._offers(),
-            upkeep=Upkeep(archive.store, blobs, settings.retention),
+            upkeep=RetentionLoop(archive.store, blobs, settings.retention),
             clock=self._clock,
         )
 
-    def _seals(self) -> Seals | None:
+    def _seals(self) -> SealPort | None:
         """Return what seals the secrets of webhooks, if there are keys."""
         if not (self._settings.credentials.keys or self._settings.credentials.key_file):
             return None
@@ -336,7 +335,7 @@ class Composition:
 
     async def _credentials(self, agents: Sequence[Agent]) -> Callable[[str], Any]:
         """Return what looks up the credentials of this server, for those who have agents elsewhere as members."""
-        if not any(isinstance(agent, Leading) for agent in agents):
+        if not any(isinstance(agent, AgentWithMembers) for agent in agents):
             return lambda _: None
         from accord.app.credentials import own_keys
 
@@ -390,7 +389,7 @@ class Composition:
 
             agent = self._at(place)
             site = self._site(placed[place], host.services[agent.profile.name], described(), facts, admit, links)
-            return Renewed(agent, site, described) if isinstance(agent, Reaching) else site
+            return Renewed(agent, site, described) if isinstance(agent, RemoteAgentPort) else site
 
         for name, agent in self._agents.items():
             host.services[agent.profile.name].extended = partial(extended, name)

@@ -9,9 +9,12 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from accord import __version__
+from accord.a2a import HostedAgent
 from accord.app.outside import fetching, posting
 from accord.app.registry import Gates
 from accord.app.triggers import flows_of, runs_of
+from accord.auth.audit import Audited
+from accord.auth.roles import Roles
 from accord.bindings.http import App
 from accord.config import Settings
 from accord.config.shown import shown
@@ -24,14 +27,11 @@ from accord.console.parts import REFUSALS, routes_of
 from accord.console.routing import Route
 from accord.console.served import Served
 from accord.console.sight import Sight
-from accord.core.agent import Agent, Leading
-from accord.core.audit import Audited
-from accord.core.clock import SYSTEM
-from accord.core.host import Host
-from accord.core.interface import Hosted
-from accord.core.roles import Roles
+from accord.engine.agent import Agent, AgentWithMembers
+from accord.engine.clock import SYSTEM
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
+from accord.service.host import Host
 
 
 class Console:
@@ -42,7 +42,7 @@ class Console:
         settings: Settings,
         agents: Mapping[str, Agent],
         host: Host,
-        services: Mapping[str, Hosted],
+        services: Mapping[str, HostedAgent],
         card_of: Callable[[str], AgentCard],
         served: Served,
         roles: Roles,
@@ -105,6 +105,6 @@ def _slugs(agents: Mapping[str, Agent]) -> dict[str, str]:
     """Return the names in paths by agents' own; members are seen by whoever sees what they are members of."""
     found: dict[str, str] = {}
     for slug, agent in agents.items():
-        members = agent.members.values() if isinstance(agent, Leading) else ()
+        members = agent.members.values() if isinstance(agent, AgentWithMembers) else ()
         found |= dict.fromkeys((agent.profile.name, *(one.profile.name for one in members)), slug)
     return found

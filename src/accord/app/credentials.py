@@ -14,7 +14,7 @@ from accord.client.keys.sealing import Seals
 from accord.client.keys.variables import KEY_FILE
 from accord.config import BadSettings
 from accord.config.settings import Credentials, Settings
-from accord.core.webhook_secrets import WebhookSecrets
+from accord.engine.webhook_secrets import WebhookSecrets
 from accord.storage.address import PostgresAddress, SqliteAddress, default, parse
 from accord.storage.open import open_store
 from accord.storage.store import Store

@@ -7,21 +7,21 @@ registry does is `core.registry`. Whoever takes a `resolve` function is above.
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from accord.a2a import Caller
 from accord.agents.environment import environment_of_process
 from accord.app.outside import asking, trusting
 from accord.app.registry import Published
+from accord.auth.roles import Roles
 from accord.config import BadSettings, registry_of, store_of
 from accord.config.settings import NO_URL, STORE
 from accord.config.settings import Registry as Settings
 from accord.console import inprocess
-from accord.core.interface import Caller
-from accord.core.registry.names import NotAsked, Resolve, UnknownName
-from accord.core.registry.ports import Ask
-from accord.core.registry.remote import RemoteRegistry
-from accord.core.roles import Roles
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
 from accord.protocol import hosts
+from accord.registry.availability import AskPort
+from accord.registry.names import NotAsked, Resolve, UnknownName
+from accord.registry.remote import RemoteRegistry
 from accord.storage import migrate
 from accord.storage.address import BadAddress, SqliteAddress, default, parse
 from accord.storage.open import open_store
@@ -88,14 +88,14 @@ async def opened(
         yield _registry(url, asking(outbound, headers), settings)
 
 
-def _registry(url: str, ask: Ask, settings: Settings) -> RemoteRegistry:
+def _registry(url: str, ask: AskPort, settings: Settings) -> RemoteRegistry:
     return RemoteRegistry(url, ask, trust=trusting(settings), signed_only=settings.signed_only)
 
 
 @asynccontextmanager
 async def _here(
     env: Mapping[str, str], store: str | None, settings: Settings, caller: Caller, *, writes: bool
-) -> AsyncIterator[Ask]:
+) -> AsyncIterator[AskPort]:
     url = store or store_of(env)
     address = parse(url) if url else default(env)
     is_file = isinstance(address, SqliteAddress)

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from accord.a2a import Caller, HostedAgent
+from accord.auth.audit import Audit, watched
+from accord.auth.authentication import Access, Presented
 from accord.config import BadSettings
 from accord.config.settings import LogFormat, Telemetry
-from accord.core.access import Access, Presented
-from accord.core.audit import Audit, watched
-from accord.core.hooks import Detail, Hook, Hooks, TaskEnded
-from accord.core.interface import Caller, Hosted
+from accord.engine.hooks import Detail, Hook, Hooks, TaskFinished
 from accord.telemetry import logs
 from accord.telemetry.measured import Measured
 from accord.telemetry.metrics import Metrics
@@ -35,7 +35,7 @@ class Observed:
         """Watch `agents`; what was seen last is sent when `stack` is left."""
         self.metrics = Metrics(agents)
         self._tracing = tracing_of(settings, env)
-        notes: dict[type[Detail], Callable[[Any], None]] = {**self.metrics.notes, TaskEnded: self._ended}
+        notes: dict[type[Detail], Callable[[Any], None]] = {**self.metrics.notes, TaskFinished: self._ended}
         hooks: list[Hook] = []
         if settings.log_format is LogFormat.JSON:
             hooks.append(logs.hear)
@@ -44,11 +44,11 @@ class Observed:
             stack.push_async_callback(self._tracing.flush)
         self.hooks = Hooks(tuple(hooks), notes)
 
-    def _ended(self, detail: TaskEnded) -> None:
-        self.metrics.notes[TaskEnded](detail)
+    def _ended(self, detail: TaskFinished) -> None:
+        self.metrics.notes[TaskFinished](detail)
         logs.note_end(detail)
 
-    def agent(self, inner: Hosted, name: str) -> Hosted:
+    def agent(self, inner: HostedAgent, name: str) -> HostedAgent:
         """Return an agent whose use is seen."""
         if self._tracing is None:
             return Measured(inner, name, self.metrics)

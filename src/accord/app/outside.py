@@ -11,19 +11,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from accord.a2a import A2A
 from accord.app import cards
 from accord.app.grace import Grace
+from accord.auth.scheme_settings import Mtls
+from accord.auth.schemes import Fetch, FetchError
 from accord.bindings.http import Admit
 from accord.bindings.links import Links
 from accord.bindings.wellknown import Sign
 from accord.config import BadSettings
 from accord.config.settings import Card, Registry, Settings
-from accord.core.interface import A2A
-from accord.core.registry.ports import Answer, Ask, NotAllowed, NotReached
-from accord.core.registry.trust import Trust
-from accord.core.schemes.ports import Fetch, NotFetched
-from accord.core.schemes.settings import Mtls
 from accord.outbound import Outbound, Policy, Refused, Unreachable
+from accord.registry.availability import AskPort, ForbiddenAddress, ServerAnswer, UnreachableServer
+from accord.registry.trust import TrustedKeys
 
 if TYPE_CHECKING:
     from accord.bindings.grpc import Tls
@@ -46,42 +46,42 @@ def fetching(outbound: Outbound) -> Fetch:
         try:
             answer = await outbound.request("GET", url, headers={"Accept": "application/json"}, max_bytes=MAX_KEYS)
         except (Refused, Unreachable) as error:
-            raise NotFetched(str(error)) from None
+            raise FetchError(str(error)) from None
         if answer.status != 200 or not answer.is_whole:
-            raise NotFetched(f"{url} answers {answer.status}")
+            raise FetchError(f"{url} answers {answer.status}")
         return answer.body
 
     return fetch
 
 
-def posting(outbound: Outbound) -> Callable[[str, Mapping[str, str], bytes], Awaitable[Answer]]:
+def posting(outbound: Outbound) -> Callable[[str, Mapping[str, str], bytes], Awaitable[ServerAnswer]]:
     """Return how issuers are asked for tokens."""
 
-    async def post(url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def post(url: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
         try:
             answer = await outbound.request("POST", url, headers=headers, body=body, max_bytes=MAX_KEYS)
         except (Refused, Unreachable) as error:
-            raise NotFetched(str(error)) from None
-        return Answer(status=answer.status, body=answer.body)
+            raise FetchError(str(error)) from None
+        return ServerAnswer(status=answer.status, body=answer.body)
 
     return post
 
 
-def asking(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> Ask:
+def asking(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> AskPort:
     """Return how registries and published agents are asked, always with these headers."""
     always = {"Accept": "application/json", **headers}
 
-    async def ask(method: str, url: str, body: bytes | None = None) -> Answer:
+    async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         sent = always if body is None else always | {"Content-Type": "application/json"}
         try:
             answer = await outbound.request(method, url, headers=sent, body=body, max_bytes=MAX_CARDS)
         except Refused as error:
-            raise NotAllowed(str(error)) from None
+            raise ForbiddenAddress(str(error)) from None
         except Unreachable as error:
-            raise NotReached(str(error)) from None
+            raise UnreachableServer(str(error)) from None
         if not answer.is_whole:
-            raise NotReached(f"The answer is larger than {MAX_CARDS} bytes")
-        return Answer(status=answer.status, body=answer.body)
+            raise UnreachableServer(f"The answer is larger than {MAX_CARDS} bytes")
+        return ServerAnswer(status=answer.status, body=answer.body)
 
     return ask
 
@@ -107,15 +107,15 @@ def inspecting(settings: Settings, stack: AsyncExitStack) -> Callable[[str], Out
     return chosen
 
 
-def trusting(settings: Registry) -> Trust:
+def trusting(settings: Registry) -> TrustedKeys:
     """Return whose signatures on cards count: the keys themselves, or the name of a file that holds them."""
     if settings.signers is None:
         if settings.signed_only:
             raise BadSettings("registry.signed_only: There are no registry.signers that a card could be signed by")
-        return Trust()
+        return TrustedKeys()
     given = settings.signers.strip()
     try:
-        return Trust.reading(given.encode() if given.startswith("{") else Path(given).read_bytes())
+        return TrustedKeys.reading(given.encode() if given.startswith("{") else Path(given).read_bytes())
     except (OSError, ValueError) as error:
         raise BadSettings(f"registry.signers: {error}") from None
 

@@ -6,7 +6,7 @@ passed on as it is; which places there are is `app.composition`'s.
 
 from msgspec.structs import replace
 
-from accord.core.interface import A2A, Caller
+from accord.a2a import A2A, Caller
 from accord.model import AgentCard, AgentInterface, CardRequest
 
 

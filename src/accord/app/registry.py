@@ -8,7 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
+from accord.a2a import Caller
 from accord.app.outside import asking, trusting
+from accord.auth.api_keys import ApiKeyAccess
+from accord.auth.audit import Audit
+from accord.auth.authentication import Access, OpenStreams, Presented
+from accord.auth.rate_limits import CallerUsage, Quotas
+from accord.auth.roles import Roles
 from accord.bindings import wellknown
 from accord.bindings.http import Admit, App
 from accord.config.settings import Registry as Settings
@@ -16,18 +22,10 @@ from accord.console.entry.gate import Gate
 from accord.console.entry.sessions import Sessions
 from accord.console.listings.api import CARDS, REFUSALS, RegistryApi
 from accord.console.routing import Api, Refusals, Route
-from accord.core.access import Access, Presented
-from accord.core.audit import Audit
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas, Usage
-from accord.core.registry.checks import Checks
-from accord.core.registry.developers import Developers
-from accord.core.registry.registry import Registry
-from accord.core.roles import Roles
-from accord.core.schemes.apikeys import ApiKeyAccess
-from accord.core.standing import Standing
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
+from accord.registry.availability import AvailabilityChecks
+from accord.registry.directory import AgentDirectory, DeveloperKeys
 from accord.storage.store import Store, StoreUnavailable
 
 log = logging.getLogger("accord.registry")
@@ -41,10 +39,10 @@ class Gates(NamedTuple):
 
     access: Access
     admit: Admit
-    usage: Usage
+    usage: CallerUsage
     audit: Audit
     sessions: Sessions | None = None
-    standing: Standing | None = None
+    standing: OpenStreams | None = None
 
     def api(self, routes: Sequence[Route], refusals: Refusals, *, is_public: bool = False) -> Api:
         """Return an API behind these gates; if it `is_public`, pages of any origin may read what strangers may."""
@@ -71,10 +69,10 @@ class Published:
         self._store = store
         self._roles = roles
         self._url = url
-        self._registry = Registry(store, roles=roles, trust=trusting(settings), signed_only=settings.signed_only)
+        self._registry = AgentDirectory(store, roles=roles, trust=trusting(settings), signed_only=settings.signed_only)
         policy = Policy(allow_private=settings.allow_private, allow_hosts=frozenset(settings.allow_hosts))
         self._outbound = Outbound(policy)
-        self._checks = Checks(store, asking(self._outbound), every=settings.check_seconds)
+        self._checks = AvailabilityChecks(store, asking(self._outbound), every=settings.check_seconds)
 
     def served(self, gates: Gates, stack: AsyncExitStack) -> App:
         """Return the API of a server, and look for agents until the stack is left."""
@@ -83,7 +81,7 @@ class Published:
         stack.push_async_callback(self._checks.stop)
         self._registry.on_news = self._checks.wake
         accepts_keys = any(isinstance(scheme, ApiKeyAccess) for scheme in gates.access.schemes)
-        developers = Developers(self._store, accepts_keys=accepts_keys, roles=self._roles)
+        developers = DeveloperKeys(self._store, accepts_keys=accepts_keys, roles=self._roles)
         api = RegistryApi(self._registry, developers, self._checks)
         return gates.api(api.routes(), REFUSALS, is_public=True)
 
@@ -95,8 +93,8 @@ class Published:
             return caller
 
         async with self._outbound:
-            api = RegistryApi(self._registry, Developers(self._store, accepts_keys=False), self._checks)
-            usage = Usage(Quotas(rate=None))
+            api = RegistryApi(self._registry, DeveloperKeys(self._store, accepts_keys=False), self._checks)
+            usage = CallerUsage(Quotas(rate=None))
             yield Api(api.routes(), admit=admit, visit=admit, usage=usage, refusals=REFUSALS)
 
     def catalog(self, access: Access) -> wellknown.Published:

@@ -12,10 +12,10 @@ from accord.bindings.http import App
 from accord.bindings.receiver import WEBHOOK, Receiver, in_query
 from accord.config import BadSettings
 from accord.config.settings import NAME, NAMES_ARE, Remote, Settings
-from accord.core import callbacks
-from accord.core.agent import Agent
-from accord.core.engine import Engine
-from accord.core.remotes import Reaching, Redact, Remotes, Trust
+from accord.engine.agent import Agent
+from accord.engine.node import Engine
+from accord.remote import flow_reports
+from accord.remote.tasks import Redact, RemoteAgentPort, RemoteTasks, WebhookKeys
 
 if TYPE_CHECKING:
     from accord.agents.remote.agent import RemoteAgent
@@ -37,7 +37,7 @@ def remote_agents(settings: Settings, env: Mapping[str, str]) -> list["RemoteAge
             answer_seconds=remote.answer_seconds,
             streams=remote.streams,
         )
-        trust = Trust(keys=remote.signing_keys, redact=_redact(name, remote))
+        trust = WebhookKeys(keys=remote.signing_keys, redact=_redact(name, remote))
         connect = _connecting(name, remote, settings, env)
         found.append(RemoteAgent(remote.url, name=name, terms=terms, trust=trust, connect=connect))
     return found
@@ -89,12 +89,12 @@ def _redact(name: str, remote: Remote) -> Redact | None:
 # --- in a node --------------------------------------------------------------------------------------------------------
 
 
-async def prepared(agents: Iterable[Agent], stack: AsyncExitStack) -> list[Reaching]:
+async def prepared(agents: Iterable[Agent], stack: AsyncExitStack) -> list[RemoteAgentPort]:
     """Return the remote agents after each was asked for its card; leaving the stack closes their connections.
 
     That also happens if the node then cannot start, before any of them has joined it.
     """
-    found: list[Reaching] = [agent for agent in agents if isinstance(agent, Reaching)]
+    found: list[RemoteAgentPort] = [agent for agent in agents if isinstance(agent, RemoteAgentPort)]
     for agent in found:
         stack.push_async_callback(agent.leave)
     await asyncio.gather(*(agent.prepare() for agent in found))
@@ -102,7 +102,7 @@ async def prepared(agents: Iterable[Agent], stack: AsyncExitStack) -> list[Reach
 
 
 async def joined(
-    agents: Iterable[Reaching], engine: Engine, settings: Settings, url: str, stack: AsyncExitStack
+    agents: Iterable[RemoteAgentPort], engine: Engine, settings: Settings, url: str, stack: AsyncExitStack
 ) -> dict[str, App]:
     """Let agents elsewhere work until the stack is left; return what takes their reports in, by its path."""
     names = {agent.profile.name: agent for agent in agents}
@@ -110,7 +110,9 @@ async def joined(
         return {}
     trust = {name: agent.trust for name, agent in names.items()}
     token_seconds = settings.receiver.token_seconds
-    remotes = Remotes(engine.archive, trust=trust, ttl_seconds=token_seconds, hooks=engine.hooks, now_ms=engine.now_ms)
+    remotes = RemoteTasks(
+        engine.archive, trust=trust, ttl_seconds=token_seconds, hooks=engine.hooks, now_ms=engine.now_ms
+    )
     webhook = webhook_of(settings, url)
     for agent in names.values():
         await agent.join(remotes, webhook)
@@ -118,7 +120,7 @@ async def joined(
     limits: dict[str, Any] = {"quotas": settings.limits, "rate": settings.receiver.rate}
     return {
         WEBHOOK: Receiver(remotes, **limits),
-        callbacks.PATH: Receiver(callbacks.Callbacks(remotes), reads=in_query, **limits),
+        flow_reports.PATH: Receiver(flow_reports.FlowReports(remotes), reads=in_query, **limits),
     }
 
 

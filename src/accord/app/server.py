@@ -27,11 +27,11 @@ from accord.app.application import Application
 from accord.app.draining import stop_in_time
 from accord.app.granian import Watched
 from accord.app.systemd import tell_ready
+from accord.auth.trusted_proxies import Network, networks
 from accord.bindings.connections import Connection, connections
 from accord.bindings.http import App
 from accord.config import Settings
 from accord.config.settings import HttpServer, LogFormat, Server
-from accord.core.proxies import Network, networks
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2, the oldest that Python accepts: forward secrecy and authenticated encryption, as in all of 1.3's."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from accord.agents.environment import Environment
     from accord.app.application import Application
     from accord.config import Loaded
-    from accord.core.agent import Agent
+    from accord.engine.agent import Agent
     from accord.model import AgentCard
     from accord.storage.address import Address
 
@@ -110,8 +110,8 @@ def mistake(settings: Settings, address: "Address") -> str | None:
     """Return why a server would start and then not work, and what to do instead."""
     from accord.app.application import url_of
     from accord.app.remotes import webhook_of
+    from accord.auth.scheme_settings import Mtls
     from accord.config import BadSettings
-    from accord.core.schemes.settings import Mtls
     from accord.storage.address import SqliteAddress
 
     server = settings.server

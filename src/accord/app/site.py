@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from accord.bindings.http import App, Receive, Scope, Send
 from accord.bindings.openapi import Documents
 from accord.bindings.wellknown import CARD_PATHS
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from accord.protocol.negotiate import MOUNTS
 
 RPC_PATHS = frozenset({"", *MOUNTS})

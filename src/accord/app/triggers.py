@@ -10,8 +10,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
+from accord.a2a import A2A, Caller
 from accord.app.agents import Restated
 from accord.app.registry import Gates
+from accord.auth.roles import Roles
 from accord.bindings.http import App
 from accord.bindings.receiver import Receiver, in_query
 from accord.client.keys import Credential
@@ -19,12 +21,10 @@ from accord.config import BadSettings, Settings
 from accord.console.flows.hooks import Flow, Hooks
 from accord.console.flows.runs import REFUSALS, Events, RunsApi
 from accord.console.paths import HOOKS, RUNS
-from accord.core.agent import Agent
-from accord.core.host import Host
-from accord.core.interface import A2A, Caller
-from accord.core.roles import Roles
-from accord.core.service import Service
+from accord.engine.agent import Agent
 from accord.model import Message, SendConfiguration, SendRequest
+from accord.service.host import Host
+from accord.service.service import Service
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.document import Hook, Schedule
 from accord.workflows.handing import ADDRESS, Handing

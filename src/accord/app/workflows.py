@@ -10,14 +10,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accord.a2a import Caller
 from accord.agents.environment import Environment, environment_of_process
 from accord.app import cards
 from accord.app.composition import Composition
 from accord.app.grace import Grace
 from accord.config import Settings
-from accord.core.follow import at_rest
-from accord.core.ids import new_id
-from accord.core.interface import Caller
+from accord.engine.ids import new_id
+from accord.engine.subscriptions import at_turn_end
 from accord.errors import TaskNotFound
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task
 from accord.protocol import lifecycle
@@ -29,7 +29,7 @@ from accord.workflows.origin import own_name
 
 if TYPE_CHECKING:
     from accord.client.keys import Keys
-    from accord.core.host import Host
+    from accord.service.host import Host
     from accord.workflows.running import Told
 
 OWNER = Caller(tenant="", owner="")
@@ -89,7 +89,7 @@ async def followed(host: "Host", task_id: str, told: "Told | None" = None) -> Ta
     """Wait until a run has ended or asks, tell everything that happens, and return it."""
     async with host.engine.hub.follow(OWNER.tenant, task_id, 0) as follower:
         while True:
-            async for event in follower.events(at_rest):
+            async for event in follower.events(at_turn_end):
                 if told is not None:
                     await told(event)
             found = await host.engine.archive.read(OWNER.tenant, task_id)

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from typing import NamedTuple
 
+from accord.a2a import Caller
+from accord.auth.authentication import BodyNeeded, Presented
+from accord.auth.rate_limits import Quotas
 from accord.bindings import alarms
 from accord.bindings.http import QUOTAS, Receive, Scope, address_of, presented
 from accord.bindings.outgoing import ClientGone
-from accord.core.access import BodyNeeded, Presented
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
 from accord.errors import AgentUnavailable, RateLimited, RequestTimeout, RequestTooLarge
 
 WIRE = "accord.wire"

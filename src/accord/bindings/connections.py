@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from accord.core.proxies import Network, is_trusted
-from accord.core.quotas import Bucket, Quotas
+from accord.auth.rate_limits import Bucket, Quotas
+from accord.auth.trusted_proxies import Network, is_trusted
 from accord.protocol.hosts import network_of
 
 try:

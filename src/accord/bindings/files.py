@@ -14,11 +14,11 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
+from accord.auth.rate_limits import Quotas
 from accord.bindings.http import QUOTAS, Headers, Receive, Scope, Send, error_headers, respond
 from accord.bindings.links import Expired, Links, NotSigned
 from accord.bindings.outgoing import OUTGOING, ClientGone
-from accord.core.archive import Archive
-from accord.core.quotas import Quotas
+from accord.engine.task_store import TaskStore
 from accord.errors import AccordError, TaskNotFound
 from accord.model import Part
 from accord.storage.store import StoreUnavailable
@@ -99,7 +99,7 @@ def _safe(kind: str) -> str:
 class Files:
     """An ASGI application that answers signed addresses: 403 for what is not signed, 410 for what has expired."""
 
-    def __init__(self, archive: Archive, links: Links, quotas: Quotas = QUOTAS) -> None:
+    def __init__(self, archive: TaskStore, links: Links, quotas: Quotas = QUOTAS) -> None:
         """Hand out files of the archive's tasks."""
         self._quotas = quotas
         self._archive = archive

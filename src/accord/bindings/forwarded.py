@@ -8,8 +8,8 @@ same line or in one of its own. The value that counts is that of the trusted pro
 import re
 from collections.abc import Sequence
 
+from accord.auth.trusted_proxies import Network, is_trusted
 from accord.bindings.http import App, Receive, Scope, Send, values_of
-from accord.core.proxies import Network, is_trusted
 from accord.protocol import hosts
 
 USUAL = ("80", "443")

@@ -15,11 +15,11 @@ from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
+from accord.auth.rate_limits import Quotas
 from accord.bindings import alarms
 from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, Outgoing
-from accord.core.access import Presented
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
 from accord.errors import (
     AccordError,
     AgentUnavailable,

@@ -16,6 +16,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.a2a import A2A, Caller, streaming_operations, unary_operations
+from accord.auth.authentication import Access
+from accord.auth.rate_limits import Quotas
+from accord.auth.recent import ExpiringCache
 from accord.bindings import origins
 from accord.bindings.bodies import SMALL, read_request
 from accord.bindings.dispatch import LONG
@@ -43,10 +47,6 @@ from accord.bindings.links import Links, shortening
 from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
 from accord.bindings.streams import HEADERS as EVENT_STREAM
 from accord.bindings.streams import NO_ENVELOPE, Large, Opened, Writer, encode, last_seen
-from accord.core.access import Access
-from accord.core.interface import A2A, Caller, answering, streaming
-from accord.core.quotas import Quotas
-from accord.core.schemes.recent import Recent
 from accord.errors import AccordError, InternalError, InvalidRequest, UnsupportedMediaType
 from accord.model import AgentCard, Event, Request
 from accord.protocol import jsonrpc, sse
@@ -155,10 +155,12 @@ class JsonRpc:
         self._quotas = quotas
         self._origin = origin
         self._enabled = enabled
-        self._spoken: Recent[tuple[str | None, str], DialectName] = Recent(REMEMBERED, DAY_SECONDS, time.monotonic)
+        self._spoken: ExpiringCache[tuple[str | None, str], DialectName] = ExpiringCache(
+            REMEMBERED, DAY_SECONDS, time.monotonic
+        )
         self._admit = admit or Access().admit
-        self._answering = answering(service)
-        self._streaming = streaming(service)
+        self._answering = unary_operations(service)
+        self._streaming = streaming_operations(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""

@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.a2a import Caller
 from accord.bindings import origins
-from accord.core.archive import fingerprint
-from accord.core.interface import Caller
+from accord.engine.task_store import fingerprint
 from accord.model import ArtifactUpdate, Event, MessageUpdate, Part, Request, StatusUpdate, Task, TaskPage
 from accord.model.inside import with_parts
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
+from accord.a2a import Caller
+from accord.auth.rate_limits import Quotas
 from accord.bindings import alarms
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
 from accord.errors import AgentUnavailable, RateLimited
 
 log = logging.getLogger("accord.answers")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 
 from accord.bindings.links import Links
-from accord.core import tracing
-from accord.core.push import Delivery, NotDelivered, Said, Sent
+from accord.engine import tracing
+from accord.engine.webhook_delivery import Exchange, ExchangeSide, NotDelivered, WebhookDelivery
 from accord.errors import InvalidParams
 from accord.model import PushConfig, PushFormat
 from accord.outbound import Answer, Outbound, Refused, Unreachable
@@ -70,7 +70,7 @@ class PushSender:
         """Return what bodies hold in a dialect, of webhooks that ask for nothing else."""
         return _dialect(dialect).push_format
 
-    async def send(self, delivery: Delivery) -> Sent:
+    async def send(self, delivery: WebhookDelivery) -> Exchange:
         """Deliver, or raise NotDelivered."""
         config, dialect = delivery.config, _dialect(delivery.dialect)
         event, task = delivery.event, delivery.task
@@ -85,10 +85,10 @@ class PushSender:
                 "POST", config.url, headers=headers, body=body, max_bytes=MAX_SHOWN, body_seconds=SHOWN_SECONDS
             )
         except (InvalidParams, Refused) as refused:
-            raise NotDelivered(str(refused), is_final=True, sent=Sent(request=asked)) from None
+            raise NotDelivered(str(refused), is_final=True, sent=Exchange(request=asked)) from None
         except Unreachable as failure:
-            raise NotDelivered(str(failure), sent=Sent(request=asked)) from None
-        sent = Sent(request=asked, response=_shown(answer.headers, answer.body), status=answer.status)
+            raise NotDelivered(str(failure), sent=Exchange(request=asked)) from None
+        sent = Exchange(request=asked, response=_shown(answer.headers, answer.body), status=answer.status)
         if not 200 <= answer.status < 300:
             raise NotDelivered(
                 f"The webhook answers {answer.status}",
@@ -98,7 +98,7 @@ class PushSender:
             )
         return sent
 
-    def _headers(self, delivery: Delivery, body: bytes) -> dict[str, str]:
+    def _headers(self, delivery: WebhookDelivery, body: bytes) -> dict[str, str]:
         config = delivery.config
         found = push_headers.headers(config, delivery.task.id, delivery.event.seq)
         keys = [push_headers.receiver_key(key, config.url, delivery.tenant) for key in self._keys]
@@ -126,7 +126,7 @@ def _media_type(dialect: Dialect, config: PushConfig) -> str:
     return "application/json" if config.payload_format is PushFormat.SIMPLE else dialect.push_media_type
 
 
-def _shown(headers: Mapping[str, str], body: bytes) -> Said:
+def _shown(headers: Mapping[str, str], body: bytes) -> ExchangeSide:
     """Return what people may see of one side of an exchange."""
     told = {name: value[:200] if name.lower() in OPEN_HEADERS else "***" for name, value in headers.items()}
-    return Said(headers=told, body=body[:MAX_SHOWN].decode(errors="replace"))
+    return ExchangeSide(headers=told, body=body[:MAX_SHOWN].decode(errors="replace"))

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
+from accord.auth.rate_limits import Bucket, Quotas
 from accord.bindings.bodies import read_request, stranger
 from accord.bindings.http import (
     QUOTAS,
@@ -25,15 +28,12 @@ from accord.bindings.http import (
     respond,
 )
 from accord.bindings.outgoing import ClientGone
-from accord.core import tracing
-from accord.core.access import Presented
-from accord.core.callbacks import WEBHOOK
-from accord.core.interface import Caller
-from accord.core.quotas import Bucket, Quotas
-from accord.core.remotes import Evidence, Sender
-from accord.core.tracing import UNTRACED, Receiving, Span
+from accord.engine import tracing
+from accord.engine.tracing import UNTRACED, ReportSpan, Span
 from accord.errors import AccordError, AuthenticationFailed, RateLimited
 from accord.protocol import push_headers, signing, trace_context
+from accord.remote.flow_reports import WEBHOOK
+from accord.remote.tasks import ReportCredentials, ReportSender
 
 __all__ = ["WEBHOOK", "Receiver", "evidence", "in_query"]
 
@@ -51,10 +51,10 @@ TEXT = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no
 class Reports(Protocol):
     """Where reports go; either method raises what is wrong."""
 
-    async def admit(self, evidence: Evidence) -> Sender:
+    async def admit(self, evidence: ReportCredentials) -> ReportSender:
         """Say whose report it is, before its body is read."""
 
-    async def take(self, sender: Sender, body: bytes) -> None:
+    async def take(self, sender: ReportSender, body: bytes) -> None:
         """Take it in."""
 
 
@@ -75,7 +75,7 @@ class Receiver:
         self,
         reports: Reports,
         *,
-        reads: Callable[[Scope], Evidence] | None = None,
+        reads: Callable[[Scope], ReportCredentials] | None = None,
         quotas: Quotas = QUOTAS,
         rate: float | None = None,
         most: int = MAX_WAITING,
@@ -137,7 +137,7 @@ async def _identified(_presented: Presented) -> Caller | None:
 
 
 @contextmanager
-def _traced(scope: Scope, sender: Sender) -> Iterator[None]:
+def _traced(scope: Scope, sender: ReportSender) -> Iterator[None]:
     """Trace that a report is taken in, as a part of what its sender does.
 
     Who turns out to have no right to report leaves no span: one that does not end is not recorded.
@@ -165,10 +165,10 @@ def _note_failure(span: Span, error: Exception) -> None:
         span.note(error=tracing.failure(error))
 
 
-def _receiving(scope: Scope, sender: Sender) -> Receiving:
+def _receiving(scope: Scope, sender: ReportSender) -> ReportSpan:
     parent, state = (header(scope, name.encode()) for name in (trace_context.PARENT, trace_context.STATE))
     link = sender.link
-    return Receiving(
+    return ReportSpan(
         path=scope["path"],
         agent=None if link is None else link.agent,
         task_id=None if link is None else link.task_id,
@@ -180,22 +180,22 @@ def _too_many(wait: float = 0) -> RateLimited:
     return RateLimited("Too many reports at once; try again", retry_after=max(RETRY_SECONDS, round(wait)))
 
 
-def evidence(scope: Scope) -> Evidence:
+def evidence(scope: Scope) -> ReportCredentials:
     """Return what a request brings to say whose report it is."""
-    return Evidence(
+    return ReportCredentials(
         token=header(scope, _TOKEN) or _bearer(header(scope, b"authorization")),
         signature=header(scope, _SIGNATURE),
         event_id=header(scope, _EVENT_ID),
     )
 
 
-def in_query(scope: Scope) -> Evidence:
+def in_query(scope: Scope) -> ReportCredentials:
     """Return the token that is in the address, where that is all that can be told to a sender; else that of a header.
 
     An address ends up in logs more easily, so a token in a header is as good.
     """
     found = evidence(scope)
-    return Evidence(token=query(scope, "token") or found.token)
+    return ReportCredentials(token=query(scope, "token") or found.token)
 
 
 def _bearer(authorization: str | None) -> str | None:

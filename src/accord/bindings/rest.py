@@ -17,6 +17,9 @@ from urllib.parse import parse_qsl, quote, unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.a2a import A2A, Caller, streaming_operations, unary_operations
+from accord.auth.authentication import Access
+from accord.auth.rate_limits import Quotas
 from accord.bindings import origins
 from accord.bindings.bodies import read_request
 from accord.bindings.dispatch import LONG
@@ -42,9 +45,6 @@ from accord.bindings.http import (
 from accord.bindings.links import Links, shortening
 from accord.bindings.outgoing import ClientGone, account_of
 from accord.bindings.streams import HEADERS, Large, Opened, Writer, encode, last_seen
-from accord.core.access import Access
-from accord.core.interface import A2A, Caller, answering, streaming
-from accord.core.quotas import Quotas
 from accord.errors import AccordError, InternalError, InvalidRequest, MethodNotFound, UnsupportedMediaType
 from accord.model import AgentCard, Event, Request
 from accord.protocol import sse
@@ -112,8 +112,8 @@ class Rest:
         self._extensions = extensions
         self._quotas = quotas
         self._admit = admit or Access().admit
-        self._answering = answering(service)
-        self._streaming = streaming(service)
+        self._answering = unary_operations(service)
+        self._streaming = streaming_operations(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""

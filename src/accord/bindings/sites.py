@@ -5,7 +5,7 @@ them come along with what any page makes a browser send. Programs say nothing ab
 `bindings.local` and by the console.
 """
 
-from accord.core.access import Presented
+from accord.auth.authentication import Presented
 from accord.protocol import hosts
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from accord.auth.rate_limits import Quotas
 from accord.bindings import alarms
 from accord.bindings.http import QUOTAS, Headers, Receive, Scope, Send, header, query
 from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, Outgoing
-from accord.core.quotas import Quotas
 from accord.errors import AccordError, InternalError, InvalidParams, Violation
 from accord.model import Event
 from accord.protocol import sse

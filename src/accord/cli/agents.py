@@ -18,7 +18,7 @@ from accord.cli.tables import Output, cell, echo_json, plain, show
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from accord.core.registry.remote import RemoteRegistry
+    from accord.registry.remote import RemoteRegistry
 
 NAME = "accord agents"
 COLUMNS = ("name", "title", "health", "visibility", "description")
@@ -143,7 +143,7 @@ def check(
     store: StoreOption = None,
 ) -> None:
     """Look now whether an agent of yours is there, or say whether a card could be published; exit with 0 if so."""
-    from accord.core.registry.names import is_name
+    from accord.registry.names import is_name
 
     async def look() -> int:
         async with _opened(store, registry, owner, tenant, writes=True) as found:
@@ -163,8 +163,8 @@ def check(
 def _opened(
     store: str | None, registry: str | None, owner: str = "", tenant: str = "", *, writes: bool = False
 ) -> "AbstractAsyncContextManager[RemoteRegistry]":
+    from accord.a2a import Caller
     from accord.app.names import opened
-    from accord.core.interface import Caller
 
     return opened(os.environ, store=store, registry=registry, caller=Caller(owner=owner, tenant=tenant), writes=writes)
 
@@ -173,7 +173,7 @@ async def _card(target: str) -> bytes:
     """Read a card as it is written: signatures hold for all of it."""
     from asyncio import to_thread
 
-    from accord.core.registry.cards import BadCard, Finding
+    from accord.registry.cards import CardObjection, InvalidCard
 
     if target == "-":
         return await to_thread(sys.stdin.buffer.read)
@@ -182,14 +182,14 @@ async def _card(target: str) -> bytes:
     try:
         return await to_thread(Path(target).read_bytes)
     except OSError as error:
-        raise BadCard((Finding("", f"{target} cannot be read: {error.strerror}"),)) from None
+        raise InvalidCard((CardObjection("", f"{target} cannot be read: {error.strerror}"),)) from None
 
 
 async def _fetched(url: str) -> bytes:
     """Read a card from its own address, or from the usual places below an agent's."""
     from accord.app.outside import asking
-    from accord.core.registry.ports import NotReached
     from accord.outbound import Outbound, Policy
+    from accord.registry.availability import UnreachableServer
 
     base = url.rstrip("/")
     places = [url] if base.endswith(".json") else [base + path for path in CARD_PATHS]
@@ -199,17 +199,17 @@ async def _fetched(url: str) -> bytes:
             answer = await ask("GET", place)
             if answer.status == 200:
                 return answer.body
-    raise NotReached(f"There is no card at {' or '.join(places)}")
+    raise UnreachableServer(f"There is no card at {' or '.join(places)}")
 
 
 def _judged(document: bytes, output: Output) -> int:
     from accord.app.outside import trusting
     from accord.config import registry_of
-    from accord.core.registry import cards
+    from accord.registry import cards
 
     try:
         name = cards.read(document).facts.handle
-    except cards.BadCard as error:
+    except cards.InvalidCard as error:
         found = [finding._asdict() for finding in error.findings]
         if output is Output.JSON:
             echo_json({"is_valid": False, "findings": found})
@@ -272,9 +272,9 @@ def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
     from msgspec import MsgspecError
 
     from accord.config import BadSettings
-    from accord.core.registry.cards import BadCard
-    from accord.core.registry.ports import NotReached
-    from accord.core.registry.remote import RegistryRefused
+    from accord.registry.availability import UnreachableServer
+    from accord.registry.cards import InvalidCard
+    from accord.registry.remote import RegistryRefused
     from accord.storage.address import BadAddress
     from accord.storage.store import StoreRefused, StoreUnavailable
 
@@ -282,7 +282,7 @@ def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
         code = asyncio.run(work())
     except (BadAddress, BadSettings) as error:
         code = _failed(error, Exit.MISUSED)
-    except NotReached as error:
+    except UnreachableServer as error:
         code = _failed(error, Exit.UNREACHABLE)
     except RegistryRefused as error:
         code = _failed(error, Exit.UNAUTHENTICATED if error.status in (401, 403) else Exit.FAILED)
@@ -290,7 +290,7 @@ def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
         code = _failed(ValueError(f"That is no card: {error}"), Exit.FAILED)
     except BrokenPipeError:
         raise  # nobody reads any more; typer ends it quietly
-    except (BadCard, StoreRefused, StoreUnavailable, OSError) as error:
+    except (InvalidCard, StoreRefused, StoreUnavailable, OSError) as error:
         code = _failed(error, Exit.FAILED)
     raise typer.Exit(code)
 

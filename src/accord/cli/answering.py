@@ -9,7 +9,7 @@ import os
 import sys
 
 from accord.cli import output
-from accord.core.said import YES
+from accord.engine.messages import YES
 from accord.model import Message
 
 NO = frozenset({"no", "n", "reject", "rejected", "false", "0"})

@@ -39,8 +39,8 @@ def create(
     store: StoreOption = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
-    from accord.core.schemes.apikeys import new_key
-    from accord.core.schemes.settings import Grant
+    from accord.auth.api_keys import new_key
+    from accord.auth.scheme_settings import Grant
     from accord.storage.commands.apikeys import NewKey
 
     made = new_key()
@@ -92,10 +92,10 @@ def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
     """Return the names of roles, and whether these are all: whether the settings here are those of a server on it."""
     import os
 
+    from accord.auth.roles import BUILT_IN
     from accord.config import BadSettings, load
     from accord.config.files import find
     from accord.config.variables import CONFIG
-    from accord.core.roles import BUILT_IN
 
     built_in = {role.name for role in BUILT_IN}
     named = os.environ.get(CONFIG)

@@ -93,7 +93,7 @@ def _shown(entry: "Found") -> dict[str, Any]:
 
 
 def _operation(text: str) -> str:
-    from accord.core.audit import AUTHENTICATE, REGISTRY
+    from accord.auth.audit import AUTHENTICATE, REGISTRY
     from accord.protocol.operations import Operation
 
     known = [*(operation.value for operation in Operation), AUTHENTICATE, *REGISTRY]

@@ -145,7 +145,7 @@ class Talk:
 
     async def _say(self, client: "Client", line: str) -> None:
         from accord.cli import parts
-        from accord.core.ids import new_id
+        from accord.engine.ids import new_id
         from accord.model import Message, Role, SendRequest
 
         files, self._files = self._files, []  # forgotten even if one of them cannot be read

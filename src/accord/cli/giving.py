@@ -14,9 +14,9 @@ import typer
 from accord.cli.exits import Exit
 from accord.cli.going import Going
 from accord.cli.tables import Output, plain
-from accord.core.clock import SYSTEM
-from accord.core.context import APPROVAL, wait_key
-from accord.core.ids import new_id
+from accord.engine.clock import SYSTEM
+from accord.engine.context import APPROVAL, wait_key
+from accord.engine.ids import new_id
 from accord.errors import TaskNotFound
 from accord.model import Message, Part, Role, TaskState, TaskStatus
 from accord.model.base import timestamp_ms

@@ -23,8 +23,8 @@ from accord.cli.tables import Output
 
 if TYPE_CHECKING:
     from accord.config import Loaded, Settings
-    from accord.core.host import Host
     from accord.model import Task
+    from accord.service.host import Host
     from accord.workflows.agent import WorkflowAgent
     from accord.workflows.origin import Wish
     from accord.workflows.standing import Standing, Wait
@@ -224,7 +224,7 @@ def _how_to_signal(going: Going, event: str) -> None:
 
 def _how_to_answer(going: Going, task: "Task", waits: "list[Wait]") -> None:
     """Say what a run waits for, and how it gets it: what it asks just now, and what else is open."""
-    from accord.core.context import APPROVAL
+    from accord.engine.context import APPROVAL
     from accord.workflows.channel import METADATA
 
     asked = task.status.message

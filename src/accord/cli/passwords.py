@@ -7,7 +7,7 @@ def hash_password() -> None:
     """Print the hash of a password that is typed in, or piped in as one line."""
     import sys
 
-    from accord.core.schemes import passwords
+    from accord.auth import passwords
 
     if sys.stdin.isatty():
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)

@@ -52,13 +52,13 @@ async def _list(url: str | None, task: str | None, unknown: bool, limit: int, ou
 
 
 async def _retry(url: str | None, task: str) -> int:
-    from accord.core.archive import Archive
-    from accord.core.remotes import Remotes
+    from accord.engine.task_store import TaskStore
+    from accord.remote.tasks import RemoteTasks
     from accord.storage.commands import remotes
 
     async with opened(url) as store:
         found = await store.read(remotes.standings, task, None, 2)
-        links = Remotes(Archive(store))
+        links = RemoteTasks(TaskStore(store))
         tried = [await links.retry(standing.tenant, task) for standing in found]
     if not any(tried):
         why = "has ended" if tried else "is not done by an agent elsewhere"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from accord.cli import output, tables
 from accord.cli.steps import News, news_of, spelled
 from accord.cli.tables import Output, time_of
-from accord.core.clock import SYSTEM
+from accord.engine.clock import SYSTEM
 from accord.model import TaskState
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER

@@ -87,7 +87,7 @@ def _request(
     metadata: str | None,
 ) -> "SendRequest":
     from accord.cli import parts
-    from accord.core.ids import new_id
+    from accord.engine.ids import new_id
     from accord.model import Message, Role, SendRequest
 
     message = Message(

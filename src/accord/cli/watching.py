@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from accord.a2a import Caller
 from accord.cli import output
 from accord.cli.answering import Keyboard
 from accord.cli.shown import Shown
 from accord.cli.steps import News, news_of
 from accord.client.text import Growing
-from accord.core.context import APPROVAL
-from accord.core.follow import at_end
-from accord.core.ids import new_id
-from accord.core.interface import Caller
+from accord.engine.context import APPROVAL
+from accord.engine.ids import new_id
+from accord.engine.subscriptions import at_end
 from accord.errors import TaskNotFound
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest, StatusUpdate, Task, TaskState
 from accord.model.base import timestamp_ms
@@ -32,7 +32,7 @@ from accord.workflows.handing import Handing, NotWaiting
 from accord.workflows.telling import RESULT, failure_of
 
 if TYPE_CHECKING:
-    from accord.core.host import Host
+    from accord.service.host import Host
     from accord.workflows.standing import Standing
 
 KEPT = 2000

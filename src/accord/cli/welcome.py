@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from accord import __version__
+from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
 from accord.config.settings import LogFormat, Settings
 from accord.console.paths import PAGES
-from accord.core.agent import Agent, Leading
-from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Header, Hmac, Jwt, Mtls, Plugin
+from accord.engine.agent import Agent, AgentWithMembers
 from accord.protocol import signing
 from accord.protocol.operations import DialectName
 from accord.storage.address import SqliteAddress
@@ -134,7 +134,7 @@ def _listens(settings: Settings) -> str:
 
 def _workflow(hooks: str, agent: Agent) -> Iterator[tuple[str, str]]:
     """Yield what there is to say of an agent that is a workflow: what it does, and what begins it by itself."""
-    if not isinstance(agent, Leading):
+    if not isinstance(agent, AgentWithMembers):
         return
     from accord.app.triggers import flow_of
 

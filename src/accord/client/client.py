@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from accord.a2a import Caller
 from accord.client import connecting, sending
 from accord.client.auth import Auth
 from accord.client.connecting import Wishes, header_pairs
@@ -28,7 +29,6 @@ from accord.client.retries import Retries
 from accord.client.speech import Speech
 from accord.client.text import Said
 from accord.client.wire import SECONDS, TimedOut, Transport
-from accord.core.interface import Caller
 from accord.errors import PushNotSupported
 from accord.model import (
     AgentCard,

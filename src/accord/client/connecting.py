@@ -24,11 +24,11 @@ from accord.client.peer import Peer
 from accord.client.retries import Retries
 from accord.client.selection import GRPC, JSONRPC, Way, ways
 from accord.client.wire import SECONDS, Transport
-from accord.core.registry.names import NotAsked, UnknownName, is_name
 from accord.model import AgentCard
 from accord.outbound import Policy
 from accord.protocol import hosts
 from accord.protocol.operations import DialectName
+from accord.registry.names import NotAsked, UnknownName, is_name
 
 if TYPE_CHECKING:
     from accord.client.keys import Keys

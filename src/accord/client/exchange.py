@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from accord.client.auth.driver import Driver
 from accord.client.auth.flow import Auth
 from accord.client.wire import Opened, Outgoing, Reply, Transport
-from accord.core import tracing
+from accord.engine import tracing
 
 MAX_REDIRECTS = 3
 """Frameworks redirect once, to an address with or without a slash at its end."""

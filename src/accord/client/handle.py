@@ -18,8 +18,8 @@ from accord.client import sending
 from accord.client.peer import Peer
 from accord.client.resume import AT_REST, Follower
 from accord.client.text import Said
-from accord.core.ids import new_id
-from accord.core.output import parts_of
+from accord.engine.ids import new_id
+from accord.engine.messages import parts_of
 from accord.model import (
     CancelRequest,
     Event,

@@ -7,13 +7,13 @@ remote agent is tried out on a local one. Nothing is encoded, sent or authentica
 from collections.abc import AsyncIterator
 from typing import cast
 
+from accord.a2a import A2A, Caller, streaming_operations, unary_operations
 from accord.client.client import Client
 from accord.client.discovery import Discovered
 from accord.client.links import Link
 from accord.client.peer import Peer
 from accord.client.selection import JSONRPC, Way
 from accord.client.wire import SECONDS
-from accord.core.interface import A2A, Caller, answering, streaming
 from accord.model import AgentCapabilities, AgentCard, AgentExtension, Event, Request, Result
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName, Operation
@@ -32,7 +32,7 @@ class LocalLink:
     def __init__(self, agent: A2A, caller: Caller) -> None:
         """Call `agent`."""
         self._caller = caller
-        self._answering, self._streaming = answering(agent), streaming(agent)
+        self._answering, self._streaming = unary_operations(agent), streaming_operations(agent)
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
         """Call the agent; what it takes its time for is not cut short."""

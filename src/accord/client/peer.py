@@ -15,8 +15,8 @@ from accord.client.links import Link
 from accord.client.retries import NAMED_MESSAGES, Retries, may_repeat
 from accord.client.selection import Way
 from accord.client.wire import Unreachable
-from accord.core import tracing
-from accord.core.tracing import UNTRACED, Calling, Tracer
+from accord.engine import tracing
+from accord.engine.tracing import UNTRACED, RemoteCallSpan, Tracer
 from accord.errors import (
     AccordError,
     ExtendedCardNotConfigured,
@@ -147,9 +147,9 @@ class Peer:
             raise error
         await self.sleep(delay)
 
-    def _calling(self, operation: Operation) -> Calling:
+    def _calling(self, operation: Operation) -> RemoteCallSpan:
         way = self.way
-        return Calling(
+        return RemoteCallSpan(
             agent=self.card.name,
             operation=operation.value,
             binding=way.binding,
@@ -185,7 +185,7 @@ class Peer:
         return task if task.status.state is TaskState.CANCELED else None
 
 
-async def _traced(events: AsyncIterator[Event], tracer: Tracer, calling: Calling) -> AsyncIterator[Event]:
+async def _traced(events: AsyncIterator[Event], tracer: Tracer, calling: RemoteCallSpan) -> AsyncIterator[Event]:
     """Follow a stream whose request belongs to a span; what its reader does meanwhile does not."""
     span = tracer.begin(calling)
     try:

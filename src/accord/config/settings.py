@@ -11,16 +11,16 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from accord.agents.remote.terms import Mode, Terms
+from accord.auth import scheme_settings as schemes
+from accord.auth.audit import Audited
+from accord.auth.rate_limits import Quotas
+from accord.auth.roles import CallerRole
+from accord.auth.scheme_settings import AnyScheme
 from accord.config.wrong import BadField
 from accord.console.terms import Terms as Console
-from accord.core.agent import Approvals
-from accord.core.audit import Audited
-from accord.core.engine import Limits
-from accord.core.quotas import Quotas
-from accord.core.roles import Role
-from accord.core.schemes import settings as schemes
-from accord.core.schemes.settings import AnyScheme
-from accord.core.upkeep import Retention
+from accord.engine.agent import Approvals
+from accord.engine.node import Limits
+from accord.engine.retention import Retention
 from accord.protocol import hosts
 from accord.protocol.operations import DialectName
 
@@ -134,7 +134,7 @@ class Auth(Section, frozen=True, kw_only=True):
     """What callers must authenticate for: `all`, or `extended-card` alone. With the latter the server is open, which
     only a loopback address may be; credentials that a caller presents still have to be valid."""
 
-    roles: tuple[Role, ...] = ()
+    roles: tuple[CallerRole, ...] = ()
     """Roles besides the built-in ones; one of the same name replaces it."""
 
     default_role: str | None = "user"

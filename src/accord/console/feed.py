@@ -13,15 +13,15 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from accord.a2a import Caller
 from accord.bindings.streams import KEEP_ALIVE_SECONDS
 from accord.console.audience import Audience, Listener, Told, frame
 from accord.console.rows import chat_row_of, moved, row_of
 from accord.console.sight import Sight
 from accord.console.views import TaskRow
-from accord.core.host import Host
-from accord.core.interface import Caller
 from accord.model.base import timestamp_ms
 from accord.protocol.sse import KEEP_ALIVE
+from accord.service.host import Host
 from accord.storage.commands import browsing, chats
 from accord.storage.commands.browsing import News, Seen
 from accord.storage.store import StoreUnavailable

@@ -8,15 +8,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from accord.a2a import HostedAgent
+from accord.auth.rate_limits import Quotas
 from accord.console.feed import Feed
 from accord.console.served import Served
 from accord.console.sight import Sight
 from accord.console.terms import Terms
-from accord.core.agent import Agent
-from accord.core.host import Host
-from accord.core.interface import Hosted
-from accord.core.quotas import Quotas
+from accord.engine.agent import Agent
 from accord.model import AgentCard
+from accord.service.host import Host
 from accord.storage.store import Store
 
 
@@ -29,7 +29,7 @@ class House(Struct, frozen=True, kw_only=True):
 
     host: Host
     agents: Mapping[str, Agent]
-    services: Mapping[str, Hosted]
+    services: Mapping[str, HostedAgent]
     card_of: Callable[[str], AgentCard]
     served: Served
     sight: Sight

@@ -9,13 +9,13 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from accord.bindings.http import App
-from accord.core.registry.ports import Answer, Ask
+from accord.registry.availability import AskPort, ServerAnswer
 
 
-def asking(app: App) -> Ask:
+def asking(app: App) -> AskPort:
     """Return what asks an application; of a URL only path and query matter."""
 
-    async def ask(method: str, url: str, body: bytes | None = None) -> Answer:
+    async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
         parts = urlsplit(url)
         scope: dict[str, Any] = {
             "type": "http",
@@ -35,6 +35,6 @@ def asking(app: App) -> Ask:
 
         await app(scope, receive, send)
         whole = b"".join(message.get("body", b"") for message in said[1:])
-        return Answer(status=said[0]["status"], body=whole)
+        return ServerAnswer(status=said[0]["status"], body=whole)
 
     return ask

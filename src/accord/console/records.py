@@ -12,14 +12,14 @@ from typing import Annotated, Any, TypeVar, cast
 
 from msgspec import Meta, Struct
 
+from accord.a2a import Caller
 from accord.console.house import House
 from accord.console.pages import Token
 from accord.console.routing import Asked, Reply, Route, time_of
 from accord.console.views import AuditPage, AuditRow, Limit, OwnerStorage, StorageUse, UsageView
-from accord.core.interface import Caller
-from accord.core.storage_quotas import IDLE_FACTOR
 from accord.errors import PermissionDenied
 from accord.protocol.operations import Operation
+from accord.service.storage_quotas import IDLE_FACTOR
 from accord.storage.commands import audit, storage
 from accord.storage.commands.audit import Found, Query
 from accord.storage.commands.storage import Stored

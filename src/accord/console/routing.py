@@ -18,6 +18,10 @@ from urllib.parse import parse_qs
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.a2a import Caller
+from accord.auth.audit import OK, Audit, entry
+from accord.auth.authentication import OpenStreams, Presented
+from accord.auth.rate_limits import Bucket, CallerUsage, Quotas
 from accord.bindings.bodies import read_request
 from accord.bindings.http import (
     JSON,
@@ -38,11 +42,6 @@ from accord.bindings.http import (
     until_gone,
 )
 from accord.bindings.outgoing import OUTGOING, PIECE, ClientGone, account_of
-from accord.core.access import Presented
-from accord.core.audit import OK, Audit, entry
-from accord.core.interface import Caller
-from accord.core.quotas import Bucket, Quotas, Usage
-from accord.core.standing import Standing
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -173,10 +172,10 @@ class Api:
         *,
         admit: Admit,
         visit: Visit,
-        usage: Usage,
+        usage: CallerUsage,
         refusals: Refusals,
         audit: Audit | None = None,
-        standing: Standing | None = None,
+        standing: OpenStreams | None = None,
     ) -> None:
         """Answer `routes`; `refusals` says what exceptions mean that are not AccordErrors."""
         self._routes = [(re.compile(route.pattern), route) for route in routes]
@@ -185,7 +184,7 @@ class Api:
         self._usage = usage
         self._refusals = refusals
         self._audit = audit
-        self._standing = standing or Standing()
+        self._standing = standing or OpenStreams()
         self._visitors = Bucket(VISITOR_RATE, VISITOR_BURST)
         self._quotas: Quotas = usage.quotas
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from accord.console.sight import Sight
 from accord.console.views import ChatRow, State, TaskQuestion, TaskRow, Waiting
-from accord.core.context import APPROVAL
-from accord.core.output import text_of
+from accord.engine.context import APPROVAL
+from accord.engine.messages import text_of
 from accord.errors import UnsupportedOperation
 from accord.model import Message, TaskState
 from accord.model.base import timestamp_ms

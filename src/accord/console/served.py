@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from accord.a2a import Caller
 from accord.bindings.http import App
-from accord.core.interface import Caller
-from accord.core.registry.trust import Trust
 from accord.outbound import Outbound
 from accord.protocol.operations import DialectName
+from accord.registry.trust import TrustedKeys
 
 
 class Served(Struct, frozen=True, kw_only=True):
@@ -27,5 +27,5 @@ class Served(Struct, frozen=True, kw_only=True):
     site_as: Callable[[str, Caller], App]
     schemes: frozenset[str]
     is_open: bool
-    trust: Trust
+    trust: TrustedKeys
     outbound: Callable[[str], Outbound]

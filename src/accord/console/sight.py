@@ -6,8 +6,8 @@ have to know it beforehand. What it says in SQL is `storage.commands.browsing`.
 
 from collections.abc import Mapping
 
-from accord.core.interface import Caller
-from accord.core.roles import Roles
+from accord.a2a import Caller
+from accord.auth.roles import Roles
 from accord.protocol.hosts import is_loopback
 from accord.protocol.operations import Operation
 from accord.storage.commands.browsing import Seen

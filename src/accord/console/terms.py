@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from accord.core.schemes.settings import Settings
+from accord.auth.scheme_settings import Settings
 
 
 class Terms(Settings, frozen=True, kw_only=True):

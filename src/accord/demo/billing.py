@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from accord.agents.function import agent
-from accord.core.context import Context
 from accord.demo.pace import moment, typed
+from accord.engine.context import Context
 from accord.model import AgentSkill
 from accord.model.keys import SCHEMA
 

@@ -6,8 +6,8 @@ Nothing is deployed. The question is an approval: yes or no, with a comment.
 from collections.abc import AsyncIterator
 
 from accord.agents.function import agent
-from accord.core.context import Context, Rejected
 from accord.demo.pace import moment, typed
+from accord.engine.context import Context, Rejected
 from accord.model import AgentSkill
 
 REGIONS = ("eu-west", "us-east", "ap-south")

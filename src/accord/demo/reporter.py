@@ -8,10 +8,10 @@ import re
 
 from accord.agents.content import answer_id, said_all, say
 from accord.agents.function import agent
-from accord.core.context import Context
-from accord.core.output import text_of
 from accord.demo.figures import Week, chart, weeks_of
 from accord.demo.pace import moment, typed
+from accord.engine.context import Context
+from accord.engine.messages import text_of
 from accord.model import AgentSkill, Part
 
 TOPIC = "the checkout service"

@@ -9,8 +9,8 @@ from typing import Any
 from zlib import crc32
 
 from accord.agents.function import agent
-from accord.core.context import Context
 from accord.demo.pace import moment
+from accord.engine.context import Context
 from accord.model import AgentSkill
 
 STAGES = ("Picking from the shelves", "Packing", "Handing over to the carrier")

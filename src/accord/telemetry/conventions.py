@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from accord.core.tracing import Calling, Delivering, Doing, Fact, Receiving, Running, Stepping
+from accord.engine.tracing import DeliverySpan, ExecutionSpan, Fact, RemoteCallSpan, ReportSpan, SpanStart, StepSpan
 from accord.protocol import hosts
 from accord.protocol.operations import Operation
 
@@ -49,7 +49,7 @@ class Described(NamedTuple):
     attributes: dict[str, Fact]
 
 
-class Serving(Doing, frozen=True, kw_only=True):
+class Serving(SpanStart, frozen=True, kw_only=True):
     """A request of a caller; `trace` is what it brought."""
 
     agent: str
@@ -73,7 +73,7 @@ FACTS: Mapping[str, tuple[str, ...]] = {
 """What is learnt while something is done -> the attributes that say it."""
 
 
-def describe(doing: Doing) -> Described:
+def describe(doing: SpanStart) -> Described:
     """Return how the span of something begins."""
     return _DESCRIBED[type(doing)](doing)
 
@@ -83,7 +83,7 @@ def _serving(doing: Serving) -> Described:
     return Described(doing.operation, Kind.SERVER, Parent.HERE_OR_STATED, said)
 
 
-def _running(doing: Running) -> Described:
+def _running(doing: ExecutionSpan) -> Described:
     said: dict[str, Fact] = {
         **_invoked(doing.agent),
         "gen_ai.agent.id": doing.agent,
@@ -97,19 +97,19 @@ def _running(doing: Running) -> Described:
     return Described(f"{INVOKE} {doing.agent}", Kind.INTERNAL, Parent.STATED, said)
 
 
-def _stepping(doing: Stepping) -> Described:
+def _stepping(doing: StepSpan) -> Described:
     said: dict[str, Fact] = {"a2a.step.key": doing.key, "a2a.task.id": doing.task_id}
     return Described("step", Kind.INTERNAL, Parent.HERE, said)
 
 
-def _calling(doing: Calling) -> Described:
+def _calling(doing: RemoteCallSpan) -> Described:
     said = _called(doing.operation, BINDINGS.get(doing.binding, doing.binding), doing.dialect) | _at(doing.url)
     if doing.operation not in _INVOKES:
         return Described(doing.operation, Kind.CLIENT, Parent.HERE, said)
     return Described(f"{INVOKE} {doing.agent}", Kind.CLIENT, Parent.HERE, _invoked(doing.agent) | said)
 
 
-def _delivering(doing: Delivering) -> Described:
+def _delivering(doing: DeliverySpan) -> Described:
     said: dict[str, Fact] = {
         "http.request.method": "POST",
         "a2a.task.id": doing.task_id,
@@ -120,7 +120,7 @@ def _delivering(doing: Delivering) -> Described:
     return Described("POST webhook", Kind.CLIENT, Parent.STATED, said)
 
 
-def _receiving(doing: Receiving) -> Described:
+def _receiving(doing: ReportSpan) -> Described:
     said: dict[str, Fact | None] = {
         "http.request.method": "POST",
         "url.path": doing.path,
@@ -130,13 +130,13 @@ def _receiving(doing: Receiving) -> Described:
     return Described("POST report", Kind.SERVER, Parent.HERE_OR_STATED, _known(said))
 
 
-_DESCRIBED: Mapping[type[Doing], Callable[[Any], Described]] = {
+_DESCRIBED: Mapping[type[SpanStart], Callable[[Any], Described]] = {
     Serving: _serving,
-    Running: _running,
-    Stepping: _stepping,
-    Calling: _calling,
-    Delivering: _delivering,
-    Receiving: _receiving,
+    ExecutionSpan: _running,
+    StepSpan: _stepping,
+    RemoteCallSpan: _calling,
+    DeliverySpan: _delivering,
+    ReportSpan: _receiving,
 }
 
 

@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
 
-from accord.core import tracing
-from accord.core.hooks import Detail, RunStarted, TaskEnded
+from accord.engine import tracing
+from accord.engine.hooks import Detail, ExecutionStarted, TaskFinished
 from accord.protocol import trace_context
 from accord.telemetry.events import EVENTS, FOREIGN
 
@@ -97,7 +97,7 @@ def write_down(form: str = "text", level: str = "warning") -> None:
     logging.getLogger(LIFE).setLevel(logging.INFO if FORMS[form] is Objects else logging.WARNING)
 
 
-def note_end(detail: TaskEnded) -> None:
+def note_end(detail: TaskFinished) -> None:
     """Write how a task ended."""
     if not log.isEnabledFor(logging.INFO):  # the record costs every send
         return
@@ -110,7 +110,7 @@ def hear(detail: Detail) -> None:
 
     It is told within the run, whose context nobody else has.
     """
-    if isinstance(detail, RunStarted):
+    if isinstance(detail, ExecutionStarted):
         said = {"task_id": detail.task_id, "context_id": detail.context_id, "agent": detail.agent}
         _about.set(said | {"tenant": detail.tenant} if detail.tenant else said)
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
-from accord.core.audit import ABANDONED, OK
-from accord.core.interface import Caller, Hosted
+from accord.a2a import Caller, HostedAgent
+from accord.auth.audit import ABANDONED, OK
 from accord.errors import AccordError, InternalError
 from accord.model import (
     AgentCard,
@@ -50,7 +50,7 @@ class Measured:
     """An `A2A` whose use is counted."""
 
     def __init__(
-        self, inner: Hosted, agent: str, metrics: Metrics, *, clock: Callable[[], float] = time.perf_counter
+        self, inner: HostedAgent, agent: str, metrics: Metrics, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         """Measure `inner`, the agent of that name, for `metrics`, which the agents of a process share."""
         self._inner = inner

@@ -7,21 +7,21 @@ there is no end. What waits in the store is `telemetry.waiting`, requests are me
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from accord.core.access import Presented
-from accord.core.audit import OK
-from accord.core.hooks import (
+from accord.a2a import Caller
+from accord.auth.audit import OK
+from accord.auth.authentication import Presented
+from accord.engine.hooks import (
     Delivered,
     Detail,
     EventsAppended,
+    ExecutionEnded,
+    ExecutionStarted,
     LeaseLost,
     NodeReaped,
-    RunEnded,
-    RunStarted,
     TaskAccepted,
-    TaskEnded,
-    Used,
+    TaskFinished,
+    UsageReported,
 )
-from accord.core.interface import Caller
 from accord.errors import AuthenticationFailed
 from accord.protocol import lifecycle
 from accord.storage.records import state_name
@@ -128,11 +128,11 @@ class Metrics:
                 tally.update({(agent,): 0 for agent in agents})
         self.notes: dict[type[Detail], Callable[[Any], None]] = {
             TaskAccepted: self._accepted,
-            TaskEnded: self._task_ended,
-            RunStarted: self._started,
-            RunEnded: self._ended,
+            TaskFinished: self._task_ended,
+            ExecutionStarted: self._started,
+            ExecutionEnded: self._ended,
             EventsAppended: self._appended,
-            Used: self._used,
+            UsageReported: self._used,
             Delivered: self._delivered,
             NodeReaped: self._reaped,
             LeaseLost: self._lost,
@@ -155,16 +155,16 @@ class Metrics:
         if detail.is_new:
             self.tasks_created[(detail.agent,)] += 1
 
-    def _task_ended(self, detail: TaskEnded) -> None:
+    def _task_ended(self, detail: TaskFinished) -> None:
         self.tasks_ended[(detail.agent, state_name(detail.state))] += 1
 
-    def _started(self, detail: RunStarted) -> None:
+    def _started(self, detail: ExecutionStarted) -> None:
         agent = (detail.agent,)
         self.runs_started[agent] += 1
         if detail.attempt > 1:
             self.runs_repeated[agent] += 1
 
-    def _ended(self, detail: RunEnded) -> None:
+    def _ended(self, detail: ExecutionEnded) -> None:
         self.run_seconds.observe((detail.agent,), detail.seconds)
         if detail.state is None:
             self.runs_stopped[(detail.agent,)] += 1
@@ -174,7 +174,7 @@ class Metrics:
     def _appended(self, detail: EventsAppended) -> None:
         self.events_appended[(detail.agent,)] += detail.count
 
-    def _used(self, detail: Used) -> None:
+    def _used(self, detail: UsageReported) -> None:
         agent = (detail.agent,)
         self.input_tokens[agent] += detail.use.input_tokens
         self.output_tokens[agent] += detail.use.output_tokens

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any
 
-from accord.core.interface import Caller, Hosted
+from accord.a2a import Caller, HostedAgent
 from accord.errors import AccordError
 from accord.model import Event, Task
 from accord.protocol.operations import ROWS, Operation
@@ -21,7 +21,7 @@ from accord.telemetry.tracing import Traced, Tracing
 class TracedRequests(Measured):
     """An `A2A` whose use is counted and traced."""
 
-    def __init__(self, inner: Hosted, agent: str, metrics: Metrics, tracing: Tracing) -> None:
+    def __init__(self, inner: HostedAgent, agent: str, metrics: Metrics, tracing: Tracing) -> None:
         """Trace what is asked of `inner`."""
         super().__init__(inner, agent, metrics)
         self._tracing = tracing

@@ -20,11 +20,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from accord.core import tracing as process
-from accord.core.access import Presented
-from accord.core.hooks import Detail, Used
-from accord.core.interface import Caller
-from accord.core.tracing import Doing, Fact, Running
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
+from accord.engine import tracing as process
+from accord.engine.hooks import Detail, UsageReported
+from accord.engine.tracing import ExecutionSpan, Fact, SpanStart
 from accord.protocol.trace_context import PARENT, STATE, headers, joined
 from accord.telemetry.conventions import FACTS, Kind, Parent, describe
 
@@ -103,17 +103,17 @@ class Tracing:
         parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
         return joined(parent, found.trace_state.to_header() if found.trace_state else None)
 
-    def begin(self, doing: Doing) -> Traced:
+    def begin(self, doing: SpanStart) -> Traced:
         """Begin a span that does not end where it begins."""
         described = describe(doing)
         parent = _parent(described.parent, getattr(doing, "trace", None))
         span = self._tracer.start_span(
             described.name, context=parent, kind=_KINDS[described.kind], attributes=described.attributes
         )
-        return Traced(span, parent, is_run=isinstance(doing, Running))
+        return Traced(span, parent, is_run=isinstance(doing, ExecutionSpan))
 
     @contextmanager
-    def around(self, doing: Doing) -> Iterator[Traced]:
+    def around(self, doing: SpanStart) -> Iterator[Traced]:
         """Trace what is done inside; whoever is cancelled has not failed."""
         span = self.begin(doing)
         with span.current():
@@ -127,7 +127,7 @@ class Tracing:
 
     def hear(self, detail: Detail) -> None:
         """Add what models have used to the run that used it; this is the hook."""
-        if isinstance(detail, Used):
+        if isinstance(detail, UsageReported):
             run = contexts.get_value(_RUN)
             if isinstance(run, Traced):
                 run.note(model=detail.model)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from accord.client.text import Said
-from accord.core.output import text_of
+from accord.engine.messages import text_of
 from accord.model import ArtifactUpdate, Event, EventBody, Message, MessageUpdate, StatusUpdate, Task, TaskState
 from accord.protocol import lifecycle
 from accord.testing.inprocess import text_in

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from accord.core.clock import Clock
+from accord.engine.clock import Clock
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from accord.agents import function
-from accord.core.context import Context, Failed, Rejected
+from accord.engine.context import Context, Failed, Rejected
 from accord.model import Message, Part
 
 Behaviour = Callable[[Context], Awaitable[None]]

@@ -15,16 +15,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from accord.a2a import A2A, Caller
 from accord.agents.load import as_agent
 from accord.app import Application
 from accord.client import Client
 from accord.client.client import Connecting
 from accord.config import settings_of
 from accord.config.settings import Settings
-from accord.core.agent import Agent
-from accord.core.clock import SYSTEM
-from accord.core.interface import A2A, Caller
-from accord.core.output import parts_of, text_of
+from accord.engine.agent import Agent
+from accord.engine.clock import SYSTEM
+from accord.engine.messages import parts_of, text_of
 from accord.errors import UnsupportedOperation
 from accord.model import (
     CancelRequest,

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from accord.core.agent import Crash, Profile
-from accord.core.context import Context, Failed, Rejected
+from accord.engine.agent import Crash, Profile
+from accord.engine.context import Context, Failed, Rejected
 from accord.model import AgentSkill, Message
 
 Does = Callable[[Context], Awaitable[Any]]

@@ -16,7 +16,7 @@ from typing import Any
 
 import uvicorn
 
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from accord.testing.inprocess import application
 
 BOUND_SECONDS = 30.0

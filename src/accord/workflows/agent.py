@@ -15,9 +15,9 @@ from accord.agents.environment import passed, without_ours
 from accord.agents.process import spawn
 from accord.client.keys import Credential, KeyManager, Keys
 from accord.client.keys.variables import KEY_FILE
-from accord.core.agent import TEXT, Agent, Approvals, Crash, Node, Profile
-from accord.core.clock import SYSTEM
-from accord.core.context import Context, Failed, Rejected
+from accord.engine.agent import TEXT, Agent, Approvals, Crash, Node, Profile
+from accord.engine.clock import SYSTEM
+from accord.engine.context import Context, Failed, Rejected
 from accord.model import AgentSkill
 from accord.protocol.budgets import Budget
 from accord.storage.commands import steps, tasks

@@ -4,9 +4,9 @@ A task shows one question; the others wait for their turn, and any of them may b
 What the caller says next after a question in the history is its answer, so nothing has to be remembered.
 """
 
-from accord.core.calls import answer_to
-from accord.core.context import Context
-from accord.core.journal import Saying
+from accord.engine.child_tasks import answer_to
+from accord.engine.context import Context
+from accord.engine.journal import StatusEntry
 from accord.model import Message, TaskState
 from accord.protocol import lifecycle
 
@@ -56,14 +56,14 @@ class Questions:
         """Know that whatever was shown is shown no longer: something else was said."""
         self._shown = None
 
-    def show(self) -> Saying | None:
+    def show(self) -> StatusEntry | None:
         """Return what shows the first question, or none any more, if that is not shown already."""
         first = self.first
         if first is None:
             was, self._shown = self._shown, None
-            return None if was is None else Saying(TaskState.WORKING)
+            return None if was is None else StatusEntry(TaskState.WORKING)
         question = self._open[first]
         if self._shown == question.message.message_id:
             return None
         self._shown = question.message.message_id
-        return Saying(question.state, question.message)
+        return StatusEntry(question.state, question.message)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.core.journal import Call
+from accord.engine.journal import ChildCall
 from accord.model import Message, Part, Role
 from accord.workflows import members, telling
 from accord.workflows.decide import ended
@@ -42,7 +42,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     """How an attempt begins: with a record, and perhaps a call; or it has ended with that."""
 
     begun: Begun | None = None
-    call: Call | None = None
+    call: ChildCall | None = None
     ended: Ended | None = None
 
 
@@ -156,7 +156,9 @@ def _child(attempt: Attempt) -> Beginning:
         env=env,
     )
     limit = step.timeout or member.agent.timeout
-    call = Call(agent=name, message=message, key=attempt.key, timeout_ms=None if limit is None else round(limit * 1000))
+    call = ChildCall(
+        agent=name, message=message, key=attempt.key, timeout_ms=None if limit is None else round(limit * 1000)
+    )
     return Beginning(begun=attempt.begun(), call=call)
 
 
@@ -175,7 +177,9 @@ def _workflow(attempt: Attempt) -> Beginning:
     )
     agent = means.flow if step.file is None else f"{means.plan.name}/{step.file}"
     limit = None if step.timeout is None else round(step.timeout * 1000)
-    return Beginning(begun=attempt.begun(), call=Call(agent=agent, message=message, key=attempt.key, timeout_ms=limit))
+    return Beginning(
+        begun=attempt.begun(), call=ChildCall(agent=agent, message=message, key=attempt.key, timeout_ms=limit)
+    )
 
 
 INNER = "workflow"

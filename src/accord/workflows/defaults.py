@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.core.agent import Approvals
+from accord.engine.agent import Approvals
 from accord.workflows.document import A2A_SECONDS, AgentDef, Document, Step, Workflow
 from accord.workflows.expressions import BadExpression
 from accord.workflows.templates import renamed_in

@@ -15,10 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.client.text import text_of
-from accord.core import tracing
-from accord.core.context import APPROVAL, Context
-from accord.core.journal import Call
-from accord.core.tracing import UNTRACED, Stepping
+from accord.engine import tracing
+from accord.engine.context import APPROVAL, Context
+from accord.engine.journal import ChildCall
+from accord.engine.tracing import UNTRACED, StepSpan
 from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
 from accord.workflows import channel, members, permissions, preflight, telling
 from accord.workflows.asking import Question
@@ -96,7 +96,7 @@ class Doing:
         scene = self._scene(node)
         try:
             tracer = tracing.tracer
-            with UNTRACED if tracer is None else tracer.around(Stepping(key=node.name, task_id=scene.run_id)) as span:
+            with UNTRACED if tracer is None else tracer.around(StepSpan(key=node.name, task_id=scene.run_id)) as span:
                 result = await self._executor(node.step.kind)(scene)
                 result = await verify(scene, result)
                 span.note(error=None if result.ok else "failed")
@@ -271,7 +271,7 @@ class Doing:
                 directory=self._directory,
             )
             limit = None if seconds is None else round(seconds * 1000)
-            await self._journal.write({}, [Call(agent=name, message=message, key=key, timeout_ms=limit)])
+            await self._journal.write({}, [ChildCall(agent=name, message=message, key=key, timeout_ms=limit)])
         await self._post(channel.line(node.name, f"{agent} looks at it ({what})"))
         task = await self._journal.reach.settled(self._journal.child(key) or "")
         if task.status.state is not TaskState.COMPLETED:

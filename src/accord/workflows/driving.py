@@ -13,9 +13,9 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from accord.core.context import Context, wait_key
-from accord.core.journal import Call, Saying
-from accord.core.said import Approval, Said
+from accord.engine.context import Context, wait_key
+from accord.engine.journal import ChildCall, StatusEntry
+from accord.engine.messages import Approval, IncomingMessage
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.protocol import lifecycle
 from accord.workflows import channel
@@ -135,7 +135,7 @@ class Drive:
         sets = [(end, values) for end in ends if (values := await self._doing.sets(end))]
         for end, values in sets:
             entries.update(self._means.shared.entry(end.step, end.attempt, values, end.at))
-        calls: list[Call] = [one.call for one in begins if one.call is not None]
+        calls: list[ChildCall] = [one.call for one in begins if one.call is not None]
         sayings = self._sayings(ends, begun)
         if is_last and not sets:
             self._journal.note(entries, sayings)
@@ -147,7 +147,7 @@ class Drive:
             self.state.apply(one)
             self._start(one.step)
 
-    def _sayings(self, ends: list[Ended], begun: list[Begun]) -> list[Saying]:
+    def _sayings(self, ends: list[Ended], begun: list[Begun]) -> list[StatusEntry]:
         """Return what is said about what happens; what is asked is shown again, which that would have covered."""
         posts, self._posts = self._posts, []
         for end in ends:
@@ -168,11 +168,11 @@ class Drive:
         asked = self._questions.show()
         return sayings if asked is None else [*sayings, asked]
 
-    def _saying(self, post: Post) -> Saying:
+    def _saying(self, post: Post) -> StatusEntry:
         node = self.state.nodes.get(post.about.get("step", ""))
         channels = channel.heard_in(self._means.plan, None if node is None else node.step, post)
         about = {**post.about, "channels": channels} if channels else post.about
-        return Saying(TaskState.WORKING, post.text or None, {METADATA: about})
+        return StatusEntry(TaskState.WORKING, post.text or None, {METADATA: about})
 
     def _attempt(self, name: str, number: int, now: int) -> Attempt:
         node = self.state.nodes[name]
@@ -347,7 +347,7 @@ class Drive:
             if first in self._asking:
                 await self._doing.pass_back(node, answer)
                 self._resume(first)
-            elif (approval := Approval.of(Said(answer))).is_clear and not is_ruled(node):
+            elif (approval := Approval.of(IncomingMessage(answer))).is_clear and not is_ruled(node):
                 self._questions.close(first)
                 self._decided(node, approval)
             else:
@@ -368,7 +368,7 @@ class Drive:
             self._end(node, Result(ok=True, output=output))
             return
         part = Part(text=value) if isinstance(value, str) else Part(data=value)
-        self._decided(node, Approval.of(Said(Message(message_id="", role=Role.USER, parts=(part,)))))
+        self._decided(node, Approval.of(IncomingMessage(Message(message_id="", role=Role.USER, parts=(part,)))))
 
     def _decided(self, node: Node, approval: Approval) -> None:
         """End an approval as a person has decided."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.errors import TaskNotFound
 from accord.protocol.states import LOWER
 from accord.storage.commands import steps

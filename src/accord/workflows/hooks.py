@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from accord.core.ids import new_id
+from accord.engine.ids import new_id
 from accord.errors import AuthenticationFailed, InvalidParams
 from accord.model import Message, Part, Role
 from accord.protocol import signing

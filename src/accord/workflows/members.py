@@ -16,8 +16,8 @@ from accord.agents.kinds import Given
 from accord.agents.process.workspace import Placed
 from accord.agents.remote.terms import Mode, Terms
 from accord.client.keys import KeyManager, Keys
-from accord.core.agent import Agent
-from accord.core.context import Context
+from accord.engine.agent import Agent
+from accord.engine.context import Context
 from accord.workflows import completion, permissions
 from accord.workflows.clis import ROWS, arguments, variables
 from accord.workflows.document import A2A_SECONDS, AgentDef, IdleNudge, Permissions, Step

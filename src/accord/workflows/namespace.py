@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.storage.commands import namespaces
 from accord.storage.commands.namespaces import Shelf
 from accord.storage.store import Store

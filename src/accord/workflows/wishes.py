@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from accord.core.context import Context, Rejected
-from accord.core.roles import SKILL_KEYS
+from accord.auth.roles import SKILL_KEYS
+from accord.engine.context import Context, Rejected
 from accord.workflows.beginning import INNER
 from accord.workflows.document import Document
 from accord.workflows.origin import Wish

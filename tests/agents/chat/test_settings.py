@@ -8,7 +8,7 @@ import pytest
 from accord.agents.chat import ChatAgent
 from accord.app.agents import agents_of
 from accord.config import BadSettings, load
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from accord.testing import running, text_in
 from tests.agents.chat.server import Models
 from tests.core.conftest import bounded

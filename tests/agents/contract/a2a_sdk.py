@@ -10,7 +10,7 @@ from a2a.types import Part
 
 from accord.agents.a2a_sdk.executor import KIND
 from accord.agents.kinds import Given
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 

@@ -1,6 +1,6 @@
 """Executors of the official SDK, 0.3: they and it are in an environment of their own."""
 
-from accord.core.agent import Crash
+from accord.engine.agent import Crash
 from tests.agents.contract.subjects import Subject
 
 SUBJECT = Subject(

@@ -1,6 +1,6 @@
 """Agents of Google's ADK: they and it are in an environment of their own."""
 
-from accord.core.agent import Crash
+from accord.engine.agent import Crash
 from tests.agents.contract.subjects import Subject
 
 SUBJECT = Subject(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from accord.agents.chat import KIND, ChatOptions
 from accord.agents.kinds import Given
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.chat.server import Asked, Scene, Stage, says, serving
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject

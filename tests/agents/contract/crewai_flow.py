@@ -1,6 +1,6 @@
 """Flows of CrewAI, in its environment."""
 
-from accord.core.agent import Crash
+from accord.engine.agent import Crash
 from tests.agents.contract.subjects import Subject
 
 SUBJECT = Subject(

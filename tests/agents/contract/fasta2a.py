@@ -13,7 +13,7 @@ from fasta2a.storage import InMemoryStorage
 
 from accord.agents.fasta2a import KIND
 from accord.agents.kinds import Given
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from accord.agents.content import conversation
 from accord.agents.function import agent
-from accord.core.agent import Agent, Crash
-from accord.core.context import Context, Failed
+from accord.engine.agent import Agent, Crash
+from accord.engine.context import Context, Failed
 from accord.model import Part
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from tests.agents.contract.subjects import subject
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from accord.agents.http.agent import KIND
 from accord.agents.http.options import HttpOptions
 from accord.agents.kinds import Given
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from accord.agents.kinds import Given
 from accord.agents.remote.node import KIND, IsekOptions
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.contract import function
 from tests.agents.contract.subjects import PACKAGE, Subject, called
 from tests.serve.running import Server

@@ -11,8 +11,8 @@ from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 
 from accord.agents.kinds import Given
 from accord.agents.langchain import KIND, RunnableOptions
-from accord.core.agent import Agent, Crash
-from accord.core.context import Failed
+from accord.engine.agent import Agent, Crash
+from accord.engine.context import Failed
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 from tests.agents.langgraph.models import Talking

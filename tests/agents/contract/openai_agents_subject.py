@@ -11,8 +11,8 @@ from openai.types.responses.response_output_item import ImageGenerationCall
 
 from accord.agents.kinds import Given
 from accord.agents.openai_agents import KIND, OpenAIAgentsOptions
-from accord.core.agent import Agent, Crash
-from accord.core.context import Context, Failed
+from accord.engine.agent import Agent, Crash
+from accord.engine.context import Context, Failed
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 from tests.agents.openai_agents.models import Items, Scripted, calls, heard, returned

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from accord.agents.kinds import Given
 from accord.agents.planner import KIND, PlannerOptions
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.contract import chat
 from tests.agents.contract.subjects import Subject
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from accord.agents.kinds import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.contract.process import SCRIPT
 from tests.agents.contract.subjects import Subject
 

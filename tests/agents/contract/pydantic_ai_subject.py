@@ -9,8 +9,8 @@ from pydantic_ai import BinaryContent, CallDeferred, DeferredToolRequests, FileP
 
 from accord.agents.kinds import Given
 from accord.agents.pydantic_ai import KIND, PydanticAIOptions
-from accord.core.agent import Agent, Crash
-from accord.core.context import Failed
+from accord.engine.agent import Agent, Crash
+from accord.engine.context import Failed
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 from tests.agents.pydantic_ai.models import Scripted, calls, heard, returned

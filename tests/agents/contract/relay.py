@@ -5,7 +5,7 @@ from pathlib import Path
 
 from accord.agents.kinds import Given
 from accord.agents.relay.agent import KIND, RelayOptions
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks
 from tests.agents.contract.subjects import Subject
 

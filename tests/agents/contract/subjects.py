@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 
 HERE = Path(__file__).parent
 PACKAGE = "tests.agents.contract"

@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from accord.a2a import A2A, Caller
 from accord.app.agents import described
 from accord.client import Client
-from accord.core.interface import A2A, Caller
-from accord.core.output import parts_of
+from accord.engine.messages import parts_of
 from accord.model import (
     ArtifactUpdate,
     CancelRequest,

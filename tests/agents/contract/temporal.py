@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.agents.temporal import workflow_agent
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from tests.agents.contract.subjects import HERE, Subject
 from tests.agents.temporal.contract_worker import WORKFLOWS, WORKS
 from tests.agents.temporal.server import ending, running_server

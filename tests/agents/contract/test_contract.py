@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from accord.agents.kinds import KINDS
-from accord.core.agent import Crash
-from accord.core.engine import LATE
+from accord.engine.agent import Crash
+from accord.engine.node import LATE
 from accord.model import Part, StatusUpdate, TaskState
 from tests.agents.contract import subjects
 from tests.agents.contract.homes import Homes

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from accord.agents.kinds import Given
-from accord.core.agent import Agent, Crash
+from accord.engine.agent import Agent, Crash
 from accord.workflows.kind import KIND
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.subjects import Subject, called

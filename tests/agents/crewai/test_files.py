@@ -9,7 +9,7 @@ import pytest
 
 from accord.agents.crewai import files
 from accord.agents.crewai.files import Written, received
-from accord.core.context import Failed, Rejected
+from accord.engine.context import Failed, Rejected
 from accord.model import Part, Task, TaskState
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.talking import BOUND_SECONDS, status, text

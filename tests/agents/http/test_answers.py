@@ -12,7 +12,7 @@ import pytest
 from accord.agents.http.agent import KIND
 from accord.agents.http.options import HttpOptions
 from accord.agents.kinds import Given
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from accord.model import Artifact, ArtifactUpdate, Part, Task, TaskState
 from accord.testing import running, text_in
 from tests.agents.http.webhook import Behave, Webhook, hangs, says, streams, webhook, writes

@@ -17,8 +17,8 @@ import pytest
 from accord.agents.http.agent import KIND
 from accord.agents.http.options import HttpOptions
 from accord.agents.kinds import Given
-from accord.core.remotes import Reaching, Remotes
 from accord.model import Task, TaskState
+from accord.remote.tasks import RemoteAgentPort, RemoteTasks
 from accord.storage.store import Tx
 from accord.testing import MovableClock, Running, running, text_in
 from tests.agents.http.test_answers import parts, text_in_status
@@ -64,7 +64,7 @@ async def flowing(*answers: Behave, clock: MovableClock | None = None, **options
     async with webhook(*(answers or (TAKEN,))) as hook:
         given = HttpOptions(url=hook.url, mode="callback", **{"backoff": 0.001} | options)
         agent = KIND.make(Given(options=given, name="flow"))
-        assert isinstance(agent, Reaching)
+        assert isinstance(agent, RemoteAgentPort)
         async with running(agent, clock=clock) as a2a:
             yield Flow(a2a, hook)
 
@@ -331,7 +331,7 @@ async def test_a_person_may_have_a_flow_told_again() -> None:
         task = await flow.told()
         await flow.waits(task)
         await clock.until(flow.a2a.reaches(task, TaskState.UNKNOWN), within=60)
-        remotes = Remotes(flow.a2a.app.host.engine.archive, now_ms=clock.clock.now_ms)
+        remotes = RemoteTasks(flow.a2a.app.host.engine.archive, now_ms=clock.clock.now_ms)
         assert await remotes.retry(flow.a2a.caller.tenant, task.id)
         await flow.hook.until(lambda: len(flow.hook.asked) == 2)
         first, again = flow.hook.asked

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from accord.agents import kinds
 from accord.agents.kinds import Given
 from accord.agents.langchain import KIND, RunnableOptions
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.model import ArtifactUpdate, Event, Message, Part, Role, Task, TaskState
 from accord.testing import Running, running
 from tests.agents.langgraph.models import Talking

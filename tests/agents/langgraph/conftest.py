@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from accord.a2a import Caller
 from accord.agents.kinds import Given
 from accord.agents.langgraph import KIND, GraphOptions
 from accord.agents.langgraph.agent import GraphAgent
-from accord.core.agent import Node
-from accord.core.host import Host
-from accord.core.interface import Caller
-from accord.core.output import parts_of
-from accord.core.service import Service
+from accord.engine.agent import Node
+from accord.engine.messages import parts_of
 from accord.model import Event, GetRequest, Message, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.protocol import lifecycle
+from accord.service.host import Host
+from accord.service.service import Service
 from accord.storage.store import Store
 from tests.core.conftest import ALICE, Hosting, hosting, postgres
 

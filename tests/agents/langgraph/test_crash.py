@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from accord.a2a import Caller
 from accord.client import Client
-from accord.core.interface import Caller
 from accord.model import GetRequest, Message, Part, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.protocol import lifecycle
 from tests.databases import emptied

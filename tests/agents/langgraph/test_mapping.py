@@ -14,7 +14,7 @@ from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 
 from accord.agents.load import as_agent
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.model import Part, Task, TaskState
 from accord.testing import running
 from tests.agents.langgraph.conftest import graph_agent

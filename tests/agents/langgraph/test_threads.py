@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from accord.core.interface import Caller
+from accord.a2a import Caller
 from accord.model import CancelRequest, TaskState
 from accord.storage.commands.retention import purge
 from accord.storage.store import Tx

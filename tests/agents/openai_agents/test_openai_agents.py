@@ -24,8 +24,8 @@ from accord import Context
 from accord.agents.kinds import Given, kind_of
 from accord.agents.load import as_agent
 from accord.agents.openai_agents import KIND, OpenAIAgent, OpenAIAgentsOptions
-from accord.core.context import Failed
-from accord.core.output import text_of
+from accord.engine.context import Failed
+from accord.engine.messages import text_of
 from accord.model import ArtifactUpdate, Part, StatusUpdate, TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in

@@ -10,8 +10,8 @@ import pytest
 from accord import Context, agent
 from accord.agents.kinds import Given
 from accord.agents.planner import KIND, PlannerAgent, PlannerOptions, planner
-from accord.core.host import Host
 from accord.model import GetRequest, StatusUpdate, Task, TaskFilter, TaskState
+from accord.service.host import Host
 from tests.agents.chat.server import Asked, Models, Scene, Stage, serving
 from tests.core.conftest import ALICE, BOB, Hosting, all_of, bounded, hosting, postgres, said, saying, state, text
 from tests.core.doubles import reaches, sent

@@ -3,7 +3,7 @@
 import pytest
 
 from accord.agents.planner.planning import Command, command_of, picked, tasks_of
-from accord.core.spawning import Served
+from accord.engine.child_tasks import ServedAgent
 from accord.model import AgentSkill
 
 
@@ -29,9 +29,9 @@ def test_a_prompt_becomes_tasks(prompt: str, tasks: list[str]) -> None:
 
 
 AGENTS = {
-    "Echo": Served(name="Echo", description="Says back what it is told"),
-    "Translator": Served(name="Translator", description="Turns text into French"),
-    "Desk": Served(
+    "Echo": ServedAgent(name="Echo", description="Says back what it is told"),
+    "Translator": ServedAgent(name="Translator", description="Turns text into French"),
+    "Desk": ServedAgent(
         name="Desk",
         description="Organises trips",
         skills=(AgentSkill(id="hotels", name="Hotels", description="Books rooms", tags=("travel", "booking")),),

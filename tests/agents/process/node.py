@@ -10,12 +10,12 @@ import sys
 
 import msgspec
 
+from accord.a2a import Caller
 from accord.agents.kinds import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
 from accord.app import Application
 from accord.config.settings import Server, Settings
-from accord.core.engine import Limits
-from accord.core.interface import Caller
+from accord.engine.node import Limits
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task
 
 

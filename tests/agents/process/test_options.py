@@ -12,7 +12,7 @@ from accord.agents.process import KIND, ProcessOptions
 from accord.agents.process.options import PresetName, preset_of
 from accord.agents.process.presets import PRESETS, Call, Way, argv, is_session
 from accord.agents.regexes import compiled
-from accord.core.agent import Crash
+from accord.engine.agent import Crash
 from tests.agents.process.conftest import Making
 from tests.serve.running import accord
 

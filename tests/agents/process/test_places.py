@@ -63,7 +63,7 @@ async def test_each_conversation_has_a_directory_of_its_own(making: Making, tmp_
 
 
 async def test_the_same_context_of_another_caller_is_another_place(making: Making) -> None:
-    from accord.core.interface import Caller
+    from accord.a2a import Caller
 
     async with running(making(command="pwd")) as a2a:
         first = completed(await sent(a2a, "go", context="shared"))

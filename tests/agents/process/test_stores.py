@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from accord.agents.process import ProcessAgent
-from accord.core.agent import Node
-from accord.core.host import Host
+from accord.engine.agent import Node
 from accord.model import CancelRequest, Task, TaskState
+from accord.service.host import Host
 from tests.agents.process.conftest import Making, lives, text, until, words
 from tests.core.conftest import ALICE, BOB, Hosting, hosting, postgres, saying, state
 

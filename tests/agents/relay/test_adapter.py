@@ -9,12 +9,12 @@ import pytest
 from aiohttp import web
 
 from accord import RelayA2AAdapter
+from accord.a2a import Caller
 from accord.agents.kinds import Given
 from accord.agents.relay.agent import KIND, RelayOptions
 from accord.agents.relay.channel import NoRelay
 from accord.agents.relay.correlation import entries
-from accord.core.interface import Caller
-from accord.core.output import text_of
+from accord.engine.messages import text_of
 from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState
 from accord.testing import running, text_in
 from accord.testing.inprocess import Running

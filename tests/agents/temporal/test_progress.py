@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from accord.core.interface import Caller
+from accord.a2a import Caller
 from accord.model import ArtifactUpdate, Message, Part, Role, StatusUpdate, Task, TaskState
 from accord.testing.inprocess import Running, running, text_in
 from tests.agents.temporal import workflows

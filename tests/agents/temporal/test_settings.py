@@ -10,7 +10,7 @@ from accord.agents.temporal import KIND, TemporalOptions
 from accord.agents.temporal.agent import TemporalAgent
 from accord.app.agents import agents_of
 from accord.config import BadSettings, load
-from accord.core.agent import Crash
+from accord.engine.agent import Crash
 from accord.model import TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in

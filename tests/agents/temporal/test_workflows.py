@@ -8,7 +8,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.testing.inprocess import Running, running, text_in
 from tests.agents.temporal.conftest import agent_of

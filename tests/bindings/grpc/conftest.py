@@ -10,8 +10,8 @@ from a2a.compat.v0_3 import a2a_v0_3_pb2_grpc
 from a2a.types import a2a_pb2_grpc
 from google.rpc import error_details_pb2, status_pb2
 
+from accord.a2a import A2A, Caller
 from accord.bindings.grpc import Grpc, Tls
-from accord.core.interface import A2A, Caller
 from accord.model import Event
 from accord.protocol.operations import Operation
 from tests.core.conftest import hosting, postgres

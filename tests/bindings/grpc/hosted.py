@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from accord import Context, agent
-from accord.core.agent import Agent
-from accord.core.host import Host
-from accord.core.interface import A2A
+from accord.a2a import A2A
+from accord.engine.agent import Agent
 from accord.model import (
     AgentCapabilities,
     AgentCard,
@@ -20,6 +19,7 @@ from accord.model import (
     SecurityScheme,
 )
 from accord.model.security import ApiKeyScheme
+from accord.service.host import Host
 
 
 class Gate:

@@ -12,9 +12,9 @@ import grpc
 import pytest
 from a2a.types import a2a_pb2 as new
 
+from accord.auth.rate_limits import Quotas
 from accord.bindings.grpc import Grpc
 from accord.bindings.http import QUOTAS
-from accord.core.quotas import Quotas
 from accord.model import Event, Task, TaskState, TaskStatus
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing
 from tests.core.doubles import until

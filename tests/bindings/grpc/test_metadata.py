@@ -10,9 +10,9 @@ import pytest
 from a2a.compat.v0_3 import a2a_v0_3_pb2 as old
 from a2a.types import a2a_pb2 as new
 
+from accord.a2a import Caller
+from accord.auth.authentication import Access, Identity, Presented
 from accord.bindings.grpc import Grpc
-from accord.core.access import Access, Identity, Presented
-from accord.core.interface import Caller
 from accord.errors import AuthenticationFailed
 from accord.model import Event, SecurityScheme, Task, TaskState, TaskStatus
 from accord.protocol.operations import DialectName

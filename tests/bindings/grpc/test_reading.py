@@ -9,12 +9,12 @@ import grpc
 import pytest
 from a2a.types import a2a_pb2 as new
 
-from accord.core.access import Access, Presented
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
-from accord.core.schemes.header import HeaderAccess
-from accord.core.schemes.hmac import HmacAccess
-from accord.core.schemes.settings import Header, Hmac, Secret
+from accord.a2a import Caller
+from accord.auth.authentication import Access, Presented
+from accord.auth.header import HeaderAccess
+from accord.auth.hmac import HmacAccess
+from accord.auth.rate_limits import Quotas
+from accord.auth.scheme_settings import Header, Hmac, Secret
 from accord.model import Event, Task, TaskState, TaskStatus
 from accord.protocol import signing
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing

@@ -10,8 +10,8 @@ from a2a.types import a2a_pb2
 from a2a.utils import errors
 from google.protobuf.json_format import ParseDict
 
-from accord.core.host import Host
 from accord.protocol.dialects.v1 import V1
+from accord.service.host import Host
 from tests.bindings.grpc.conftest import Serving
 from tests.bindings.grpc.hosted import Gate, card, hosted
 from tests.core.conftest import Hosting

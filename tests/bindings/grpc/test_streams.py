@@ -7,10 +7,10 @@ from typing import Any
 import grpc
 from a2a.types import a2a_pb2 as new
 
+from accord.a2a import Caller
+from accord.auth.rate_limits import Quotas
 from accord.bindings.grpc import Grpc
 from accord.bindings.grpc.calls import UNREAD
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
 from accord.model import Artifact, ArtifactUpdate, Event, GetRequest, Part, Task, TaskState, TaskStatus
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing
 from tests.bindings.grpc.hosted import Gate, hosted

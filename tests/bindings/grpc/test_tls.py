@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from accord.a2a import Caller
+from accord.auth.authentication import Presented
 from accord.bindings.grpc import Tls
-from accord.core.access import Presented
-from accord.core.interface import Caller
 from accord.model import Task, TaskState, TaskStatus
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing
 

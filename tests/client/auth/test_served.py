@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from accord.auth.api_keys import new_key
 from accord.client.auth import (
     Anonymous,
     ApiKey,
@@ -17,7 +18,6 @@ from accord.client.auth import (
     choose,
 )
 from accord.client.keys import KeyManager
-from accord.core.schemes.apikeys import new_key
 from accord.storage import migrate
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey

@@ -12,7 +12,7 @@ from accord.client.links.jsonrpc import JsonRpcLink
 from accord.client.links.rest import RestLink
 from accord.client.transports.aiohttp import AiohttpTransport
 from accord.client.wire import Transport
-from accord.core.ids import new_id
+from accord.engine.ids import new_id
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest
 from accord.protocol.operations import DialectName
 from tests.ports import free_port

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.core.access import Identity, Presented, Scheme
+from accord.auth.authentication import Identity, Presented, Scheme
 
 
 class Clock:

@@ -8,7 +8,7 @@ from typing import Any
 
 from joserfc.jwk import ECKey, Key
 
-from accord.core.schemes.ports import NotFetched
+from accord.auth.schemes import FetchError
 from accord.protocol import jose
 
 URL = "https://id.example.com"
@@ -38,7 +38,7 @@ class Issuer:
         if self.held is not None:
             await self.held.wait()
         if self.is_away:
-            raise NotFetched("The test wants it so")
+            raise FetchError("The test wants it so")
         own = {KEYS: {"keys": [one.as_dict(private=False) for one in self.keys]}}
         found = (own | self.answers)[url]
         return found if isinstance(found, bytes) else json.dumps(found).encode()

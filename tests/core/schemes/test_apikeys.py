@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from accord.core.access import Identity, Presented
-from accord.core.interface import Ticket
-from accord.core.schemes import apikeys as scheme_module
-from accord.core.schemes.apikeys import ApiKeyAccess, new_key
-from accord.core.schemes.settings import ApiKeys
+from accord.a2a import Admission
+from accord.auth import api_keys as scheme_module
+from accord.auth.api_keys import ApiKeyAccess, new_key
+from accord.auth.authentication import Identity, Presented
+from accord.auth.scheme_settings import ApiKeys
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.storage import migrate
 from accord.storage.commands import apikeys
@@ -218,7 +218,7 @@ async def test_a_ticket_says_which_key_it_is_and_until_when(store: Meddler, cloc
     access = ApiKeyAccess(ApiKeys(remember_seconds=0), store, clock)
     found = await access.identify(bringing(X_API_Key=made.key))
     assert found is not None
-    assert found.ticket == Ticket(kind="api-keys", id=made.id, until=key.expires_at, key_id=made.id)
+    assert found.ticket == Admission(kind="api-keys", id=made.id, until=key.expires_at, key_id=made.id)
     assert await access.is_good(made.id)
     await store.real.do(apikeys.revoke, made.id)
     assert not await access.is_good(made.id)

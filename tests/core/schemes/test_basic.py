@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from accord.core.access import Identity
-from accord.core.schemes import basic as scheme_module
-from accord.core.schemes import passwords
-from accord.core.schemes.basic import BasicAccess
-from accord.core.schemes.passwords import Scrypt
-from accord.core.schemes.settings import Basic, User
+from accord.auth import basic as scheme_module
+from accord.auth import passwords
+from accord.auth.authentication import Identity
+from accord.auth.basic import BasicAccess
+from accord.auth.passwords import Scrypt
+from accord.auth.scheme_settings import Basic, User
 from accord.errors import AuthenticationFailed, RateLimited
 from tests.core.schemes.conftest import Clock, bringing, presenting
 from tests.passwords import cheap_hash

@@ -10,11 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from accord.core.access import Access
-from accord.core.schemes.build import build
-from accord.core.schemes.card import card_security
-from accord.core.schemes.ports import Ports
-from accord.core.schemes.settings import AnyScheme, ApiKeys, Grant, Jwt
+from accord.auth.authentication import Access
+from accord.auth.scheme_settings import AnyScheme, ApiKeys, Grant, Jwt
+from accord.auth.schemes import Ports, build_scheme, card_security
 from accord.errors import AuthenticationFailed
 from accord.storage.sqlite import SqliteStore
 from tests.core.schemes.conftest import bringing
@@ -55,7 +53,7 @@ async def ports() -> Any:
 
 @pytest.mark.proves("4-24", "3-13", "2-06")
 async def test_all_schemes_at_once(ports: Ports) -> None:
-    access = Access(build(read(WRITTEN), ports))
+    access = Access(build_scheme(read(WRITTEN), ports))
     assert [scheme.name for scheme in access.schemes] == [
         "api-keys",
         "jwt",
@@ -109,14 +107,14 @@ def test_the_documentation_s_example_is_one() -> None:
 def test_two_issuers_may_not_share_their_subjects() -> None:
     one, two = (Jwt(issuer=f"https://{name}.example.com", audience=("a",)) for name in ("one", "two"))
     with pytest.raises(ValueError, match="owner_prefix"):
-        build([one, two], Ports(fetch=fetch))
+        build_scheme([one, two], Ports(fetch=fetch))
 
 
 def test_a_scheme_without_what_it_needs_is_refused() -> None:
     with pytest.raises(ValueError, match="store"):
-        build([ApiKeys()], Ports())
+        build_scheme([ApiKeys()], Ports())
     with pytest.raises(ValueError, match="fetch"):
-        build([Jwt(issuer="https://id.example.com", audience=("a",))], Ports())
+        build_scheme([Jwt(issuer="https://id.example.com", audience=("a",))], Ports())
 
 
 def test_only_a_setting_s_star_is_any_tenant() -> None:
@@ -135,6 +133,6 @@ def test_settings_can_be_shown(ports: Ports) -> None:
 
 
 def test_what_is_slow_to_load_is_loaded_when_it_is_used() -> None:
-    program = "import sys, accord.core.schemes.build, accord.core.schemes.card; print('cryptography' in sys.modules)"
+    program = "import sys, accord.auth.schemes, accord.auth.schemes; print('cryptography' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"

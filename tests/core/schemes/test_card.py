@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 import pytest
 
-from accord.core.access import Identity, Presented
-from accord.core.schemes.card import card_security
+from accord.auth.authentication import Identity, Presented
+from accord.auth.schemes import card_security
 from accord.model import ApiKeyScheme, HttpAuthScheme, Scopes, SecurityRequirement, SecurityScheme
 
 KEY = SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name="X-Key"))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from accord.core.access import Identity, Presented
-from accord.core.schemes.header import HeaderAccess
-from accord.core.schemes.settings import Header, Secret
+from accord.auth.authentication import Identity, Presented
+from accord.auth.header import HeaderAccess
+from accord.auth.scheme_settings import Header, Secret
 from accord.errors import AuthenticationFailed
 from tests.core.schemes.conftest import bringing
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.core.access import BodyNeeded, Identity, Presented
-from accord.core.schemes.hmac import SCHEME, HmacAccess, Seen
-from accord.core.schemes.ports import Ports
-from accord.core.schemes.settings import Hmac, Secret
+from accord.auth.authentication import BodyNeeded, Identity, Presented
+from accord.auth.hmac import SCHEME, HmacAccess, UsedSignatures
+from accord.auth.scheme_settings import Hmac, Secret
+from accord.auth.schemes import Ports
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.protocol import signing
 from accord.storage import migrate
@@ -201,7 +201,7 @@ async def test_a_store_that_is_away_lets_nobody_in(store: Meddler, clock: Clock)
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from("abcdef"), st.integers(0, 3)), max_size=60))
 def test_nothing_is_let_in_twice_however_little_is_remembered(steps: list[tuple[int, str, int]]) -> None:
-    seen, accepted, now = Seen(size=5, window=10), set(), 100
+    seen, accepted, now = UsedSignatures(size=5, window=10), set(), 100
     for offset, digest, passing in steps:
         now += passing
         at = now - 10 + offset
@@ -212,7 +212,7 @@ def test_nothing_is_let_in_twice_however_little_is_remembered(steps: list[tuple[
 
 
 def test_when_it_is_full_late_requests_are_given_up_and_new_ones_are_not() -> None:
-    seen = Seen(size=3, window=10)
+    seen = UsedSignatures(size=3, window=10)
     assert [seen.add(100 + at, "x", 100) for at in (0, 1, 2, 3)] == [True] * 4
     assert not seen.add(100, "y", 100)  # as old as what was given up: it may have been seen
     assert seen.add(101, "y", 100)
@@ -220,7 +220,7 @@ def test_when_it_is_full_late_requests_are_given_up_and_new_ones_are_not() -> No
 
 
 def test_what_is_too_old_to_be_accepted_is_forgotten() -> None:
-    seen = Seen(size=1000, window=10)
+    seen = UsedSignatures(size=1000, window=10)
     for now in range(100, 200):
         assert seen.add(now, "x", now)
     assert seen._count == 11

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
-from accord.core.schemes.jwks import AGAIN_SECONDS, FRESH_SECONDS, MAX_BYTES, STALE_SECONDS, Jwks
+from accord.auth.jwt import AGAIN_SECONDS, FRESH_SECONDS, MAX_BYTES, STALE_SECONDS, Jwks
 from accord.errors import AgentUnavailable
 from accord.protocol import jose
 from tests.core.schemes.conftest import Clock

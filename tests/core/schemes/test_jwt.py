@@ -9,10 +9,10 @@ import pytest
 from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 from msgspec.structs import replace
 
-from accord.core.access import Identity
-from accord.core.interface import Ticket
-from accord.core.schemes.jwt import LAST_SECOND, MAX_TOKEN, JwtAccess
-from accord.core.schemes.settings import Jwt
+from accord.a2a import Admission
+from accord.auth.authentication import Identity
+from accord.auth.jwt import LAST_SECOND, MAX_TOKEN, JwtAccess
+from accord.auth.scheme_settings import Jwt
 from accord.errors import AuthenticationFailed
 from accord.protocol import jose
 from tests.core.schemes.conftest import Clock, bringing
@@ -386,4 +386,4 @@ async def test_a_ticket_says_until_when_a_token_is_good(exp: float, until: int, 
     for _ in range(2):  # what is remembered has it too
         found = await access.identify(brought)
         assert found is not None
-        assert found.ticket == Ticket(kind="jwt", until=until * 1000)
+        assert found.ticket == Admission(kind="jwt", until=until * 1000)

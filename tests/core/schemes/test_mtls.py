@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from accord.core.access import Identity, Presented
-from accord.core.interface import Ticket
-from accord.core.schemes.mtls import MtlsAccess
-from accord.core.schemes.settings import Grant, Mtls
+from accord.a2a import Admission
+from accord.auth.authentication import Identity, Presented
+from accord.auth.mtls import MtlsAccess
+from accord.auth.scheme_settings import Grant, Mtls
 from accord.errors import AuthenticationFailed
 from tests.core.schemes.conftest import Clock, presenting, whom
 
@@ -234,4 +234,4 @@ def test_a_header_that_anybody_could_send_is_refused(settings: dict[str, Any]) -
 async def test_a_ticket_says_until_when_a_certificate_is_good(clock: Clock) -> None:
     found = await access(clock).identify(Presented(certificate=der(certificate("alice", days=3))))
     assert found is not None
-    assert found.ticket == Ticket(kind="mtls", until=int((AT + timedelta(days=3)).timestamp()) * 1000)
+    assert found.ticket == Admission(kind="mtls", until=int((AT + timedelta(days=3)).timestamp()) * 1000)

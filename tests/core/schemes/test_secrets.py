@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from accord.core.access import Access, Presented
-from accord.core.schemes import apikeys as keys
-from accord.core.schemes.build import build
-from accord.core.schemes.ports import Ports
-from accord.core.schemes.settings import ApiKeys, Basic, Header, Hmac, Jwt, Secret, User
+from accord.auth import api_keys as keys
+from accord.auth.authentication import Access, Presented
+from accord.auth.scheme_settings import ApiKeys, Basic, Header, Hmac, Jwt, Secret, User
+from accord.auth.schemes import Ports, build_scheme
 from accord.errors import AccordError
 from accord.protocol import signing
 from accord.storage import migrate
@@ -59,7 +58,7 @@ async def test_no_secret_is_logged_or_told(clock: Clock, caplog: pytest.LogCaptu
         Header(name="X-Shared", secrets=(Secret(secret=SHARED, owner="s"),)),
         Hmac(keys={"k": Secret(secret=SIGNING)}),
     ]
-    access = Access(build(settings, Ports(store=store, fetch=issuer.fetch, now=clock, clock=clock)))
+    access = Access(build_scheme(settings, Ports(store=store, fetch=issuer.fetch, now=clock, clock=clock)))
     said: list[str] = [repr(settings)]
     outcomes: list[bool] = []
     brought = requests(issuer)

@@ -14,8 +14,8 @@ import msgspec
 from accord.agents.contexts import in_context, outer_context
 from accord.agents.kinds import Given, Kind, Options, comes_from, profile
 from accord.agents.turns import Record, stoppable, take_turns
-from accord.core.agent import Profile
-from accord.core.context import Context, Failed
+from accord.engine.agent import Profile
+from accord.engine.context import Context, Failed
 from accord.model import EventBody, Message, Task
 
 ANY_MEDIA = ("text/plain", "application/json", "*/*")

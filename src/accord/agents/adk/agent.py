@@ -15,8 +15,8 @@ import msgspec
 from accord.agents.adk.calls import Call, answered
 from accord.agents.contexts import outer_context
 from accord.agents.kinds import Count, Given, Kind, Options, comes_from, profile
-from accord.core.agent import Profile
-from accord.core.context import Context
+from accord.engine.agent import Profile
+from accord.engine.context import Context
 
 ANY_MEDIA = ("text/plain", "application/json", "*/*")
 

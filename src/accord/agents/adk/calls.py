@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.core.context import Context
-from accord.core.said import YES, Said
+from accord.engine.context import Context
+from accord.engine.messages import YES, IncomingMessage
 from accord.model import Part
 
 CONFIRM = "adk_request_confirmation"
@@ -53,7 +53,7 @@ def _words(call: Call) -> str:
     return f"{call.name} waits for an answer: {msgspec.json.encode(call.args).decode()}"
 
 
-def _response(call: Call, said: Said) -> dict[str, Any]:
+def _response(call: Call, said: IncomingMessage) -> dict[str, Any]:
     if isinstance(said.data, dict):
         return said.data
     if call.name == CONFIRM:

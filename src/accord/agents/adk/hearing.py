@@ -11,7 +11,7 @@ import msgspec
 from accord.agents.adk import parts
 from accord.agents.adk.calls import Call
 from accord.agents.content import answer_id
-from accord.core.context import Context, Failed
+from accord.engine.context import Context, Failed
 
 Load = Callable[[str, int], Awaitable[Any]]
 

@@ -17,8 +17,8 @@ from accord.agents.chat.options import ChatOptions
 from accord.agents.content import conversation, said_all, say
 from accord.agents.kinds import JSON, Given, Kind, profile
 from accord.client.transports import choose
-from accord.core.agent import TEXT, Node
-from accord.core.context import Context, Failed, Rejected
+from accord.engine.agent import TEXT, Node
+from accord.engine.context import Context, Failed, Rejected
 
 INPUT_MODES = {"openai": (TEXT, JSON, "*/*"), "ollama": (TEXT, JSON, "text/*", "image/*")}
 """API -> what its models may be sent; which of it a model takes, only its server knows."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from accord.agents.chat.options import ChatOptions
 from accord.agents.content import base64_of, openai_content, prompt, readable, sort_of
-from accord.core.context import Rejected
+from accord.engine.context import Rejected
 from accord.model import Message, Part, Role
 from accord.protocol.sse import Decoder, FrameTooLarge
 

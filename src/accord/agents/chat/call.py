@@ -16,7 +16,7 @@ from accord.agents.chat.options import ChatOptions
 from accord.client.links.answers import retry_after
 from accord.client.retries import Retries
 from accord.client.wire import Opened, Outgoing, TimedOut, Transport, Unreachable
-from accord.core.context import Failed
+from accord.engine.context import Failed
 from accord.errors import AgentUnavailable
 from accord.model import Message
 

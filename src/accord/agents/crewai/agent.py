@@ -15,9 +15,9 @@ from accord.agents.crewai.files import received, takes_files
 from accord.agents.crewai.flow import FlowAgent, fresh
 from accord.agents.crewai.kickoff import Kickoff
 from accord.agents.kinds import JSON, Count, Given, Kind, Options, comes_from, is_class_of, profile
-from accord.core.agent import TEXT, Crash, Profile
-from accord.core.context import Context, Rejected
-from accord.core.output import text_of
+from accord.engine.agent import TEXT, Crash, Profile
+from accord.engine.context import Context, Rejected
+from accord.engine.messages import text_of
 from accord.model import Message, Role
 
 TEXT_KEY = "input"

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from accord.core.said import YES, Said
+from accord.engine.messages import YES, IncomingMessage
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class Provider:
         return self.handle_feedback(answer, context)
 
 
-def wish(said: Said) -> str | None:
+def wish(said: IncomingMessage) -> str | None:
     """Return what a person wants to have done better, or None if that is nothing."""
     if isinstance(said.data, dict) and said.data.get("approved") is True:
         return None

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from accord.agents.content import OCTETS, readable
-from accord.core.context import Failed, Rejected
+from accord.engine.context import Failed, Rejected
 from accord.model import Part
 
 PACKAGE = "crewai_files"

@@ -21,9 +21,9 @@ from accord.agents.content import answer_id, prompt
 from accord.agents.crewai.files import received
 from accord.agents.crewai.methods import PLACE, Methods, written_state
 from accord.agents.crewai.thread import Bridge, in_thread
-from accord.core.agent import Profile
-from accord.core.context import Context, Failed, Rejected
-from accord.core.said import Said
+from accord.engine.agent import Profile
+from accord.engine.context import Context, Failed, Rejected
+from accord.engine.messages import IncomingMessage
 
 TEXT_KEY = "input"
 """What the text is called in a state that has no better place for it."""
@@ -218,7 +218,7 @@ def _text_field(state: Any, inputs: dict[str, Any]) -> str:
     return texts[0]
 
 
-def _answer(said: Said) -> str:
+def _answer(said: IncomingMessage) -> str:
     return said.text if said.data is None else msgspec.json.encode(said.data).decode()
 
 

@@ -17,7 +17,7 @@ from accord.agents.crewai.feedback import Feedback, Provider
 from accord.agents.crewai.files import Written
 from accord.agents.crewai.outputs import Output
 from accord.agents.crewai.thread import Bridge, in_thread
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.model import Part
 
 

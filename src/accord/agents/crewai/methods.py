@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from accord.agents.crewai.thread import Bridge
 from accord.agents.naming import named
-from accord.core.context import Context
+from accord.engine.context import Context
 
 PLACE: ContextVar[str | None] = ContextVar("place", default=None)
 """The method that runs, and which time it is."""

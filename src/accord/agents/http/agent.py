@@ -7,7 +7,7 @@ from accord.agents.http.answering import HttpAgent
 from accord.agents.http.callback import CallbackAgent
 from accord.agents.http.options import HttpOptions
 from accord.agents.kinds import Given, Kind
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 
 
 def make(given: Given) -> Agent:

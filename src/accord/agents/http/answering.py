@@ -20,8 +20,8 @@ from accord.agents.http.options import HttpOptions
 from accord.agents.http.payload import Body, Mapper, Said
 from accord.agents.kinds import Given
 from accord.agents.naming import function_named
-from accord.core.agent import TEXT, Crash, Node
-from accord.core.context import Context, Failed, Rejected
+from accord.engine.agent import TEXT, Crash, Node
+from accord.engine.context import Context, Failed, Rejected
 from accord.model import Message, Part
 
 USAGE = {

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from accord.agents.http.answering import HttpAgent
 from accord.agents.http.flow import InDoubt, Posting
 from accord.agents.kinds import Given
-from accord.core.agent import Crash
-from accord.core.callbacks import PATH, address
-from accord.core.context import Context, Failed
-from accord.core.remotes import Remotes, Trust, look, patiently, unsaid
+from accord.engine.agent import Crash
+from accord.engine.context import Context, Failed
 from accord.model import Message, TaskState
 from accord.protocol import hosts, lifecycle
+from accord.remote.flow_reports import PATH, flow_report_url
+from accord.remote.tasks import RemoteTasks, WebhookKeys, patiently, poll_signal, unsent_message
 from accord.storage.commands.remotes import Link
 
 ATTEMPTS = 20
@@ -43,8 +43,8 @@ class CallbackAgent(HttpAgent):
         if self.options.callback_url is not None and not hosts.is_web(self.options.callback_url):
             raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")
         self.profile = replace(self.profile, attempts=max(self.profile.attempts, ATTEMPTS))
-        self.trust = Trust()
-        self._remotes: Remotes | None = None
+        self.trust = WebhookKeys()
+        self._remotes: RemoteTasks | None = None
         self._address: str | None = None
 
     # --- as whoever composes a node knows it ------------------------------------------------------------------------
@@ -52,10 +52,10 @@ class CallbackAgent(HttpAgent):
     async def prepare(self) -> None:
         """Begin; a flow says nothing about itself."""
 
-    async def join(self, remotes: Remotes, webhook: str | None = None) -> None:
+    async def join(self, remotes: RemoteTasks, webhook: str | None = None) -> None:
         """Begin to work, with the links of a node's store; `webhook` is where agents elsewhere report."""
         self._remotes = remotes
-        self._address = self.options.callback_url or address(webhook)
+        self._address = self.options.callback_url or flow_report_url(webhook)
         if self._address is None:
             log.error("flow cannot call back: %s", NO_ADDRESS, extra={"agent": self.profile.name})
             return
@@ -97,7 +97,7 @@ class CallbackAgent(HttpAgent):
 class Waiting:
     """One run of a task that a flow does; nothing is remembered here but in its link."""
 
-    def __init__(self, agent: CallbackAgent, ctx: Context, remotes: Remotes) -> None:
+    def __init__(self, agent: CallbackAgent, ctx: Context, remotes: RemoteTasks) -> None:
         self._agent = agent
         self._ctx = ctx
         self._remotes = remotes
@@ -108,7 +108,7 @@ class Waiting:
             link, state = await self._look()
             if state in lifecycle.TERMINAL:
                 await self._ctx.pause()
-            elif (said := unsaid(link, self._ctx.history)) is not None:
+            elif (said := unsent_message(link, self._ctx.history)) is not None:
                 await self._say(link, said)
             elif link.asks > link.looked:
                 await self._asked(link)
@@ -153,7 +153,7 @@ class Waiting:
 
     async def _asked(self, link: Link) -> None:
         """Post the last message again if a person wants that; a flow cannot be asked for anything else."""
-        if self._ctx.handed_in(look(link.asks)) != RETRY:
+        if self._ctx.handed_in(poll_signal(link.asks)) != RETRY:
             await self._note(replace(link, looked=link.asks))
             return
         log.warning("flow is told again by hand", extra={"task_id": link.task_id, "agent": link.agent})
@@ -165,7 +165,7 @@ class Waiting:
         await patiently(lambda: self._remotes.note(self._ctx.tenant, link))
 
     async def _rest(self, link: Link, seconds: float | None = None) -> None:
-        await self._ctx.pause(seconds, key=look(link.asks + 1))
+        await self._ctx.pause(seconds, key=poll_signal(link.asks + 1))
 
     def _left(self, link: Link) -> float:
         return link.heard_at / 1000 + self._agent.sla_seconds - self._remotes.now_ms() / 1000

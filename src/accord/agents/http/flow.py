@@ -19,8 +19,8 @@ from accord.agents.http.payload import Body
 from accord.agents.http.reading import NotReadable, reader
 from accord.client import transports
 from accord.client.wire import Opened, Outgoing, TimedOut, Transport, Unreachable, too_large
-from accord.core import tracing
-from accord.core.context import Failed
+from accord.engine import tracing
+from accord.engine.context import Failed
 from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy
 from accord.protocol.sse import FrameTooLarge

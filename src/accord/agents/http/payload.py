@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 
 from accord.agents.content import OCTETS, file_parts, sort_of
 from accord.agents.http.options import HttpOptions
-from accord.core.output import text_of
+from accord.engine.messages import text_of
 from accord.model import Part
 
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z]+)\s*\}\}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accord.agents.kinds import Count, Given, Kind, Options, comes_from
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 
 RUNNABLE = "langchain_core.runnables.base:Runnable"
 """What everything in LangChain is that can be run."""

@@ -18,8 +18,8 @@ from accord.agents.kinds import JSON, Given, profile
 from accord.agents.langchain import RunnableOptions
 from accord.agents.langchain_messages import Usage, heard, said_by
 from accord.agents.naming import function_named
-from accord.core.agent import TEXT, Crash
-from accord.core.context import Context, Failed
+from accord.engine.agent import TEXT, Crash
+from accord.engine.context import Context, Failed
 from accord.model import Part
 
 ANY = (TEXT, JSON, "*/*")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from accord.agents.kinds import Count, Given, Kind, Options, comes_from
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 
 GRAPHS = ("langgraph.pregel.main:Pregel", "langgraph.graph.state:StateGraph")
 """What a graph is, compiled and not: nothing is imported to find out."""

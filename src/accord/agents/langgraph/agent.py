@@ -13,8 +13,8 @@ from accord.agents.langgraph import GraphOptions
 from accord.agents.langgraph.checkpoints import Saver
 from accord.agents.langgraph.mapping import GraphMap
 from accord.agents.langgraph.turn import Turn
-from accord.core.agent import TEXT, Crash, Node
-from accord.core.context import Context
+from accord.engine.agent import TEXT, Crash, Node
+from accord.engine.context import Context
 from accord.storage.commands.checkpoints import Fence
 from accord.storage.store import Store
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from accord.agents.content import answer_id
 from accord.agents.langgraph.mapping import BREAK, Output
-from accord.core.context import Context
-from accord.core.output import text_of
+from accord.engine.context import Context
+from accord.engine.messages import text_of
 from accord.model import Part
 
 

@@ -24,7 +24,7 @@ from langgraph.checkpoint.base import (
 
 from accord.agents.langgraph.latest import Latest
 from accord.agents.langgraph.unwritten import Unwritten
-from accord.core.patience import patiently
+from accord.engine.store_retry import retry_until_available
 from accord.storage.commands import checkpoints
 from accord.storage.commands.checkpoints import ALL, Entered, Fence, Given, Loaded, Place, Step, Typed, Write
 from accord.storage.store import Store
@@ -215,7 +215,7 @@ class Saver(BaseCheckpointSaver[str]):
 
     async def _patiently(self, do: Callable[[], Awaitable[T]]) -> T:
         """Wait for the store where it cannot be used: everything here may be done twice."""
-        return await patiently(do, log, task_id=self._fence.task_id)
+        return await retry_until_available(do, log, task_id=self._fence.task_id)
 
     def _add(self, one: Step | Given) -> None:
         self._unwritten.add(one)

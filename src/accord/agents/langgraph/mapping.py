@@ -17,7 +17,7 @@ from accord.agents.content import file_parts
 from accord.agents.langchain_messages import content_of, file_block, human, said_by
 from accord.agents.langgraph import GraphOptions
 from accord.agents.naming import function_named
-from accord.core.context import Context, Failed
+from accord.engine.context import Context, Failed
 from accord.model import Part
 
 MESSAGES = "messages"

@@ -10,8 +10,8 @@ import msgspec
 from langgraph.types import Interrupt
 
 from accord.agents.langchain_messages import content_of, plain
-from accord.core.context import APPROVAL
-from accord.core.said import Said
+from accord.engine.context import APPROVAL
+from accord.engine.messages import IncomingMessage
 from accord.model import Part
 from accord.model.keys import SCHEMA
 
@@ -54,7 +54,7 @@ def about(interrupts: Sequence[Interrupt]) -> dict[str, Any]:
     return found
 
 
-def answers(interrupts: Sequence[Interrupt], said: Said) -> dict[str, Any]:
+def answers(interrupts: Sequence[Interrupt], said: IncomingMessage) -> dict[str, Any]:
     """Return what the graph goes on with, by the ids of its interrupts.
 
     Data whose keys are their ids answers those that it names; anything else answers the first.
@@ -66,7 +66,7 @@ def answers(interrupts: Sequence[Interrupt], said: Said) -> dict[str, Any]:
     return {interrupts[0].id: _value(said)}
 
 
-def _value(said: Said) -> Any:
+def _value(said: IncomingMessage) -> Any:
     if any(part.data is not msgspec.UNSET for part in said.parts):
         return said.data
     return content_of(said.parts) if said.files else said.text

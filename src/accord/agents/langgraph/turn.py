@@ -18,7 +18,7 @@ from accord.agents.langchain_messages import Usage, plain
 from accord.agents.langgraph import GraphOptions, questions
 from accord.agents.langgraph.answer import Answer
 from accord.agents.langgraph.mapping import GraphMap
-from accord.core.context import Context, Failed, Rejected
+from accord.engine.context import Context, Failed, Rejected
 from accord.model import Artifact, Part
 
 MODES = ["messages", "updates", "custom"]

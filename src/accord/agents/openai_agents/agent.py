@@ -19,8 +19,8 @@ from accord.agents.kinds import JSON, Count, Given, Kind, Options, comes_from, p
 from accord.agents.memory import Memory
 from accord.agents.naming import function_named
 from accord.agents.openai_agents.parts import output_parts, picture, user_item
-from accord.core.agent import TEXT, Crash, Node
-from accord.core.context import Context, Failed, Rejected
+from accord.engine.agent import TEXT, Crash, Node
+from accord.engine.context import Context, Failed, Rejected
 from accord.model import Part
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from accord.agents.content import data_url, described, is_linked, readable, sort_of
-from accord.core.output import parts_of
+from accord.engine.messages import parts_of
 from accord.model import Part
 
 

@@ -23,9 +23,9 @@ from accord.agents.planner.options import PROMPT, PlannerOptions
 from accord.agents.planner.planning import Command
 from accord.agents.planner.tools import CANCELED, EXECUTED, Planned, Tools, Wish
 from accord.client.transports import choose
-from accord.core.agent import TEXT, Node
-from accord.core.context import Context, Failed, Rejected
-from accord.core.spawning import Served
+from accord.engine.agent import TEXT, Node
+from accord.engine.child_tasks import ServedAgent
+from accord.engine.context import Context, Failed, Rejected
 from accord.errors import AccordError
 from accord.model import Part
 
@@ -191,7 +191,7 @@ class PlannerAgent:
         tasks = "\n".join(f"- {one.task_id}: {one.number}. {one.title} ({one.agent}), {now}" for one, now in standing)
         return PROMPT.format(most=self._options.most, agents=agents, tasks=tasks or "- none")
 
-    def _fitting(self, wish: Wish, agents: Mapping[str, Served]) -> Wish:
+    def _fitting(self, wish: Wish, agents: Mapping[str, ServedAgent]) -> Wish:
         """Return a wish for an agent that there is: models make names up."""
         known = {planning.slug(name): name for name in agents}
         default = self._default(agents)
@@ -206,14 +206,14 @@ class PlannerAgent:
 
     # --- whom to plan for -----------------------------------------------------------------------------------------
 
-    def _agents(self, ctx: Context) -> dict[str, Served]:
+    def _agents(self, ctx: Context) -> dict[str, ServedAgent]:
         """Return the agents that there are for tasks, by their names; there is at least one."""
         found = self._served(ctx)
         if not found:
             raise Failed("There is no agent here to plan for")
         return found
 
-    def _served(self, ctx: Context) -> dict[str, Served]:
+    def _served(self, ctx: Context) -> dict[str, ServedAgent]:
         wanted = {planning.slug(name) for name in self._options.agents}
         return {
             name: one
@@ -221,7 +221,7 @@ class PlannerAgent:
             if name != self.profile.name and (not wanted or planning.slug(name) in wanted)
         }
 
-    def _default(self, agents: Mapping[str, Served]) -> str:
+    def _default(self, agents: Mapping[str, ServedAgent]) -> str:
         stated = planning.slug(self._options.default or "")
         return next((name for name in agents if planning.slug(name) == stated), next(iter(agents)))
 

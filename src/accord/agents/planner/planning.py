@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from accord.core.spawning import Served
+from accord.engine.child_tasks import ServedAgent
 
 ITEM = re.compile(r"^\s*(?:[-*•+]|\(?\d{1,3}[.):]|[a-z]\))\s+(?P<what>\S.*)$")
 """A line of a list: bulleted, numbered or lettered."""
@@ -83,7 +83,7 @@ def slug(name: str) -> str:
     return "-".join(WORD.findall(name.lower()))
 
 
-def picked(task: str, agents: Mapping[str, Served], default: str) -> str:
+def picked(task: str, agents: Mapping[str, ServedAgent], default: str) -> str:
     """Return the agent whose name, skills and description have most of a task's words; else the default."""
     wanted = _stems(task)
     scores = {name: _score(wanted, served) for name, served in agents.items()}
@@ -91,7 +91,7 @@ def picked(task: str, agents: Mapping[str, Served], default: str) -> str:
     return best if scores[best] else default
 
 
-def _score(wanted: frozenset[str], served: Served) -> int:
+def _score(wanted: frozenset[str], served: ServedAgent) -> int:
     name = _stems(served.name)
     skills = _stems(*(word for skill in served.skills for word in (skill.id, skill.name or "", *skill.tags)))
     examples = (word for skill in served.skills for word in (skill.description or "", *skill.examples))

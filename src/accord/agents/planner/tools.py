@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.core.context import Context
-from accord.core.output import text_of
+from accord.engine.context import Context
+from accord.engine.messages import text_of
 from accord.errors import AccordError, TaskNotFound
 from accord.model import Task, TaskState
 from accord.protocol.states import LOWER

@@ -17,8 +17,8 @@ from accord.agents.process.holding import Holding
 from accord.agents.process.options import ProcessOptions, preset_of
 from accord.agents.process.talk import Means, Turn
 from accord.agents.process.workspace import Place, Placing, Workspaces, told
-from accord.core.agent import Crash, Node
-from accord.core.context import Context, Failed, OverBudget, Parked, Rejected
+from accord.engine.agent import Crash, Node
+from accord.engine.context import Context, Failed, OverBudget, Rejected, Suspended
 from accord.model import Message, Part, Role
 from accord.protocol import lifecycle
 from accord.storage.commands import tasks
@@ -98,7 +98,7 @@ class ProcessAgent:
                 await ctx.keep(WORKTREE, place.tree.branch)
             try:
                 await self._talk(ctx, means, place)
-            except Parked:
+            except Suspended:
                 raise  # what is there is needed again
             except BaseException:
                 if await self._is_over(ctx.tenant, ctx.task_id):  # or the task goes on, here or elsewhere

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from accord.core.context import Rejected
+from accord.engine.context import Rejected
 from accord.model import Part
 
 FOLDER, BEGAN = ".accord", "began"

@@ -11,7 +11,7 @@ import logging
 from msgspec import Struct
 
 from accord.agents.process.live import Live
-from accord.core.agent import Node
+from accord.engine.agent import Node
 from accord.errors import AccordError
 from accord.model import TaskState
 from accord.protocol import lifecycle

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from accord.core.said import YES
+from accord.engine.messages import YES
 
 GO_ON = "You were interrupted. Go on where you stopped, and do not repeat what is done."
 GRANTED = "You are now allowed to do this: {grants}. Go on."

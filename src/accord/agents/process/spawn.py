@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from accord.agents import keeper
 from accord.agents.process.terminal import Terminal
-from accord.core import tracing
+from accord.engine import tracing
 from accord.protocol.trace_context import variables
 
 READ_BYTES = 64 * 1024

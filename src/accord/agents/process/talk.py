@@ -27,8 +27,8 @@ from accord.agents.process.questions import GO_ON, Question, Reply, replied
 from accord.agents.process.seen import Asked, Broke, Doing, Made, Said, Seen, Session, Used
 from accord.agents.process.workspace import Place
 from accord.agents.regexes import compiled
-from accord.core.agent import Crash
-from accord.core.context import APPROVAL, Context, Failed, Parked
+from accord.engine.agent import Crash
+from accord.engine.context import APPROVAL, Context, Failed, Suspended
 
 SESSION = "process/session"
 """What the command calls the conversation."""
@@ -116,7 +116,7 @@ class Turn:
         self._process = None
         try:
             return await self._answer(question)
-        except Parked:
+        except Suspended:
             raise  # which is what it is held for
         except BaseException:
             self._process = None if means.holding.take(key) is None else live.process

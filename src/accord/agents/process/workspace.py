@@ -20,7 +20,7 @@ from accord.agents.process.files import Boxes, Whose
 from accord.agents.process.git import GitFailed, Repository, find_repository
 from accord.agents.process.options import ProcessOptions
 from accord.agents.process.worktree import Worktree
-from accord.core.context import Context, Failed
+from accord.engine.context import Context, Failed
 
 DAY_SECONDS = 24 * 3600.0
 

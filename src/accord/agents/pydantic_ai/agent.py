@@ -17,8 +17,8 @@ from accord.agents.kinds import JSON, Count, Given, Kind, Options, comes_from, p
 from accord.agents.naming import function_named
 from accord.agents.pydantic_ai.parts import file_part, is_file, output_parts, user_content
 from accord.agents.pydantic_ai.progress import Progress, Wanted
-from accord.core.agent import TEXT, Crash
-from accord.core.context import Context, Failed
+from accord.engine.agent import TEXT, Crash
+from accord.engine.context import Context, Failed
 from accord.model import Part
 
 NEEDED = "Pydantic AI agents need pydantic-ai: pip install 'accord[pydantic-ai]'"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from accord.agents.content import OCTETS, described, is_linked, readable
-from accord.core.output import parts_of
+from accord.engine.messages import parts_of
 from accord.model import Part
 
 

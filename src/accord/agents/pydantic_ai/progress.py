@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from accord.agents.memory import Memory, Turn
-from accord.core.context import Context
+from accord.engine.context import Context
 from accord.model import Part
 
 NOTHING = Raw(b"[]")

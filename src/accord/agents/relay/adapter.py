@@ -21,8 +21,8 @@ from accord.agents.content import answer_id, prompt
 from accord.agents.kinds import JSON, skills_of
 from accord.agents.relay.channel import Channel, NoRelay
 from accord.agents.relay.correlation import FAILED, Asked, Entry, Watch, request
-from accord.core.agent import TEXT, Crash, Node, Profile
-from accord.core.context import Context, Failed
+from accord.engine.agent import TEXT, Crash, Node, Profile
+from accord.engine.context import Context, Failed
 
 RELAYCAST = "https://api.relaycast.dev"
 

@@ -17,7 +17,7 @@ from accord.agents.kinds import Given, Kind, Options, Seconds
 from accord.agents.programs import placeholder_problem
 from accord.agents.relay.adapter import RELAYCAST, RelayA2AAdapter
 from accord.agents.relay.runner import PLACEHOLDER
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 
 
 class RelayOptions(Options, frozen=True, kw_only=True):

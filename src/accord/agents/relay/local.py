@@ -23,8 +23,8 @@ from accord.agents.relay.adapter import RelayA2AAdapter, conversation
 from accord.agents.relay.broker import Broker
 from accord.agents.relay.channel import NoRelay
 from accord.agents.relay.correlation import CANCEL, Asked
-from accord.core.agent import Crash, Node
-from accord.core.context import Context, Failed
+from accord.engine.agent import Crash, Node
+from accord.engine.context import Context, Failed
 
 POLL_SECONDS = 0.2
 """How often the channel is read: it is on this machine."""

@@ -19,11 +19,11 @@ from accord.agents.remote.means import NO_ANSWER, Means, Peer
 from accord.agents.remote.reach import Connect, Reach
 from accord.agents.remote.talk import Talk
 from accord.agents.remote.terms import Terms
-from accord.core.agent import Crash, Profile
-from accord.core.context import Context
-from accord.core.remotes import Contact, Remotes, Trust
+from accord.engine.agent import Crash, Profile
+from accord.engine.context import Context
 from accord.model import AgentCard
 from accord.protocol.hosts import host_of, is_loopback
+from accord.remote.tasks import RemoteContact, RemoteTasks, WebhookKeys
 
 PREPARE_SECONDS = 5.0
 """How long a server that starts waits for an agent's card; without it the agent is served with a plain one."""
@@ -52,7 +52,7 @@ class RemoteAgent:
         *,
         name: str | None = None,
         terms: Terms | None = None,
-        trust: Trust | None = None,
+        trust: WebhookKeys | None = None,
         connect: Connect | None = None,
         states: Callable[[Profile], Profile] | None = None,
         **client: Any,
@@ -63,7 +63,7 @@ class RemoteAgent:
         """
         self.url = url
         self.terms = terms or Terms()
-        self.trust = trust or Trust()
+        self.trust = trust or WebhookKeys()
         self._states = states or _as_it_is
         unknown = Profile(
             name=name or "remote",
@@ -108,7 +108,7 @@ class RemoteAgent:
             except NO_ANSWER as error:
                 log.info("remote agent is still not there", extra={"agent": self.profile.name, "reason": str(error)})
 
-    async def join(self, remotes: Remotes, webhook: str | None = None) -> None:
+    async def join(self, remotes: RemoteTasks, webhook: str | None = None) -> None:
         """Begin to work, with the links of a node's store; the agent reports to `webhook`, if it can get there."""
         terms = self.terms
         if terms.webhook is None and webhook is not None and _may_reach(self.url, webhook):
@@ -150,11 +150,11 @@ class RemoteAgent:
 
     # --- whether it is there ----------------------------------------------------------------------------------------
 
-    def contact(self) -> Contact | None:
+    def contact(self) -> RemoteContact | None:
         """Return how it was when it was last talked to."""
         return self._reach.contact
 
-    async def check(self) -> Contact:
+    async def check(self) -> RemoteContact:
         """Look whether it is there, by reading its card anew."""
         return await self._reach.look()
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from accord.agents.remote.means import NO_ANSWER, Peer
-from accord.core.remotes import Remotes
 from accord.errors import AuthenticationFailed, MethodNotFound, TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from accord.model import CancelRequest
+from accord.remote.tasks import RemoteTasks
 from accord.storage.commands.remotes import Cancel
 from accord.storage.store import StoreUnavailable
 
@@ -39,7 +39,7 @@ log = logging.getLogger("accord.remote")
 class Cancels:
     """Passes the cancels of one agent's tasks on."""
 
-    def __init__(self, agent: str, remotes: Remotes, peer: Callable[[], Awaitable[Peer]]) -> None:
+    def __init__(self, agent: str, remotes: RemoteTasks, peer: Callable[[], Awaitable[Peer]]) -> None:
         """Tell `peer`, which is called `agent` here."""
         self._agent = agent
         self._remotes = remotes

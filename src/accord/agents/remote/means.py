@@ -13,7 +13,6 @@ from msgspec import Struct
 from accord.agents.remote.terms import Terms
 from accord.client.discovery import BadCard, CardNotFound
 from accord.client.wire import Unreachable
-from accord.core.remotes import Remotes
 from accord.errors import AccordError
 from accord.model import (
     AgentCard,
@@ -27,6 +26,7 @@ from accord.model import (
     TaskFilter,
     TaskPage,
 )
+from accord.remote.tasks import RemoteTasks
 
 
 class NotReachable(Exception):
@@ -75,7 +75,7 @@ class Means(Struct, kw_only=True):
 
     name: str
     terms: Terms
-    remotes: Remotes
+    remotes: RemoteTasks
     peer: Callable[[], Awaitable[Peer]]
     fault: Callable[[Exception], None]
     answered: Callable[[], None]

@@ -14,7 +14,7 @@ from msgspec import Meta, field
 from accord.agents import kinds
 from accord.agents.kinds import Given, Kind, Options, Seconds
 from accord.agents.remote.terms import Mode, Terms
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from accord.protocol.operations import DialectName
 
 if TYPE_CHECKING:

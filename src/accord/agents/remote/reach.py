@@ -19,9 +19,9 @@ from accord.client.discovery import NoSuchAgent
 from accord.client.keys import KeyManagementError
 from accord.client.selection import NoWay
 from accord.client.wire import Unreachable
-from accord.core.clock import SYSTEM
-from accord.core.remotes import Contact
+from accord.engine.clock import SYSTEM
 from accord.errors import MethodNotFound
+from accord.remote.tasks import RemoteContact
 from accord.storage.store import StoreRefused, StoreUnavailable
 
 CARD_SECONDS = 24 * 60 * 60.0
@@ -70,7 +70,7 @@ class Reach:
         self._linger = linger_seconds
         self._now = now
         self._now_ms = now_ms
-        self.contact: Contact | None = None
+        self.contact: RemoteContact | None = None
         """How the agent was when it was last talked to."""
         self._lock = asyncio.Lock()
         self._opened = AsyncExitStack()
@@ -108,10 +108,10 @@ class Reach:
 
     def answered(self) -> None:
         """Hear that the agent has answered something."""
-        known = self.contact or Contact(is_up=True, at=0)
+        known = self.contact or RemoteContact(is_up=True, at=0)
         self.contact = replace(known, is_up=True, at=self._now_ms(), detail="")
 
-    async def look(self) -> Contact:
+    async def look(self) -> RemoteContact:
         """Find the agent anew, and return how it is."""
         try:
             async with asyncio.timeout(LOOK_SECONDS), self._lock:
@@ -124,7 +124,7 @@ class Reach:
         return self.contact
 
     def _missed(self, why: str) -> None:
-        known = self.contact or Contact(is_up=False, at=0)
+        known = self.contact or RemoteContact(is_up=False, at=0)
         self.contact = replace(known, is_up=False, at=self._now_ms(), detail=why)
 
     async def close(self) -> None:
@@ -151,7 +151,7 @@ class Reach:
         self._read_at, self._is_doubtful = self._now(), False
         discovered = getattr(peer, "discovered", None)
         findings = () if discovered is None else tuple(map(str, discovered.findings))
-        self.contact = Contact(is_up=True, at=self._now_ms(), findings=findings)
+        self.contact = RemoteContact(is_up=True, at=self._now_ms(), findings=findings)
         self._found(peer)
         return peer
 

@@ -23,9 +23,7 @@ from accord.agents.remote.waiting import NO_SUCH_WAY, RETRY, Waiting
 from accord.client.retries import was_turned_away
 from accord.client.sending import Unconfirmed
 from accord.client.wire import TimedOut
-from accord.core.context import Context, Failed
-from accord.core.remotes import look, patiently, unsaid
-from accord.core.reports import Report
+from accord.engine.context import Context, Failed
 from accord.errors import AccordError
 from accord.model import Event, GetRequest, Message, PushConfig, SendConfiguration, SendRequest, Task, TaskState
 from accord.model.base import Metadata
@@ -33,6 +31,8 @@ from accord.model.keys import BUDGET
 from accord.protocol import lifecycle
 from accord.protocol.budgets import stated_as
 from accord.protocol.extensions import Route, route_of
+from accord.remote.reports import Report
+from accord.remote.tasks import patiently, poll_signal, unsent_message
 from accord.storage.commands.remotes import Link
 
 LEAST_SECONDS = 0.001
@@ -59,7 +59,7 @@ class Talk(Waiting):
             link, state = await self._look()
             if state in lifecycle.TERMINAL:
                 await self._rest(None)
-            elif (said := unsaid(link, self._ctx.history)) is not None:
+            elif (said := unsent_message(link, self._ctx.history)) is not None:
                 await self._say(link, said)
             elif link.asks > link.looked:
                 await self._answer_ask(link)
@@ -263,7 +263,7 @@ class Talk(Waiting):
         long as an agent may be silent, and so is one that cannot be asked.
         Only a person may have the message sent again, who takes the risk that it is done twice.
         """
-        told = self._ctx.handed_in(look(link.asks)) if link.asks > link.looked else None
+        told = self._ctx.handed_in(poll_signal(link.asks)) if link.asks > link.looked else None
         if told == RETRY:
             log.warning("remote message is sent again by hand", extra={"task_id": link.task_id, "agent": link.agent})
             await self._noted(replace(link, tries=link.tries + 1, looked=link.asks, polls=0))

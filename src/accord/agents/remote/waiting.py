@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from accord.agents.contexts import outer_context
 from accord.agents.remote.means import NO_ANSWER, Means
 from accord.agents.remote.terms import Mode, Offer
-from accord.core.context import Context, Failed
-from accord.core.remotes import look, patiently
-from accord.core.reports import Report, leaves_out
+from accord.engine.context import Context, Failed
 from accord.errors import InvalidAgentResponse, MethodNotFound, TaskNotFound, UnsupportedOperation
 from accord.model import Event, GetRequest, Message, StatusUpdate, SubscribeRequest, Task, TaskState
 from accord.protocol import lifecycle
+from accord.remote.reports import Report, leaves_out
+from accord.remote.tasks import patiently, poll_signal
 from accord.storage.commands.remotes import Link
 from accord.storage.store import BadValue
 
@@ -67,7 +67,7 @@ class Waiting:
 
     async def _answer_ask(self, link: Link) -> None:
         """Ask the agent for what a report left out, or because somebody wants to know."""
-        told = self._ctx.handed_in(look(link.asks))
+        told = self._ctx.handed_in(poll_signal(link.asks))
         try:
             task = await self._get(link)
         except NO_ANSWER as error:
@@ -225,7 +225,7 @@ class Waiting:
             await self._rest(None)
 
     async def _rest(self, link: Link | None, seconds: float | None = None) -> None:
-        await self._ctx.pause(seconds, key=None if link is None else look(link.asks + 1))
+        await self._ctx.pause(seconds, key=None if link is None else poll_signal(link.asks + 1))
 
     # --- small things ---------------------------------------------------------------------------------------------
 

@@ -31,11 +31,11 @@ from accord.agents.temporal import TemporalOptions, progress
 from accord.agents.temporal.cancels import Cancels
 from accord.agents.temporal.content import ANSWER, MODES, finish, given_of, input_of
 from accord.agents.temporal.service import NO_ANSWER, Service, heartbeat, may_pass
-from accord.core.agent import Crash, Node
-from accord.core.clock import SYSTEM
-from accord.core.context import Context, Failed
-from accord.core.output import parts_of
-from accord.core.patience import patiently
+from accord.engine.agent import Crash, Node
+from accord.engine.clock import SYSTEM
+from accord.engine.context import Context, Failed
+from accord.engine.messages import parts_of
+from accord.engine.store_retry import retry_until_available
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
 from accord.storage.commands import remotes
@@ -141,7 +141,9 @@ class TemporalAgent:
             at = SYSTEM.now_ms()
             new = Expected(task_id=ctx.task_id, agent=self._service.name, context_id=ctx.context_id, at=at)
             # Before it begins: from now on cancels get there.
-            await patiently(lambda: node.store.do(remotes.expect, ctx.tenant, new), log, task_id=ctx.task_id)
+            await retry_until_available(
+                lambda: node.store.do(remotes.expect, ctx.tenant, new), log, task_id=ctx.task_id
+            )
             await self._begin(ctx, client)
             await ctx.keep("workflow", ctx.task_id)
         return client.get_workflow_handle(ctx.task_id)

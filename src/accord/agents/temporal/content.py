@@ -14,9 +14,9 @@ from accord.agents.content import conversation, prompt
 from accord.agents.contexts import in_context, outer_context
 from accord.agents.kinds import JSON
 from accord.agents.temporal import progress
-from accord.core.agent import TEXT
-from accord.core.context import Context, Failed, Rejected
-from accord.core.output import parts_of
+from accord.engine.agent import TEXT
+from accord.engine.context import Context, Failed, Rejected
+from accord.engine.messages import parts_of
 from accord.model import Message, Part, Role
 
 if TYPE_CHECKING:

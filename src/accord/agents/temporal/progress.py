@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from accord.agents.content import answer_id
-from accord.core.context import Context
-from accord.core.output import text_of
+from accord.engine.context import Context
+from accord.engine.messages import text_of
 from accord.model import Artifact, Part
 
 log = logging.getLogger("accord.temporal")

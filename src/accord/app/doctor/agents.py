@@ -13,11 +13,11 @@ from accord.app.doctor.aside import aside
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
 from accord.client.findings import Trust, usable
 from accord.config import BadSettings
-from accord.core.agent import Agent
-from accord.core.service import Offers
+from accord.engine.agent import Agent
 from accord.errors import AccordError
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.slugs import slug
+from accord.service.service import Offers
 
 INSTALL = "pip install"
 

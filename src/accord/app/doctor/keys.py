@@ -17,11 +17,11 @@ from accord.app.credentials import TENANT, own_keys, sealed_keys, seals_of
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
 from accord.app.outside import signing, trusting
 from accord.app.server import CannotListen, check_tls
+from accord.auth.scheme_settings import ApiKeys
 from accord.client.keys import KeyManagementError
 from accord.config import BadSettings
 from accord.config.settings import Credentials
-from accord.core.schemes.settings import ApiKeys
-from accord.core.webhook_secrets import WebhookSecrets
+from accord.engine.webhook_secrets import WebhookSecrets
 from accord.protocol import hosts
 from accord.storage import migrate
 from accord.storage.address import PostgresAddress, SqliteAddress

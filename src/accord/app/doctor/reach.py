@@ -15,12 +15,12 @@ from accord.app.application import own_url_of
 from accord.app.doctor.findings import Check, Finding, Patient, failed, host_of, ok, warning
 from accord.app.outside import fetching
 from accord.app.remotes import remote_agents
+from accord.auth.jwt import Jwks
+from accord.auth.scheme_settings import Jwt
+from accord.auth.schemes import FetchError
 from accord.bindings.health import HEALTH
 from accord.client.discovery import WELL_KNOWN
 from accord.config import BadSettings
-from accord.core.schemes.jwks import Jwks
-from accord.core.schemes.ports import NotFetched
-from accord.core.schemes.settings import Jwt
 from accord.outbound import Answer, Outbound, Policy, Refused, Unreachable
 from accord.protocol.jose import BadSignature
 
@@ -112,7 +112,7 @@ async def _issuer(scheme: Jwt, patient: Patient) -> list[Finding]:
     async with Outbound(Policy(allow_private=True), total_seconds=ASK_SECONDS) as outbound:
         try:
             keys = await Jwks(fetching(outbound), scheme.issuer, scheme.jwks_url).read()
-        except (NotFetched, OSError, BadSignature) as error:
+        except (FetchError, OSError, BadSignature) as error:
             return [failed(check, error, "see that issuer and jwks_url are right, and can be reached from here")]
     await _noted(patient, scheme.jwks_url or scheme.issuer)
     return [ok(check, f"{len(keys)} keys")]

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
-from accord.core.quotas import Quotas
+from accord.auth.rate_limits import Quotas
 from accord.storage import migrate
 from accord.storage.address import PostgresAddress, SqliteAddress
 from accord.storage.blobs.address import TABLE, open_shelf

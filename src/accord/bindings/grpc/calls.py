@@ -16,6 +16,8 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.a2a import A2A, Caller, streaming_operations, unary_operations
+from accord.auth.rate_limits import Quotas
 from accord.bindings.grpc.messages import from_json
 from accord.bindings.grpc.reading import Reader
 from accord.bindings.grpc.status import Metadata, as_metadata, status_of
@@ -23,8 +25,6 @@ from accord.bindings.http import QUOTAS, Admit, Scope, activated, extensions, he
 from accord.bindings.links import Links, shortening
 from accord.bindings.outgoing import PIECE, Outgoing, account_of
 from accord.bindings.streams import last_seen
-from accord.core.interface import A2A, Caller, answering, streaming
-from accord.core.quotas import Quotas
 from accord.errors import AccordError, AgentUnavailable, InternalError
 from accord.model import Event, Request
 from accord.protocol.negotiate import VERSION_HEADER, check_version
@@ -75,8 +75,8 @@ class Calls:
 
         One message waits for `quotas.unread_seconds` at most for a client that does not read.
         """
-        self._answering = answering(service)
-        self._streaming = streaming(service)
+        self._answering = unary_operations(service)
+        self._streaming = streaming_operations(service)
         self._reader = reader
         self._admit = admit
         self._extensions = extensions

@@ -13,10 +13,10 @@ from typing import Any
 
 import grpc
 
+from accord.a2a import Caller
+from accord.auth.authentication import BodyNeeded
+from accord.auth.rate_limits import Quotas
 from accord.bindings.http import Admit, Scope, address_of, presented
-from accord.core.access import BodyNeeded
-from accord.core.interface import Caller
-from accord.core.quotas import Quotas
 from accord.errors import InvalidRequest, RateLimited, RequestTimeout
 
 _STRANGERS = object()

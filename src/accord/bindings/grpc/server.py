@@ -13,13 +13,13 @@ from typing import Any
 import grpc
 from msgspec import Struct
 
+from accord.a2a import A2A
+from accord.auth.authentication import Access
+from accord.auth.rate_limits import Quotas
 from accord.bindings.grpc.calls import Calls, end
 from accord.bindings.grpc.reading import Reader
 from accord.bindings.http import QUOTAS, RETRY_SECONDS, STOPS, Admit
 from accord.bindings.links import Links
-from accord.core.access import Access
-from accord.core.interface import A2A
-from accord.core.quotas import Quotas
 from accord.errors import AgentUnavailable, InvalidRequest
 from accord.protocol.negotiate import ALL_DIALECTS
 from accord.protocol.operations import DialectName

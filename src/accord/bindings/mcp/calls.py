@@ -18,7 +18,7 @@ from mcp_types.version import is_version_at_least
 from accord.bindings.mcp.arguments import Arguments, BadArguments, message_of, read
 from accord.bindings.mcp.results import ANSWER, filled, form_of, refusal, result_of
 from accord.bindings.mcp.tools import Exposed, Offered
-from accord.core.output import text_of
+from accord.engine.messages import text_of
 from accord.errors import AccordError
 from accord.model import (
     ArtifactUpdate,

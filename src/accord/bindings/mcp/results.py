@@ -27,8 +27,8 @@ from mcp_types import (
 )
 
 from accord.bindings.mcp.arguments import OCTETS, Arguments
-from accord.core.context import APPROVAL
-from accord.core.output import text_of
+from accord.engine.context import APPROVAL
+from accord.engine.messages import text_of
 from accord.model import Message, Part, Task, TaskState
 from accord.protocol import lifecycle
 

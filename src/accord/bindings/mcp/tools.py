@@ -10,7 +10,7 @@ from typing import Any
 from mcp_types import Tool, ToolAnnotations
 from msgspec import Struct
 
-from accord.core.interface import A2A, Caller
+from accord.a2a import A2A, Caller
 from accord.model import AgentSkill
 
 MAX_NAME = 64

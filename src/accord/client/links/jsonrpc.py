@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from accord.client.links.http import JSON, HttpLink, lacking
 from accord.client.wire import Outgoing, Reply
-from accord.core.ids import new_id
+from accord.engine.ids import new_id
 from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, ParseError
 from accord.model import EventBody, Request, Result
 from accord.protocol import jsonrpc

@@ -17,7 +17,7 @@ from accord.bindings.streams import HEADERS, KEEP_ALIVE_SECONDS
 from accord.console.conversations import uimessages, uistream
 from accord.console.conversations.uistream import About, Chunk, Encoder
 from accord.console.house import House
-from accord.core.agent import Agent
+from accord.engine.agent import Agent
 from accord.errors import TaskNotFound
 from accord.model import Event
 from accord.model.base import timestamp_ms

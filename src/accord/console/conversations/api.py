@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from accord.a2a import Caller
 from accord.console.conversations import uimessages, uistream
 from accord.console.conversations.answers import STREAM, Answer, Answers, asked_as, data_of
 from accord.console.conversations.history import CHAT_ID, ChatsApi, no_chat
@@ -21,8 +22,7 @@ from accord.console.conversations.uimessages import UIMessage
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
 from accord.console.rows import check_question, waiting
-from accord.core.ids import new_id
-from accord.core.interface import Caller
+from accord.engine.ids import new_id
 from accord.errors import AccordError, PermissionDenied, UnsupportedOperation
 from accord.model import CancelRequest, Message, SendConfiguration, SendRequest
 from accord.protocol import codec, lifecycle

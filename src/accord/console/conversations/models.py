@@ -10,9 +10,9 @@ from typing import Literal
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
 from accord.console.views import Model
-from accord.core.agent import Agent
-from accord.core.remotes import Reachable, Reaching
+from accord.engine.agent import Agent
 from accord.protocol.operations import Operation
+from accord.remote.tasks import ContactPort, RemoteAgentPort
 
 EXAMPLES = 4
 """How many things to say are shown of an agent."""
@@ -46,12 +46,12 @@ class ModelsApi:
         agents = self._house.agents
         if self._house.terms.a2a:
             return agents
-        return {slug: agent for slug, agent in agents.items() if not isinstance(agent, Reachable)}
+        return {slug: agent for slug, agent in agents.items() if not isinstance(agent, ContactPort)}
 
     def mode(self, slug: str) -> Literal["stream", "task"]:
         """Return how an agent answers unless somebody wants it otherwise: one elsewhere takes on a task."""
         stated = self._house.terms.task_mode
-        is_task = isinstance(self._house.agents[slug], Reaching) if stated is None else stated
+        is_task = isinstance(self._house.agents[slug], RemoteAgentPort) if stated is None else stated
         return "task" if is_task else "stream"
 
     def _model(self, slug: str) -> Model:

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from accord.console.conversations.uitexts import Texts
-from accord.core.context import APPROVAL
-from accord.core.output import text_of
+from accord.engine.context import APPROVAL
+from accord.engine.messages import text_of
 from accord.model import (
     Artifact,
     ArtifactUpdate,

@@ -6,20 +6,20 @@ address, and what is to be said about it is `cardfindings`. Publishing cards of 
 
 import msgspec
 
+from accord.a2a import Caller
 from accord.bindings import origins
 from accord.console.directory.exchanges import whole
 from accord.console.directory.findings import Doing, findings
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route, time_of
 from accord.console.views import AgentList, AgentRow, AgentView, HealthView, SkillView
-from accord.core.agent import Agent
-from accord.core.ids import RANDOM_BYTES, uuid7
-from accord.core.interface import Caller
-from accord.core.remotes import Contact, Reachable
+from accord.engine.agent import Agent
+from accord.engine.ids import RANDOM_BYTES, uuid7
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import AgentCard, AgentSkill
 from accord.protocol.cards import encode_card
 from accord.protocol.operations import DialectName, Operation
+from accord.remote.tasks import ContactPort, RemoteContact
 from accord.storage.commands import activity
 
 MINUTES = 5
@@ -75,7 +75,7 @@ class AgentsApi:
         """Look whether an agent elsewhere is there."""
         slug = self._named(asked)
         agent = self._house.agents[slug]
-        if not isinstance(agent, Reachable):
+        if not isinstance(agent, ContactPort):
             raise InvalidParams("This agent is not elsewhere: it is there as long as the server is")
         health = _health(await agent.check())
         told = {"slug": slug, "health": msgspec.to_builtins(health)}
@@ -107,8 +107,8 @@ class AgentsApi:
             version=profile.version,
             kind=kind_of(agent),
             is_default=slug == next(iter(self._house.agents)),
-            remote=agent.url if isinstance(agent, Reachable) else None,
-            health=_health(agent.contact()) if isinstance(agent, Reachable) else UP,
+            remote=agent.url if isinstance(agent, ContactPort) else None,
+            health=_health(agent.contact()) if isinstance(agent, ContactPort) else UP,
             bindings=list(spoken),
             dialects=[dialect.value for dialect in DialectName if dialect in self._house.served.dialects],
             skills=[_skill(skill) for skill in profile.skills],
@@ -123,7 +123,7 @@ class AgentsApi:
 
     def _doing(self, slug: str, origin: str) -> Doing:
         agent, served = self._house.agents[slug], self._house.served
-        contact = agent.contact() if isinstance(agent, Reachable) else None
+        contact = agent.contact() if isinstance(agent, ContactPort) else None
         return Doing(
             offers=self._house.host.services[agent.profile.name].offers,
             asked=origin,
@@ -182,7 +182,7 @@ def _skill(skill: AgentSkill) -> SkillView:
     )
 
 
-def _health(contact: Contact | None) -> HealthView:
+def _health(contact: RemoteContact | None) -> HealthView:
     if contact is None:
         return HealthView(state="unknown", detail="Nobody has talked to it yet", checked_at=None)
     return HealthView(

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from accord.bindings.http import App, Receive, Scope
-from accord.core.registry.ports import Answer
 from accord.outbound import Outbound, Refused, Unreachable
+from accord.registry.availability import ServerAnswer
 
 AHEAD = 16
 """Pieces that wait for whoever reads them; then whoever says them waits."""
@@ -123,7 +123,7 @@ def scope_of(method: str, target: str, headers: Iterable[tuple[str, str]], asked
     }
 
 
-async def whole(app: App, method: str, target: str, asked: Scope) -> Answer:
+async def whole(app: App, method: str, target: str, asked: Scope) -> ServerAnswer:
     """Return the whole answer of an application to a request without a body."""
     heads: list[Head] = []
     pieces: list[bytes] = []
@@ -135,7 +135,7 @@ async def whole(app: App, method: str, target: str, asked: Scope) -> Answer:
             pieces.append(what)
 
     await inside(app, scope_of(method, target, (), asked), b"")(tell)
-    return Answer(status=heads[0].status, body=b"".join(pieces))
+    return ServerAnswer(status=heads[0].status, body=b"".join(pieces))
 
 
 def _receiving(body: bytes) -> Receive:

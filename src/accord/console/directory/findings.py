@@ -12,13 +12,13 @@ from msgspec import Struct
 from accord.client.findings import Trust as Naming
 from accord.client.findings import usable
 from accord.console.views import Finding
-from accord.core.registry import cards as publishing
-from accord.core.registry.trust import Signed, Trust
-from accord.core.remotes import Contact
-from accord.core.service import Offers
 from accord.errors import AccordError
 from accord.model import AgentCard
 from accord.protocol.cards import decode_card
+from accord.registry import cards as publishing
+from accord.registry.trust import SignedBy, TrustedKeys
+from accord.remote.tasks import RemoteContact
+from accord.service.service import Offers
 
 
 class Doing(Struct, frozen=True, kw_only=True):
@@ -33,8 +33,8 @@ class Doing(Struct, frozen=True, kw_only=True):
     has_extended: bool = False
     schemes: frozenset[str] = frozenset()
     is_open: bool = True
-    trust: Trust
-    contact: Contact | None = None
+    trust: TrustedKeys
+    contact: RemoteContact | None = None
 
 
 class Read(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def _as_asked(read: Read, doing: Doing) -> Iterator[Finding]:
 def _as_registries(read: Read, _doing: Doing) -> Iterator[Finding]:
     try:
         publishing.read(read.document)
-    except publishing.BadCard as error:
+    except publishing.InvalidCard as error:
         for field, problem in error.findings:
             yield _info(field, f"Not to be published in a registry as it is: {problem}")
 
@@ -109,7 +109,7 @@ def _as_people(read: Read, _doing: Doing) -> Iterator[Finding]:
 
 def _signed(read: Read, doing: Doing) -> Iterator[Finding]:
     verdict = doing.trust.judge(read.document)
-    if verdict.state is Signed.UNSIGNED:
+    if verdict.state is SignedBy.UNSIGNED:
         yield _info("signatures", "The card is not signed: readers cannot tell whether somebody changed it")
     else:
         yield _info("signatures", verdict.detail)

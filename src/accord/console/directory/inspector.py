@@ -13,13 +13,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from accord.a2a import Caller
 from accord.bindings.streams import HEADERS, KEEP_ALIVE_SECONDS
 from accord.console.directory import templates
 from accord.console.directory.exchanges import End, Exchange, Head, Said, happening, inside, outside, scope_of
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route, time_of
 from accord.console.views import TemplateList, View
-from accord.core.interface import Caller
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound
 from accord.protocol import codec, sse
 from accord.protocol.operations import DialectName, Operation

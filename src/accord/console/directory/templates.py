@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from accord.console.views import Template
-from accord.core.ids import new_id
+from accord.engine.ids import new_id
 from accord.errors import AccordError
 from accord.model import (
     CancelRequest,

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import Decoder
 
+from accord.a2a import Caller
 from accord.bindings import origins
 from accord.bindings.http import Headers, Scope
 from accord.console.entry.door import Door, brought
@@ -18,7 +19,6 @@ from accord.console.entry.ways import KEYS, PASSWORDS, SECRETS, key_id, with_pas
 from accord.console.paths import SESSIONS
 from accord.console.routing import Asked, Reply, Route
 from accord.console.views import SessionView, Way
-from accord.core.interface import Caller
 from accord.errors import AuthenticationFailed, InvalidParams
 from accord.protocol import codec
 

@@ -7,8 +7,8 @@ them is `console.entry.sessions` and `console.entry.oidc`.
 
 from typing import NamedTuple
 
+from accord.auth.authentication import Presented
 from accord.bindings.http import Headers
-from accord.core.access import Presented
 
 PREFIX = "__Host-"
 

@@ -7,14 +7,14 @@ of ways are `console.entry.api` and `console.entry.issuers`.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from accord.a2a import Caller
+from accord.auth.audit import OK, Audit, entry
+from accord.auth.authentication import Access, Presented
+from accord.auth.rate_limits import Bucket
 from accord.bindings.http import Admit, Headers, Scope, address_of
 from accord.console.entry.cookies import SESSION
 from accord.console.entry.sessions import Sessions
 from accord.console.entry.ways import Ways
-from accord.core.access import Access, Presented
-from accord.core.audit import OK, Audit, entry
-from accord.core.interface import Caller
-from accord.core.quotas import Bucket
 from accord.errors import RateLimited
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ It decides that and nothing else. A session counts for what is under `/api/` alo
 which no page can make a browser bring along.
 """
 
+from accord.a2a import Caller
+from accord.auth.authentication import Access, Presented, challenge
 from accord.bindings.http import Admit
 from accord.console.entry import origin
 from accord.console.entry.cookies import SESSION
 from accord.console.entry.sessions import Sessions
-from accord.core.access import Access, Presented, challenge
-from accord.core.interface import Caller
 from accord.errors import AuthenticationFailed
 
 CHALLENGE = challenge("Session")

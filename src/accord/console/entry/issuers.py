@@ -9,6 +9,9 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from accord.a2a import Caller
+from accord.auth.authentication import Identity
+from accord.auth.schemes import FetchError
 from accord.bindings import origins
 from accord.bindings.http import Scope
 from accord.console.entry.cookies import PENDING
@@ -17,9 +20,6 @@ from accord.console.entry.pending import Pending
 from accord.console.entry.ways import ISSUERS
 from accord.console.paths import PAGES, SESSIONS, SIGNIN
 from accord.console.routing import Asked, Reply, Route
-from accord.core.access import Identity
-from accord.core.interface import Caller
-from accord.core.schemes.ports import NotFetched
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class IssuersApi:
         issuer, page = self._issuer(asked), asked.query.get("next", ["/"])[0]
         try:
             url, pending = await issuer.begin(self._redirect(asked), page_of(page))
-        except NotFetched as error:
+        except FetchError as error:
             return self._failed(asked, str(error))
         cookie = PENDING.set(pending.written(), is_secure(asked.scope), PENDING_SECONDS)
         return Reply(303, headers=[_to(url), *cookie])
@@ -78,7 +78,7 @@ class IssuersApi:
         except AuthenticationFailed:
             self._door.audit.refused(brought(asked.scope))
             return self._failed(asked, "what the issuer answered is not good")
-        except (NotFetched, AgentUnavailable) as error:
+        except (FetchError, AgentUnavailable) as error:
             return self._failed(asked, str(error))
         ground = self._door.ways.ground(ISSUERS, name)
         cookie = await self._door.begin(_caller(identity, asked.scope), asked.scope, ground=ground)

@@ -18,14 +18,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accord.auth.authentication import Identity
+from accord.auth.jwt import MAX_TOKEN, JwtAccess, discovery_url
+from accord.auth.scheme_settings import Jwt, SignIn
+from accord.auth.schemes import Fetch, FetchError
 from accord.console.entry.pending import Pending
-from accord.core.access import Identity
-from accord.core.registry.ports import Answer
-from accord.core.schemes.jwks import discovery_url
-from accord.core.schemes.jwt import MAX_TOKEN, JwtAccess
-from accord.core.schemes.ports import Fetch, NotFetched
-from accord.core.schemes.settings import Jwt, SignIn
 from accord.errors import AuthenticationFailed
+from accord.registry.availability import ServerAnswer
 
 FRESH_SECONDS = 600.0
 """How long an issuer's description of itself is used."""
@@ -35,7 +34,7 @@ MAX_CODE = 4096
 
 FORM = "application/x-www-form-urlencoded"
 
-Post = Callable[[str, Mapping[str, str], bytes], Awaitable[Answer]]
+Post = Callable[[str, Mapping[str, str], bytes], Awaitable[ServerAnswer]]
 """Posts to a URL, or raises NotFetched."""
 
 log = logging.getLogger("accord.console")
@@ -154,12 +153,12 @@ class Issuer:
         try:
             found = _described.decode(await self._fetch(discovery_url(issuer)))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise NotFetched("The issuer's description of itself is not readable") from None
+            raise FetchError("The issuer's description of itself is not readable") from None
         if found.issuer != issuer:
-            raise NotFetched("The issuer calls itself something else")
+            raise FetchError("The issuer calls itself something else")
         allowed = ("https", urlsplit(issuer).scheme)
         if not {urlsplit(found.authorization_endpoint).scheme, urlsplit(found.token_endpoint).scheme} <= {*allowed}:
-            raise NotFetched("The issuer would be asked over a less safe connection than the issuer's own")
+            raise FetchError("The issuer would be asked over a less safe connection than the issuer's own")
         self._known = self._clock() + FRESH_SECONDS, found
         return found
 

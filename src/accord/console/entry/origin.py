@@ -4,9 +4,9 @@ What browsers say about pages is read by `bindings.sites`. Programs say nothing 
 are is `console.entry.gate`.
 """
 
+from accord.auth.authentication import Presented
 from accord.bindings.sites import OWN_SITES, SAFE, is_ours, is_own
 from accord.console.entry.cookies import SESSION
-from accord.core.access import Presented
 from accord.errors import PermissionDenied
 
 

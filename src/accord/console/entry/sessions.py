@@ -12,8 +12,8 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from accord.core.interface import Caller, Ticket
-from accord.core.schemes.recent import Recent
+from accord.a2a import Admission, Caller
+from accord.auth.recent import ExpiringCache
 from accord.errors import AgentUnavailable
 from accord.storage.commands import sessions
 from accord.storage.commands.sessions import NewSession, StoredSession
@@ -51,7 +51,7 @@ class Sessions:
         self._store = store
         self._grounds = grounds
         self.seconds = round(hours * 3600)
-        self._known: Recent[str, StoredSession] = Recent(REMEMBERED, REMEMBER_SECONDS, clock)
+        self._known: ExpiringCache[str, StoredSession] = ExpiringCache(REMEMBERED, REMEMBER_SECONDS, clock)
 
     async def begin(self, caller: Caller, *, key_id: str | None = None, ground: str = "") -> str:
         """Begin a session of somebody who was let in just now, and return what its cookie holds."""
@@ -82,7 +82,7 @@ class Sessions:
             tenant=found.tenant or "",
             roams=found.tenant is None,
             roles=frozenset(found.roles),
-            ticket=Ticket(kind=KIND, id=hash, until=found.expires_at, key_id=found.key_id),
+            ticket=Admission(kind=KIND, id=hash, until=found.expires_at, key_id=found.key_id),
             scheme=found.scheme,
             peer=peer or None,
         )

@@ -8,9 +8,9 @@ import base64
 import json
 from collections.abc import Sequence
 
+from accord.auth.api_keys import PREFIX
+from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Grant, Header, Jwt, SignIn
 from accord.bindings.http import Headers
-from accord.core.schemes.apikeys import PREFIX
-from accord.core.schemes.settings import AnyScheme, ApiKeys, Basic, Grant, Header, Jwt, SignIn
 
 KEYS, PASSWORDS, SECRETS, ISSUERS = "api-keys", "basic", "header", "jwt"
 """The schemes, as callers are said to have used them."""

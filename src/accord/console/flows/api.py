@@ -14,6 +14,8 @@ import msgspec
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
+from accord.a2a import Caller
+from accord.auth.roles import SKILL_KEYS
 from accord.client.text import text_of
 from accord.console.flows import runlanes, runviews
 from accord.console.flows.runs import RUN, RunsApi
@@ -33,9 +35,7 @@ from accord.console.house import House
 from accord.console.paths import HOOKS, RUNS
 from accord.console.routing import Asked, Refusal, Refusals, Reply, Route
 from accord.console.views import Limit, State, Timeline
-from accord.core.ids import new_id
-from accord.core.interface import Caller
-from accord.core.roles import SKILL_KEYS
+from accord.engine.ids import new_id
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Task, TaskState
 from accord.model.base import timestamp_ms

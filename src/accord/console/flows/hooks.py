@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from accord.a2a import A2A, Caller
+from accord.auth.rate_limits import Bucket, Quotas
 from accord.bindings.bodies import read_request, stranger
 from accord.bindings.http import (
     JSON,
@@ -26,8 +28,6 @@ from accord.bindings.http import (
 )
 from accord.bindings.outgoing import ClientGone
 from accord.console.paths import HOOKS
-from accord.core.interface import A2A, Caller
-from accord.core.quotas import Bucket, Quotas
 from accord.errors import AccordError, AgentUnavailable, InternalError, PermissionDenied, RateLimited, TaskNotFound
 from accord.model import Message, SendConfiguration, SendRequest, Task
 from accord.storage.commands import signatures

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from accord.a2a import Caller
+from accord.auth.roles import Roles
 from accord.console.paths import RUNS
 from accord.console.routing import Asked, Refusal, Refusals, Reply, Route
-from accord.core.interface import Caller
-from accord.core.remotes import Evidence, Sender, unauthenticated
-from accord.core.roles import Roles
 from accord.errors import AccordError, PermissionDenied, TaskNotFound
 from accord.protocol import codec
 from accord.protocol.operations import Operation
+from accord.remote.tasks import ReportCredentials, ReportSender, unauthenticated
 from accord.workflows.handing import Handing, NotWaiting, Shown
 from accord.workflows.standing import Standing
 
@@ -122,7 +122,7 @@ _anything: "msgspec.json.Decoder[object]" = msgspec.json.Decoder()
 # --- by an address that a run gave out --------------------------------------------------------------------------------
 
 
-class Holder(Sender, frozen=True, kw_only=True):
+class Holder(ReportSender, frozen=True, kw_only=True):
     """Somebody who has such an address."""
 
     shown: Shown
@@ -140,14 +140,14 @@ class Events:
         """Hand in through `handing`."""
         self._handing = handing
 
-    async def admit(self, evidence: Evidence) -> Sender:
+    async def admit(self, evidence: ReportCredentials) -> ReportSender:
         """Say by a token which event it is, before a body is read."""
         shown = Shown.read(evidence.token or "")
         if shown is None or not await self._handing.is_shown(shown):
             raise unauthenticated()
         return Holder(evidence=evidence, tenant=shown.tenant, shown=shown)
 
-    async def take(self, sender: Sender, body: bytes) -> None:
+    async def take(self, sender: ReportSender, body: bytes) -> None:
         """Take it in: JSON if it is some, else the text that it is."""
         assert isinstance(sender, Holder)  # it was admitted here
         shown = sender.shown

@@ -11,6 +11,8 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import Decoder
 
+from accord.a2a import Caller
+from accord.auth.api_keys import PREFIX
 from accord.console import openapi
 from accord.console.listings.shapes import (
     ByName,
@@ -31,15 +33,12 @@ from accord.console.listings.shapes import (
 )
 from accord.console.openapi import Problem
 from accord.console.routing import UNPROCESSABLE, Asked, Refusal, Reply, Route, time_of
-from accord.core.interface import Caller
-from accord.core.registry.cards import BadCard
-from accord.core.registry.checks import Checks
-from accord.core.registry.developers import Developers
-from accord.core.registry.registry import Change, NameTaken, NotListed, Registry
-from accord.core.registry.remote import API
-from accord.core.schemes.apikeys import PREFIX
 from accord.errors import AuthenticationFailed, PermissionDenied
 from accord.protocol import codec
+from accord.registry.availability import AvailabilityChecks
+from accord.registry.cards import InvalidCard
+from accord.registry.directory import AgentDirectory, Change, DeveloperKeys, NameTaken, NotListed
+from accord.registry.remote import API
 from accord.storage.commands.apikeys import StoredKey
 from accord.storage.commands.checks import Checked
 from accord.storage.commands.registry import PUBLIC, Found, Listing, Query
@@ -48,7 +47,7 @@ CARDS = f"{API}/agent-cards"
 _ID = "[0-9a-fA-F-]{36}"
 
 REFUSALS = {
-    BadCard: Refusal(
+    InvalidCard: Refusal(
         UNPROCESSABLE, "INVALID_CARD", lambda error: {"findings": [one._asdict() for one in error.findings]}
     ),
     NotListed: Refusal(404, "NOT_FOUND"),
@@ -62,7 +61,7 @@ _check, _key = Decoder(CheckBody), Decoder(KeyBody)
 class RegistryApi:
     """The handlers of the registry."""
 
-    def __init__(self, registry: Registry, developers: Developers, checks: Checks) -> None:
+    def __init__(self, registry: AgentDirectory, developers: DeveloperKeys, checks: AvailabilityChecks) -> None:
         """Answer from `registry` and `developers`, and look for agents with `checks`."""
         self._registry = registry
         self._developers = developers
@@ -173,7 +172,7 @@ class RegistryApi:
         document = bytes(codec.decode(asked.body, _check).card_data)
         try:
             found, verdict = self._registry.check(document)
-        except BadCard as error:
+        except InvalidCard as error:
             findings = [Problem(field=field, problem=problem) for field, problem in error.findings]
             return Reply(body=Validated(is_valid=False, detail=str(error), findings=findings))
         return Reply(

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from accord.console.openapi import Problem
-from accord.core.registry.cards import MAX_TAGS
-from accord.core.registry.developers import MAX_DESCRIPTION
-from accord.core.registry.registry import MAX_PAGE, Visibility
-from accord.core.registry.trust import Verdict
+from accord.registry.cards import MAX_TAGS
+from accord.registry.directory import MAX_DESCRIPTION, MAX_PAGE, Visibility
+from accord.registry.trust import SignatureVerdict
 
 Days = Annotated[float, Meta(gt=0, le=3650)]
 Offset = Annotated[int, Meta(ge=0, le=10**9)]
@@ -99,7 +98,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     card_data: Raw
     created_at: str | None
     updated_at: str | None
-    signature: Verdict
+    signature: SignatureVerdict
     health: Health
 
 
@@ -140,7 +139,7 @@ class Validated(Struct, frozen=True, kw_only=True):
     detail: str | None = None
     findings: list[Problem] = []
     human_readable_id: str | UnsetType = UNSET
-    signature: Verdict | UnsetType = UNSET
+    signature: SignatureVerdict | UnsetType = UNSET
     validated_card_data: Raw | UnsetType = UNSET
 
 

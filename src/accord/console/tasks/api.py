@@ -12,6 +12,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from accord.a2a import Caller
+from accord.auth.roles import SKILL_KEYS
 from accord.bindings.files import download
 from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
@@ -30,9 +32,7 @@ from accord.console.views import (
     TaskView,
     Timeline,
 )
-from accord.core.interface import Caller
-from accord.core.output import text_of
-from accord.core.roles import SKILL_KEYS
+from accord.engine.messages import text_of
 from accord.errors import InvalidParams, PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.model import (
     ArtifactUpdate,

@@ -13,7 +13,7 @@ from accord.console.house import House
 from accord.console.pages import Token
 from accord.console.routing import Asked, Reply, Route, time_of
 from accord.console.views import AttemptView, DeliveryPage, DeliveryRow, DeliveryView, Exchange, Limit, View
-from accord.core.push import MAX_ATTEMPTS, Said
+from accord.engine.webhook_delivery import MAX_ATTEMPTS, ExchangeSide
 from accord.errors import TaskNotFound
 from accord.protocol import codec
 from accord.protocol.operations import Operation
@@ -51,7 +51,7 @@ class Tries(View, frozen=True, kw_only=True):
 
 
 _redelivery = msgspec.json.Decoder(Redelivery)
-_detail = msgspec.json.Decoder(tuple[Said, Said])
+_detail = msgspec.json.Decoder(tuple[ExchangeSide, ExchangeSide])
 
 
 class DeliveriesApi:

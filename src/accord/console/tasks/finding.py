@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from accord.a2a import A2A, Caller
 from accord.console.house import House
-from accord.core.interface import A2A, Caller
 from accord.errors import TaskNotFound
 from accord.model import Task
 from accord.protocol.operations import Operation

@@ -8,9 +8,9 @@ from accord.console.house import House
 from accord.console.routing import Asked, Reply, Route
 from accord.console.rows import row_of, schema_of
 from accord.console.views import Inbox, Question, TaskRow
-from accord.core.calls import child_of
-from accord.core.context import APPROVAL
-from accord.core.output import text_of
+from accord.engine.child_tasks import child_of
+from accord.engine.context import APPROVAL
+from accord.engine.messages import text_of
 from accord.model import Message, TaskState
 from accord.storage.commands import browsing
 from accord.storage.commands.browsing import Found

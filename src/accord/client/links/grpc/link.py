@@ -19,7 +19,7 @@ from accord.client.links.grpc.status import translated
 from accord.client.links.http import Headers, lacking, spoken
 from accord.client.links.streams import Stream
 from accord.client.wire import MAX_BYTES, SECONDS, Outgoing, Reply, TimedOut, Transport, Unreachable
-from accord.core import tracing
+from accord.engine import tracing
 from accord.errors import AccordError, AuthenticationFailed, InvalidAgentResponse, InvalidParams, ParseError
 from accord.model import Event, Request, Result
 from accord.outbound import Policy, Refused

@@ -1,0 +1,1 @@
+"""Authentication and authorization of callers, rate limits and the audit log."""

@@ -1,0 +1,184 @@
+"""HTTP Basic authentication (RFC 7617) of the users in the settings.
+
+Wrong passwords are throttled by address and account.
+"""
+
+import asyncio
+import base64
+import hashlib
+import logging
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from accord.auth import passwords
+from accord.auth.authentication import Identity, Presented, challenge
+from accord.auth.rate_limits import Bucket
+from accord.auth.recent import ExpiringCache
+from accord.auth.scheme_settings import Basic
+from accord.auth.schemes import SchemeKind
+from accord.errors import AuthenticationFailed, RateLimited
+from accord.model import HttpAuthScheme, SecurityScheme
+from accord.protocol.hosts import network_of
+
+MAX_CREDENTIALS = 1024
+AT_ONCE = 2
+"""Passwords that are hashed at the same time; each takes a core and tens of megabytes."""
+
+WAITING = 64
+"""Passwords that may be checked or wait for it: a flood of wrong ones must not become a queue of minutes."""
+
+RESERVED = 16
+"""Places among them for accounts at addresses from which they have signed in."""
+
+WAITING_PER_ADDRESS = 8
+"""Places among the others for one address."""
+
+PAIR = 1 / 6, 10
+"""Failures per second, and at once, of one account from one address: as many as the console's sign-in page allows."""
+
+ADDRESS = 1 / 2, 60
+"""Failures of all accounts from one address: an office behind one address mistypes as well."""
+
+ACCOUNT = 1 / 6, 100
+"""Failures of one account from all addresses from which it has not signed in: NIST SP 800-63B allows 100 in a row."""
+
+KNOWN_SECONDS = 86_400.0
+"""How long an address is remembered from which an account has signed in."""
+
+REMEMBERED = 10_000
+
+log = logging.getLogger("accord.access")
+
+
+class Attempts:
+    """Passwords that are being checked or were wrong, by client address and account.
+
+    An account at an address from which it has signed in is not affected by what others do: it has reserved places, and
+    only its own failures there count.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Count by `clock`, in seconds."""
+        self._pairs, self._addresses, self._accounts = (Bucket(*limit, clock) for limit in (PAIR, ADDRESS, ACCOUNT))
+        self._known: ExpiringCache[tuple[str, str], bool] = ExpiringCache(REMEMBERED, KNOWN_SECONDS, clock)
+        self._waiting: Counter[str] = Counter()
+        self._strangers = self._all = 0
+
+    async def check(self, address: str, account: str, checking: Callable[[], Awaitable[bool]]) -> bool:
+        """Check a password and count it if it is wrong, or raise RateLimited without checking it."""
+        pair = address, account
+        is_known = bool(self._known.get(pair))
+        limits = [(self._pairs, pair), *([] if is_known else [(self._addresses, address), (self._accounts, account)])]
+        self._check_places(address, is_known=is_known)
+        self._count(limits)
+        self._wait(address, 1, is_known=is_known)
+        try:
+            fits = await checking()
+        finally:
+            self._wait(address, -1, is_known=is_known)
+        if fits:
+            self._known.put(pair, True)
+            for bucket, key in limits:
+                bucket.give_back(key)
+        return fits
+
+    def _check_places(self, address: str, *, is_known: bool) -> None:
+        is_full = self._all >= WAITING
+        if not is_known:
+            is_full |= self._strangers >= WAITING - RESERVED or self._waiting[address] >= WAITING_PER_ADDRESS
+        if is_full:
+            raise RateLimited("Too many passwords to check at once", retry_after=1)
+
+    def _count(self, limits: Sequence[tuple[Bucket, Hashable]]) -> None:
+        """Count a failure before it is one, so that attempts at the same moment are counted too."""
+        for position, (bucket, key) in enumerate(limits):
+            if wait := bucket.take(key):
+                for before, its_key in limits[:position]:
+                    before.give_back(its_key)
+                log.info("refused", extra={"scheme": BasicAccess.name, "reason": "too many wrong passwords"})
+                again = max(1, math.ceil(wait))
+                raise RateLimited("Too many wrong passwords", retry_after=again, metadata={"limit": "passwords"})
+
+    def _wait(self, address: str, more: int, *, is_known: bool) -> None:
+        self._all += more
+        if not is_known:
+            self._strangers += more
+            self._waiting[address] += more
+            if not self._waiting[address]:
+                del self._waiting[address]
+
+
+class BasicAccess:
+    """Callers with a name and a password."""
+
+    name = "basic"
+    challenge = challenge("Basic", charset="UTF-8")
+
+    def __init__(self, settings: Basic, clock: Callable[[], float] = time.monotonic) -> None:
+        """Let in the users of the settings."""
+        if not settings.users or any(":" in name or not name for name in settings.users):
+            raise ValueError("Basic authentication needs users, whose names are not empty and have no colon")
+        self._users = {
+            name: (passwords.read(user.password), user.identity(name)) for name, user in settings.users.items()
+        }
+        # Whoever is unknown is checked against somebody who is not: refusing takes as long for one as for the other.
+        self._somebody = next(iter(self._users.values()))[0]
+        self._right: ExpiringCache[bytes, Identity] = ExpiringCache(REMEMBERED, settings.remember_seconds, clock)
+        self._key = os.urandom(32)
+        # Threads of its own: hashing goes on when a caller gives up, and agents and files need those that all share.
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="accord-passwords")
+        self._attempts = Attempts(clock)
+        self._checking: dict[bytes, asyncio.Task[bool]] = {}
+
+    @property
+    def security(self) -> Mapping[str, SecurityScheme]:
+        """HTTP's own scheme."""
+        return {"basic": SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Basic"))}
+
+    async def identify(self, presented: Presented) -> Identity | None:
+        """Return the user whose password a request brings."""
+        credentials = presented.credentials("basic")
+        if credentials is None:
+            return None
+        digest = hashlib.blake2b(credentials.encode("latin-1"), key=self._key).digest()
+        known = self._right.get(digest)
+        if known is not None:
+            return known
+        name, password = _read(credentials)
+        hash, identity = self._users.get(name, (self._somebody, None))
+        checking = self._checking.get(digest)
+        if checking is None:  # a client that sends many requests at once has its password hashed once
+            checking = asyncio.create_task(
+                self._attempts.check(network_of(presented.peer), name, partial(self._hashed, hash, password, identity))
+            )
+            self._checking[digest] = checking
+            checking.add_done_callback(lambda _: self._checking.pop(digest, None))
+        if not await asyncio.shield(checking) or identity is None:
+            log.info("refused", extra={"scheme": self.name, "reason": "no such user with this password"})
+            raise AuthenticationFailed
+        self._right.put(digest, identity)
+        return identity
+
+    async def _hashed(self, hash: passwords.Scrypt, password: str, identity: Identity | None) -> bool:
+        fits = await asyncio.get_running_loop().run_in_executor(self._threads, hash.fits, password)
+        return fits and identity is not None
+
+
+def _read(credentials: str) -> tuple[str, str]:
+    try:
+        if len(credentials) > MAX_CREDENTIALS:
+            raise AuthenticationFailed
+        name, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except ValueError:  # neither base64 nor UTF-8, or not even ASCII
+        raise AuthenticationFailed from None
+    if not colon:
+        raise AuthenticationFailed
+    return name, password
+
+
+SCHEME = SchemeKind(settings=Basic, build=lambda settings, ports: BasicAccess(settings, ports.clock))

@@ -1,0 +1,57 @@
+"""Shared secrets in a header of any name, for callers that can send a header and nothing else."""
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Mapping
+
+from accord.auth.authentication import Identity, Presented, challenge
+from accord.auth.scheme_settings import Header
+from accord.auth.schemes import SchemeKind
+from accord.errors import AuthenticationFailed
+from accord.model import ApiKeyScheme, SecurityScheme
+
+log = logging.getLogger("accord.access")
+
+
+class HeaderAccess:
+    """Callers that know a secret."""
+
+    name = "header"
+
+    def __init__(self, settings: Header) -> None:
+        """Let in who knows one of the secrets."""
+        if not settings.name or not settings.secrets:
+            raise ValueError("A header for authentication needs a name and secrets")
+        self._header = settings.name
+        self._secrets = [(_digest(one.secret), one.identity()) for one in settings.secrets]
+
+    @property
+    def security(self) -> Mapping[str, SecurityScheme]:
+        """To A2A, a key in a header."""
+        return {"header": SecurityScheme(api_key_security_scheme=ApiKeyScheme(location="header", name=self._header))}
+
+    @property
+    def challenge(self) -> str:
+        """There is no registered scheme for it; this says at least which header."""
+        return challenge("ApiKey", header=self._header)
+
+    async def identify(self, presented: Presented) -> Identity | None:
+        """Return who has the secret that a request brings."""
+        stated = presented.header(self._header)
+        if stated is None:
+            return None
+        given = _digest(stated)
+        # Every secret is compared, by digests of one length: the time says neither which one was near nor how near.
+        found = [identity for digest, identity in self._secrets if hmac.compare_digest(digest, given)]
+        if not found:
+            log.info("refused", extra={"scheme": self.name, "reason": "no such secret"})
+            raise AuthenticationFailed
+        return found[0]
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+SCHEME = SchemeKind(settings=Header, build=lambda settings, _: HeaderAccess(settings))

@@ -1,0 +1,338 @@
+"""Bearer tokens of an issuer: JSON Web Tokens (RFC 7519, 8725, 9068) and the keys that verify them."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from joserfc.errors import JoseError
+from joserfc.jwk import Key, OctKey
+from joserfc.jwt import JWTClaimsRegistry
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder
+
+from accord.a2a import Admission
+from accord.auth.authentication import Identity, Presented, challenge
+from accord.auth.recent import ExpiringCache
+from accord.auth.scheme_settings import ANY_TENANT
+from accord.auth.scheme_settings import Jwt as Settings
+from accord.auth.schemes import Fetch, FetchError, SchemeKind
+from accord.errors import AgentUnavailable, AuthenticationFailed
+from accord.model import (
+    ClientCredentialsFlow,
+    HttpAuthScheme,
+    OAuth2Scheme,
+    OAuthFlows,
+    OpenIdConnectScheme,
+    SecurityScheme,
+)
+from accord.protocol import jose
+from accord.protocol.jose import BadSignature
+
+FRESH_SECONDS = 600.0
+"""After that keys are asked for again, while those that are known are used."""
+
+STALE_SECONDS = 24 * 3600.0
+"""After that keys are no longer used: an issuer that cannot be reached for a day may have withdrawn them."""
+
+AGAIN_SECONDS = 10.0
+"""Between two questions to an issuer, whatever tokens name."""
+
+FETCH_SECONDS = 30.0
+MAX_BYTES = 1024 * 1024
+
+log = logging.getLogger("accord.access")
+
+
+class _Discovered(Struct):
+    issuer: str
+    jwks_uri: str
+
+
+_discovered = Decoder(_Discovered)
+
+
+def discovery_url(issuer: str) -> str:
+    """Return where an issuer describes itself (OpenID Connect Discovery 1.0, 4)."""
+    return f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+
+
+class Jwks:
+    """The keys of one issuer."""
+
+    def __init__(
+        self, fetch: Fetch, issuer: str, url: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Find the keys of `issuer`, at `url` if that is known."""
+        self._fetch = fetch
+        self._issuer = issuer
+        self._url = url
+        self._clock = clock
+        self._keys: tuple[Key, ...] = ()
+        self._loaded_at = self._asked_at = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
+
+    async def find(self, alg: str, kid: str | None) -> Key | None:
+        """Return the key that may verify a signature, or raise AgentUnavailable if no keys can be had."""
+        age = self._clock() - self._loaded_at
+        if age >= STALE_SECONDS:
+            await self._ask()
+        elif age >= FRESH_SECONDS:
+            self._begin()
+        found = jose.find_key(self._usable(), alg, kid)
+        if found is None:  # the issuer may have a new key
+            await self._ask()
+            found = jose.find_key(self._usable(), alg, kid)
+        return found
+
+    def _usable(self) -> tuple[Key, ...]:
+        if self._clock() - self._loaded_at >= STALE_SECONDS:
+            raise AgentUnavailable("Tokens cannot be verified at the moment", retry_after=int(AGAIN_SECONDS))
+        return self._keys
+
+    async def _ask(self) -> None:
+        """Wait for an answer to a question that is being asked, or may be asked now."""
+        asking = self._begin()
+        if asking is not None:
+            await asyncio.shield(asking)  # others wait for it too, and go on if this caller goes away
+
+    def _begin(self) -> asyncio.Task[None] | None:
+        now = self._clock()
+        if self._asking is None and now - self._asked_at >= AGAIN_SECONDS:
+            self._asked_at = now
+            self._asking = asyncio.create_task(self._load(), name="jwks")
+        return self._asking
+
+    async def _load(self) -> None:
+        try:
+            self._keys, self._loaded_at = await self.read(), self._clock()
+        except (FetchError, OSError, jose.BadSignature) as error:
+            log.warning("an issuer's keys could not be read", extra={"issuer": self._issuer, "reason": str(error)})
+        finally:
+            self._asking = None
+
+    async def read(self) -> tuple[Key, ...]:
+        """Ask for the keys, and return them or raise why there are none: NotFetched, an OSError or BadSignature."""
+        async with asyncio.timeout(FETCH_SECONDS):
+            keys = jose.read_keys(await self._read(self._url or await self._discover()))
+        if not keys:
+            raise FetchError("There is no key in it that can verify signatures")
+        return keys
+
+    async def _discover(self) -> str:
+        try:
+            found = _discovered.decode(await self._read(discovery_url(self._issuer)))
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            raise FetchError("The issuer's description of itself is not readable") from None
+        if found.issuer != self._issuer:
+            raise FetchError("The issuer calls itself something else")
+        if urlsplit(found.jwks_uri).scheme not in ("https", urlsplit(self._issuer).scheme):
+            raise FetchError("The issuer's keys would be read over a less safe connection than the issuer's own")
+        return found.jwks_uri
+
+    async def _read(self, url: str) -> bytes:
+        data = await self._fetch(url)
+        if len(data) > MAX_BYTES:
+            raise FetchError("The answer is too large")
+        return data
+
+
+MAX_TOKEN = 16 * 1024
+"""Characters of a token; the largest that identity providers make are near 8 KiB."""
+
+TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt", "application/jwt"})
+"""What a token may call itself. Others with the same issuer and key, such as logout tokens, say something else."""
+
+REMEMBERED = 10_000
+LONG_SECONDS = 3600.0
+"""Longer than anything is remembered: a bound for a time of expiry that is too large to reckon with."""
+
+LAST_SECOND = 253402300799
+"""The end of the year 9999: the same bound, for the time that is kept."""
+
+UNREADABLE = (BadSignature, JoseError, MsgspecError, ValueError, RecursionError)
+"""What is raised about a token that is none, or not good."""
+
+
+class _Issued(Struct):
+    iss: str
+
+
+_issued, _claims = Decoder(_Issued), Decoder(dict[str, Any])
+
+
+class JwtAccess:
+    """Callers with a token of one issuer."""
+
+    name = "jwt"
+
+    def __init__(
+        self,
+        settings: Settings,
+        fetch: Fetch | None = None,
+        *,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Verify tokens with the issuer's keys, which `fetch` reads, or with a shared secret."""
+        self._settings = settings
+        self._now = now
+        self._clock = clock
+        self._algorithms = _algorithms(settings)
+        self._keys = _keys(settings, fetch, clock)
+        self._recent: ExpiringCache[bytes, Identity] = ExpiringCache(REMEMBERED, settings.remember_seconds, clock)
+
+    @property
+    def security(self) -> Mapping[str, SecurityScheme]:
+        """OpenID Connect where keys are found by it, client credentials where it is said how to get a token."""
+        settings = self._settings
+        found: dict[str, SecurityScheme] = {}
+        discovers = settings.secret is None and settings.jwks_url is None
+        if discovers:
+            url = discovery_url(settings.issuer)
+            found["openIdConnect"] = SecurityScheme(
+                open_id_connect_security_scheme=OpenIdConnectScheme(open_id_connect_url=url)
+            )
+        if settings.token_url:
+            flow = ClientCredentialsFlow(token_url=settings.token_url, scopes=dict(settings.scopes))
+            oauth = OAuth2Scheme(flows=OAuthFlows(client_credentials=flow))
+            found["oauth2"] = SecurityScheme(oauth2_security_scheme=oauth)
+        bearer = SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Bearer", bearer_format="JWT"))
+        return found or {"bearer": bearer}
+
+    @property
+    def challenge(self) -> str:
+        """A bearer token."""
+        return challenge("Bearer")
+
+    async def identify(self, presented: Presented) -> Identity | None:
+        """Return whom a token of this issuer names."""
+        token = presented.credentials("bearer")
+        if token is None or token.count(".") != 2:
+            return None
+        if len(token) > MAX_TOKEN:
+            raise self._refused("too large")
+        digest = hashlib.sha256(token.encode("latin-1")).digest()
+        known = self._recent.get(digest)
+        if known is not None:
+            return known
+        try:
+            if not self._is_ours(token):
+                return None
+        except UNREADABLE as error:
+            raise self._refused(_reason(error)) from None
+        claims, identity = await self.read(token)
+        now = self._now()
+        self._recent.put(digest, identity, until=self._clock() + min(claims["exp"], now + LONG_SECONDS) - now)
+        return identity
+
+    async def read(self, token: str) -> tuple[dict[str, Any], Identity]:
+        """Verify a token, and return what it says and whom it names."""
+        try:
+            claims = await self._verified(token)
+            return claims, self._identity(claims)
+        except UNREADABLE as error:
+            raise self._refused(_reason(error)) from None
+
+    def _is_ours(self, token: str) -> bool:
+        """Whether the token says that it is of this issuer: nothing is believed yet, others are asked otherwise."""
+        return _issued.decode(jose.from_base64url(token.split(".")[1])).iss == self._settings.issuer
+
+    async def _verified(self, token: str) -> dict[str, Any]:
+        header = jose.read_header(token.partition(".")[0])
+        if header.alg not in self._algorithms:
+            raise BadSignature("Algorithm not allowed")
+        if (header.typ or "jwt").lower() not in TYPES:
+            raise BadSignature("Not an access token")
+        key = self._keys if isinstance(self._keys, OctKey) else await self._keys.find(header.alg, header.kid)
+        if key is None:
+            raise BadSignature("No such key")
+        claims = _claims.decode(jose.verified(token, key, header.alg))
+        self._check(claims)
+        return claims
+
+    def _check(self, claims: dict[str, Any]) -> None:
+        settings = self._settings
+        JWTClaimsRegistry(
+            now=int(self._now()),
+            leeway=settings.leeway_seconds,
+            iss={"essential": True, "value": settings.issuer},
+            aud={"essential": True, "values": list(settings.audience)},
+            exp={"essential": True},
+        ).validate(claims)
+
+    def _identity(self, claims: dict[str, Any]) -> Identity:
+        settings = self._settings
+        owner = _claim(claims, settings.owner_claim)
+        if not isinstance(owner, str) or not owner:
+            raise ValueError("no owner")
+        tenant: str | None = None if settings.tenant == ANY_TENANT else settings.tenant
+        if settings.tenant_claim is not None:
+            stated = _claim(claims, settings.tenant_claim)
+            if not isinstance(stated, str) or not stated:
+                raise ValueError("no tenant")
+            tenant = stated
+        roles = frozenset(role for name in settings.role_claims for role in _listed(_claim(claims, name)))
+        until = min(claims["exp"] + settings.leeway_seconds, LAST_SECOND)
+        ticket = Admission(kind=self.name, until=int(until * 1000))
+        return Identity(owner=settings.owner_prefix + owner, tenant=tenant, roles=roles, ticket=ticket)
+
+    def _refused(self, reason: str) -> AuthenticationFailed:
+        log.info("refused", extra={"scheme": self.name, "issuer": self._settings.issuer, "reason": reason})
+        failure = AuthenticationFailed()
+        failure.challenges = (challenge("Bearer", error="invalid_token"),)
+        return failure
+
+
+def _keys(settings: Settings, fetch: Fetch | None, clock: Callable[[], float]) -> Jwks | OctKey:
+    if settings.secret is not None:
+        return OctKey.import_key(settings.secret)
+    if fetch is None:
+        raise ValueError("Tokens cannot be verified without a way to fetch the issuer's keys")
+    return Jwks(fetch, settings.issuer, settings.jwks_url, clock)
+
+
+def _algorithms(settings: Settings) -> frozenset[str]:
+    """Return what may be used: algorithms of public keys, or those of a shared secret, but never both."""
+    if settings.secret is None:
+        allowed = frozenset(settings.algorithms or jose.FITTING)
+        if not allowed <= jose.FITTING.keys():
+            raise ValueError(f"`algorithms` may be {', '.join(jose.FITTING)}; those of a shared secret need `secret`")
+        return allowed
+    allowed = frozenset(settings.algorithms or ("HS256",))
+    if not allowed <= jose.SHARED.keys():
+        raise ValueError(f"`algorithms` with a `secret` may be {', '.join(jose.SHARED)}")
+    shortest = max(jose.SHARED[alg] for alg in allowed)
+    if len(settings.secret.encode()) < shortest:
+        raise ValueError(f"`secret` needs at least {shortest} bytes")
+    return allowed
+
+
+def _claim(claims: dict[str, Any], name: str) -> Any:
+    """Return a claim, which may be inside of others; a name may have dots of its own as well."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for step in name.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _listed(value: Any) -> list[str]:
+    """Return the names in a claim: a list, or words with spaces between them (RFC 6749, 3.3)."""
+    if isinstance(value, str):
+        return value.split()
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+SCHEME = SchemeKind(
+    settings=Settings,
+    build=lambda settings, ports: JwtAccess(settings, ports.fetch, now=ports.now, clock=ports.clock),
+)

@@ -1,0 +1,131 @@
+"""Client certificates (mTLS), verified by this server or by a trusted proxy."""
+
+import base64
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from urllib.parse import unquote
+
+from cryptography import x509
+from msgspec.structs import replace
+
+from accord.a2a import Admission
+from accord.auth.authentication import Identity, Presented, challenge
+from accord.auth.scheme_settings import Grant, Mtls, NameOf
+from accord.auth.schemes import SchemeKind
+from accord.auth.trusted_proxies import is_trusted, networks
+from accord.errors import AuthenticationFailed
+from accord.model import MutualTlsScheme, SecurityScheme
+
+MAX_HEADER = 32 * 1024
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_IS_ENVOY = re.compile(r"\s*(By|Hash|Cert|Chain|Subject|URI|DNS)=", re.IGNORECASE)
+_PAIR = re.compile(r'\s*(?P<name>\w+)=(?P<value>"(?:[^"\\]|\\.)*"|[^;"]*)(?:;|$)')
+
+log = logging.getLogger("accord.access")
+
+
+class MtlsAccess:
+    """Callers with a certificate."""
+
+    name = "mtls"
+    # HTTP has no registered scheme that asks for one; the name is that of an IETF draft.
+    challenge = challenge("ClientCertificate")
+
+    def __init__(self, settings: Mtls, now: Callable[[], float] = time.time) -> None:
+        """Take owners from certificates as the settings say."""
+        self._settings = settings
+        self._now = now
+        self._proxies = networks(settings.trusted_proxies)
+        self._everybody = Grant(tenant=settings.tenant, roles=settings.roles)
+
+    @property
+    def security(self) -> Mapping[str, SecurityScheme]:
+        """A2A's own word for it."""
+        return {"mtls": SecurityScheme(mtls_security_scheme=MutualTlsScheme())}
+
+    async def identify(self, presented: Presented) -> Identity | None:
+        """Return whom a request's certificate names."""
+        try:
+            certificate = self._certificate(presented)
+            return None if certificate is None else self._identity(certificate)
+        except (ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType) as error:
+            log.info("refused", extra={"scheme": self.name, "reason": str(error)[:200]})
+            raise AuthenticationFailed from None
+
+    def _certificate(self, presented: Presented) -> x509.Certificate | None:
+        """Return the caller's certificate; a trusted proxy's own connection says nothing about the caller."""
+        settings = self._settings
+        if settings.header is None or not is_trusted(presented.proxy or presented.peer, self._proxies):
+            der = presented.certificate
+            return None if der is None else x509.load_der_x509_certificate(der)
+        stated = presented.header(settings.header)
+        if not stated:
+            return None
+        if settings.verified_header and presented.header(settings.verified_header) != "SUCCESS":
+            raise ValueError("the proxy could not verify the certificate")
+        return _read(stated)
+
+    def _identity(self, certificate: x509.Certificate) -> Identity:
+        now = datetime.fromtimestamp(self._now(), UTC)
+        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+            raise ValueError("the certificate is not valid now")
+        owner = next((name for kind in self._settings.names if (name := _name(certificate, kind))), "")
+        clients = self._settings.clients
+        if clients and owner not in clients:
+            raise ValueError("a certificate of nobody who is known")
+        until = int(certificate.not_valid_after_utc.timestamp() * 1000)
+        found = clients.get(owner, self._everybody).identity(owner)
+        return replace(found, ticket=Admission(kind=self.name, until=until))
+
+
+def _name(certificate: x509.Certificate, kind: NameOf) -> str:
+    """Return the name of one kind, or nothing; of several the first."""
+    if kind == "common-name":
+        found = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        return str(found[0].value) if found else ""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ""
+    stated = {
+        "uri": names.get_values_for_type(x509.UniformResourceIdentifier),
+        "dns": names.get_values_for_type(x509.DNSName),
+        "email": names.get_values_for_type(x509.RFC822Name),
+    }[kind]
+    return str(stated[0]) if stated else ""
+
+
+def _read(stated: str) -> x509.Certificate:
+    """Read a certificate as proxies write it: Envoy's list, RFC 9440's bytes, or PEM and base64 with escapes or not."""
+    if len(stated) > MAX_HEADER:
+        raise ValueError("the header is too large")
+    if "," in _QUOTED.sub("", stated):
+        raise ValueError("several certificates, and nothing says which one is the caller's")
+    text = unquote(_envoy(stated) if _IS_ENVOY.match(stated) else stated)
+    for frame in ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----", ":"):
+        text = text.replace(frame, "", 2)
+    # A header has no line breaks; some proxies put spaces or tabs in their place.
+    return x509.load_der_x509_certificate(base64.b64decode("".join(text.split()), validate=True))
+
+
+def _envoy(stated: str) -> str:
+    """Return the certificate in `By=...;Hash=...;Cert="..."`; text in quotes may hold what looks like more of it."""
+    found: list[str] = []
+    position = 0
+    while position < len(stated):
+        pair = _PAIR.match(stated, position)
+        if pair is None:
+            raise ValueError("not a list of names and values")
+        if pair["name"].lower() == "cert":
+            found.append(pair["value"].strip('"'))
+        position = pair.end()
+    if len(found) != 1:
+        raise ValueError("no certificate in it, or more than one")
+    return found[0]
+
+
+SCHEME = SchemeKind(settings=Mtls, build=lambda settings, ports: MtlsAccess(settings, ports.now))

@@ -1,0 +1,115 @@
+"""The table of authentication schemes, and their construction and description on the card.
+
+A scheme is imported when settings name it.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from accord.auth.authentication import Access, Scheme
+from accord.auth.scheme_settings import AnyScheme, Jwt, Plugin, Settings
+from accord.entries import Group
+from accord.model import HttpAuthScheme, Scopes, SecurityRequirement, SecurityScheme
+from accord.storage.store import Store
+
+
+class FetchError(Exception):
+    """A URL could not be read; the message says why."""
+
+
+Fetch = Callable[[str], Awaitable[bytes]]
+"""Reads a URL, or raises NotFetched; it bounds how long that takes and how much is read."""
+
+
+class Ports(Struct, frozen=True, kw_only=True):
+    """All there is; `now` is the time of day, `clock` a time that is never set back, both in seconds."""
+
+    store: Store | None = None
+    fetch: Fetch | None = None
+    now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+
+
+class SchemeKind(Struct, frozen=True, kw_only=True):
+    """A way to authenticate: `build` makes it of its settings; what cannot work is a ValueError that says why.
+
+    `settings` is a subclass of `Settings`, whose names are all that may be written, and whose `SECRET` are not shown.
+    """
+
+    build: Callable[[Any, Ports], Scheme]
+    settings: type[Settings] = Settings
+
+
+SCHEMES = Group(
+    "accord.auth",
+    "way to authenticate",
+    SchemeKind,
+    {
+        "api-keys": "accord.auth.api_keys:SCHEME",
+        "basic": "accord.auth.basic:SCHEME",
+        "header": "accord.auth.header:SCHEME",
+        "hmac": "accord.auth.hmac:SCHEME",
+        "jwt": "accord.auth.jwt:SCHEME",
+        "mtls": "accord.auth.mtls:SCHEME",
+    },
+    taken=("plugin",),
+)
+"""All ways, by their names; `type` in settings is one of ours, or `plugin` with the `name` of another."""
+
+
+def build_scheme(settings: Sequence[AnyScheme], ports: Ports) -> list[Scheme]:
+    """Return the schemes; what cannot work is a ValueError that says why."""
+    prefixes = [one.owner_prefix for one in settings if isinstance(one, Jwt)]
+    if len(set(prefixes)) < len(prefixes):
+        raise ValueError(
+            "Two issuers of tokens need different `owner_prefix`es: a subject is unique only to its issuer"
+        )
+    return [_scheme_of(one, ports) for one in settings]
+
+
+def _scheme_of(settings: AnyScheme, ports: Ports) -> Scheme:
+    if not isinstance(settings, Plugin):
+        return SCHEMES.load(str(settings.__struct_config__.tag)).build(settings, ports)
+    if settings.name in SCHEMES.ours:
+        raise ValueError(f'{settings.name} is no plugin: write `type = "{settings.name}"`')
+    kind = SCHEMES.load(settings.name)
+    try:
+        options = msgspec.convert(settings.options, kind.settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the options of {settings.name}: {error}") from None
+    return kind.build(options, ports)
+
+
+CardSecurity = tuple[dict[str, SecurityScheme], tuple[SecurityRequirement, ...]]
+
+
+def security_of(access: Access) -> CardSecurity:
+    """Return what a server's cards say; one that is open but for its extended card has schemes and requires none."""
+    schemes, requirements = card_security(access.schemes)
+    return schemes, () if access.is_open else requirements
+
+
+def card_security(schemes: Iterable[Scheme]) -> CardSecurity:
+    """Return a card's `security_schemes` and `security_requirements`: satisfying one of them is enough."""
+    found: dict[str, SecurityScheme] = {}
+    for scheme in schemes:
+        for name, security in (scheme.security or _undescribed(scheme)).items():
+            found[_free(name, found)] = security
+    return found, tuple(SecurityRequirement(schemes={name: Scopes()}) for name in found)
+
+
+def _undescribed(scheme: Scheme) -> dict[str, SecurityScheme]:
+    """Return what can be said of a scheme by its challenge, which begins with an HTTP authentication scheme."""
+    asked = scheme.challenge.partition(" ")[0] or scheme.name
+    return {scheme.name: SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme=asked))}
+
+
+def _free(name: str, taken: dict[str, SecurityScheme]) -> str:
+    number = 1
+    while (candidate := name if number == 1 else f"{name}{number}") in taken:
+        number += 1
+    return candidate

@@ -1,0 +1,1 @@
+"""Durable execution of tasks: nodes, executions, event logs, subscriptions and webhooks."""

@@ -1,0 +1,136 @@
+"""Access of an execution to its child tasks, through the services of its node.
+
+An execution that waits for children occupies no slot.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
+
+from accord.engine.child_tasks import ServedAgent
+from accord.engine.execution import Execution
+from accord.engine.journal import ChildCall, PreparedChild
+from accord.engine.losses import Losses
+from accord.engine.subscriptions import Hub, at_turn_end
+from accord.engine.task_store import TaskStore
+from accord.errors import TaskNotFound
+from accord.model import Event, Message, SendRequest, Task, TaskState
+from accord.storage.commands.tasks import Stored
+
+
+class NodeServices(Protocol):
+    """The services of a node, for its runs."""
+
+    async def call(self, run: Execution, agent: str, message: Message, step: str) -> str:
+        """Say something to an agent for a run, and return the task, which if it is new is noted under a step."""
+
+    async def child(self, run: Execution, call: ChildCall, places: ExitStack) -> PreparedChild:
+        """Return a task as a run is about to make it."""
+
+    async def cancel(self, run: Execution, agent: str, task_id: str) -> None:
+        """End a task for a run."""
+
+    def known(self) -> Mapping[str, ServedAgent]:
+        """Return the agents that callers can reach, by their names."""
+
+    async def spawn(self, run: Execution, agent: str, request: SendRequest, step: str) -> str:
+        """Make a task of its own for a run's caller, noted under a step."""
+
+    async def execute(self, run: Execution, agent: str, task_id: str) -> None:
+        """Let a held task begin for a run."""
+
+    async def conclude(
+        self, run: Execution, agent: str, task_id: str, state: TaskState, result: Message | None
+    ) -> None:
+        """End a held task for a run."""
+
+
+class ChildWaits(Protocol):
+    """The node of a run."""
+
+    hub: Hub
+    archive: TaskStore
+    losses: Losses
+
+    async def settled_for(self, run: Execution, task_id: str) -> Task:
+        """Wait for a task that a run has called."""
+
+    def calls_others(self, run: Execution) -> AbstractContextManager[None]:
+        """Let a run occupy no slot."""
+
+
+class ChildAccess:
+    """What one run reaches."""
+
+    def __init__(self, run: Execution, node: ChildWaits, services: NodeServices) -> None:
+        """Reach others for `run`."""
+        self._run = run
+        self._node = node
+        self._services = services
+
+    async def prepare(self, call: ChildCall, places: ExitStack) -> PreparedChild:
+        """Make a child ready; places for it are kept until the stack is left."""
+        return await self._services.child(self._run, call, places)
+
+    async def settled(self, task_id: str) -> Task:
+        """Wait until a task has ended or asks, and return it."""
+        return await self._run.patiently(lambda: self._node.settled_for(self._run, task_id))
+
+    async def read(self, task_id: str) -> Task | None:
+        """Return a task as it is now."""
+        found = await self._run.patiently(lambda: self._node.archive.read(self._run.tenant, task_id))
+        return None if found is None else found[1]
+
+    async def follow(self, task_id: str) -> AsyncGenerator[Event, None]:
+        """Yield all that has happened to a task and happens, until it has ended or asks."""
+        with self._node.calls_others(self._run):
+            async with self._node.hub.follow(self._run.tenant, task_id, 0) as follower:
+                try:
+                    async for event in follower.events(at_turn_end):
+                        yield event
+                except TaskNotFound:
+                    await self._node.losses.drop_without(self._run)
+                    raise
+
+    async def tell(self, agent: str, message: Message, key: str) -> str:
+        """Say something to an agent's task, which is noted under a key."""
+        with self._node.calls_others(self._run):
+            return await self._run.patiently(lambda: self._services.call(self._run, agent, message, key))
+
+    async def cancel(self, agent: str, task_id: str) -> None:
+        """End an agent's task."""
+        await self._run.patiently(lambda: self._services.cancel(self._run, agent, task_id))
+
+
+class SpawnedAccess:
+    """What one run begins beside its own task."""
+
+    def __init__(self, run: Execution, archive: TaskStore, services: NodeServices) -> None:
+        """Begin tasks for the caller of `run`."""
+        self._run = run
+        self._archive = archive
+        self._services = services
+
+    def known(self) -> Mapping[str, ServedAgent]:
+        """Return the agents that callers can reach, by their names."""
+        return self._services.known()
+
+    async def spawn(self, agent: str, request: SendRequest, step: str) -> str:
+        """Make a task, noted under a step, and return it."""
+        return await self._services.spawn(self._run, agent, request, step)
+
+    async def read(self, task_id: str) -> tuple[Stored, Task] | None:
+        """Read a task as it is now."""
+        return await self._archive.read(self._run.tenant, task_id)
+
+    async def execute(self, agent: str, task_id: str) -> None:
+        """Let a held task begin."""
+        await self._services.execute(self._run, agent, task_id)
+
+    async def cancel(self, agent: str, task_id: str) -> None:
+        """End a task; one that has ended has."""
+        await self._services.cancel(self._run, agent, task_id)
+
+    async def conclude(self, agent: str, task_id: str, state: TaskState, result: Message | None) -> None:
+        """End a held task that somebody has done elsewhere."""
+        await self._services.conclude(self._run, agent, task_id, state, result)

@@ -1,0 +1,258 @@
+"""The other nodes of a store and the store's clock.
+
+A node is gone when its heartbeats have stopped for a whole lease, counted by this node's monotonic clock. A process of
+the same host that has ended is known at once.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from accord.engine.hooks import Hooks, LeaseLost, NodeReaped
+from accord.storage.commands import endings, jobs
+from accord.storage.commands.jobs import Peer
+from accord.storage.store import Store
+
+log = logging.getLogger("accord.engine")
+
+PROC = Path("/proc")
+"""Linux alone says when a process began, which tells it from a later one with the same number."""
+
+_BEGAN = 19
+"""Where a process's start is in `/proc/PID/stat`, counted after its name."""
+
+
+JUMP_SECONDS = 5.0
+"""A step of the store's clock that is none of its usual corrections."""
+
+SKEW_SECONDS = 60.0
+"""A difference between this node's clock and the store's that operators are told of."""
+
+SLOW_SECONDS = 1.0
+"""An answer that takes longer shows only a jump that is longer than the answer took."""
+
+
+class HostProcess(Struct, frozen=True, kw_only=True):
+    """A process that other processes of its host can look for."""
+
+    host: str
+    """The boot of the machine, the namespace of process numbers and the host's name: what neighbors share."""
+
+    pid: int
+    """The number of the process in that namespace."""
+
+    began: int
+    """When it began, in clock ticks of the machine: a number is given to another process some day."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone for certain; only one of this host is known."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass  # it is another user's
+        found = _stat(self.pid)
+        return found is not None and (found.began != self.began or found.state in "ZX")
+
+
+class _Stat(NamedTuple):
+    state: str
+    began: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    """Return what the machine says of a process; None if it says nothing."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return _Stat(fields[0], int(fields[_BEGAN]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+@cache
+def _host() -> str | None:
+    """Return what all processes have in common that see each other; None where that is not known."""
+    try:
+        if os.readlink(PROC / "self") != str(os.getpid()):
+            return None  # these are the numbers of another namespace
+        boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink(PROC / 'self/ns/pid')} {socket.gethostname()}"
+    except OSError:
+        return None
+
+
+def this_process() -> HostProcess | None:
+    """Return this process, if others can look for it."""
+    host, found = _host(), _stat(os.getpid())
+    return None if host is None or found is None else HostProcess(host=host, pid=os.getpid(), began=found.began)
+
+
+class _Heartbeat(NamedTuple):
+    """The last sign of life of a node: its number of heartbeats, and since when that is known."""
+
+    beats: int
+    since: float
+
+
+class Peers:
+    """The nodes that this one has seen, and their signs of life."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        """Know none yet."""
+        self.lease_seconds = lease_seconds
+        self.process = this_process()
+        self._signs: dict[str, _Heartbeat] = {}
+        self._neighbors: dict[str, HostProcess] = {}
+
+    @property
+    def info(self) -> str:
+        """What this node writes about itself, for its peers."""
+        return "{}" if self.process is None else msgspec.json.encode(self.process).decode()
+
+    def observe(self, peers: Sequence[Peer], now: float) -> None:
+        """Take note of all nodes that the store knows; `now` is this node's monotonic time."""
+        signs = {}
+        for peer in peers:
+            sign = self._signs.get(peer.id)
+            signs[peer.id] = sign if sign is not None and sign.beats == peer.beats else _Heartbeat(peer.beats, now)
+        self._signs = signs
+        self._neighbors = {peer.id: found for peer in peers if (found := self._neighbor(peer)) is not None}
+
+    def _neighbor(self, peer: Peer) -> HostProcess | None:
+        """Return the process of a node of this host; None for all others."""
+        try:
+            found = msgspec.json.decode(peer.info, type=HostProcess)
+        except msgspec.DecodeError:  # it says nothing
+            return None
+        return found if self.process is not None and found.host == self.process.host else None
+
+    def forget(self) -> None:
+        """Restart the count: while this node was silent itself, so were all others if the store was away."""
+        self._signs = {}
+
+    def drop(self, node: str) -> None:
+        """Look for a node no longer that was taken over from."""
+        self._signs.pop(node, None)
+        self._neighbors.pop(node, None)
+
+    def silent(self, now: float) -> dict[str, int]:
+        """Return the nodes without a heartbeat for a lease, with the number of the last one."""
+        return {id: sign.beats for id, sign in self._signs.items() if now - sign.since >= self.lease_seconds}
+
+    def ended(self) -> dict[str, int]:
+        """Return the nodes of this host whose process has ended, in the same way."""
+        ended = [id for id, process in self._neighbors.items() if process.has_ended]
+        return {id: self._signs[id].beats for id in ended if id in self._signs}
+
+    @property
+    def next_expiry(self) -> float | None:
+        """When the next lease runs out if no node is heard of again."""
+        return min((sign.since + self.lease_seconds for sign in self._signs.values()), default=None)
+
+
+class StoreClock:
+    """The store's clock, compared with this node's clocks: it should not jump, nor differ."""
+
+    def __init__(self, store: Store, now_ms: Callable[[], int]) -> None:
+        """Know nothing of it yet."""
+        self._store = store
+        self._now_ms = now_ms
+        self._offset: float | None = None
+        self._differs = False
+        self.has_jumped = False
+
+    async def left_until(self, timer: jobs.Claimed, deadline_ms: int | None) -> int:
+        """Return the milliseconds left of a timer that is due by the store's clock, if that has ever jumped."""
+        if not self.has_jumped:
+            return 0
+        due_ms = deadline_ms if timer.kind == jobs.DEADLINE else await self._store.read(jobs.limit_of, timer)
+        return 0 if due_ms is None else due_ms - self._now_ms()
+
+    async def compare(self) -> None:
+        """Read the store's time; if its clock jumped since the last time, correct what is due by it."""
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        store_ms = await self._store.read(jobs.now)
+        after = loop.time()
+        known, offset, slack = self._offset, store_ms / 1000 - after, after - before
+        if slack <= SLOW_SECONDS:
+            self._offset = offset
+        elif known is None or abs(offset - known) < JUMP_SECONDS + slack:
+            return  # when that was its time is not known any better
+        skew = store_ms / 1000 - self._now_ms() / 1000
+        if (differs := abs(skew) > SKEW_SECONDS) and not self._differs:
+            log.warning("clock differs from the store's", extra={"seconds": round(-skew)})
+        self._differs = differs
+        if known is None or abs(jump := offset - known) < JUMP_SECONDS:
+            return
+        self.has_jumped = True
+        log.warning("the store's clock jumped", extra={"seconds": round(jump)})
+        await self._store.do(jobs.align, self._now_ms())
+
+
+class Membership:
+    """A node's own part: its heartbeats, and taking over from peers that are gone."""
+
+    def __init__(self, store: Store, node: str, lease_seconds: float, hooks: Hooks, now_ms: Callable[[], int]) -> None:
+        """Be the node of that name, which has sent no heartbeat yet."""
+        self._store = store
+        self._node = node
+        self._hooks = hooks
+        self._peers = Peers(lease_seconds)
+        self.clock = StoreClock(store, now_ms)
+        self._beats = self._kept = 0
+        self.lost = 0
+        """Heartbeats of this node that the store had acknowledged and no longer has."""
+        self._beaten = math.inf
+
+    async def beat(self) -> dict[int, int]:
+        """Send a heartbeat, and return what this node holds: job id -> epoch."""
+        lease_seconds = self._peers.lease_seconds
+        self._beats += 1
+        beat = await self._store.do(
+            jobs.heartbeat, self._node, round(lease_seconds * 1000), self._beats, self._peers.info
+        )
+        now = asyncio.get_running_loop().time()
+        self.lost = self._kept - beat.before if beat.before is not None else 0
+        self._kept = self._beats
+        if now - self._beaten > lease_seconds:
+            self._peers.forget()
+            self._hooks.tell(LeaseLost(tenant="", task_id="", agent="", node=self._node))
+        self._beaten = now
+        self._peers.observe(beat.peers, now)
+        await self.clock.compare()
+        return beat.held
+
+    async def take_over(self) -> None:
+        """Take over from all nodes that are gone."""
+        await self._reap(self._peers.silent(asyncio.get_running_loop().time()) | self._peers.ended())
+
+    async def take_over_here(self) -> None:
+        """Take over from those of this host alone: looking for them needs no store."""
+        if ended := self._peers.ended():
+            await self._reap(ended)
+
+    async def _reap(self, gone: Mapping[str, int]) -> None:
+        reaped = await self._store.do(endings.reap, gone)
+        self._hooks.tell_ended(reaped.ended)
+        for node in reaped.nodes:
+            self._peers.drop(node)
+            log.warning("took over from a node that is gone", extra={"node": node})
+            self._hooks.tell(NodeReaped(tenant="", task_id="", agent="", node=node))
+
+    def call_at_expiry(self, callback: Callable[[], None], *, within: float) -> None:
+        """Call when the next lease runs out, if that is `within` some seconds."""
+        loop, due = asyncio.get_running_loop(), self._peers.next_expiry
+        if due is not None and loop.time() < due < loop.time() + within:
+            loop.call_at(due, callback)

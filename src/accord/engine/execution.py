@@ -1,0 +1,472 @@
+"""One execution of an agent: from a claimed job to its end, suspension or loss.
+
+Every write carries the claim's epoch, so an execution that lost its lease cannot write.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from accord.engine import outcome
+from accord.engine.agent import Agent
+from accord.engine.budgets import TaskUsage
+from accord.engine.child_tasks import ChildCalls, Spawning
+from accord.engine.context import Context, Failed, Suspended
+from accord.engine.journal import Journal, StatusEntry
+from accord.engine.log_writer import LogPorts, LogWriter, UnreadMessages
+from accord.engine.messages import as_message
+from accord.engine.outcome import ResultBroadcast
+from accord.engine.slots import ExecutionStart
+from accord.engine.task_store import ConversationHistory
+from accord.engine.tracing import ExecutionSpan, Tracer
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    EventBody,
+    Message,
+    MessageUpdate,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.storage.commands import endings, runs, steps, tasks, usage
+from accord.storage.commands.children import Watch
+from accord.storage.commands.jobs import SLA
+from accord.storage.commands.tasks import Append, Behind, Fenced
+from accord.storage.records import TERMINAL, state_name
+from accord.storage.store import Command, StoreUnavailable
+
+log = logging.getLogger("accord.run")
+
+Q = TypeVar("Q")
+T = TypeVar("T")
+
+
+class ExecutionPorts(LogPorts, frozen=True, kw_only=True):
+    """What the node lends its runs."""
+
+    make_id: Callable[[], str]
+    calls: Callable[["Execution"], ChildCalls]
+    journal: Callable[["Execution"], Journal]
+    spawning: Callable[["Execution"], Spawning]
+    alarm: Callable[[int], None]
+
+
+class Execution:
+    """One run; the context writes through it. It has fewer than 30 attributes: Python makes those quickly."""
+
+    def __init__(self, agent: Agent, start: ExecutionStart, tools: ExecutionPorts) -> None:
+        """Prepare to run `agent`."""
+        self.agent = agent
+        self.job = start.job
+        self.tenant = start.job.tenant
+        self.caller = start.caller
+        self.message = start.message
+        self.deadline_at = start.deadline_at
+        self.trace = start.trace
+        self.is_cancelled = False
+        self.is_settling = False
+        self.on_lost: Callable[[], object] = lambda: None
+        loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[Task | None] = loop.create_future()
+        self.rest = ResultBroadcast(loop)
+        self._tools = tools
+        self.now_ms, self.message_id = tools.now_ms, tools.make_id
+        self._store = tools.archive.store
+        self._steps = start.steps
+        self._noted: dict[str, str] = {}
+        self._told: list[EventBody] = []
+        known = start.steps.get(usage.ACCOUNT)
+        self.spending = TaskUsage(self, agent.profile.budget, known, self._store, tools.hooks)
+        self._writer = LogWriter(start, agent.profile.name, tools, self)
+        self.context_id = start.task.context_id or ""
+        self._history = start.task.history
+        self._state = start.task.status.state
+        self._parent_id, self._was_asking = start.parent_id, self._state in lifecycle.INTERRUPTED
+        self._begun = {artifact.artifact_id for artifact in start.task.artifacts} if start.resumes else set()
+
+    @property
+    def attempt(self) -> int:
+        """1, or more if an earlier run was lost."""
+        return self.job.attempts
+
+    @property
+    def epoch(self) -> int:
+        """The number of its claim."""
+        return self.job.epoch
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event that it knows."""
+        return self._writer.known.seq
+
+    @property
+    def place(self) -> int:
+        """The place of its turn's message among all that were said, from 1."""
+        wanted = self.message.message_id
+        return next((at for at, said in enumerate(self._history, 1) if said.message_id == wanted), 1)
+
+    @property
+    def is_child(self) -> bool:
+        """Whether another run has called."""
+        return self._parent_id is not None
+
+    @cached_property
+    def _parking(self) -> asyncio.Lock:
+        """Held by what parks; most runs never do."""
+        return asyncio.Lock()
+
+    @cached_property
+    def conversation(self) -> ConversationHistory:
+        """The conversation that its task belongs to."""
+        return ConversationHistory(self, self._tools.archive)
+
+    @cached_property
+    def calls(self) -> ChildCalls:
+        """How it calls other agents; most call none."""
+        return self._tools.calls(self)
+
+    @cached_property
+    def spawning(self) -> Spawning:
+        """How it begins tasks beside its own; most begin none."""
+        return self._tools.spawning(self)
+
+    @cached_property
+    def _unread(self) -> UnreadMessages:
+        """What its caller said meanwhile; most ask for nothing."""
+        return UnreadMessages(self.message.message_id, self._history, self._steps)
+
+    @cached_property
+    def journal(self) -> Journal:
+        """What it writes down if it does many things at once; most do one."""
+        return self._tools.journal(self)
+
+    async def flush(self) -> None:
+        """Wait until everything said is committed."""
+        await self._writer.flush()
+
+    async def lost(self) -> tuple[int, int] | None:
+        """Return how many events it knows and how many of them the store still has; None if it has them all."""
+        return await self._writer.lost()
+
+    async def persist(self, command: Command[[str, Q], T], request: Q) -> T | None:
+        """Run a command as often as it takes while the database cannot be used."""
+        return await self._writer.persist(command, request)
+
+    async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something as often as it takes while the database cannot be used."""
+        return await self._writer.patiently(do)
+
+    # --- startup, work, end ---------------------------------------------------------------------------------------
+
+    async def execute(self) -> None:
+        """Run the agent to its end; whatever that is, the outcome is set: the task, or None if the run was lost.
+
+        Its `rest` is that as well, or the task as the agent shows it while it waits for somebody else.
+        """
+        ended: Task | None = None
+        try:
+            if self._state is TaskState.SUBMITTED and not self.agent.profile.reports_start:
+                await self.status(TaskState.WORKING, None, None)
+            ended = await self._work()
+        except Fenced as error:
+            log.info("run lost its claim", extra={"task_id": self.job.key, "reason": str(error)})
+        except BaseException:  # `Parked`, or a group around it
+            if not self._writer.is_closed:
+                raise
+            ended = self.task
+        finally:
+            self._writer.close()
+            if not self.outcome.done():
+                self.outcome.set_result(ended)
+            self.rest.tell(ended)
+
+    async def traced(self, tracer: Tracer) -> None:
+        """Do that as part of its task's trace, wherever it began."""
+        running = ExecutionSpan(
+            agent=self.agent.profile.name,
+            task_id=self.job.key,
+            context_id=self.context_id,
+            tenant=self.tenant,
+            attempt=self.attempt,
+            trace=self.trace,
+        )
+        with tracer.around(running) as span:
+            await self.execute()
+            ended = self.outcome.result()
+            span.note(state=None if ended is None else state_name(ended.status.state))
+
+    async def _work(self) -> Task:
+        """Run the agent and say how it ended."""
+        state, text = await self._do()
+        if self.is_cancelled:
+            raise asyncio.CancelledError  # the agent was stopped: whatever it made of that is not its end
+        try:
+            return await self.end(state, text)
+        except (Fenced, StoreUnavailable):
+            raise
+        except Exception as error:  # it said what no store can keep
+            log.exception("what the agent said was not kept", extra={"task_id": self.job.key})
+            self.note({steps.FAILURE: outcome.failure_entry(error)})
+            return await self.end(TaskState.FAILED, str(error) if isinstance(error, Failed) else "The agent failed")
+
+    async def _do(self) -> tuple[TaskState, str | None]:
+        """Run the agent and return how the task ends, and what its caller is told."""
+        try:
+            await self.agent.run(Context(self))
+        except asyncio.CancelledError:
+            if outcome.is_being_cancelled():
+                raise
+            log.info("agent was interrupted", extra={"task_id": self.job.key})
+            return TaskState.FAILED, "The agent was interrupted"
+        except Exception as error:  # an agent may raise anything: logged in full, shown as nothing
+            if (told := outcome.failure_status(error)) is not None:
+                return told
+            log.exception("agent failed", extra={"task_id": self.job.key})
+            self.note({steps.FAILURE: outcome.failure_entry(error)})
+            return TaskState.FAILED, "The agent failed"
+        return TaskState.COMPLETED, None
+
+    async def end(self, state: TaskState, text: str | None = None) -> Task:
+        """Say how it ended, and let go of the job; an agent that said so itself is not repeated."""
+        await self._writer.quiesce()
+        if "calls" in vars(self):
+            await self.spending.recount()
+        is_said = self._state in lifecycle.TERMINAL
+        bodies, self._told = self._told + self._writer.take(), []
+        if not is_said:
+            said = as_message(text, self.message_id(), self.job.key, self.context_id) if text else None
+            bodies.append(self._update(state, said, None))
+        await self._settle(bodies)
+        return self.task
+
+    # --- what the context writes ----------------------------------------------------------------------------------
+
+    @property
+    def task(self) -> Task:
+        """The task as it is now, with what is not yet committed."""
+        return self._writer.task
+
+    async def status(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> None:
+        """Append a status."""
+        if self._state is TaskState.UNKNOWN and state is TaskState.WORKING:
+            return  # the task was given up: only its end is news
+        await self._put(self._entered(state, message, metadata))
+        if state in lifecycle.INTERRUPTED:  # the agent waits for somebody else: who waits for it is told
+            await self.flush()
+            self._rests()
+
+    def _entered(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
+        """Be in a state, and return what says so."""
+        lifecycle.check(self._state, state)
+        self._state = state
+        if self.rest.is_told:
+            self.rest = ResultBroadcast(self.outcome.get_loop())
+        return self._update(state, message, metadata)
+
+    async def say(self, message: Message) -> None:
+        """Append a message of the agent to the history."""
+        await self._put(MessageUpdate(task_id=self.job.key, context_id=self.context_id, message=message))
+
+    async def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> None:
+        """Append a chunk; the first one of an artifact in a run replaces what an earlier run left of it."""
+        update = ArtifactUpdate(
+            task_id=self.job.key,
+            context_id=self.context_id,
+            artifact=artifact,
+            append=append and artifact.artifact_id in self._begun,
+            last_chunk=last_chunk,
+        )
+        self._begun.add(artifact.artifact_id)
+        await self._put(update)
+
+    async def finish(self, artifact_id: str) -> None:
+        """Say that an artifact is whole: with its last chunk if that is still here, otherwise with an empty one."""
+        for at, body in reversed(list(enumerate(self._writer.buffer))):
+            if isinstance(body, ArtifactUpdate) and body.artifact.artifact_id == artifact_id:
+                self._writer.buffer[at] = replace(body, last_chunk=True)
+                return
+        if artifact_id in self._begun and self._state not in lifecycle.TERMINAL:
+            nothing = Artifact(artifact_id=artifact_id, parts=(lifecycle.NOTHING,))
+            await self.artifact(nothing, append=True, last_chunk=True)
+
+    async def has_ended(self) -> bool:
+        """Whether the task has ended, here or from outside."""
+        head = await self.patiently(lambda: self._store.read(tasks.read_head, self.tenant, self.job.key))
+        return head is None or head.state in TERMINAL
+
+    @property
+    def entries(self) -> Mapping[str, str]:
+        """Everything that is kept of the task, by key."""
+        return self._steps
+
+    def learn(self, entries: Mapping[str, str]) -> None:
+        """Know what has been written down."""
+        self._steps.update(entries)
+
+    def note(self, entries: Mapping[str, str], sayings: Sequence[StatusEntry] = ()) -> None:
+        """Keep entries, and what is said, until the next commit of the journal or the end."""
+        self.learn(entries)
+        self._noted.update(entries)
+        self._told += [self._said(saying) for saying in sayings]
+
+    def noted(self) -> Mapping[str, str]:
+        """Return the entries that are to be committed now."""
+        found, self._noted = self._noted, {}
+        return found
+
+    async def commit(
+        self, command: Command[[str, Q], T], around: Callable[[Append], Q], sayings: Sequence[StatusEntry] = ()
+    ) -> T | None:
+        """Commit everything said, and these last, with a command that does more; None if it is not known what that
+        gave."""
+        if self._state in lifecycle.TERMINAL:
+            raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
+        told, self._told = self._told, []
+        given = await self._writer.commit(command, around, told + [self._said(saying) for saying in sayings])
+        if sayings and self._state in lifecycle.INTERRUPTED:
+            self._rests()
+        return given
+
+    def _rests(self) -> None:
+        """Tell who waits; what an agent does at the same time may have told them."""
+        self.rest.tell(self.task)
+
+    def _said(self, saying: StatusEntry) -> StatusUpdate:
+        content = saying.content
+        if isinstance(content, str):
+            content = as_message(content, self.message_id(), self.job.key, self.context_id)
+        return self._entered(saying.state, content, saying.metadata)
+
+    async def look(self) -> None:
+        """Take in what others have done to the task."""
+        await self._writer.catch_up()
+        self._steps = await self.patiently(lambda: self._store.read(steps.load, self.tenant, self.job.key))
+
+    def recall(self, key: str) -> str | None:
+        """Return what a step gave."""
+        return self._steps.get(key)
+
+    async def remember(self, key: str, output: str) -> None:
+        """Commit what a step gave."""
+        await self.persist(steps.commit, self._step(key, output))
+        self._steps[key] = output
+
+    def answered(self, key: str) -> Message | None:
+        """Return the message that answered a question, if one has."""
+        at = self._steps.get(key)
+        return None if at is None else self._writer.known.said(int(at))
+
+    async def take(self, key: str) -> bool:
+        """Let the oldest unread message of the caller answer a question; false if there is none."""
+        at = self._unread.take(self._writer.known.after(()).history)
+        if at is None:
+            return False
+        await self.remember(key, str(at))
+        return True
+
+    async def park(
+        self,
+        state: TaskState | None,
+        message: Message | None,
+        *,
+        delay_ms: int | None = None,
+        awaited: str | None = None,
+        child: str | None = None,
+        watch: Watch | None = None,
+    ) -> None:
+        """End the run until something happens; returns if that has happened already."""
+        if self._noted:
+            await self.journal.write({})
+        heard = self._writer.heard
+        async with self._parking:  # what an agent does at the same time may want to wait at the same time
+            self._writer.check_open()
+            await self._writer.quiesce()
+            if self._writer.heard != heard:
+                return  # a commit found what somebody said after the agent looked whether anybody had
+            before = self._state
+            if state is not None:
+                lifecycle.check(self._state, state)
+            bodies = self._writer.take()
+            if state is not None:
+                bodies.append(self._update(state, message, None))
+                self._state = state
+            try:
+                await self._settle(bodies, parks=True, delay_ms=delay_ms, awaited=awaited, child=child, watch=watch)
+            except (Behind, runs.AlreadyWoken) as error:
+                self._state, self._writer.known.taken = before, ()
+                self._writer.buffer = bodies[: len(bodies) - (state is not None)]
+                if isinstance(error, Behind):
+                    await self._writer.take_in()
+                else:
+                    self._steps = await self.patiently(lambda: self._store.read(steps.load, self.tenant, self.job.key))
+                return
+            self._writer.is_closed = True
+        if delay_ms is not None:
+            self._tools.alarm(delay_ms)
+        raise Suspended
+
+    async def limit(self, key: str, seconds: float, reason: str) -> None:
+        """Give the task up as unknown after a while, and commit that as a step."""
+        delay = round(seconds * 1000)
+        timer = endings.Timer(task_id=self.job.key, kind=SLA, delay_ms=delay, arg=reason)
+        step = self._step(key, str(self.now_ms() + delay))
+        await self.persist(endings.limit, endings.Limit(timer=timer, step=step))
+        self._steps[key] = step.output
+        self._tools.alarm(delay)
+
+    # --- the log --------------------------------------------------------------------------------------------------
+
+    async def _put(self, body: EventBody) -> None:
+        self._writer.check_open()
+        if self._state in lifecycle.TERMINAL and not isinstance(body, StatusUpdate):
+            raise lifecycle.TaskEnded(f"Task {self.job.key} has ended")
+        await self._writer.put(body)
+
+    def is_fenced(self) -> None:
+        """Stop: another has the claim."""
+        self.is_cancelled = True
+        self.on_lost()  # an agent that catches every exception must not go on
+
+    def is_refused(self) -> None:
+        """Be where the log is: what was said last cannot be kept."""
+        self._state = self.task.status.state
+
+    async def _settle(self, bodies: list[EventBody], *, parks: bool = False, **waits: Any) -> None:
+        entries = tuple(self.noted().items())
+        while True:
+            request = await self._writer.append(bodies, parks=parks, ends=not parks)
+            tells = not parks or self._was_asking or request.state in lifecycle.INTERRUPTED
+            parent_id = self._parent_id if tells else None
+            settle = runs.Settle(last=request, job=self.job, entries=entries, parks=parks, parent_id=parent_id, **waits)
+            self.is_settling = True
+            try:
+                ended = await self._writer.persist(runs.settle, settle, request.bodies)
+            except Behind:
+                if parks:
+                    raise  # somebody said something: what the run wanted to wait for may be there
+                await self._writer.take_in()
+                continue
+            finally:
+                self.is_settling = False
+            self._writer.committed(request, bodies)
+            self._tools.hooks.tell_ended(settle.ended if ended is None else ended)
+            return
+
+    # --- small things ---------------------------------------------------------------------------------------------
+
+    def _step(self, key: str, output: str) -> steps.Step:
+        return steps.Step(task_id=self.job.key, epoch=self.job.epoch, key=key, output=output, at=self.now_ms())
+
+    def _update(self, state: TaskState, message: Message | None, metadata: dict[str, Any] | None) -> StatusUpdate:
+        self._writer.status_ms = self.now_ms()
+        status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(self._writer.status_ms))
+        shown = self.spending.shown_in(metadata)
+        return StatusUpdate(task_id=self.job.key, context_id=self.context_id, status=status, metadata=shown)

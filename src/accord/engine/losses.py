@@ -1,0 +1,96 @@
+"""Detects events that the store lost after acknowledging them.
+
+A promoted standby or a restored backup goes back in time. A node then compares the store with what it has written.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from weakref import WeakSet
+
+from accord.engine.agent import Crash
+from accord.engine.execution import Execution
+from accord.engine.subscriptions import Hub
+from accord.model.base import timestamp_ms
+from accord.storage.commands import jobs
+from accord.storage.store import RESTARTED, Store, StoreUnavailable
+
+log = logging.getLogger("accord.engine")
+
+
+class Losses:
+    """The losses that one node has found, and the runs that it drops because of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        hub: Hub,
+        runs: Mapping[tuple[str, str], Execution],
+        abandon: Callable[[tuple[str, str]], None],
+        told: asyncio.Event,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Compare `runs` with the store; `abandon` stops one of them, and `told` lets the node look soon."""
+        self._store = store
+        self._hub = hub
+        self._runs = runs
+        self._abandon = abandon
+        self._told = told
+        self._now_ms = now_ms
+        self._is_unsure = False
+        self._older_runs: WeakSet[Execution] = WeakSet()
+        self._tasks: set[tuple[str, str]] = set()
+        self._found_ms = 0
+        self._seconds = 0.0
+
+    @property
+    def note(self) -> str | None:
+        """The warning for operators; None without any loss."""
+        if not self._found_ms:
+            return None
+        tasks = f"{len(self._tasks)} of this node's running tasks lost events"
+        span = f", and up to {self._seconds:g} s of changes are lost" if self._seconds else ""
+        return f"went back in time, found at {timestamp_ms(self._found_ms)}: {tasks}{span}"
+
+    def add_heartbeats(self, count: int, heartbeat_seconds: float) -> None:
+        """Report lost heartbeats of this node; whatever else was committed since then is lost as well."""
+        if not count:
+            return
+        self._seconds = max(self._seconds, (count + 1) * heartbeat_seconds)
+        self._found_ms = self._now_ms()
+        log.error("store went back in time", extra={"seconds": (count + 1) * heartbeat_seconds})
+        self._hub.heard([RESTARTED])
+
+    def suspect(self) -> None:
+        """Let the node compare soon, after a hint that the store may have gone back in time."""
+        self._is_unsure = True
+        self._older_runs.update(self._runs.values())
+        self._told.set()
+
+    async def compare(self) -> None:
+        """Drop the runs of which the store lost events; their tasks are claimed again."""
+        if not self._is_unsure:
+            return
+        self._is_unsure = False
+        try:
+            for run in list(self._runs.values()):
+                if not run.is_cancelled and (lost := await run.lost()) is not None:
+                    await self._drop(run, *lost)
+        except StoreUnavailable:
+            self._is_unsure = True
+            raise
+
+    async def drop_without(self, run: Execution) -> None:
+        """Drop a run that waits for a task which is gone, if the store may have gone back to before it was made."""
+        if run in self._older_runs:
+            await self._drop(run, run.seq, run.seq)
+            await asyncio.Event().wait()  # until it is cancelled
+
+    async def _drop(self, run: Execution, known: int, kept: int) -> None:
+        """Stop a run and give its job back; work that must not be run twice has failed."""
+        self._tasks.add((run.tenant, run.job.key))
+        self._found_ms = self._now_ms()
+        log.error("store lost events", extra={"task_id": run.job.key, "known_seq": known, "kept_seq": kept})
+        self._hub.rewind(run.tenant, run.job.key)
+        self._abandon((run.tenant, run.job.key))
+        await self._store.do(jobs.release_id, run.job.id, run.epoch, counts=run.agent.profile.crash is Crash.FAIL)

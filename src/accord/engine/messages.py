@@ -1,0 +1,120 @@
+"""The incoming message of a turn, and returned values as parts."""
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from accord.model import Artifact, Message, Part, Role
+
+
+def parts_of(value: Any) -> tuple[Part, ...]:
+    """Return the parts that say `value`; None says nothing."""
+    match value:
+        case None:
+            return ()
+        case str():
+            return (Part(text=str(value)),)  # of a subclass, which frameworks have, nothing could be encoded
+        case bytes() | bytearray() | memoryview():
+            return (Part(raw=bytes(value), media_type="application/octet-stream"),)
+        case Part():
+            return (value,)
+        case Message() | Artifact():
+            return value.parts
+        case list() | tuple() if value and all(isinstance(item, Part) for item in value):
+            return tuple(value)
+    return (Part(data=_builtins(value), media_type="application/json"),)
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """Return the text of parts, one after the other."""
+    return "".join([part.text for part in parts if part.text is not None])
+
+
+def as_message(text: str, message_id: str, task_id: str, context_id: str | None = None) -> Message:
+    """Return a text as the message with which the agent, or the server for it, says it."""
+    parts = (Part(text=text),)
+    return Message(message_id=message_id, role=Role.AGENT, parts=parts, task_id=task_id, context_id=context_id)
+
+
+class ArtifactIds:
+    """The ids of a turn's artifacts, and those chosen for artifacts without one.
+
+    They depend on the earlier calls alone, so every run of the turn chooses the same.
+    """
+
+    def __init__(self) -> None:
+        """Begin a turn."""
+        self.used: set[str] = set()
+        self._last: dict[str, str] = {}
+
+    def choose(self, base: str, *, append: bool) -> str:
+        """Return a new id that begins with `base`, or to append the last one chosen for it."""
+        if not append or base not in self._last:
+            numbered = (base if number == 1 else f"{base}-{number}" for number in count(1))
+            self._last[base] = next(one for one in numbered if one not in self.used)
+        return self._last[base]
+
+
+def _builtins(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)  # pydantic's models
+    try:
+        return msgspec.to_builtins(dump(mode="json") if callable(dump) else value)
+    except TypeError as error:
+        raise TypeError(f"An agent cannot answer with {type(value).__name__}: {error}") from None
+
+
+YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "true", "1"})
+NO = frozenset({"no", "n", "reject", "rejected", "deny", "denied", "false", "0"})
+
+
+class IncomingMessage(Struct, frozen=True):
+    """A message with the ways to look at it."""
+
+    message: Message
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its parts."""
+        return self.message.parts
+
+    @property
+    def text(self) -> str:
+        """Its text, all of it."""
+        return text_of(self.parts)
+
+    @property
+    def data(self) -> Any:
+        """The value of its first data part, or None."""
+        return next((part.data for part in self.parts if part.data is not msgspec.UNSET), None)
+
+    @property
+    def files(self) -> tuple[Part, ...]:
+        """Its parts that carry or link to a file."""
+        return tuple(part for part in self.parts if part.raw is not None or part.url is not None)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Approval(Struct, frozen=True):
+    """A person's decision; it is true if it is a yes. One that is neither yes nor no is not clear."""
+
+    is_approved: bool
+    comment: str
+    is_clear: bool = True
+
+    @classmethod
+    def of(cls, said: IncomingMessage) -> "Approval":
+        """Read a decision: `{"approved": true, "comment": "..."}` as data, or a word and what follows it."""
+        if isinstance(said.data, dict):
+            return cls(said.data.get("approved") is True, str(said.data.get("comment") or ""))
+        text = said.text.strip()
+        word, _, rest = text.partition(" ")
+        word = word.strip(".,:;!").lower()
+        return cls(word in YES, rest.strip()) if word in YES | NO else cls(False, text, is_clear=False)
+
+    def __bool__(self) -> bool:
+        return self.is_approved

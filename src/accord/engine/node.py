@@ -1,0 +1,496 @@
+"""One node: claims jobs under leases, executes agents, fires timers and drains.
+
+A node keeps nothing that the store does not have: it may be killed at any moment, and another node takes over.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from accord.a2a import Caller
+from accord.engine import tracing
+from accord.engine.agent import Agent, Crash
+from accord.engine.child_access import ChildAccess, NodeServices, SpawnedAccess
+from accord.engine.child_tasks import ChildCalls, Spawning
+from accord.engine.clock import SYSTEM
+from accord.engine.cluster import Membership
+from accord.engine.execution import Execution, ExecutionPorts
+from accord.engine.hooks import ExecutionEnded, ExecutionStarted, Hooks
+from accord.engine.ids import new_id
+from accord.engine.journal import Journal
+from accord.engine.losses import Losses
+from accord.engine.slots import DeferredStarts, ExecutionStart, SlotReservation
+from accord.engine.subscriptions import Hub, at_turn_end
+from accord.engine.task_store import TaskStore
+from accord.errors import TaskNotFound
+from accord.model import Message, Task, TaskState
+from accord.protocol import lifecycle
+from accord.storage.commands import endings, jobs, steps, tasks
+from accord.storage.commands.jobs import DEADLINE, TIMERS, Claimed
+from accord.storage.commands.tasks import Stored
+from accord.storage.store import StoreUnavailable
+
+LOOK_SECONDS = 0.5
+"""How late a cancel may reach a run when its hint is lost."""
+
+CLAIM = 64
+"""Jobs claimed at once."""
+
+STOP_SECONDS = 5.0
+"""How long an agent has to let itself be stopped, before its work is handed over all the same."""
+
+BROKEN_MS = 1000
+"""When work is tried again that could not be begun, or whose run broke off without an end."""
+
+LATE = "The task did not finish in time"
+"""What a task says that its deadline ended."""
+
+log = logging.getLogger("accord.engine")
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How a node works."""
+
+    lease_seconds: Annotated[float, Meta(gt=0)] = 15.0
+    """How long a node that says nothing keeps its tasks: three heartbeats, so that one lost heartbeat loses nothing."""
+
+    poll_seconds: Annotated[float, Meta(gt=0)] = 1.0
+    """How often a node looks for work that no hint has told it of."""
+
+    slots: Annotated[int, Meta(ge=1)] = 200
+    """Runs at a time on one node."""
+
+    tenant_runs: Annotated[int, Meta(ge=1)] | None = None
+    """Runs at a time of one tenant on all nodes; left out, any number."""
+
+    hops: Annotated[int, Meta(ge=1)] = 8
+    """Servers that may pass a message on, one to the next, before this server refuses it."""
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """How often a node says that it lives."""
+        return self.lease_seconds / 3
+
+
+class Engine:
+    """A node that runs agents."""
+
+    def __init__(
+        self,
+        archive: TaskStore,
+        hub: Hub,
+        agents: Mapping[str, Agent],
+        *,
+        limits: Limits | None = None,
+        hooks: Hooks | None = None,
+        now_ms: Callable[[], int] = SYSTEM.now_ms,
+        make_id: Callable[[], str] = new_id,
+    ) -> None:
+        """Run `agents` by name; clock and ids can be injected."""
+        self.archive = archive
+        self.store = archive.store
+        self.hub = hub
+        self.agents = agents
+        self.limits = limits or Limits()
+        self.hooks = hooks or Hooks()
+        self.now_ms = now_ms
+        self.make_id = make_id
+        self.node = make_id()
+        self.services: NodeServices | None = None
+        self._runs: dict[tuple[str, str], Execution] = {}
+        self._working: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._calling: Counter[Execution] = Counter()
+        self._promised: Counter[str] = Counter()
+        self.later = DeferredStarts(self._promised)
+        self._turn = 0
+        self.is_dismissing = self._is_draining = False
+        self._has_backlog = False
+        self._claimed: frozenset[int] = frozenset()
+        self._orphans: dict[tuple[int, int], float] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+        self.membership = Membership(self.store, self.node, self.limits.lease_seconds, self.hooks, now_ms)
+        self._due = asyncio.Event()
+        self._told = asyncio.Event()
+        self.losses = Losses(self.store, hub, self._runs, self._abandon, self._told, now_ms)
+        self._beats = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        hub.use(archive)
+        self._tools = ExecutionPorts(
+            archive=archive,
+            hub=hub,
+            hooks=self.hooks,
+            now_ms=now_ms,
+            make_id=make_id,
+            calls=self._calls_of,
+            journal=self._journal_of,
+            spawning=self._spawning_of,
+            alarm=self.alarm,
+        )
+
+    # --- startup, loops, shutdown ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join: from now on work is claimed."""
+        self.hub.watch(self._due, jobs.queue_topic(TIMERS), *(jobs.queue_topic(name) for name in self.agents))
+        self.hub.watch(self._told, jobs.node_topic(self.node))
+        self.hub.observe_restarts(self.losses.suspect)
+        await self._beat()
+        self._loops = [
+            asyncio.create_task(self._keep(self._beat, self._beats, self.limits.heartbeat_seconds), name="heartbeat"),
+            asyncio.create_task(self._keep(self._look, self._told, LOOK_SECONDS), name="look"),
+            asyncio.create_task(self._keep(self._claim, self._due, self.limits.poll_seconds), name="claim"),
+        ]
+        self._due.set()
+
+    async def stop(self, grace_seconds: float = 10.0) -> None:
+        """Leave: running work finishes, or is handed over when the time is up."""
+        self.later.begin()
+        self._is_draining = True
+        self.hub.unobserve_restarts(self.losses.suspect)
+        if self._working:
+            await asyncio.wait(list(self._working.values()), timeout=grace_seconds)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        held = [(run, self._working[key]) for key, run in self._runs.items()]
+        await asyncio.gather(*(self._hand_over(run, work) for run, work in held))
+        try:
+            await self.store.do(jobs.leave, self.node)
+        except StoreUnavailable as error:
+            log.warning("left without saying so", extra={"reason": str(error)})
+
+    def dismiss(self) -> None:
+        """Let callers wait no longer for what runs here: who still does is to get the task as it stands."""
+        self.is_dismissing = True
+
+    async def _keep(self, do: Callable[[], Coroutine[Any, Any, None]], sooner: asyncio.Event, seconds: float) -> None:
+        """Do something over and over: at every hint, and at the latest after a while."""
+        while True:
+            try:
+                async with asyncio.timeout(seconds):
+                    await sooner.wait()
+            except TimeoutError:
+                pass
+            sooner.clear()
+            try:
+                await do()
+            except StoreUnavailable as error:
+                log.warning("store unavailable", extra={"doing": do.__name__, "reason": str(error)})
+                await asyncio.sleep(min(seconds, 1.0))
+            except Exception:  # the node must go on; what went wrong is in the log
+                log.exception("node loop failed", extra={"doing": do.__name__})
+                await asyncio.sleep(min(seconds, 1.0))
+
+    async def _beat(self) -> None:
+        """Say that this node lives, stop what it no longer holds, and take over from the dead."""
+        before = list(self._runs.items())
+        held = await self.membership.beat()
+        self.losses.add_heartbeats(self.membership.lost, self.limits.heartbeat_seconds)
+        self._stop_lost(before, held)
+        await self._release_orphans(held)
+        await self.membership.take_over()
+        self.membership.call_at_expiry(self._beats.set, within=self.limits.heartbeat_seconds)
+
+    async def _look(self) -> None:
+        """Stop what this node no longer holds, and take over from processes of this host that have ended.
+
+        The hint of what was taken away may be lost, and SQLite has none between processes.
+        """
+        await self.losses.compare()
+        if before := list(self._runs.items()):
+            self._stop_lost(before, await self.store.read(jobs.held, self.node))
+        await self.membership.take_over_here()
+
+    def _stop_lost(self, before: list[tuple[tuple[str, str], Execution]], held: dict[int, int]) -> None:
+        for key, run in before:
+            is_held = run.is_settling or held.get(run.job.id) == run.job.epoch
+            if not is_held and not run.is_cancelled and self._runs.get(key) is run:
+                log.info("run was taken away", extra={"task_id": run.job.key})
+                self._abandon(key)
+
+    async def _release_orphans(self, held: dict[int, int]) -> None:
+        """Give back what this node holds but nobody here has worked on for a heartbeat.
+
+        Whoever reads a task to begin with it works on it, however long the database takes.
+        """
+        mine = self._claimed.union(run.job.id for run in self._runs.values())
+        orphans = [found for found in held.items() if found[0] not in mine]
+        now = asyncio.get_running_loop().time()
+        self._orphans = {found: self._orphans.get(found, now) for found in orphans}
+        for (job, epoch), since in self._orphans.items():
+            if now - since >= self.limits.heartbeat_seconds:
+                log.warning("work was held by nobody", extra={"job": job})
+                await self.store.do(jobs.release_id, job, epoch, counts=False)
+
+    # --- claiming -------------------------------------------------------------------------------------------------
+
+    def place(self, agent: str) -> SlotReservation:
+        """Keep a place for a run while its task is kept, and give this node; None if others should take it.
+
+        That is so if there is no room, or if somebody has waited longer for it.
+        """
+        if self.limits.tenant_runs is not None or self._has_backlog or not self.room(agent):
+            self._has_backlog = True
+            return SlotReservation(self._promised, agent, 0, None)
+        return SlotReservation(self._promised, agent, 1, self.node)
+
+    def room(self, agent: str) -> int:
+        """How many more runs of an agent this node takes; those that wait for others do not count."""
+        if self._is_draining or not self._loops:
+            return 0
+        free = self.limits.slots - len(self._runs) + len(self._calling) - sum(self._promised.values())
+        concurrency = self.agents[agent].profile.concurrency
+        if concurrency is not None:
+            mine = sum(run.job.queue == agent and run not in self._calling for run in self._runs.values())
+            free = min(free, concurrency - mine - self._promised[agent])
+        return max(0, free)
+
+    async def _claim(self) -> None:
+        """Take what is due and fits; each time another agent comes first."""
+        await self._fire_timers()
+        self._has_backlog = False
+        names = list(self.agents)
+        self._turn = (self._turn + 1) % len(names)
+        for name in names[self._turn :] + names[: self._turn]:
+            while count := min(self.room(name), CLAIM):
+                with SlotReservation(self._promised, name, count, self.node):
+                    found = await self.store.do(jobs.claim, self.node, name, count, self.limits.tenant_runs)
+                    await self._with_each(found, self._take_up)
+                if len(found) < count:
+                    break
+            else:
+                self._has_backlog = True
+
+    async def _fire_timers(self) -> None:
+        while found := await self.store.do(jobs.claim, self.node, TIMERS, CLAIM):
+            await self.membership.clock.compare()
+            await self._with_each(found, self._fire)
+
+    async def _fire(self, job: Claimed) -> None:
+        stored = await self.store.read(tasks.read_task, job.tenant, job.key)
+        if stored is None:
+            await self.store.do(jobs.finish, job)
+            return
+        if (left := await self.membership.clock.left_until(job, stored.deadline_at)) > 0:
+            await self.store.do(jobs.release, job, left, counts=False)
+            return
+        state = TaskState.FAILED if job.kind == DEADLINE else TaskState.UNKNOWN
+        at = self.now_ms()
+        status = endings.said(state, job.arg or LATE, stored, at)
+        self.hooks.tell_ended(await self.store.do(endings.expire, job, status, at))
+
+    async def _with_each(self, found: Sequence[Claimed], do: Callable[[Claimed], Awaitable[None]]) -> None:
+        self._claimed = frozenset(job.id for job in found)
+        try:
+            for job in found:
+                await do(job)
+        finally:
+            self._claimed = frozenset()
+
+    async def _take_up(self, job: Claimed) -> None:
+        """Begin a run of work that was claimed; work that cannot be begun is put off and delays nobody else."""
+        try:
+            await self._resume(job)
+        except StoreUnavailable:
+            raise
+        except Exception:  # a task that cannot be read, for one
+            log.exception("work could not be begun", extra={"task_id": job.key})
+            await self.store.do(jobs.release, job, BROKEN_MS)
+
+    async def _resume(self, job: Claimed) -> None:
+        """Begin a run of work that was claimed from the store."""
+        stored = await self.store.read(tasks.read_task, job.tenant, job.key)
+        if stored is None or stored.task_state in lifecycle.TERMINAL:
+            self.hooks.tell_ended(await self.store.do(endings.let_go, job))
+            return
+        if job.attempts > job.max_attempts:
+            self.hooks.tell_ended(await self.store.do(endings.give_up, job))
+            return
+        task = await self.archive.unpack(job.tenant, stored)
+        self.begin(job, stored, task, await self.store.read(steps.load, job.tenant, job.key))
+
+    def begin(self, job: Claimed, stored: Stored, task: Task, known: dict[str, str]) -> Execution:
+        """Begin a run of a stored task, of which these steps are known."""
+        start = ExecutionStart(
+            job=job,
+            task=task,
+            seq=stored.last_seq,
+            kept=stored.doc_seq,
+            message=_turn(task, job.arg),
+            caller=Caller(tenant=job.tenant, owner=stored.owner, origin=stored.origin),
+            steps=known,
+            deadline_at=stored.deadline_at,
+            parent_id=stored.parent_id,
+            resumes=self.agents[stored.agent].profile.crash is Crash.RESUME,
+            has_large=self.archive.is_packed(stored),
+            trace=stored.trace,
+        )
+        return self.run(stored.agent, start)
+
+    def run(self, agent: str, start: ExecutionStart) -> Execution:
+        """Begin a run."""
+        run = Execution(self.agents[agent], start, self._tools)
+        key = (run.tenant, run.job.key)
+        if key in self._runs:
+            self._abandon(key)  # an earlier one, which this node lost and got back before it noticed
+        self._runs[key] = run
+        work = self._working[key] = asyncio.create_task(self._supervise(key, run), name=f"run {run.job.key}")
+        run.on_lost = work.cancel
+        return run
+
+    async def _supervise(self, key: tuple[str, str], run: Execution) -> None:
+        began = time.monotonic()
+        name = run.agent.profile.name
+        tenant, task_id = key
+        tell = self.hooks.tell
+        tell(
+            ExecutionStarted(tenant=tenant, task_id=task_id, agent=name, attempt=run.attempt, context_id=run.context_id)
+        )
+        try:
+            await (run.execute() if tracing.tracer is None else run.traced(tracing.tracer))
+        except asyncio.CancelledError:
+            if self._runs.get(key) is run and not run.is_cancelled:
+                raise  # the program ends
+        except Exception:  # the store cannot be used, or not even a failure can be committed
+            log.exception("run broke off", extra={"task_id": run.job.key})
+            with suppress(StoreUnavailable):
+                await self.store.do(jobs.release, run.job, BROKEN_MS)
+        finally:
+            if self._runs.get(key) is run:
+                del self._runs[key], self._working[key]
+            ended = run.outcome.result() if run.outcome.done() and not run.outcome.cancelled() else None
+            seconds = time.monotonic() - began
+            state = ended.status.state if ended else None
+            tell(ExecutionEnded(tenant=tenant, task_id=task_id, agent=name, state=state, seconds=seconds))
+            if self._has_backlog or self.limits.tenant_runs is not None:
+                self._due.set()
+
+    def _abandon(self, key: tuple[str, str]) -> None:
+        """Stop a run that this node no longer holds; once, so that it can clean up."""
+        run = self._runs.get(key)
+        if run is not None and not run.is_cancelled:
+            run.is_cancelled = True
+            self._working[key].cancel()
+
+    async def _hand_over(self, run: Execution, work: asyncio.Task[None]) -> None:
+        """Stop a run and give its job back; work that cannot be run twice fails instead."""
+        run.is_cancelled = True
+        work.cancel()
+        await asyncio.wait([work], timeout=STOP_SECONDS)
+        if run.outcome.done() and run.outcome.result() is not None:
+            return  # it ended or waits, after all
+        try:
+            if run.agent.profile.crash is Crash.FAIL:
+                await run.end(TaskState.FAILED, "The server was stopped")
+            else:
+                await self.store.do(jobs.release, run.job, counts=False)
+        except Exception as error:  # whatever it is, the lease runs out and another node takes over
+            log.warning("run was not handed over", extra={"task_id": run.job.key, "reason": str(error)})
+
+    # --- for the service ------------------------------------------------------------------------------------------
+
+    def stop_run(self, tenant: str, task_id: str) -> None:
+        """Stop a run of this node at once; on other nodes the hint does."""
+        self._abandon((tenant, task_id))
+
+    async def settled(self, tenant: str, task_id: str) -> Task:
+        """Wait until nothing more happens to a task without its caller, and return it."""
+        run = self._runs.get((tenant, task_id))
+        if run is not None:
+            is_news = not run.rest.is_told
+            ended = await run.rest.wait()
+            if ended is not None and _rests(ended) and (is_news or run.outcome.done()):
+                return ended  # otherwise it asked before and goes on: it may have been answered, as the store knows
+        while True:
+            found = await self.archive.read(tenant, task_id)
+            if found is None:
+                raise TaskNotFound(metadata={"taskId": task_id})
+            stored, task = found
+            if _rests(task):
+                return task
+            async with self.hub.follow(tenant, task_id, stored.last_seq) as follower:
+                async for _ in follower.events(at_turn_end):
+                    pass
+
+    def alarm(self, delay_ms: int) -> None:
+        """Look for due work then, unless something is due before; the rest is found by polling, as on other nodes."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + delay_ms / 1000 + 0.002
+        if self._alarm is None or not loop.time() < self._alarm.when() <= at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_at(at, self._due.set)
+
+    def _calls_of(self, run: Execution) -> ChildCalls:
+        """Return how a run calls others."""
+        look = partial(self.archive.read, run.tenant)
+        return ChildCalls(run, partial(self._send, run), partial(self.settled_for, run), look)
+
+    def _journal_of(self, run: Execution) -> Journal:
+        """Return how a run does many things at once, told when something happens to its task."""
+        hint, topic = asyncio.Event(), tasks.topic(run.tenant, run.job.key)
+        self.hub.watch(hint, topic)
+        run.outcome.add_done_callback(lambda _: self.hub.unwatch(topic, hint))
+        if self.services is None:
+            raise RuntimeError("This node has no service to call agents through")
+        return Journal(run, ChildAccess(run, self, self.services), hint)
+
+    def _spawning_of(self, run: Execution) -> Spawning:
+        """Return how a run begins tasks beside its own."""
+        if self.services is None:
+            raise RuntimeError("This node has no service to begin tasks through")
+        return Spawning(run, SpawnedAccess(run, self.archive, self.services))
+
+    async def _send(self, run: Execution, agent: str, message: Message, step: str) -> str:
+        """Say something to another agent for a run, and return its task."""
+        if self.services is None:
+            raise RuntimeError("This node has no service to call agents through")
+        with self.calls_others(run):
+            return await self.services.call(run, agent, message, step)
+
+    async def settled_for(self, run: Execution, task_id: str) -> Task:
+        """Wait for a task that a run has called; whoever still waits when the run is over was left behind by it."""
+        with self.calls_others(run):
+            rest = asyncio.create_task(self.settled(run.tenant, task_id), name=f"wait {task_id}")
+            either: set[asyncio.Future[Any]] = {rest, run.outcome}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not rest.done():
+                    raise asyncio.CancelledError
+                return rest.result()
+            except TaskNotFound:
+                await self.losses.drop_without(run)
+                raise
+            finally:
+                rest.cancel()
+
+    @contextmanager
+    def calls_others(self, run: Execution) -> Iterator[None]:
+        """Let a run occupy no slot: those it waits for need one."""
+        self._calling[run] += 1
+        self._due.set()
+        try:
+            yield
+        finally:
+            self._calling[run] -= 1
+            if not self._calling[run]:
+                del self._calling[run]
+
+
+_AT_REST = lifecycle.ENDED | lifecycle.INTERRUPTED
+
+
+def _rests(task: Task) -> bool:
+    return task.status.state in _AT_REST
+
+
+def _turn(task: Task, message_id: str | None) -> Message:
+    """Return the message that began a turn; the history always has one."""
+    return next((message for message in task.history if message.message_id == message_id), task.history[0])

@@ -1,0 +1,84 @@
+"""Slots reserved for executions that are about to start."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from accord.a2a import Caller
+from accord.model import Message, Task
+from accord.storage.commands.jobs import Claimed
+from accord.storage.store import ARRIVALS
+
+
+class ExecutionStart(Struct, frozen=True, kw_only=True):
+    """Everything a run begins with: the task after event `seq`, of which the store has a snapshot after `kept`."""
+
+    job: Claimed
+    task: Task
+    seq: int
+    kept: int
+    message: Message
+    caller: Caller
+    steps: dict[str, str]
+    deadline_at: int | None = None
+    parent_id: str | None = None
+    resumes: bool = False
+    has_large: bool = False
+    trace: str | None = None
+
+
+log = logging.getLogger("accord.engine")
+
+
+class SlotReservation:
+    """Runs that are about to begin, on the node that is given if there is one; every message passes here."""
+
+    __slots__ = ("_agent", "_count", "_node", "_promised")
+
+    def __init__(self, promised: Counter[str], agent: str, count: int, node: str | None) -> None:
+        self._promised = promised
+        self._agent = agent
+        self._count = count
+        self._node = node
+
+    def __enter__(self) -> str | None:
+        self._promised[self._agent] += self._count
+        return self._node
+
+    def __exit__(self, *_raised: object) -> None:
+        self._promised[self._agent] -= self._count
+
+
+class DeferredStarts:
+    """Runs that begin once no other message is just being taken in, or after some turns of the loop.
+
+    They would take the processor from those whose callers have not even heard of their tasks.
+    """
+
+    def __init__(self, promised: Counter[str]) -> None:
+        """Keep places in `promised`, which has those of messages that are being taken in as well."""
+        self._promised = promised
+        self._held: list[tuple[str, Callable[[], object]]] = []
+
+    def add(self, agent: str, begin: Callable[[], object]) -> None:
+        """Call `begin` a little later, and keep a place for a run of this agent until then."""
+        self._promised[agent] += 1
+        self._held.append((agent, begin))
+        if len(self._held) == 1:
+            asyncio.get_running_loop().call_soon(self.begin, ARRIVALS)
+
+    def begin(self, turns: int = 0) -> None:
+        """Begin everything that waits here, after so many turns at most."""
+        if turns and sum(self._promised.values()) > len(self._held):
+            asyncio.get_running_loop().call_soon(self.begin, turns - 1)
+            return
+        held, self._held = self._held, []
+        for agent, begin in held:
+            self._promised[agent] -= 1
+            try:
+                begin()
+            except Exception:  # the others must begin; what nobody works on is given back by its node
+                log.exception("work could not be begun", extra={"agent": agent})

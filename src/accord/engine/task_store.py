@@ -1,0 +1,301 @@
+"""Tasks and events of the store as model values, with large parts in blobs."""
+
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.engine.webhook_secrets import SealPort, WebhookSecrets
+from accord.model import (
+    ArtifactUpdate,
+    Event,
+    EventBody,
+    Message,
+    Part,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.inside import parts_of
+from accord.model.keys import USAGE
+from accord.protocol import lifecycle
+from accord.storage.blobs import LargeParts
+from accord.storage.blobs.base import hexdigest
+from accord.storage.commands import states, tasks
+from accord.storage.commands.jobs import Claimed
+from accord.storage.commands.tasks import Stored
+from accord.storage.records import decode_event, decode_task
+from accord.storage.store import Command, Store
+
+REMEMBERED = 2_000_000
+"""Characters of all snapshots that are remembered; decoded they take a few times as much memory."""
+
+SHORT = 4096
+"""Characters that are decoded about as fast as they are looked up."""
+
+
+class SnapshotCache:
+    """Puts tasks together, and decodes the same long snapshot once."""
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        """Remember so many characters."""
+        self._most = most
+        self._known: dict[tuple[str, str], tuple[str, Task]] = {}
+        self.characters = 0
+
+    def task(self, tenant: str, stored: Stored) -> Task:
+        """Put a stored task together."""
+        if len(stored.doc) <= SHORT:
+            return stored.task()
+        key = (tenant, stored.id)
+        doc, snapshot = self._known.pop(key, ("", None))
+        if snapshot is None or doc != stored.doc:
+            snapshot = decode_task(stored.doc)
+        self._known[key] = (stored.doc, snapshot)
+        self.characters += len(stored.doc) - len(doc)
+        while self.characters > self._most:
+            oldest, _ = self._known.pop(next(iter(self._known)))
+            self.characters -= len(oldest)
+        return stored.folded(snapshot)
+
+
+SERVER_ID = "server id"
+"""The purpose under which the store's secret gives the server's id."""
+
+AT_REST = lifecycle.ENDED | lifecycle.INTERRUPTED
+"""States in which nobody works on a task."""
+
+
+def fingerprint(part: Part, hash: str | None = None) -> str:
+    """Return what a file is known by, wherever in its task it is: the hash of its bytes, their kind and its name."""
+    bytes_hash = hexdigest(part.raw or b"") if hash is None else hash
+    return hashlib.sha256(msgspec.json.encode((bytes_hash, part.media_type, part.filename))).hexdigest()
+
+
+Linker = Callable[[str, str, str, Part, str], Part]
+"""Returns the file part of a tenant's task with an address at an origin, given the hash of its bytes."""
+
+
+class PackedEvents(Struct, frozen=True):
+    """What to store: events, the task after them, and the hashes of what was taken out."""
+
+    bodies: Sequence[EventBody]
+    snapshot: Task | None
+    blobs: tuple[str, ...]
+
+
+class TaskStore:
+    """A store, and the place for large parts if it has one."""
+
+    def __init__(self, store: Store, parts: LargeParts | None = None, seals: SealPort | None = None) -> None:
+        """Without `parts` nothing is taken out; without `seals` secrets of webhooks are stored as they are."""
+        self.store = store
+        self.webhook_secrets = WebhookSecrets(seals)
+        self._parts = parts
+        self._snapshots = SnapshotCache()
+        self.linker: Linker | None = None
+        """Makes addresses of files, where the server has some."""
+        self.inline_files = 0
+        """Bytes of files in one task, before the others are given addresses."""
+        self.server_id = parts.key(SERVER_ID)[:8].hex() if parts else secrets.token_hex(8)
+        """What tells the nodes of this store from other servers; those of one store have the same."""
+        self.has_large: Callable[[EventBody], bool] = (lambda _: False) if parts is None else parts.has_large
+        """Whether a value has parts that are kept apart."""
+
+    async def pack(self, tenant: str, bodies: Sequence[EventBody], snapshot: Task | None) -> PackedEvents:
+        """Take large parts out of what is to be stored."""
+        parts = self._parts
+        if parts is None:
+            return PackedEvents(bodies, snapshot, ())
+        packed: list[EventBody] = []
+        hashes: set[str] = set()
+        for body in bodies:
+            stored, found = await parts.detach(tenant, body)
+            packed.append(stored)
+            hashes.update(found)
+        if snapshot is not None:
+            snapshot, found = await parts.detach(tenant, snapshot)
+            hashes.update(found)
+        return PackedEvents(packed, snapshot, tuple(sorted(hashes)))
+
+    async def pack_message(self, tenant: str, message: Message) -> tuple[Message, tuple[str, ...]]:
+        """Take large parts out of a message."""
+        if self._parts is None or not self._parts.has_large(message):
+            return message, ()
+        return await self._parts.detach(tenant, message)
+
+    async def read(self, tenant: str, task_id: str, files_at: str | None = None) -> tuple[Stored, Task] | None:
+        """Read a task."""
+        stored = await self.store.read(tasks.read_task, tenant, task_id)
+        return None if stored is None else (stored, await self.unpack(tenant, stored, files_at))
+
+    async def conversation(self, tenant: str, task_id: str, limit: int) -> tuple[Task, ...]:
+        """Read the latest tasks that ended in a task's context, oldest first: its owner's own, with its agent."""
+        found = await self.store.read(tasks.conversation, tenant, task_id, limit)
+        return tuple([await self.unpack(tenant, stored) for stored in found])
+
+    async def unpack(self, tenant: str, stored: Stored, files_at: str | None = None) -> Task:
+        """Put a task together, with its large parts; with `files_at`, files beyond `inline_files` have addresses."""
+        task = self._snapshots.task(tenant, stored)
+        return await self._attached(tenant, task, files_at) if self.is_packed(stored) else task
+
+    async def _attached(self, tenant: str, task: Task, files_at: str | None) -> Task:
+        if self._parts is None:
+            return task
+        if files_at is None or self.linker is None:
+            return await self._parts.attach(tenant, task)
+        link = partial(self.linker, tenant, task.id, files_at)
+        return await self._parts.attach(tenant, task, link, self.inline_files)
+
+    async def as_of(self, tenant: str, stored: Stored, seq: int, files_at: str | None = None) -> Task | None:
+        """Return a stored task as it was after an event, or None if its log does not go back so far."""
+        if stored.doc_seq <= seq:
+            events = tuple(row for row in stored.events if row[0] <= seq)
+            return await self.unpack(tenant, replace(stored, events=events), files_at)
+        past = await self.events(tenant, stored.id, 0, seq) if seq > 0 else []
+        if len(past) != seq or stored.min_seq > 1:
+            return None
+        task = decode_task(stored.doc)
+        status = TaskStatus(state=TaskState.SUBMITTED, timestamp=task.created_at)
+        metadata = {key: value for key, value in (task.metadata or {}).items() if key != USAGE}
+        born = replace(task, status=status, history=task.history[:1], artifacts=(), metadata=metadata or None)
+        return lifecycle.fold(await self._attached(tenant, born, files_at), past)
+
+    def is_packed(self, stored: Stored) -> bool:
+        """Whether a stored task has parts that are kept apart; looking for the mark is cheap, however long it is."""
+        if self._parts is None:
+            return False
+        marker = self._parts.marker
+        return marker in stored.doc or any(marker in row[2] for row in stored.events)
+
+    async def events(self, tenant: str, task_id: str, after: int, limit: int = tasks.READ_PAGE) -> list[Event]:
+        """Read the events after a number."""
+        rows = await self.store.read(tasks.events_after, tenant, task_id, after, limit)
+        events = [decode_event(row) for row in rows]
+        parts = self._parts
+        if parts is None:
+            return events
+        return [
+            Event(seq=event.seq, body=await parts.attach(tenant, event.body), at=event.at)
+            if parts.marker in row[2]
+            else event
+            for event, row in zip(events, rows, strict=True)
+        ]
+
+    async def leaves_open(self, tenant: str, task_id: str, event: Event) -> bool:
+        """Whether a task comes to rest with an event, and of an artifact nobody has said that it is whole.
+
+        Of each artifact its latest chunk counts; what was made before the task last rested does not.
+        """
+        if not _ends_turn(event.body):
+            return False
+        seq, whole = event.seq, set[str]()
+        while rows := await self.store.read(tasks.events_before, tenant, task_id, seq):
+            seq = rows[-1][0]
+            for body in (decode_event(row, dated=False).body for row in rows):
+                if isinstance(body, Task) or _ends_turn(body):
+                    return False
+                if isinstance(body, ArtifactUpdate) and body.artifact.artifact_id not in whole:
+                    if not body.last_chunk:
+                        return True
+                    whole.add(body.artifact.artifact_id)
+        return False
+
+    async def file(self, tenant: str, task_id: str, wanted: str) -> tuple[Part, int, AsyncIterator[bytes]] | None:
+        """Return the file of a task that has a fingerprint, its size and its bytes in pieces, or None.
+
+        The part itself is as it is stored: its bytes are not for anybody to see. No other's bytes are looked up.
+
+        One that the task has replaced is found as long as its log goes back so far.
+        """
+        stored = await self.store.read(tasks.read_task, tenant, task_id)
+        if stored is None:
+            return None
+        found = self._known(parts_of(self._snapshots.task(tenant, stored)), wanted)
+        last = stored.min_seq - 1
+        while found is None and (rows := await self.store.read(tasks.events_after, tenant, task_id, last)):
+            said = [part for row in rows if '"raw"' in row[2] for part in parts_of(decode_event(row).body)]
+            found, last = self._known(said, wanted), rows[-1][0]
+        if found is None:
+            return None
+        if self._parts is None:
+            raw = found.raw or b""
+            return found, len(raw), _whole(raw)
+        return found, *await self._parts.opened(tenant, found)
+
+    def _known(self, parts: Iterable[Part], wanted: str) -> Part | None:
+        """Return the one of parts, as they are stored, that has a fingerprint."""
+        hash_of = self._parts.hash_of if self._parts else None
+        files = (part for part in parts if part.raw is not None)
+        return next((one for one in files if fingerprint(one, hash_of(one) if hash_of else None) == wanted), None)
+
+
+async def _whole(raw: bytes) -> AsyncIterator[bytes]:
+    yield raw
+
+
+def _ends_turn(body: EventBody) -> bool:
+    return isinstance(body, StatusUpdate) and body.status.state in AT_REST
+
+
+Q = TypeVar("Q")
+T = TypeVar("T")
+
+Revise = Callable[[str | None], str]
+"""Makes a new value of the one that is kept, if any is."""
+
+
+class ConversationExecution(Protocol):
+    """The run whose conversation it is."""
+
+    job: Claimed
+    tenant: str
+
+    def now_ms(self) -> int:
+        """The time."""
+
+    async def patiently(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do something as often as it takes while the database cannot be used."""
+
+    async def persist(self, command: Command[[str, Q], T], request: Q) -> T | None:
+        """Run a command as often as it takes while the database cannot be used."""
+
+
+class ConversationHistory:
+    """One run's conversation."""
+
+    def __init__(self, run: ConversationExecution, archive: TaskStore) -> None:
+        """Read it from `archive`."""
+        self._run = run
+        self._archive = archive
+
+    async def earlier(self, limit: int) -> tuple[Task, ...]:
+        """Return the latest tasks that ended in it, oldest first."""
+        run = self._run
+        return await run.patiently(lambda: self._archive.conversation(run.tenant, run.job.key, limit))
+
+    async def recall(self, key: str) -> str | None:
+        """Return what is kept of it."""
+        run, store = self._run, self._archive.store
+        return await run.patiently(lambda: store.read(states.recall, run.tenant, run.job.key, key))
+
+    async def remember(self, key: str, value: str | Revise) -> None:
+        """Commit what is to be kept of it: a value, or what a function makes of the one that is there then."""
+        if isinstance(value, str):
+            await self._run.persist(states.remember, self._state(key, value))
+            return
+        while True:
+            before = await self.recall(key)
+            revision = states.Revision(self._state(key, value(before)), before)
+            if await self._run.persist(states.revise, revision):
+                return  # or another task of the conversation was faster
+
+    def _state(self, key: str, value: str) -> states.State:
+        job = self._run.job
+        return states.State(task_id=job.key, epoch=job.epoch, key=key, value=value, at=self._run.now_ms())

@@ -1,0 +1,452 @@
+"""Delivers webhooks in order, at least once.
+
+Each webhook has a cursor in its task's event log. A failed delivery is retried with backoff and ends as a dead letter.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.engine import tracing
+from accord.engine.hooks import Delivered
+from accord.engine.node import Engine
+from accord.engine.task_store import TaskStore
+from accord.engine.tracing import UNTRACED, DeliverySpan, Span
+from accord.model import ArtifactUpdate, Event, EventBody, MessageUpdate, PushConfig, PushFormat, StatusUpdate, Task
+from accord.model import TaskState as S
+from accord.protocol import lifecycle
+from accord.protocol.codec import invalid_field
+from accord.protocol.states import GEN, LOWER, PROTO_03, VAULT
+from accord.storage.commands import push_claims, pushes, tasks
+from accord.storage.commands.push_claims import Busy
+from accord.storage.commands.pushes import Attempt, Due
+from accord.storage.commands.tasks import Fenced, Stored
+from accord.storage.store import StoreUnavailable
+
+ALL = "*"
+
+STATUS = frozenset({"status", "statusupdate", "taskstatus", "task"})
+ARTIFACT = frozenset({"artifact", "artifactupdate", "taskartifact"})
+MESSAGE = frozenset({"message", "messageupdate", "taskmessage"})
+"""The names of each kind of event, as `_plain` writes them."""
+
+
+def _normalized(name: str) -> str:
+    """Return a name without what only spelling adds: `status-update`, `statusUpdate` and `STATUS_UPDATE` are one."""
+    return "".join(filter(str.isalnum, name.lower())) or name
+
+
+STATES: Mapping[S, frozenset[str]] = {
+    state: frozenset(
+        _normalized(name) for name in (LOWER[state], VAULT[state], GEN[state], PROTO_03[state], state.value)
+    )
+    for state in S
+}
+"""The names of each state. Coarser dialects have one for several: their `failed` is also `rejected` and `unknown`."""
+
+_KNOWN = STATUS | ARTIFACT | MESSAGE | {ALL} | frozenset[str]().union(*STATES.values())
+
+
+def check_events(names: Iterable[str]) -> None:
+    """Refuse a name that no event has: a webhook that only waits for that would never be called."""
+    for name in names:
+        if _normalized(name) not in _KNOWN:
+            raise invalid_field("events", f"There is no event {name[:40]!r}")
+
+
+def is_subscribed(event: Event, config: PushConfig) -> bool:
+    """Whether a webhook is told an event."""
+    if config.events:
+        return not _names(event.body).isdisjoint(map(_normalized, config.events))
+    if isinstance(event.body, StatusUpdate | Task):
+        return True
+    return isinstance(event.body, ArtifactUpdate) and config.payload_format is PushFormat.EVENT
+
+
+def wants_complete_artifacts(config: PushConfig, form: PushFormat) -> bool:
+    """Whether a webhook, whose dialect has bodies of that form, is told artifacts when they are whole."""
+    return not config.events and config.payload_format is None and form is PushFormat.EVENT
+
+
+def is_last_chunk(event: Event) -> bool:
+    """Whether an event says that an artifact is whole."""
+    return isinstance(event.body, ArtifactUpdate) and event.body.last_chunk
+
+
+def complete_artifact(event: Event, task: Task) -> Event:
+    """Return the event that says that an artifact is whole with all of it, as the task has it then."""
+    update = event.body
+    assert isinstance(update, ArtifactUpdate)
+    found = (one for one in task.artifacts if one.artifact_id == update.artifact.artifact_id)
+    return replace(event, body=replace(update, artifact=next(found, update.artifact), append=False))
+
+
+def _names(body: EventBody) -> frozenset[str]:
+    match body:
+        case StatusUpdate():
+            return STATUS | STATES[body.status.state] | {ALL}
+        case Task():  # what is left of a log that is gone: its last state, and all it made
+            return STATUS | STATES[body.status.state] | (ARTIFACT if body.artifacts else frozenset()) | {ALL}
+        case ArtifactUpdate():
+            return ARTIFACT | {ALL}
+        case MessageUpdate():
+            return MESSAGE | {ALL}
+    return frozenset()
+
+
+CLAIM = 256
+"""Deliveries under way at once; `push_claims.claim` shares them between callers and hosts."""
+
+HANG_SECONDS = 5.0
+"""After how long without an answer a host counts as hung: it then gets one delivery at a time, after a rest."""
+
+MAX_ATTEMPTS = 12
+"""With doubling from one second up to five minutes this is about half an hour of trying."""
+
+BASE_SECONDS, MAX_SECONDS = 1.0, 300.0
+MAX_RETRY_AFTER = 3600.0
+"""The longest that a receiver may ask to be left alone; never sooner than we would have come anyway."""
+
+POLL_SECONDS = 1.0
+
+MAX_HUNG = 10_000
+"""Hosts that are remembered as hung before those are forgotten whose rest is over."""
+
+MAX_ERROR = 500
+
+log = logging.getLogger("accord.push")
+
+
+class WebhookDelivery(Struct, frozen=True, kw_only=True):
+    """One event for one webhook, and the task as it was then; `dialect` is the caller's."""
+
+    tenant: str
+    config: PushConfig
+    dialect: str
+    event: Event
+    task: Task
+    attempt: int
+
+
+class ExchangeSide(Struct, frozen=True, kw_only=True):
+    """One side of an exchange as people may see it: shortened, and without what lets anybody in."""
+
+    headers: dict[str, str] = {}
+    body: str = ""
+
+
+class Exchange(Struct, frozen=True, kw_only=True):
+    """What was posted to a webhook and what it answered, if it did."""
+
+    request: ExchangeSide = ExchangeSide()
+    response: ExchangeSide = ExchangeSide()
+    status: int | None = None
+
+
+class NotDelivered(Exception):
+    """The webhook did not take it; `is_final` if trying again is of no use.
+
+    `retry_after` is how many seconds the receiver asks to be left alone; `sent` is what was said, if anything was.
+    """
+
+    def __init__(
+        self, reason: str, *, is_final: bool = False, retry_after: float | None = None, sent: Exchange | None = None
+    ) -> None:
+        """Say why."""
+        super().__init__(reason)
+        self.is_final = is_final
+        self.retry_after = retry_after
+        self.sent = sent or Exchange()
+        self.attempt: Attempt | None = None
+
+
+class WebhookSender(Protocol):
+    """Whatever brings a delivery to its webhook."""
+
+    def check(self, config: PushConfig) -> None:
+        """Raise InvalidParams for a webhook that it would never call."""
+
+    def form(self, dialect: str) -> PushFormat:
+        """Return what bodies hold in a dialect, of webhooks that ask for nothing else."""
+
+    async def send(self, delivery: WebhookDelivery) -> Exchange:
+        """Deliver, or raise NotDelivered."""
+
+
+class TaskReplay:
+    """A task as it was after one event after the other; what came later is not yet news.
+
+    Where it begins is read from the store, the rest is added up: a delivery costs what has happened since the last.
+    """
+
+    def __init__(self, archive: TaskStore, tenant: str) -> None:
+        """Begin anywhere."""
+        self._archive = archive
+        self._tenant = tenant
+        self._task: Task | None = None
+        self._since: list[Event] = []
+
+    def pass_by(self, event: Event) -> None:
+        """Go on past an event."""
+        if self._task is not None:
+            self._since.append(event)
+
+    async def task(self, stored: Stored, event: Event) -> Task:
+        """Return the task after the event that was passed by last; if that cannot be told any more, with its status."""
+        if self._task is None:
+            self._task = await self._archive.as_of(self._tenant, stored, event.seq)
+        else:
+            self._task, self._since = lifecycle.fold(self._task, self._since), []
+        if self._task is not None:
+            return self._task
+        present = await self._archive.unpack(self._tenant, stored)
+        return replace(present, status=event.body.status) if isinstance(event.body, StatusUpdate) else present
+
+
+class WebhookDispatcher:
+    """Delivers the webhooks of one node."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sender: WebhookSender,
+        *,
+        jitter: Callable[[], float] = random.random,
+        attempts: int = MAX_ATTEMPTS,
+    ) -> None:
+        """Deliver through `sender`; `jitter` spreads what failed together."""
+        self._engine = engine
+        self._store = engine.store
+        self._sender = sender
+        self._jitter = jitter
+        self._attempts = attempts
+        self._due = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+        self._delivering: dict[asyncio.Task[None], Due] = {}
+        self._hung: dict[tuple[str, str], tuple[int, float]] = {}
+        self._is_unsure = False
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._engine.hub.watch(self._due, "push")
+        self._engine.hub.observe_restarts(self._note_restart)
+        self._loop = asyncio.create_task(self._keep(), name="push")
+        self._due.set()
+
+    async def stop(self) -> None:
+        """Stop; what is under way is delivered again by another."""
+        if self._loop is not None:
+            self._engine.hub.unobserve_restarts(self._note_restart)
+        working = [task for task in (self._loop, *self._delivering) if task is not None]
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+    def _note_restart(self) -> None:
+        """Begin all deliveries again from the stored cursors: a store that went back in time has earlier ones."""
+        self._is_unsure = True
+        for delivering in self._delivering:
+            delivering.cancel()
+        self._due.set()
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            self._due.clear()
+            try:
+                await self._claim()
+            except StoreUnavailable as error:
+                log.warning("store unavailable", extra={"reason": str(error)})
+                self._is_unsure = True
+            except Exception:  # the node must go on; what went wrong is in the log
+                log.exception("webhooks were not claimed")
+
+    async def _claim(self) -> None:
+        if self._is_unsure:  # the last claim may have been committed, and nobody delivers what it took
+            await self._store.do(pushes.release, self._engine.node, list(self._delivering.values()))
+            self._is_unsure = False
+        while room := CLAIM - len(self._delivering):
+            found = await self._store.do(push_claims.claim, self._engine.node, room, self._busy())
+            for due in found:
+                task = asyncio.create_task(self._deliver(due), name=f"push {due.task_id}")
+                self._delivering[task] = due
+                task.add_done_callback(self._delivered)
+            if not found:
+                return
+
+    def _busy(self) -> Busy:
+        now, under_way = time.monotonic(), list(self._delivering.values())
+        return Busy(
+            tenants=Counter(pushes.tenant_of(due.caller) for due in under_way),
+            callers=Counter(due.caller for due in under_way),
+            hosts=Counter((due.caller, due.host) for due in under_way),
+            resting={lane: round((until - now) * 1000) for lane, (_, until) in self._hung.items() if until > now},
+            hung=frozenset(self._hung),
+        )
+
+    def _note_answer(self, due: Due, begun: float, *, has_answered: bool) -> None:
+        """Remember the hosts that hang: what is due there waits together, and not each webhook by itself."""
+        now, lane = time.monotonic(), (due.caller, due.host)
+        if has_answered or now - begun < HANG_SECONDS:
+            self._hung.pop(lane, None)
+            return
+        times, until = self._hung.get(lane, (0, 0.0))
+        if until <= now:  # deliveries that began together hang once
+            self._hung[lane] = (times + 1, now + min(MAX_SECONDS, BASE_SECONDS * 2**times) * (0.5 + self._jitter()))
+        if len(self._hung) > MAX_HUNG:
+            self._hung = {lane: (times, until) for lane, (times, until) in self._hung.items() if until > now}
+
+    def _delivered(self, task: asyncio.Task[None]) -> None:
+        del self._delivering[task]
+        if not task.cancelled() and (error := task.exception()):
+            log.error("delivery broke off", exc_info=error)
+        self._due.set()
+
+    async def _deliver(self, due: Due) -> None:
+        """Post everything after the cursor, in order, and give the webhook back."""
+        try:
+            cursor, replay = due.cursor, TaskReplay(self._engine.archive, due.tenant)
+            while found := await self._after(due, cursor):
+                stored, events = found
+                for event in events:
+                    cursor = event.seq
+                    replay.pass_by(event)
+                    if told := await self._told(due, event, stored, replay):
+                        attempt = await self._send(due, *told, stored.trace)
+                        due = await self._store.do(pushes.advance, due, cursor, keeps=True, attempt=attempt)
+            await self._store.do(pushes.advance, due, cursor, keeps=False)
+        except Fenced:
+            log.info("webhook has another sender now", extra={"task_id": due.task_id})
+        except NotDelivered as failure:
+            await self._postpone(due, failure)
+        except Exception as error:  # a sender may raise anything: it must not keep the webhook
+            log.exception("delivery broke off", extra={"task_id": due.task_id})
+            await self._postpone(due, NotDelivered(f"{type(error).__name__} while delivering"))
+
+    async def _told(self, due: Due, event: Event, stored: Stored, replay: TaskReplay) -> tuple[Event, Task] | None:
+        """Return what a webhook is told of an event, and the task after it; None if it is not told.
+
+        Of artifacts that are left as they are when the task rests, nobody says that they are whole: who waits for that
+        is told the task, with all that it made, in the place of its status.
+        """
+        in_wholes = wants_complete_artifacts(due.config, self._sender.form(due.dialect))
+        if not (is_subscribed(event, due.config) or (in_wholes and is_last_chunk(event))):
+            return None
+        task = await replay.task(stored, event)
+        if in_wholes and is_last_chunk(event):
+            return complete_artifact(event, task), task
+        if in_wholes and await self._engine.archive.leaves_open(due.tenant, due.task_id, event):
+            return replace(event, body=task), task
+        return event, task
+
+    async def _after(self, due: Due, cursor: int) -> tuple[Stored, list[Event]] | None:
+        """Return the task and what happened to it after an event; of a log that is gone, the task is what is left."""
+        archive = self._engine.archive
+        events = await archive.events(due.tenant, due.task_id, cursor)
+        stored = await self._store.read(tasks.read_task, due.tenant, due.task_id)
+        if stored is None or stored.last_seq <= cursor:
+            return None
+        if not events and stored.min_seq > cursor + 1:
+            task = await archive.unpack(due.tenant, stored)
+            events = [Event(seq=stored.last_seq, body=task, at=task.status.timestamp)]
+        return stored, events  # none, if they were added between the two readings
+
+    async def _send(self, due: Due, event: Event, task: Task, trace: str | None) -> Attempt:
+        tracer = tracing.tracer
+        with UNTRACED if tracer is None else tracer.around(_delivering(due, event, trace)) as span:
+            return await self._post(due, event, task, span)
+
+    async def _post(self, due: Due, event: Event, task: Task, span: Span) -> Attempt:
+        delivery = WebhookDelivery(
+            tenant=due.tenant,
+            config=self._engine.archive.webhook_secrets.open(due.tenant, due.config),
+            dialect=due.dialect,
+            event=event,
+            task=task,
+            attempt=due.attempts + 1,
+        )
+        at, begun = self._engine.now_ms(), time.monotonic()
+        error: str | None = None
+        try:
+            sent = await self._sender.send(delivery)
+            self._note_answer(due, begun, has_answered=True)
+        except NotDelivered as failure:
+            self._note_answer(due, begun, has_answered=failure.sent.status is not None)
+            error, sent = str(failure)[:MAX_ERROR], failure.sent
+            failure.attempt = _attempt(delivery, at, begun, sent, error)
+            _note_end(due, event, error)
+            span.note(status=sent.status)
+            raise
+        finally:
+            self._tell(due, event, error)
+        _note_end(due, event)
+        span.note(status=sent.status)
+        return _attempt(delivery, at, begun, sent)
+
+    async def _postpone(self, due: Due, failure: NotDelivered) -> None:
+        is_dead = failure.is_final or due.attempts + 1 >= self._attempts
+        seconds = min(MAX_SECONDS, BASE_SECONDS * 2**due.attempts) * (0.5 + self._jitter())
+        asked = min(MAX_RETRY_AFTER, failure.retry_after or 0)
+        delay = None if is_dead else round(max(seconds, asked) * 1000)
+        while True:
+            try:
+                await self._store.do(pushes.fail, due, str(failure)[:MAX_ERROR], delay, failure.attempt)
+                break
+            except Fenced:
+                return
+            except StoreUnavailable:  # until then nobody else can deliver it either
+                await asyncio.sleep(POLL_SECONDS)
+        if delay is not None:
+            asyncio.get_running_loop().call_later(delay / 1000 + 0.002, self._due.set)
+
+    def _tell(self, due: Due, event: Event, error: str | None) -> None:
+        self._engine.hooks.tell(
+            Delivered(
+                tenant=due.tenant,
+                task_id=due.task_id,
+                agent="",
+                config_id=due.id,
+                seq=event.seq,
+                error=error,
+            )
+        )
+
+
+def _note_end(due: Due, event: Event, error: str | None = None) -> None:
+    """Write whether a webhook took an event, if that is the end of its task."""
+    body = event.body
+    if not isinstance(body, Task | StatusUpdate) or body.status.state not in lifecycle.ENDED:
+        return
+    about = {"task_id": due.task_id, "webhook": due.id, "host": due.host, "state": body.status.state.name}
+    if error is None:
+        log.info("webhook took the end of a task", extra=about)
+    else:
+        log.info("webhook did not take the end of a task", extra=about | {"reason": error})
+
+
+def _delivering(due: Due, event: Event, trace: str | None) -> DeliverySpan:
+    return DeliverySpan(task_id=due.task_id, url=due.config.url, seq=event.seq, attempt=due.attempts + 1, trace=trace)
+
+
+def _attempt(delivery: WebhookDelivery, at: int, begun: float, sent: Exchange, error: str | None = None) -> Attempt:
+    return Attempt(
+        seq=delivery.event.seq,
+        attempt=delivery.attempt,
+        at=at,
+        duration_ms=round((time.monotonic() - begun) * 1000),
+        status=sent.status,
+        error=error,
+        detail=msgspec.json.encode((sent.request, sent.response)).decode(),
+    )

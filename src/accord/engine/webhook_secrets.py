@@ -1,0 +1,103 @@
+"""Secrets of webhooks, sealed in the store.
+
+A token or credentials are sealed one by one; the rest of a webhook's configuration stays readable for commands.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from accord.model import PushConfig
+from accord.storage.commands import pushes
+from accord.storage.store import Store
+
+SEALED = "\x01"
+"""First character of a sealed secret: `push_headers.check` refuses it in a secret of a caller."""
+
+PURPOSE = "webhook"
+"""First part of the place that a secret is bound to."""
+
+PAGE = 500
+"""Webhooks that are read at once to seal again."""
+
+
+class NoKey(Exception):
+    """A webhook's secrets are sealed, and the server has no keys."""
+
+
+class SealPort(Protocol):
+    """Keys that seal and open: the newest seals, all open (`client.keys.sealing`)."""
+
+    newest: str
+
+    def seal(self, text: bytes, place: Iterable[str]) -> bytes:
+        """Return a text sealed for one place."""
+
+    def open(self, sealed: bytes, key_id: str, place: Iterable[str]) -> bytes:
+        """Return what was sealed for a place."""
+
+
+class WebhookSecrets:
+    """Seals and opens the secrets of webhooks."""
+
+    def __init__(self, seals: SealPort | None = None) -> None:
+        """Without `seals` secrets stay as they are."""
+        self._seals = seals
+
+    def seal(self, tenant: str, config: PushConfig) -> PushConfig:
+        """Return a configuration as it is to be stored."""
+        return config if self._seals is None else _mapped(config, tenant, self._sealed)
+
+    def open(self, tenant: str, config: PushConfig) -> PushConfig:
+        """Return a stored configuration as its caller gave it; raises what the seals raise."""
+        return _mapped(config, tenant, self._opened)
+
+    async def reseal(self, store: Store) -> int:
+        """Seal everything that is in plain text or sealed by another key, and return how many webhooks that were."""
+        count = 0
+        after = ("", "", "")
+        while page := await store.read(pushes.page, after, PAGE):
+            for kept in page:
+                if not self.is_sealed(kept.config):
+                    sealed = self.seal(kept.tenant, self.open(kept.tenant, kept.config))
+                    # One that its caller has replaced meanwhile is sealed already.
+                    count += await store.do(pushes.reseal, kept, sealed)
+            after = (page[-1].tenant, page[-1].task_id, page[-1].id)
+        return count
+
+    def is_sealed(self, config: PushConfig) -> bool:
+        """Whether every secret of a stored configuration is sealed with the newest key."""
+        begins = SEALED if self._seals is None else f"{SEALED}{self._seals.newest}:"
+        return all(secret.startswith(begins) for secret in _secrets(config))
+
+    def _sealed(self, secret: str, place: tuple[str, ...]) -> str:
+        assert self._seals is not None
+        sealed = self._seals.seal(secret.encode(), place)
+        return f"{SEALED}{self._seals.newest}:{urlsafe_b64encode(sealed).decode()}"
+
+    def _opened(self, stored: str, place: tuple[str, ...]) -> str:
+        if not stored.startswith(SEALED):
+            return stored
+        key_id, _, sealed = stored.removeprefix(SEALED).partition(":")
+        if self._seals is None:
+            raise NoKey(f"The key {key_id} that sealed the secrets of this webhook is not among those of this server")
+        return self._seals.open(urlsafe_b64decode(sealed), key_id, place).decode()
+
+
+def _mapped(config: PushConfig, tenant: str, change: Callable[[str, tuple[str, ...]], str]) -> PushConfig:
+    """Return a configuration with its secrets changed, each of which is bound to its tenant, webhook and field."""
+    place = (PURPOSE, tenant, config.task_id or "", config.id or "")
+    if config.token:
+        config = replace(config, token=change(config.token, (*place, "token")))
+    stated = config.authentication
+    if stated is not None and stated.credentials:
+        credentials = change(stated.credentials, (*place, "credentials"))
+        config = replace(config, authentication=replace(stated, credentials=credentials))
+    return config
+
+
+def _secrets(config: PushConfig) -> list[str]:
+    credentials = config.authentication.credentials if config.authentication else None
+    return [secret for secret in (config.token, credentials) if secret]

@@ -1,0 +1,194 @@
+"""Availability checks of published agents, and the port that asks other servers.
+
+Any node may check; the store settles which one does.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from accord.errors import AccordError
+from accord.model import AgentCard
+from accord.protocol.cards import decode_card
+from accord.storage.commands import checks
+from accord.storage.commands.checks import Checked, Due
+from accord.storage.store import Store, StoreUnavailable
+
+
+class UnreachableServer(Exception):
+    """There was no answer, and why; there may be one later."""
+
+
+class ForbiddenAddress(UnreachableServer):
+    """That address may not be asked, and why."""
+
+
+class ServerAnswer(Struct, frozen=True, kw_only=True):
+    """What a server said."""
+
+    status: int
+    body: bytes
+
+
+class AskPort(Protocol):
+    """Asks a server."""
+
+    async def __call__(self, method: str, url: str, body: bytes | None = None) -> ServerAnswer:
+        """Send a request, whose body is JSON, and return the answer, or raise NotReached."""
+
+
+AGAIN_SECONDS, LONGEST_SECONDS = 60.0, 6 * 3600.0
+"""Until the next look at one that is not: this long at first, twice as long each time, and no longer than that."""
+
+LOOK_SECONDS = 20.0
+"""How long one look may take in all."""
+
+HOLD_MS = 60_000
+"""How long a look belongs to a node: well over what it takes."""
+
+AT_ONCE = 8
+"""Looks at a time, of one node."""
+
+REST_SECONDS = 30.0
+"""The longest wait between two questions to the store: other nodes publish too."""
+
+_CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+
+log = logging.getLogger("accord.registry")
+
+
+class Availability(Enum):
+    """What a look found: the agent is there, is not, or may not be looked for."""
+
+    UP = "up"
+    DOWN = "down"
+    UNCHECKED = "unchecked"
+
+
+class CheckResult(NamedTuple):
+    """What came of a look, in words for people."""
+
+    state: Availability
+    detail: str
+
+
+async def check_agent(card: AgentCard, ask: AskPort) -> CheckResult:
+    """Look for an agent: its own card tells most, and any answer that is no failure tells that somebody is there."""
+    place = next((one.url for one in card.supported_interfaces if "://" in one.url), None)
+    if place is None:
+        return CheckResult(Availability.UNCHECKED, "It is reached by gRPC alone, which is not looked at")
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            for url in _card_urls(place):
+                if (found := _as_card(await ask("GET", url))) is not None:
+                    other = "" if found.name == card.name else f", which calls itself {found.name[:80]!r}"
+                    return CheckResult(Availability.UP, f"Its card is there{other}")
+            answer = await ask("GET", place)
+    except TimeoutError:
+        return CheckResult(Availability.DOWN, f"No answer within {LOOK_SECONDS:g} seconds")
+    except ForbiddenAddress as error:
+        return CheckResult(Availability.UNCHECKED, str(error))
+    except UnreachableServer as error:
+        return CheckResult(Availability.DOWN, str(error))
+    if answer.status >= 500:
+        return CheckResult(Availability.DOWN, f"It answers {answer.status}")
+    return CheckResult(Availability.UP, f"It answers {answer.status}, without a card at the usual places")
+
+
+def _card_urls(place: str) -> Iterator[str]:
+    """Yield where a card may be: below the agent's address, and at the root of its host."""
+    parts = urlsplit(place)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    below = f"{origin}{parts.path.rstrip('/')}"
+    yield from dict.fromkeys((below + _CARDS[0], origin + _CARDS[0], origin + _CARDS[1]))
+
+
+def _as_card(answer: ServerAnswer) -> AgentCard | None:
+    try:
+        return decode_card(answer.body) if answer.status == 200 else None
+    except AccordError:
+        return None
+
+
+class AvailabilityChecks:
+    """Looks for the published agents of a store, as long as it is started."""
+
+    def __init__(
+        self, store: Store, ask: AskPort, *, every: float, chance: Callable[[], float] = random.random
+    ) -> None:
+        """Ask with `ask`, about `every` so many seconds; `chance` spreads the looks, so that they come in no waves."""
+        self._store = store
+        self._ask = ask
+        self._every = every
+        self._chance = chance
+        self._news = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+
+    # --- startup, loop, shutdown ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._loop = asyncio.create_task(self._work(), name="registry-checks")
+
+    async def stop(self) -> None:
+        """Stop; what was being looked at is due again soon."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    def wake(self) -> None:
+        """Look soon: there is something new."""
+        self._news.set()
+
+    async def _work(self) -> None:
+        while True:
+            self._news.clear()
+            try:
+                while await self.once():
+                    pass
+                wait = await self._store.read(checks.next_ms)
+            except StoreUnavailable as error:
+                log.warning("store unavailable", extra={"reason": str(error)})
+                wait = None
+            except Exception:  # the node goes on without it; what went wrong is in the log
+                log.exception("looking for published agents failed")
+                wait = None
+            seconds = REST_SECONDS if wait is None else min(REST_SECONDS, wait / 1000 + 0.01)
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    async def once(self) -> int:
+        """Look for some of those that are due, and return how many."""
+        due = await self._store.do(checks.claim, AT_ONCE, HOLD_MS)
+        outcomes = await asyncio.gather(*map(self._settle, due), return_exceptions=True)
+        for outcome in outcomes:  # one that could not be noted keeps no other from being noted
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return len(due)
+
+    async def now(self, tenant: str, id: str) -> Checked:
+        """Look for one agent at once."""
+        due = await self._store.do(checks.due, tenant, id, HOLD_MS)
+        return Checked() if due is None else await self._settle(due)
+
+    async def _settle(self, due: Due) -> Checked:
+        try:
+            found = await check_agent(decode_card(due.card.encode()), self._ask)
+        except AccordError as error:  # it was readable to the version that took it
+            found = CheckResult(Availability.UNCHECKED, f"Its card cannot be read: {error.message}")
+        is_up = found.state is Availability.UP
+        wait = self._every if is_up else min(AGAIN_SECONDS * 2 ** min(due.failures, 20), LONGEST_SECONDS)
+        again_ms = round(wait * (0.9 + 0.2 * self._chance()) * 1000)
+        args = (due, found.state.value, found.detail[:500])
+        return await self._store.do(checks.settle, *args, is_up=is_up, again_ms=again_ms)

@@ -1,0 +1,188 @@
+"""Validation of cards that are published, in any dialect."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from accord.errors import AccordError
+from accord.model import AgentCard
+from accord.protocol import codec, hosts
+from accord.protocol.cards import decode_card
+from accord.protocol.dialects import DIALECTS
+from accord.protocol.operations import DialectName
+from accord.registry import names
+from accord.storage.commands.registry import Facts
+
+MAX_CARD = 256 * 1024
+"""Bytes of a card: the largest ones in use, with a schema for each skill, have a tenth of it."""
+
+MAX_TITLE, MAX_DESCRIPTION, MAX_WORDS = 256, 8192, 8192
+"""Characters of a name, of a description, and of what a search looks through."""
+
+MAX_TAGS, MAX_TAG = 50, 64
+MAX_URL = 2048
+
+ONLY_TLS = "Only https is safe, except on this machine itself (http://localhost)"
+
+_GRPC_TLS, _GRPC_CLEAR = ("https", "grpcs"), ("http", "grpc")
+"""How addresses for gRPC that have a scheme begin, as `client.links.grpc.addresses` reads them."""
+
+_LINKS = ("documentationUrl", "iconUrl", "privacyPolicyUrl", "termsOfServiceUrl")
+_document = Decoder(dict[str, Any])
+
+
+class CardObjection(NamedTuple):
+    """What is wrong with a card, and where."""
+
+    field: str
+    problem: str
+
+
+class InvalidCard(Exception):
+    """The card cannot be published; `findings` say why, all of them as far as they could be found."""
+
+    def __init__(self, findings: tuple[CardObjection, ...]) -> None:
+        """Say what was found."""
+        super().__init__("; ".join(f"{field}: {problem}" if field else problem for field, problem in findings))
+        self.findings = findings
+
+
+class PublishableCard(Struct, frozen=True, kw_only=True):
+    """A card that can be published: as the model knows it, and what is kept of it."""
+
+    card: AgentCard
+    facts: Facts
+
+
+def read(document: bytes, name: str | None = None) -> PublishableCard:
+    """Read a card, to be published under `name` or the one that it states, or raise BadCard."""
+    card, stated = _decoded(document)
+    chosen = names.handle(name or _name_of(card, stated))
+    tags = _tags(card, stated)
+    tee = _tee(stated)
+    findings = tuple(_objections(card, stated, chosen, tags))
+    if findings:
+        raise InvalidCard(findings)
+    facts = Facts(
+        handle=chosen,
+        name=card.name,
+        description=card.description,
+        words=_words(card, chosen, tags),
+        tags=tags,
+        tee=None if tee is None else str(tee.get("type", "")).lower(),
+        card=document.decode(),
+    )
+    return PublishableCard(card=card, facts=facts)
+
+
+def merged(document: str, changes: dict[str, Any]) -> bytes:
+    """Return a card with some of its members replaced."""
+    return codec.encode(codec.decode(document.encode(), _document) | changes)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _decoded(document: bytes) -> tuple[AgentCard, dict[str, Any]]:
+    if len(document) > MAX_CARD:
+        raise InvalidCard((CardObjection("", f"The card is larger than {MAX_CARD} bytes"),))
+    if codec.is_too_deep(document):
+        raise InvalidCard((CardObjection("", "The card is nested too deeply"),))
+    try:
+        codec.check_utf8(document)
+        return decode_card(document), codec.decode(document, _document)
+    except AccordError as error:
+        found = tuple(CardObjection(field, reason) for field, reason in error.violations)
+        raise InvalidCard(found or (CardObjection("", error.message),)) from None
+
+
+def _name_of(card: AgentCard, stated: dict[str, Any]) -> str:
+    """Return the name that a card states, or the one that AgentVault's form of it would have."""
+    own = stated.get("humanReadableId")
+    if own is not None:
+        return own if isinstance(own, str) else ""
+    derived: str = DIALECTS[DialectName.VAULT].encode_card(card)["humanReadableId"]
+    return derived
+
+
+def _tags(card: AgentCard, stated: dict[str, Any]) -> tuple[str, ...]:
+    own = stated.get("tags")
+    every = [*(own if isinstance(own, list) else ()), *(tag for skill in card.skills for tag in skill.tags)]
+    return tuple(dict.fromkeys(tag.strip().lower() for tag in every if isinstance(tag, str) and tag.strip()))
+
+
+def _tee(stated: dict[str, Any]) -> dict[str, Any] | None:
+    capabilities = stated.get("capabilities")
+    found = capabilities.get("teeDetails") if isinstance(capabilities, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _words(card: AgentCard, name: str, tags: tuple[str, ...]) -> str:
+    said = [name, card.name, card.description, *tags, card.provider.organization if card.provider else ""]
+    for skill in card.skills:
+        said += [skill.id, skill.name, skill.description]
+    return "\n".join(said).lower()[:MAX_WORDS].replace("\0", " ")
+
+
+# --- objections -------------------------------------------------------------------------------------------------------
+
+
+def _objections(card: AgentCard, stated: dict[str, Any], name: str, tags: tuple[str, ...]) -> Iterator[CardObjection]:
+    if not names.is_name(name):
+        yield CardObjection(
+            "humanReadableId", f"A name is org/agent, of letters, digits, dots and dashes: not {name[:80]!r}"
+        )
+    yield from _text("name", card.name, MAX_TITLE)
+    yield from _text("description", card.description, MAX_DESCRIPTION)
+    if len(tags) > MAX_TAGS or any(len(tag) > MAX_TAG or "\0" in tag for tag in tags):
+        yield CardObjection("tags", f"There may be {MAX_TAGS} tags with {MAX_TAG} characters each")
+    if not card.supported_interfaces:
+        yield CardObjection("supportedInterfaces", "The card does not say where the agent is")
+    for at, interface in enumerate(card.supported_interfaces):
+        check = _PLACES.get(interface.protocol_binding, _web_place)
+        if problem := check(interface.url):
+            field = "url" if "supportedInterfaces" not in stated else f"supportedInterfaces[{at}].url"
+            yield CardObjection(field, problem)
+    for member in _LINKS:
+        if (link := stated.get(member)) and not _is_link(link):
+            yield CardObjection(member, "A link begins with https:// or http://")
+
+
+def _text(field: str, text: str, limit: int) -> Iterator[CardObjection]:
+    if len(text) > limit:
+        yield CardObjection(field, f"It has more than {limit} characters")
+    if "\0" in text:
+        yield CardObjection(field, "It has a NUL character in it")
+
+
+def _web_place(url: str) -> str | None:
+    """Return what is wrong with an address of an agent: only this machine may be reached without TLS (2-01)."""
+    parts = hosts.split(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
+        return "The address begins neither with https:// nor with http://, or cannot be read"
+    if parts.username is not None or parts.password is not None:
+        return "The address has a user in it; credentials do not belong on a card"
+    if parts.scheme == "http" and not hosts.is_loopback(parts.hostname):
+        return ONLY_TLS
+    return None
+
+
+def _grpc_place(url: str) -> str | None:
+    """Return what is wrong with an address for gRPC, which usually has no scheme and then means TLS elsewhere."""
+    parts = hosts.split(url)
+    if not parts.hostname or parts.username is not None or len(url) > MAX_URL:
+        return "The address is not host:port"
+    if parts.scheme not in ("", *_GRPC_TLS, *_GRPC_CLEAR):
+        return "The address is neither host:port nor begins with https:// or http://"
+    if parts.scheme in _GRPC_CLEAR and not hosts.is_loopback(parts.hostname):
+        return ONLY_TLS
+    return None
+
+
+_PLACES: dict[str, Callable[[str], str | None]] = {"GRPC": _grpc_place}
+
+
+def _is_link(link: Any) -> bool:
+    return isinstance(link, str) and link.lower().startswith(("https://", "http://"))

@@ -1,0 +1,322 @@
+"""The directory of published agents: publishing, changing, searching, and keys of developers.
+
+An agent that a caller may not see looks as if it were not there.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.a2a import Admission, Caller
+from accord.auth.api_keys import new_key
+from accord.auth.roles import Rights, Roles
+from accord.engine.ids import new_id
+from accord.errors import AccordError, AgentUnavailable, PermissionDenied, RateLimited
+from accord.model import AgentCard
+from accord.protocol.cards import decode_card
+from accord.protocol.operations import Operation
+from accord.registry import cards, names
+from accord.registry.cards import CardObjection, InvalidCard, PublishableCard
+from accord.registry.trust import SignatureVerdict, SignedBy, TrustedKeys
+from accord.storage.commands import apikeys, checks, registry
+from accord.storage.commands.apikeys import NewKey, StoredKey
+from accord.storage.commands.checks import Checked
+from accord.storage.commands.registry import Found, Listing, Query, Seen
+from accord.storage.store import Store
+
+MAX_KEYS = 50
+"""Live keys of one owner."""
+
+MAX_DESCRIPTION = 256
+DAY_MS = 24 * 3600 * 1000
+
+
+class DeveloperKeys:
+    """The keys of those who are let in."""
+
+    def __init__(self, store: Store, *, accepts_keys: bool, roles: Roles | None = None) -> None:
+        """Keep keys in `store`, if the server lets anybody in who brings one."""
+        self._store = store
+        self._roles = roles or Roles()
+        self._accepts_keys = accepts_keys
+
+    async def create(self, caller: Caller, description: str, days: float | None = None) -> tuple[str, StoredKey]:
+        """Make a key, and return it, which nobody can do again, and what is kept of it."""
+        if not caller.owner or not self._accepts_keys:
+            raise PermissionDenied("This server lets nobody in by an API key, so it makes none (--auth api-keys)")
+        if caller.roles is not None and not self._roles.makes_keys(caller.roles):
+            raise PermissionDenied("Your roles do not include making keys")
+        if len(await self.held(caller)) >= MAX_KEYS:
+            raise RateLimited(f"You have {MAX_KEYS} keys already; delete one", metadata={"limit": "keys"})
+        ticket = caller.ticket or Admission(kind="")
+        made = new_key(ticket.key_id or "")
+        kept = NewKey(
+            id=made.id,
+            hash=made.hash,
+            name=description,
+            owner=caller.owner,
+            tenant=_tenant(caller),
+            roles=sorted(caller.roles or ()),
+            lasts_ms=None if days is None else round(days * DAY_MS),
+            until=ticket.until,
+        )
+        return made.key, await self._store.do(apikeys.create, kept)
+
+    async def held(self, caller: Caller) -> list[StoredKey]:
+        """Return the live keys of the caller."""
+        return await self._store.read(apikeys.held, caller.owner, _tenant(caller)) if caller.owner else []
+
+    async def revoke(self, caller: Caller, id: str) -> bool:
+        """End a key of the caller; false if it has none with this id."""
+        return bool(caller.owner) and await self._store.do(apikeys.revoke_held, id, caller.owner, _tenant(caller))
+
+
+def _tenant(caller: Caller) -> str | None:
+    return None if caller.roams else caller.tenant
+
+
+MAX_LISTINGS = 1000
+"""Agents of one owner: more would be a way to fill the store."""
+
+MAX_PAGE = 250
+MAX_CATALOG = 1000
+"""Agents of a page, and of the catalog, which has no pages."""
+
+TRIES = 5
+"""How often a change is tried when others change the same agent."""
+
+
+class Visibility(Enum):
+    """Who sees a published agent: its owner, everybody in its tenant, everybody."""
+
+    PRIVATE = registry.PRIVATE
+    TENANT = registry.TENANT
+    PUBLIC = registry.PUBLIC
+
+
+class NotListed(Exception):
+    """There is no such agent, or none that the caller may see."""
+
+
+class NameTaken(Exception):
+    """Another agent has that name."""
+
+    def __init__(self, handle: str) -> None:
+        """Say which name."""
+        super().__init__(f"There is an agent {handle} already")
+        self.handle = handle
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What shall be otherwise about a published agent; of `card`, only these members. `name` counts before a card's."""
+
+    card: dict[str, Any] | None = None
+    is_active: bool | None = None
+    visibility: Visibility | None = None
+    name: str | None = None
+
+
+class AgentDirectory:
+    """The agents that were published in a store."""
+
+    def __init__(
+        self, store: Store, *, roles: Roles | None = None, trust: TrustedKeys | None = None, signed_only: bool = False
+    ) -> None:
+        """Keep agents in `store`; with `signed_only` only those whose cards are signed by a key of `trust`."""
+        self._store = store
+        self._roles = roles or Roles()
+        self._trust = trust or TrustedKeys()
+        self._signed_only = signed_only
+        self._known: dict[tuple[str, int], AgentCard | None] = {}
+        self.on_news: Callable[[], None] = lambda: None
+        """Called when there is an agent to look for."""
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    def check(self, document: bytes, name: str | None = None) -> tuple[PublishableCard, SignatureVerdict]:
+        """Return what a card says and by whom it is signed, or raise BadCard if it could not be published.
+
+        Of a card that a trusted key has signed, nothing is published that the signature does not cover. Its name is the
+        publisher's to choose, so it is taken from all of the card.
+        """
+        found = cards.read(document, name)
+        verdict, counted = self._trust.sift(document)
+        if verdict.state is SignedBy.TRUSTED:
+            found = cards.read(counted, found.facts.handle)
+        if self._signed_only and verdict.state is not SignedBy.TRUSTED:
+            raise InvalidCard(
+                (CardObjection("signatures", f"Only cards signed by a trusted key are taken: {verdict.detail}"),)
+            )
+        return found, verdict
+
+    async def publish(
+        self, caller: Caller, document: bytes, *, name: str | None = None, visibility: Visibility = Visibility.TENANT
+    ) -> Listing:
+        """Publish a card under `name`, or else under the one that it states."""
+        found, _ = self.check(document, name)
+        self._entitle(caller, found.facts.handle)
+        if await self._store.read(registry.count_of, caller.tenant, caller.owner) >= MAX_LISTINGS:
+            raise RateLimited(f"{MAX_LISTINGS} agents are published already", metadata={"limit": "listings"})
+        self._check_public(caller, found.facts.handle, visibility)
+        new = (caller.tenant, new_id(), caller.owner, visibility.value, found.facts)
+        crosses = self._crosses(caller, found.facts.handle)
+        with _named(found.facts.handle):
+            listing = await self._store.do(registry.publish, *new, crosses=crosses)
+        self.on_news()
+        return listing
+
+    async def change(self, caller: Caller, id: str, change: Change) -> Listing:
+        """Change an agent; only its owner may, and whoever looks after the tenant."""
+        for _ in range(TRIES):
+            changed = await self._change(caller, await self.own(caller, id), change)
+            if changed is not None:
+                self.on_news()
+                return changed
+        raise AgentUnavailable("Others are changing this agent", retry_after=1)
+
+    async def _change(self, caller: Caller, listing: Listing, change: Change) -> Listing | None:
+        """Change an agent unless somebody else just did; its name changes only if another is given."""
+        document = listing.card.encode() if change.card is None else cards.merged(listing.card, change.card)
+        renames = change.card is not None and "humanReadableId" in change.card
+        found, _ = self.check(document, change.name or (None if renames else listing.handle))
+        self._entitle(caller, found.facts.handle)
+        visibility = listing.visibility if change.visibility is None else change.visibility.value
+        is_active = listing.is_active if change.is_active is None else change.is_active
+        seen, handle = (listing.tenant, listing.id, listing.revision), found.facts.handle
+        if (visibility, handle) != (listing.visibility, listing.handle):
+            self._check_public(caller, handle, Visibility(visibility))
+        looks = handle != listing.handle and not self._crosses(caller, handle)
+        given = (*seen, visibility, is_active, found.facts)
+        with _named(handle):
+            return await self._store.do(registry.change, *given, namespace_of=listing.owner if looks else None)
+
+    async def remove(self, caller: Caller, id: str) -> None:
+        """Take an agent out of sight; its owner may publish it again under the same name, nobody else may."""
+        listing = await self.own(caller, id)
+        await self._store.do(registry.remove, listing.tenant, listing.id)
+
+    async def own(self, caller: Caller, id: str) -> Listing:
+        """Return an agent that the caller may change."""
+        listing = await self.find(caller, id)
+        is_own = (listing.tenant, listing.owner) == (caller.tenant, caller.owner)
+        if not is_own and not (listing.tenant == caller.tenant and self._seen(caller).sees_all):
+            raise PermissionDenied("This agent was published by somebody else")
+        self._entitle(caller, listing.handle)
+        return listing
+
+    # --- finding --------------------------------------------------------------------------------------------------
+
+    async def find(self, caller: Caller | None, id: str) -> Listing:
+        """Return an agent by its id, active or not; one that is not is there only for its own tenant."""
+        listing = await self._store.read(registry.find, self._seen(caller), id)
+        if listing is None or not (listing.is_active or (caller is not None and caller.tenant == listing.tenant)):
+            raise NotListed("There is no such agent")
+        return listing
+
+    async def named(self, caller: Caller | None, name: str) -> Listing:
+        """Return an active agent by its name."""
+        is_name = names.is_name(names.handle(name))
+        listing = await self._store.read(registry.named, self._seen(caller), names.handle(name)) if is_name else None
+        if listing is None:
+            raise NotListed(f"There is no agent {name[: names.MAX_NAME]!r}")
+        return listing
+
+    async def search(self, caller: Caller | None, query: Query) -> tuple[list[Found], int]:
+        """Return a page of agents, and how many there are; who is in no tenant gets to see active ones only."""
+        seen = self._seen(caller)
+        if seen.tenant is None:
+            query = replace(query, is_active=True)
+        return await self._store.read(registry.search, seen, query)
+
+    async def resolve(self, caller: Caller | None, name: str) -> AgentCard:
+        """Return the card of an agent by its name, or raise UnknownName."""
+        try:
+            listing = await self.named(caller, name)
+        except NotListed as error:
+            raise names.UnknownName(str(error)) from None
+        try:
+            return _card(listing)
+        except AccordError as error:
+            raise names.UnknownName(f"{name}: its card cannot be read: {error.message}") from None
+
+    async def catalog(self, caller: Caller | None) -> dict[str, AgentCard]:
+        """Return the cards of the agents that somebody sees, by their ids and under their names."""
+        found = await self._store.read(registry.cards, self._seen(caller), MAX_CATALOG)
+        known = self._known
+        self._known = {(one.id, one.revision): known.get((one.id, one.revision)) or _readable(one) for one in found}
+        return {id: card for (id, _), card in self._known.items() if card is not None}
+
+    async def health(self, listing: Listing) -> Checked:
+        """Return what came of the last look for an agent."""
+        return await self._store.read(checks.last, listing.tenant, listing.id)
+
+    def sift(self, document: bytes) -> tuple[SignatureVerdict, bytes]:
+        """Say by whom a card is signed, and return what counts of it."""
+        return self._trust.sift(document)
+
+    # --- who may --------------------------------------------------------------------------------------------------
+
+    def _seen(self, caller: Caller | None) -> Seen:
+        """Return how far somebody sees; whoever has no right at all is as good as nobody."""
+        if caller is None or (caller.roles is not None and not self._roles.has_any(caller.roles)):
+            return Seen(tenant=None)
+        sees_all = caller.roles is not None and _looks_after(self._roles.rights(caller.roles, ""))
+        return Seen(tenant=caller.tenant, owner=caller.owner, sees_all=sees_all)
+
+    def _entitle(self, caller: Caller, handle: str) -> None:
+        """Refuse whoever may not publish under a name: that needs a role with every operation of such an agent."""
+        if caller.roles is not None and self._roles.rights(caller.roles, handle).keys() != set(Operation):
+            raise PermissionDenied(f"Your roles do not include publishing {handle}")
+
+    def _check_public(self, caller: Caller, handle: str, visibility: Visibility) -> None:
+        """Refuse to show an agent to other tenants under a namespace that the operator granted to no owner."""
+        if visibility is not Visibility.PUBLIC or caller.roles is None:
+            return
+        is_operator = caller.is_of_server and _looks_after(self._roles.rights(caller.roles, handle))
+        if not is_operator and not self._roles.names_namespace(caller.roles, handle):
+            namespace = handle.partition("/")[0]
+            raise PermissionDenied(
+                f'Publishing {handle} for every tenant takes a role with agents = ["{namespace}/*"], '
+                "or an admin of the server itself"
+            )
+
+    def _crosses(self, caller: Caller, handle: str) -> bool:
+        """Whether a caller may publish under a namespace that another owner of the tenant has."""
+        if caller.roles is None:
+            return True
+        return _looks_after(self._roles.rights(caller.roles, "")) or self._roles.names_namespace(caller.roles, handle)
+
+
+@contextmanager
+def _named(handle: str) -> Iterator[None]:
+    """Say what is wrong with a name."""
+    try:
+        yield
+    except registry.Taken:
+        raise NameTaken(handle) from None
+    except registry.Foreign:
+        namespace = handle.partition("/")[0]
+        raise PermissionDenied(
+            f'{namespace}/* belongs to another owner: it takes a role with agents = ["{namespace}/*"]'
+        ) from None
+
+
+def _looks_after(rights: Rights) -> bool:
+    """Whether somebody is responsible for all of a tenant: every operation, and others' tasks too."""
+    return rights.keys() == set(Operation) and rights[Operation.CANCEL].sees_all
+
+
+def _card(listing: Listing) -> AgentCard:
+    return names.under(decode_card(listing.card.encode()), listing.handle)
+
+
+def _readable(listing: Listing) -> AgentCard | None:
+    """Return a card, unless only another version of this program can read it; among many, one is no reason to fail."""
+    try:
+        return _card(listing)
+    except AccordError:
+        return None

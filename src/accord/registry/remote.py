@@ -1,0 +1,109 @@
+"""A remote registry over HTTP: ours, or another with AgentVault's API."""
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from msgspec import MsgspecError
+from msgspec.json import Decoder
+
+from accord.model import AgentCard
+from accord.protocol import codec, hosts
+from accord.registry import cards, names
+from accord.registry.availability import AskPort, ServerAnswer, UnreachableServer
+from accord.registry.cards import InvalidCard
+from accord.registry.names import NotAsked, UnknownName
+from accord.registry.trust import SignedBy, TrustedKeys
+
+API = "/api/v1"
+
+_object = Decoder(dict[str, Any])
+
+
+class RegistryRefused(Exception):
+    """The registry answered that it will not; `status` is HTTP's, the message is the registry's own.
+
+    `name` is that of the agent that is in the way, if there is one.
+    """
+
+    def __init__(self, status: int, message: str, name: str | None = None) -> None:
+        """Say what the registry said."""
+        super().__init__(message)
+        self.status = status
+        self.name = name
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it would answer otherwise later."""
+        return self.status in (408, 429) or self.status >= 500
+
+
+class RemoteRegistry:
+    """A registry at a URL."""
+
+    def __init__(self, url: str, ask: AskPort, *, trust: TrustedKeys | None = None, signed_only: bool = False) -> None:
+        """Ask the registry at `url`; with `signed_only`, only cards signed by a key of `trust` are taken from it."""
+        self.url = url.rstrip("/").removesuffix(API)
+        self._ask = ask
+        self._trust = trust or TrustedKeys()
+        self._signed_only = signed_only
+
+    async def resolve(self, name: str) -> AgentCard:
+        """Return the card of the agent with a name, or raise UnknownName."""
+        try:
+            found = await self.named(name)
+        except (RegistryRefused, UnreachableServer) as error:
+            kind = NotAsked if isinstance(error, UnreachableServer) or error.may_pass else UnknownName
+            raise kind(f"{name}: {self.url}: {error}") from None
+        verdict, counted = self._trust.sift(codec.encode(found.get("card_data")))
+        try:
+            card = cards.read(counted, name).card
+        except InvalidCard as error:
+            raise UnknownName(f"{name}: the card that {self.url} has cannot be used: {error}") from None
+        places = [hosts.host_of(one.url) for one in card.supported_interfaces]
+        if not hosts.is_loopback(hosts.host_of(self.url)) and any(map(hosts.is_here, places)):
+            raise UnknownName(f"{name}: the card that {self.url} has leads to this machine itself")
+        if self._signed_only and verdict.state is not SignedBy.TRUSTED:
+            raise UnknownName(f"{name}: {verdict.detail}")
+        return names.under(card, name)
+
+    async def named(self, name: str) -> dict[str, Any]:
+        """Return what the registry has about an active agent."""
+        found = await self._json("GET", f"/agent-cards/id/{quote(names.handle(name), safe='/')}")
+        if found.get("is_active") is False:
+            raise RegistryRefused(404, "The agent was removed")
+        return found
+
+    async def search(self, query: list[tuple[str, str]]) -> dict[str, Any]:
+        """Return a page of agents, by the parameters of the API."""
+        return await self._json("GET", f"/agent-cards/?{urlencode(query)}")
+
+    async def publish(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Publish an agent, or change the one that has its name and is ours."""
+        try:
+            return await self._json("POST", "/agent-cards/", body)
+        except RegistryRefused as error:
+            if error.status != 409 or error.name is None:
+                raise
+            known = await self.named(error.name)
+        return await self._json("PUT", f"/agent-cards/{quote(known['id'], safe='')}", body)
+
+    async def check(self, name: str) -> dict[str, Any]:
+        """Have the registry look for an agent now."""
+        known = await self.named(name)
+        return await self._json("POST", f"/agent-cards/{quote(known['id'], safe='')}/check")
+
+    async def _json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        answer = await self._ask(method, f"{self.url}{API}{path}", None if body is None else codec.encode(body))
+        try:
+            found = _object.decode(answer.body)
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            raise RegistryRefused(answer.status, f"It answers {answer.status}, and not as a registry does") from None
+        if answer.status >= 300:
+            raise _refusal(answer, found)
+        return found
+
+
+def _refusal(answer: ServerAnswer, found: dict[str, Any]) -> RegistryRefused:
+    detail, name = found.get("detail"), found.get("human_readable_id")
+    message = detail[:1000] if isinstance(detail, str) else f"It answers {answer.status}"
+    return RegistryRefused(answer.status, message, name if isinstance(name, str) else None)

@@ -1,0 +1,86 @@
+"""Signatures of cards, judged by keys that the operator pinned."""
+
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from accord.errors import AccordError
+from accord.protocol import codec
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+
+NOT_ALL = ", but not all of it: members that the signature does not cover do not count"
+
+_signed = Decoder(dict[str, Any])
+
+
+class SignedBy(Enum):
+    """By whom a card is signed: a key that is trusted, another, nobody."""
+
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+    UNSIGNED = "unsigned"
+
+
+class SignatureVerdict(Struct, frozen=True, kw_only=True):
+    """What is known about a card's signatures; `key` is the name of the trusted key."""
+
+    state: SignedBy
+    key: str | None = None
+    detail: str
+
+
+class TrustedKeys:
+    """The keys that are pinned."""
+
+    def __init__(self, keys: "tuple[Key, ...]" = (), now: Callable[[], float] = time.time) -> None:
+        """Trust `keys`; `now` is the time of day, since keys may expire."""
+        self._keys = keys
+        self._now = now
+
+    @classmethod
+    def reading(cls, jwks: bytes) -> "TrustedKeys":
+        """Trust the keys of a JSON Web Key set; ValueError if there are none in it."""
+        from accord.protocol import jose  # late, as below: it takes longer to load than most of a server
+
+        try:
+            keys = jose.read_keys(jwks)
+        except jose.BadSignature as error:
+            raise ValueError(str(error)) from None
+        if not keys:
+            raise ValueError("There is no key in it that can verify signatures")
+        return cls(keys)
+
+    def judge(self, document: bytes) -> SignatureVerdict:
+        """Say by whom a card is signed."""
+        verdict, _ = self.sift(document)
+        return verdict
+
+    def sift(self, document: bytes) -> tuple[SignatureVerdict, bytes]:
+        """Say by whom a card is signed, and return what counts of it: of a trusted one, what its signature covers."""
+        if not _signatures(document):
+            return SignatureVerdict(state=SignedBy.UNSIGNED, detail="The card is not signed"), document
+        if not self._keys:
+            detail = "The card is signed, but no key is pinned to verify it with"
+            return SignatureVerdict(state=SignedBy.UNTRUSTED, detail=detail), document
+        from accord.protocol.card_signatures import UntrustedCard, verify
+
+        try:
+            found = verify(document, self._keys, self._now())
+        except UntrustedCard as error:
+            return SignatureVerdict(state=SignedBy.UNTRUSTED, detail=str(error)), document
+        detail = f"Signed by the trusted key {found.key}" + ("" if found.is_whole else NOT_ALL)
+        return SignatureVerdict(state=SignedBy.TRUSTED, key=found.key, detail=detail), found.document
+
+
+def _signatures(document: bytes) -> Any:
+    try:
+        return codec.decode(document, _signed).get("signatures")
+    except AccordError:
+        return None

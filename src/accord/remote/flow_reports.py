@@ -1,0 +1,137 @@
+"""Reports of HTTP flows on their tasks: a small JSON of our own."""
+
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+
+from accord.errors import InvalidParams, TaskNotFound
+from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from accord.model.base import Metadata
+from accord.model.keys import USAGE
+from accord.protocol import lifecycle
+from accord.protocol.budgets import Total, Use
+from accord.remote.reports import Report
+from accord.remote.tasks import RemoteTasks, ReportCredentials, ReportSender, unauthenticated
+from accord.storage.commands.remotes import Link
+
+PATH = "/api/callbacks"
+"""Where flows report; the token in the query says which task it is."""
+
+WEBHOOK = "/api/webhook/tasks"
+"""Where agents elsewhere report, of which an operator may say how it is reached from outside."""
+
+STATES = {
+    "working": TaskState.WORKING,
+    "completed": TaskState.COMPLETED,
+    "failed": TaskState.FAILED,
+    "input-required": TaskState.INPUT_REQUIRED,
+}
+
+FAILED, QUESTION = "The flow failed", "The flow needs an answer"
+"""What is said for a flow that does not say more."""
+
+
+class ReportedFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file: its bytes in base64, or where it is. Flows are sent files in the same form."""
+
+    name: str | None = None
+    mime_type: str = "application/octet-stream"
+    data: bytes | None = None
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a file that is nowhere, or in two places."""
+        if (self.data is None) == (self.uri is None):
+            raise ValueError("A file has either data, in base64, or a uri")
+
+    def part(self) -> Part:
+        """Return it as a part."""
+        return Part(raw=self.data, url=self.uri, filename=self.name, media_type=self.mime_type)
+
+
+class ReportedUsage(Use, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a flow has used for a task in all, of one model if it names one."""
+
+    model: str | None = None
+
+    @property
+    def total(self) -> Metadata:
+        """As tasks show it."""
+        use = Use().and_(self)
+        return {
+            USAGE: msgspec.to_builtins(Total(**structs.asdict(use), models={self.model: use} if self.model else {}))
+        }
+
+
+class FlowReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One report. With a `sequence`, which grows, reports that were overtaken or come twice are told apart."""
+
+    status: Literal["working", "completed", "failed", "input-required"]
+    text: str | None = None
+    data: Any | UnsetType = UNSET
+    files: tuple[ReportedFile, ...] = ()
+    usage: ReportedUsage | None = None
+    sequence: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What it says."""
+        text = (Part(text=self.text),) if self.text else ()
+        data = () if self.data is UNSET else (Part(data=self.data, media_type="application/json"),)
+        return (*text, *data, *(file.part() for file in self.files))
+
+
+class FlowReports:
+    """Takes in what flows report; for `bindings.receiver`, as `Remotes` does what agents report."""
+
+    def __init__(self, remotes: RemoteTasks) -> None:
+        """Report to the tasks of `remotes`."""
+        self._remotes = remotes
+
+    async def admit(self, evidence: ReportCredentials) -> ReportSender:
+        """Say by its token whose report it is, before its body is read."""
+        sender = await self._remotes.admit(evidence)
+        if sender.link is None:  # a signature is no proof here: the body names no task
+            raise unauthenticated()
+        return sender
+
+    async def take(self, sender: ReportSender, body: bytes) -> None:
+        """Take a report in; one for a task that has ended without its flow is told that there is no such task."""
+        assert sender.link is not None  # or it was not admitted
+        tenant, link = sender.tenant, sender.link
+        state = await self._remotes.hear(tenant, link, read_flow_report(body, link))
+        if state in lifecycle.TERMINAL and not await self._remotes.was_reported(tenant, link.task_id):
+            how = "was cancelled" if state is TaskState.CANCELED else "has ended without its flow"
+            raise TaskNotFound(f"The task {how}: nobody waits for it any more")
+
+
+def read_flow_report(body: bytes, link: Link) -> Report:
+    """Return what a report says about the task of a link."""
+    try:
+        said = msgspec.json.decode(body, type=FlowReport)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidParams(f"Not a report: {error}") from None
+    state = STATES[said.status]
+    parts = said.parts
+    if state is TaskState.COMPLETED:
+        made = (Artifact(artifact_id=f"answer-{max(1, link.sent)}", parts=parts),) if parts else ()
+        return _report(said, link, TaskStatus(state=state), made)
+    if not parts and state is not TaskState.WORKING:
+        parts = (Part(text=FAILED if state is TaskState.FAILED else QUESTION),)
+    message = Message(message_id=uuid4().hex, role=Role.AGENT, parts=parts) if parts else None
+    return _report(said, link, TaskStatus(state=state, message=message))
+
+
+def _report(said: FlowReport, link: Link, status: TaskStatus, made: tuple[Artifact, ...] = ()) -> Report:
+    # A flow has no name of its own for the task. As a task, because that is all of it: nobody can be asked for more.
+    metadata = None if said.usage is None else said.usage.total
+    return Report(body=Task(id=link.task_id, status=status, artifacts=made, metadata=metadata), seq=said.sequence)
+
+
+def flow_report_url(webhook: str | None) -> str | None:
+    """Return where flows report on a server where agents elsewhere report to `webhook`, if that tells."""
+    if webhook is None or not webhook.endswith(WEBHOOK):
+        return None
+    return webhook.removesuffix(WEBHOOK) + PATH

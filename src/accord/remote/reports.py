@@ -1,0 +1,344 @@
+"""Reports of remote agents, and the events that they cause.
+
+Pure functions of the link, the task and the report.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    EventBody,
+    Message,
+    MessageUpdate,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.base import Metadata, timestamp_ms
+from accord.model.keys import USAGE
+from accord.protocol import lifecycle
+from accord.storage.commands.remotes import Link
+
+REMOTE_TASK, REMOTE_CONTEXT = "remoteTaskId", "remoteContextId"
+"""Metadata keys of the status that records an acknowledgement: what the task and its conversation are called there."""
+
+OTHER_CONTEXT = "contextIdMismatch"
+"""Metadata key of the first status after an agent named another conversation than it was told: the one it was told."""
+
+SKEW_MS = 60_000
+"""How far the clock of an agent elsewhere may be ahead of ours."""
+
+S = TaskState
+
+
+class WrongTask(Exception):
+    """A report is about another task than the one that its sender may report on."""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What an agent elsewhere said about a task.
+
+    `seq` is the number of the event there, where that has one. `is_last` is for a status that ends the task and comes
+    without what the task made: there is no more to be had. `sent` is how many of the caller's messages the agent has
+    accepted, if that is what it answers. One that `insists` still says the same when it had time to say otherwise.
+    `looked` counts the asks that this answers.
+    """
+
+    body: EventBody
+    seq: int | None = None
+    is_last: bool = False
+    insists: bool = False
+    sent: int | None = None
+    looked: int | None = None
+
+
+class LocalTask(Struct, frozen=True, kw_only=True):
+    """The task as it is here; what it made and said is there only for a report that needs it.
+
+    `usage` is what it has used, as it is shown, if the report said so.
+    """
+
+    task_id: str
+    context_id: str
+    state: TaskState
+    task: Task | None = None
+    usage: Metadata | None = None
+
+
+class ReportEffect(Struct, frozen=True, kw_only=True):
+    """What a report changes: events, the link, and whether the agent has to be asked for what the report left out.
+
+    With `asks` the link counts it.
+    """
+
+    link: Link
+    bodies: tuple[EventBody, ...] = ()
+    asks: bool = False
+    has_other_context: bool = False
+
+
+def needs_task(body: EventBody) -> bool:
+    """Whether it takes the whole task to tell what a report changes."""
+    match body:
+        case StatusUpdate():
+            return body.status.state in lifecycle.ENDED
+        case ArtifactUpdate() | MessageUpdate():
+            return False
+        case _:
+            return True
+
+
+def leaves_out(body: EventBody) -> bool:
+    """Whether a report comes without what the agent has to be asked for: what the task made, or its question."""
+    if not isinstance(body, StatusUpdate):
+        return False
+    status = body.status
+    return status.state in lifecycle.TERMINAL or (status.state in lifecycle.INTERRUPTED and status.message is None)
+
+
+def report_effect(report: Report, link: Link, here: LocalTask, now_ms: int) -> ReportEffect:
+    """Return what a report changes."""
+    bound = _updated_link(report, link, now_ms)
+    told = link.context_id if link.context_id not in (None, bound.context_id) else None
+    if here.state in lifecycle.TERMINAL or _is_stale(report, bound, now_ms):
+        return ReportEffect(link=bound, has_other_context=told is not None)
+    bound = replace(bound, seq=bound.seq if report.seq is None else report.seq)
+    found = _ReportReader(report, bound, here, now_ms, told).read()
+    moved = replace(found.link, polls=0) if found.bodies else found.link
+    return replace(found, link=moved, has_other_context=told is not None)
+
+
+# --- whose report, and when -------------------------------------------------------------------------------------------
+
+
+def _updated_link(report: Report, link: Link, now_ms: int) -> Link:
+    """Return the link with what every report tells; an agent may name another conversation than it was told."""
+    task_id, context_id = _names(report.body)
+    if task_id is not None and link.remote_id not in (None, task_id):
+        if report.sent is None:
+            raise WrongTask(f"The report is about {task_id}, and not about {link.remote_id}")
+        link = replace(link, remote_id=task_id, seq=None, stamp=None, mark=None)  # it goes on in another task there
+    return replace(
+        link,
+        remote_id=link.remote_id or task_id,
+        context_id=context_id or link.context_id,
+        heard_at=now_ms,
+        sent=link.sent if report.sent is None else max(link.sent, report.sent),
+        tries=0 if report.sent is not None else link.tries,
+        polls=0 if report.sent is not None else link.polls,
+        looked=link.looked if report.looked is None else report.looked,
+    )
+
+
+def _names(body: EventBody) -> tuple[str | None, str | None]:
+    """Return what a report calls its task and its conversation."""
+    match body:
+        case Task():
+            return body.id, body.context_id
+        case Message():
+            return body.task_id or None, body.context_id
+        case _:
+            return body.task_id, body.context_id
+
+
+def _is_stale(report: Report, link: Link, now_ms: int) -> bool:
+    """Whether a report was heard before, or overtaken by a later one; how a task ended is never too late."""
+    if report.seq is not None and link.seq is not None:
+        return report.seq <= link.seq
+    status = _status(report.body)
+    if status is None or status.state in lifecycle.TERMINAL:
+        return False
+    stamp = _stamp(status, now_ms)
+    return stamp is not None and link.stamp is not None and stamp < link.stamp
+
+
+def _status(body: EventBody) -> TaskStatus | None:
+    return body.status if isinstance(body, Task | StatusUpdate) else None
+
+
+def _stamp(status: TaskStatus, now_ms: int) -> int | None:
+    """Return when a status was entered, in epoch milliseconds, as whoever reports it says.
+
+    What is yet to come was entered now: it must not make everything old that is reported until then.
+    """
+    if status.timestamp is None:
+        return None
+    stated = round(datetime.fromisoformat(status.timestamp).timestamp() * 1000)
+    return stated if stated <= now_ms + SKEW_MS else now_ms
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+class _ReportReader:
+    """Reads one report that is news."""
+
+    def __init__(self, report: Report, link: Link, here: LocalTask, now_ms: int, other: str | None) -> None:
+        self._report = report
+        self._link = link
+        self._here = here
+        self._now_ms = now_ms
+        self._metadata: Metadata = {}
+        if report.sent is not None and link.remote_id is not None:
+            self._metadata = {REMOTE_TASK: link.remote_id, REMOTE_CONTEXT: link.context_id or ""}
+        if other is not None:
+            self._metadata[OTHER_CONTEXT] = other
+        if here.usage is not None:
+            self._metadata[USAGE] = here.usage
+
+    def read(self) -> ReportEffect:
+        match self._report.body:
+            case Task() as task:
+                task = _with_last_message(task)
+                made: list[EventBody] = [*self._artifacts(task.artifacts), *self._messages(task)]
+                return self._with_status(task.status, tuple(made))
+            case StatusUpdate(status=status):
+                if leaves_out(self._report.body) and not self._report.is_last:
+                    return self._asking()
+                return self._with_status(status)
+            case ArtifactUpdate() as update:
+                return ReportEffect(link=self._link, bodies=(self._piece(update),))
+            case MessageUpdate(message=message):
+                return ReportEffect(link=self._link, bodies=(self._message_update(message),))
+            case Message() as answer:
+                return self._with_status(TaskStatus(state=S.COMPLETED, message=answer))
+
+    def _with_status(self, status: TaskStatus, before: tuple[EventBody, ...] = ()) -> ReportEffect:
+        mark = _digest(status)
+        stamp = _stamp(status, self._now_ms)
+        link = replace(self._link, state=status.state, stamp=stamp or self._link.stamp, mark=mark)
+        if mark == self._link.mark and not self._asks_again(status):
+            return ReportEffect(link=link, bodies=before)
+        if self._is_doubtful(status):
+            return self._asking(before)
+        return ReportEffect(link=link, bodies=(*before, *self._statuses(status)))
+
+    def _asking(self, bodies: tuple[EventBody, ...] = ()) -> ReportEffect:
+        return ReportEffect(link=replace(self._link, asks=self._link.asks + 1), bodies=bodies, asks=True)
+
+    def _asks_again(self, status: TaskStatus) -> bool:
+        """Whether an agent still waits for what it was told long enough ago: then it asks the same once more."""
+        return self._report.insists and self._here.state is S.WORKING and status.state in lifecycle.INTERRUPTED
+
+    def _is_doubtful(self, status: TaskStatus) -> bool:
+        """Whether nothing tells if the agent works again after its question, or did before it."""
+        stamp = _stamp(status, self._now_ms)
+        is_undated = self._report.seq is None and (stamp is None or stamp == self._link.stamp)
+        is_news = self._report.looked is not None  # it was asked for just now
+        return (
+            is_undated
+            and not is_news
+            and self._here.state in lifecycle.INTERRUPTED
+            and status.state in (S.SUBMITTED, S.WORKING)
+        )
+
+    def _statuses(self, status: TaskStatus) -> Iterable[StatusUpdate]:
+        """Return the way from the state here to the one there; an agent that does not know says nothing."""
+        before, after = self._here.state, status.state
+        if after is S.SUBMITTED and before is not S.SUBMITTED:
+            after = S.WORKING
+        if after is S.UNKNOWN or (before is S.UNKNOWN and after not in lifecycle.TERMINAL):
+            return ()
+        message = None if status.message is None else self._message(status.message)
+        update = self._update(after, message, self._metadata or None)
+        if after in lifecycle.TRANSITIONS[before]:
+            return (update,)
+        return (self._update(S.WORKING, None, None), update)
+
+    def _update(self, state: TaskState, message: Message | None, metadata: Metadata | None) -> StatusUpdate:
+        status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(self._now_ms))
+        return StatusUpdate(
+            task_id=self._here.task_id, context_id=self._here.context_id, status=status, metadata=metadata
+        )
+
+    # --- what the task made and said ------------------------------------------------------------------------------
+
+    def _artifacts(self, artifacts: Iterable[Artifact]) -> Iterable[ArtifactUpdate]:
+        """Return those that are not here, or not like this."""
+        known = {one.artifact_id: one for one in self._here.task.artifacts} if self._here.task else {}
+        return [self._whole(one) for one in artifacts if known.get(one.artifact_id) != one]
+
+    def _whole(self, artifact: Artifact) -> ArtifactUpdate:
+        here = self._here
+        return ArtifactUpdate(task_id=here.task_id, context_id=here.context_id, artifact=artifact, last_chunk=True)
+
+    def _piece(self, update: ArtifactUpdate) -> ArtifactUpdate:
+        return replace(update, task_id=self._here.task_id, context_id=self._here.context_id)
+
+    def _messages(self, task: Task) -> Iterable[MessageUpdate]:
+        """Return the agent's messages that are not known here, compared by their parts: not every dialect has ids.
+
+        The caller's messages are left out of the comparison: an agent may answer with the words of the question.
+        """
+        known = Counter(_words(message) for message in _agent_messages(self._here.task))
+        known.update(_words(said) for said in ([task.status.message] if task.status.message else ()))
+        for said in task.history:
+            words = _words(said)
+            if said.role is Role.USER:
+                continue
+            if known[words] > 0:
+                known[words] -= 1
+            else:
+                yield self._message_update(said)
+
+    def _message_update(self, message: Message) -> MessageUpdate:
+        return MessageUpdate(
+            task_id=self._here.task_id, context_id=self._here.context_id, message=self._message(message)
+        )
+
+    def _message(self, message: Message) -> Message:
+        """Return a message as the agent here says it; one without an id gets one that is its own in this turn."""
+        identifier = message.message_id or f"{self._here.task_id}-{self._link.sent}-{_words(message)[:16]}"
+        return replace(
+            message,
+            message_id=identifier,
+            role=Role.AGENT,
+            task_id=self._here.task_id,
+            context_id=self._here.context_id,
+        )
+
+
+def _with_last_message(task: Task) -> Task:
+    """Return a task whose status has the question or the answer that an agent has only as its last message.
+
+    A stream of A2A 1.0 has no event for a message of the history, so its callers get only what the status has.
+    """
+    last = task.history[-1] if task.history else None
+    is_ended = task.status.state in lifecycle.ENDED and not task.artifacts
+    is_bare = (is_ended or task.status.state in lifecycle.INTERRUPTED) and task.status.message is None
+    if not is_bare or last is None or last.role is not Role.AGENT:
+        return task
+    return replace(task, status=replace(task.status, message=last), history=task.history[:-1])
+
+
+def _agent_messages(task: Task | None) -> Iterable[Message]:
+    """Return the agent's messages of a task, that of its status included."""
+    if task is None:
+        return ()
+    current = () if task.status.message is None else (task.status.message,)
+    return (message for message in (*task.history, *current) if message.role is Role.AGENT)
+
+
+def _words(message: Message) -> str:
+    return hashlib.sha256(msgspec.json.encode(message.parts)).hexdigest()
+
+
+def _digest(status: TaskStatus) -> str:
+    """Return what tells one status from another.
+
+    An agent that works on does not report anything new by the time alone; one that asks the same again later does.
+    """
+    message = status.message
+    at = status.timestamp if status.state in lifecycle.INTERRUPTED else None
+    told = (status.state, at, message.parts if message else None)
+    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:32]

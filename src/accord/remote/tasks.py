@@ -1,0 +1,497 @@
+"""Remote tasks: authenticates reports and commits their events.
+
+A webhook, an answer, a stream and a poll are all reports. Each is committed in one transaction with the remote task's
+cursor.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeVar, runtime_checkable
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.engine import store_retry
+from accord.engine.agent import Profile
+from accord.engine.clock import SYSTEM
+from accord.engine.context import wait_key
+from accord.engine.hooks import Hooks, UsageReported
+from accord.engine.task_store import TaskStore
+from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, TaskNotFound
+from accord.model import EventBody, Message, Role, StatusUpdate, Task, TaskState
+from accord.model.base import Metadata
+from accord.protocol import lifecycle, push_headers
+from accord.protocol.budgets import Budget, shown
+from accord.protocol.webhook import decode_webhook
+from accord.remote.reports import LocalTask, Report, ReportEffect, WrongTask, needs_task, report_effect
+from accord.storage.commands import endings, remotes, reports, usage
+from accord.storage.commands.endings import NoSuchTask
+from accord.storage.commands.remotes import Cancel, Expected, Link
+from accord.storage.commands.tasks import Append, Behind, Head, Stored
+from accord.storage.commands.usage import Told
+from accord.storage.store import BadValue, StoreUnavailable
+
+TOKEN_BYTES = 32
+"""256 random bits: twice what cannot be guessed."""
+
+LANES = 64
+"""Reports on one task are worked off one after the other, and those on others beside them; a lane is cheap."""
+
+SNAPSHOT_AT = 128
+"""Events after which the task is written down anew, and then whenever their number has doubled."""
+
+RETRY_SECONDS = 5
+"""When to report again while the database cannot be used."""
+
+
+NOBODY = Hooks()
+
+T = TypeVar("T")
+
+log = logging.getLogger("accord.remote")
+
+Redact = Callable[[EventBody], EventBody]
+"""Takes out of a report what must not be kept."""
+
+
+class ReportCredentials(Struct, frozen=True, kw_only=True):
+    """What a webhook brings to say whose it is."""
+
+    token: str | None = None
+    signature: str | None = None
+    event_id: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Evidence(event_id={self.event_id!r})"  # everything else is a secret
+
+
+class ReportSender(Struct, frozen=True, kw_only=True):
+    """Who brings a webhook: the task whose token it shows, or somebody who has yet to prove it by a signature."""
+
+    evidence: ReportCredentials
+    tenant: str = ""
+    link: Link | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has shown a token."""
+        return self.link is not None
+
+
+class WebhookKeys(Struct, frozen=True, kw_only=True):
+    """What is known of one agent elsewhere: the keys that it signs webhooks with, and what is taken out of them."""
+
+    keys: tuple[str, ...] = ()
+    redact: Redact | None = None
+
+    def __repr__(self) -> str:
+        return f"Trust(keys={len(self.keys)})"
+
+
+@runtime_checkable
+class RemoteAgentPort(Protocol):
+    """An agent whose tasks are done elsewhere, as whoever composes a node knows it."""
+
+    profile: Profile
+    trust: WebhookKeys
+
+    async def prepare(self) -> None:
+        """Find out who it is, before it is described."""
+
+    async def join(self, remotes: "RemoteTasks", webhook: str | None) -> None:
+        """Begin to work, with the links of a node's store; `webhook` is where reports get to it, if they can."""
+
+    async def leave(self) -> None:
+        """Stop, once nothing of it runs any more."""
+
+
+class RemoteContact(Struct, frozen=True, kw_only=True):
+    """Whether an agent elsewhere was there when it was last talked to, at a time in milliseconds, and what was found.
+
+    `findings` are what is remarkable about its card, in words for people.
+    """
+
+    is_up: bool
+    at: int
+    detail: str = ""
+    findings: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ContactPort(Protocol):
+    """An agent elsewhere of which it is known whether it is there."""
+
+    url: str
+
+    def contact(self) -> RemoteContact | None:
+        """Return how it was the last time; None if nobody has talked to it yet."""
+
+    async def check(self) -> RemoteContact:
+        """Look whether it is there, by reading its card anew."""
+
+
+class RemoteTasks:
+    """The links of a store's tasks to agents elsewhere."""
+
+    def __init__(
+        self,
+        archive: TaskStore,
+        *,
+        trust: Mapping[str, WebhookKeys] | None = None,
+        ttl_seconds: float | None = None,
+        hooks: Hooks = NOBODY,
+        now_ms: Callable[[], int] = SYSTEM.now_ms,
+    ) -> None:
+        """Keep links in the archive's store; tokens are good for `ttl_seconds`, or as long as their task is kept.
+
+        What agents elsewhere have used is told to `hooks`.
+        """
+        self._archive = archive
+        self._store = archive.store
+        self._trust = dict(trust or {})
+        self._ttl_ms = None if ttl_seconds is None else round(ttl_seconds * 1000)
+        self.now_ms = now_ms
+        self._hooks = hooks
+        self._lanes = [asyncio.Lock() for _ in range(LANES)]
+
+    # --- links ----------------------------------------------------------------------------------------------------
+
+    async def find(self, tenant: str, task_id: str) -> Link | None:
+        """Return a task's link."""
+        return await self._store.read(remotes.find, tenant, task_id)
+
+    async def look(self, tenant: str, task_id: str) -> tuple[Link, TaskState] | None:
+        """Return a task's link and the state that it has here."""
+        found = await self._store.read(reports.look, tenant, task_id, whole=False)
+        return None if found is None else (found[0], found[1].task_state)
+
+    async def expect(self, tenant: str, link: Link, *, with_token: bool) -> tuple[Link, str | None]:
+        """Prepare for reports on a task, before a message is sent; return its link and a fresh token, if wanted.
+
+        The token is nowhere else: the store has its hash.
+        """
+        token = secrets.token_urlsafe(TOKEN_BYTES) if with_token else None
+        new = Expected(
+            task_id=link.task_id,
+            agent=link.agent,
+            context_id=link.context_id or "",
+            at=self.now_ms(),
+            mode=link.mode,
+            token_hash=None if token is None else token_hash(token),
+            ttl_ms=self._ttl_ms,
+        )
+        return await self._store.do(remotes.expect, tenant, new), token
+
+    @property
+    def server_id(self) -> str:
+        """What tells the nodes of this store from other servers."""
+        return self._archive.server_id
+
+    async def left(self, tenant: str, task_id: str) -> Budget:
+        """Return what a task may still use."""
+        return await self._store.read(usage.left, tenant, task_id)
+
+    async def context(self, tenant: str, agent: str, owner: str, context_id: str) -> str | None:
+        """Return what an agent calls a conversation, where it does not take our name for it."""
+        return await self._store.read(remotes.context, tenant, agent, owner, context_id)
+
+    async def note(self, tenant: str, link: Link) -> Link | None:
+        """Write a link whose counts have changed; None if somebody else has, since it was read."""
+        if not await self._store.do(remotes.move, tenant, link):
+            return None
+        return replace(link, version=link.version + 1)
+
+    # --- webhooks -------------------------------------------------------------------------------------------------
+
+    async def receive(self, evidence: ReportCredentials, body: bytes) -> None:
+        """Take in a webhook, or refuse it with the error that its sender is to be told."""
+        await self.take(await self.admit(evidence), body)
+
+    async def admit(self, evidence: ReportCredentials) -> ReportSender:
+        """Say by the headers of a webhook whose it is, or refuse it before its body is read.
+
+        Who shows no credentials learns nothing, whether there is such a task or not (C-05).
+        """
+        if evidence.token is None:
+            if evidence.signature is None or not any(trust.keys for trust in self._trust.values()):
+                log.warning("webhook refused: no credentials")
+                raise unauthenticated()
+            return ReportSender(evidence=evidence)
+        given = token_hash(evidence.token)
+        try:
+            found = await self._store.read(remotes.by_token, given)
+        except StoreUnavailable as error:
+            raise _unavailable() from error
+        if found is None or not hmac.compare_digest(found[0], given):
+            log.warning("webhook refused: no such token")
+            raise unauthenticated()
+        return ReportSender(evidence=evidence, tenant=found[1], link=found[2])
+
+    async def take(self, sender: ReportSender, body: bytes) -> None:
+        """Take in the body of a webhook, or refuse it."""
+        with _report_errors():
+            tenant, link, said = await self._read(sender, body)
+        await self.hear(tenant, link, Report(body=said, seq=_seq(sender.evidence.event_id, said)))
+
+    async def hear(self, tenant: str, link: Link, report: Report) -> TaskState:
+        """Take in a report that somebody else brings, or refuse it with the error that they are to be told."""
+        with _report_errors():
+            state = await self.report(tenant, link.task_id, report)
+        about = {"task_id": link.task_id, "agent": link.agent, "state": state.name}
+        if state in lifecycle.ENDED:
+            log.info("webhook accepted", extra=about)
+        else:
+            log.debug("webhook accepted", extra=about)
+        return state
+
+    async def was_reported(self, tenant: str, task_id: str) -> bool:
+        """Whether a task that has ended did so by what its agent reported, and was not cancelled or over its budget."""
+        with _report_errors():
+            link = await self.find(tenant, task_id)
+        return link is not None and link.state in lifecycle.TERMINAL
+
+    async def _read(self, sender: ReportSender, body: bytes) -> tuple[str, Link, EventBody]:
+        """Return what a webhook says and about which task, if it is signed as it has to be."""
+        evidence, link = sender.evidence, sender.link
+        if link is None:
+            return await self._signed(evidence.signature or "", body)
+        keys = (evidence.token or "", *self._keys(link.agent))
+        if evidence.signature is not None and not self._is_signed(evidence.signature, body, keys):
+            log.warning("webhook refused: wrong signature", extra={"task_id": link.task_id, "agent": link.agent})
+            raise unauthenticated()
+        return sender.tenant, link, decode_webhook(body)
+
+    async def _signed(self, signature: str, body: bytes) -> tuple[str, Link, EventBody]:
+        """Read a webhook without a token, from an agent whose key is known."""
+        known = self._trust.items()
+        agents = [name for name, trust in known if trust.keys and self._is_signed(signature, body, trust.keys)]
+        if not agents:
+            log.warning("webhook refused: wrong signature")
+            raise unauthenticated()
+        said = decode_webhook(body)
+        for agent in agents:
+            found = await self._store.read(remotes.by_remote_id, agent, _task_id(said) or "")
+            if found is not None:
+                return *found, said
+        raise TaskNotFound
+
+    def _is_signed(self, signature: str, body: bytes, keys: Sequence[str]) -> bool:
+        return push_headers.is_signed(signature, body, keys, self.now_ms() / 1000)
+
+    def _keys(self, agent: str) -> tuple[str, ...]:
+        trust = self._trust.get(agent)
+        return () if trust is None else trust.keys
+
+    # --- reports --------------------------------------------------------------------------------------------------
+
+    async def report(self, tenant: str, task_id: str, report: Report) -> TaskState:
+        """Take in a report, whoever brings it, and return the state of the task here."""
+        async with self._lanes[hash((tenant, task_id)) % LANES]:
+            while True:
+                try:
+                    return await self._report(tenant, task_id, report)
+                except Behind:
+                    continue  # a run or another node was faster: what the report changes may be another thing now
+
+    async def _report(self, tenant: str, task_id: str, report: Report) -> TaskState:
+        seen = await self._store.read(reports.look, tenant, task_id, whole=needs_task(report.body))
+        if seen is None:
+            raise NoSuchTask(task_id)
+        link, head = seen
+        body, blobs = await self._packed(tenant, link, report.body)
+        report, here = replace(report, body=body), _local_task(head)
+        found = report_effect(report, link, here, self.now_ms())
+        if (used := await self._used(tenant, link, body)) is not None:
+            found = report_effect(report, link, replace(here, usage=used), self.now_ms())
+        if found == ReportEffect(link=replace(link, heard_at=found.link.heard_at)):
+            return head.task_state  # nothing new; saying the same again is no sign of life either
+        relay = await self._relay(tenant, head, found, report, blobs)
+        self._hooks.tell_ended(await self._store.do(reports.relay, tenant, relay))
+        self._tell(head, link, found)
+        return relay.last.state or head.task_state
+
+    async def _used(self, tenant: str, link: Link, body: EventBody) -> Metadata | None:
+        """Count what an agent says that it has used; return how the task shows that.
+
+        Raises Behind if it was too much: the task has ended.
+        """
+        total = shown(body.metadata) if isinstance(body, Task | StatusUpdate) else None
+        if total is None:
+            return None
+        told = Told(task_id=link.task_id, name=_task_id(body) or "", total=total, at=self.now_ms())
+        spent = await self._store.do(endings.hear, tenant, told)
+        for use, model in spent.counted:
+            self._hooks.tell(UsageReported(tenant=tenant, task_id=link.task_id, agent=link.agent, use=use, model=model))
+        self._hooks.tell_ended(spent.ended)
+        if spent.over is not None:
+            log.info("remote task is over its budget", extra={"task_id": link.task_id, "reason": spent.over})
+            raise Behind(link.task_id)
+        return spent.account.shown
+
+    async def _packed(self, tenant: str, link: Link, body: EventBody) -> tuple[EventBody, tuple[str, ...]]:
+        """Return a report as it is kept: redacted, and without its large parts."""
+        trust = self._trust.get(link.agent)
+        if trust is not None and trust.redact is not None:
+            body = trust.redact(body)
+        if not self._archive.has_large(body):
+            return body, ()
+        packed = await self._archive.pack(tenant, [body], None)
+        return packed.bodies[0], packed.blobs
+
+    async def _relay(
+        self, tenant: str, head: Head, found: ReportEffect, report: Report, blobs: tuple[str, ...]
+    ) -> reports.Relay:
+        state = next((body.status.state for body in reversed(found.bodies) if isinstance(body, StatusUpdate)), None)
+        last = Append(
+            task_id=head.id,
+            epoch=head.epoch,
+            after=head.last_seq,
+            bodies=found.bodies,
+            at=self.now_ms(),
+            state=state,
+            snapshot=await self._snapshot(tenant, head, found.bodies, state),
+            blobs=blobs if found.bodies else (),
+        )
+        output = msgspec.json.encode(report.body if isinstance(report.body, StatusUpdate) else None).decode()
+        return reports.Relay(
+            link=found.link,
+            last=last,
+            step=poll_step(found.link.asks) if found.asks else None,
+            output=output if found.asks else "null",
+            keeps_context=found.has_other_context,
+        )
+
+    async def _snapshot(
+        self, tenant: str, head: Head, bodies: Sequence[EventBody], state: TaskState | None
+    ) -> Task | None:
+        """Return the task after new events, if it is time to write it down."""
+        before, after = head.last_seq, head.last_seq + len(bodies)
+        has_doubled = after >= SNAPSHOT_AT and before.bit_length() != after.bit_length()
+        if state not in lifecycle.ENDED and not has_doubled:
+            return None
+        stored = head
+        if not isinstance(stored, Stored):
+            seen = await self._store.read(reports.look, tenant, head.id, whole=True)
+            if seen is None or not isinstance(seen[1], Stored) or seen[1].last_seq != before:
+                raise Behind(head.id)
+            stored = seen[1]
+        return lifecycle.extended(stored.task(), bodies)
+
+    def _tell(self, head: Head, before: Link, found: ReportEffect) -> None:
+        link = found.link
+        about = {"task_id": head.id, "agent": link.agent, "remote_task_id": link.remote_id}
+        if link.sent > before.sent:
+            log.info("remote agent acknowledged", extra=about)
+        if found.has_other_context:
+            told = {"told": before.context_id, "answered": link.context_id}
+            log.warning("remote agent uses another context", extra=about | told)
+        if link.state in lifecycle.TERMINAL and found.bodies:
+            log.info("remote task ended", extra=about | {"state": link.state.name})
+
+    async def give_up(self, tenant: str, link: Link, reason: str, again_seconds: float) -> bool:
+        """Say that nobody knows what became of a task, unless something was reported meanwhile.
+
+        A late report may still tell; the agent is also asked again after a while.
+        """
+        again_ms = round(again_seconds * 1000)
+        request = reports.GiveUp(link=link, reason=reason, at=self.now_ms(), again_ms=again_ms)
+        ended = await self._store.do(reports.give_up, tenant, request)
+        self._hooks.tell_ended(ended)
+        if ended:
+            log.warning("remote task given up", extra={"task_id": link.task_id, "agent": link.agent, "reason": reason})
+        return bool(ended)
+
+    # --- by hand --------------------------------------------------------------------------------------------------
+
+    async def retry(self, tenant: str, task_id: str) -> bool:
+        """Let a task ask its agent again, and send what that never got; false if it has ended for good."""
+        while (link := await self.find(tenant, task_id)) is not None:
+            more = replace(link, asks=link.asks + 1)
+            try:
+                return await self._store.do(reports.retry, tenant, more, poll_step(more.asks), self.now_ms())
+            except Behind:
+                continue
+        return False
+
+    async def cancels(self, agent: str, limit: int, again_seconds: float) -> list[Cancel]:
+        """Return the tasks that an agent is to be told of now because they were cancelled here."""
+        return await self._store.do(remotes.take_cancels, agent, limit, round(again_seconds * 1000))
+
+    async def told(self, cancel: Cancel) -> None:
+        """Note that an agent need not be told of a cancel any more."""
+        await self._store.do(remotes.told, cancel.tenant, cancel.link.task_id)
+
+
+def poll_signal(number: int) -> str:
+    """Return what a task waits for that may have to ask its agent for the so many-th time."""
+    return f"remote:{number}"
+
+
+def poll_step(number: int) -> str:
+    """Return the step that tells it to."""
+    return wait_key(poll_signal(number))
+
+
+def token_hash(token: str) -> str:
+    """Return what is kept of a token; it is random, so that one round is enough."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _local_task(head: Head) -> LocalTask:
+    task = head.task() if isinstance(head, Stored) else None
+    return LocalTask(task_id=head.id, context_id=head.context_id, state=head.task_state, task=task)
+
+
+def unsent_message(link: Link, history: Sequence[Message]) -> Message | None:
+    """Return the caller's first message that an agent elsewhere has not accepted."""
+    said = [message for message in history if message.role is Role.USER]
+    return said[link.sent] if link.sent < len(said) else None
+
+
+def _task_id(body: EventBody) -> str | None:
+    return body.id if isinstance(body, Task) else body.task_id
+
+
+def _seq(event_id: str | None, body: EventBody) -> int | None:
+    """Return the number of an event in the log of its sender, from a header that names task, webhook and number."""
+    task, _, rest = (event_id or "").partition(":")
+    number = rest.rpartition(":")[2]
+    is_ours = task == quote(_task_id(body) or "", safe="") and number.isascii() and number.isdecimal()
+    return int(number) if is_ours and len(number) < 19 else None
+
+
+@contextmanager
+def _report_errors() -> Iterator[None]:
+    """Turn what is wrong with a report into what its sender is told."""
+    try:
+        yield
+    except (WrongTask, NoSuchTask):
+        log.warning("webhook refused: not its task")
+        raise unauthenticated() from None
+    except BadValue as error:
+        raise InvalidParams(f"Invalid parameters: {error}") from None
+    except StoreUnavailable as error:
+        raise _unavailable() from error
+
+
+async def patiently(do: Callable[[], Awaitable[T]]) -> T:
+    """Do something as often as it takes while the database cannot be used: that is no fault of the task's."""
+    return await store_retry.retry_until_available(do, log)
+
+
+def _unavailable() -> AgentUnavailable:
+    return AgentUnavailable("The task store is not available at the moment", retry_after=RETRY_SECONDS)
+
+
+def unauthenticated() -> AuthenticationFailed:
+    """Return the refusal of who shows no token that is good for the task."""
+    error = AuthenticationFailed("The token does not belong to this task")
+    error.challenges = ("Bearer",)
+    return error

@@ -1,0 +1,439 @@
+"""The meaning of A2A's operations for one hosted agent.
+
+Model in, model out, an `AccordError` for every refusal. It knows no dialect and no binding.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.a2a import Caller
+from accord.engine.agent import Profile
+from accord.engine.context import wait_key
+from accord.engine.execution import Execution
+from accord.engine.journal import ChildCall, PreparedChild
+from accord.engine.messages import as_message
+from accord.engine.node import LATE, Engine
+from accord.engine.subscriptions import Stops, at_answer, at_end
+from accord.engine.webhook_delivery import check_events
+from accord.errors import (
+    AgentUnavailable,
+    ExtendedCardNotConfigured,
+    InvalidParams,
+    PushNotSupported,
+    TaskNotCancelable,
+    TaskNotFound,
+    TaskTimeout,
+    UnsupportedOperation,
+)
+from accord.model import (
+    AgentCard,
+    CancelRequest,
+    CardRequest,
+    Event,
+    GetRequest,
+    Message,
+    Part,
+    PushConfig,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    Role,
+    SendConfiguration,
+    SendRequest,
+    SubscribeRequest,
+    Task,
+    TaskFilter,
+    TaskPage,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.base import timestamp_ms
+from accord.model.keys import TASK_CONFIG
+from accord.protocol import lifecycle
+from accord.protocol.extensions import route_of
+from accord.protocol.parts import joined_text
+from accord.service import pagination, stream_options
+from accord.service.submission import FirstReply, TaskSubmission
+from accord.storage.commands import endings, pushes, runs, tasks
+from accord.storage.commands.children import Parent
+from accord.storage.store import BadValue, StoreUnavailable
+
+CheckPush = Callable[[PushConfig], None]
+"""Raises InvalidParams for a webhook that would never be called."""
+
+UNNAMED = "default"
+"""What clients of 0.3 call the webhook that they set without an id, when they ask for it by one."""
+
+RETRY_SECONDS = 5
+"""When to try again while the database cannot be used."""
+
+
+class Offers(Struct, frozen=True, kw_only=True):
+    """The optional parts of A2A that a server offers."""
+
+    streaming: bool = True
+    push: bool = True
+    extended_card: bool = False
+
+
+class Service:
+    """The A2A interface over one agent of an engine."""
+
+    def __init__(
+        self, engine: Engine, agent: str, *, check_push: CheckPush | None = None, offers: Offers | None = None
+    ) -> None:
+        """Serve the engine's agent of that name; there are webhooks if something can say which are acceptable."""
+        self.offers = replace(offers or Offers(), push=check_push is not None and (offers or Offers()).push)
+        self.extended: Callable[[], AgentCard] | None = None
+        self._engine = engine
+        self.agent = agent
+        self._check_push = check_push
+        self._intake = TaskSubmission(engine, agent)
+
+    @property
+    def _profile(self) -> Profile:
+        """Who the agent is by now: one elsewhere may have been found only after it was served."""
+        return self._engine.agents[self.agent].profile
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    async def send(self, request: SendRequest, caller: Caller) -> Task | Message:
+        """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
+        configuration = request.configuration or SendConfiguration()
+        answers_alone = self._answers_alone(request, caller)
+        self._check_inline(request)
+        with _retryable:
+            waits = answers_alone or not configuration.return_immediately  # no effect on a message alone (3.2.2)
+            task = (await self._intake.accept(request, caller, hears=FirstReply.END if waits else FirstReply.TASK)).task
+            if waits and not request.is_held:
+                task = await self._settled(task.id, caller)
+        if request.timeout_ms is not None and _is_late(task):
+            raise TaskTimeout(metadata={"taskId": task.id})  # the caller was ready to wait so long, and no longer
+        if answers_alone and task.status.state is TaskState.COMPLETED:
+            return _answer(task)
+        return lifecycle.limit_history(task, configuration.history_length)
+
+    async def _settled(self, task_id: str, caller: Caller) -> Task:
+        """Wait for a task as long as its node can, and return it.
+
+        A node that stops has its callers' waiting cancelled, and gives them the task as it stands: it goes on
+        elsewhere, and whoever knows its id follows it there. An error would have them ask for the same work anew.
+        """
+        try:
+            if not self._engine.is_dismissing:
+                return await self._engine.settled(caller.tenant, task_id)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is None or not self._engine.is_dismissing:
+                raise
+            waiting.uncancel()
+        await self._engine.store.do(tasks.read_head, caller.tenant, task_id)  # so that it is durable, as it is told now
+        return (await self._intake.find(task_id, caller))[1]
+
+    def _answers_alone(self, request: SendRequest, caller: Caller) -> bool:
+        return not caller.wants_task and self._profile.answers_alone(request.message)
+
+    async def stream(self, request: SendRequest, caller: Caller, after: int | None = None) -> AsyncIterator[Event]:
+        """Send a message and follow what comes of it; the first event is the task.
+
+        Whoever sends the same message again may say `after` which event: the first event is then the task as of that.
+        """
+        self._need_streaming()
+        if self._answers_alone(request, caller):
+            answer = await self.send(request, caller)
+            yield Event(seq=0, body=answer)
+            return
+        configuration = request.configuration or SendConfiguration()
+        self._check_inline(request)
+        with _retryable:
+            begun = await self._intake.accept(request, caller, hears=FirstReply.EVENTS)
+            task, seq = begun.task, begun.seq
+            if after is not None and after < seq:
+                task, seq = await self._from(*await self._intake.find(task.id, caller), after, caller)
+        first = lifecycle.limit_history(task, configuration.history_length)
+        events = stream_options.apply_stream_options(self._follow(first, seq, caller, at_answer, begun.events), request)
+        del begun, task, first
+        with suppress(StopAsyncIteration):
+            while True:  # no event is held while its reader takes its time: it may be a large task
+                yield await anext(events)
+
+    async def subscribe(
+        self, request: SubscribeRequest, caller: Caller, after: int | None = None
+    ) -> AsyncIterator[Event]:
+        """Follow a task that has not ended; the first event is the task as it is now.
+
+        With `after`, the number of the last event that the caller saw, the first event is the task as it was then, and
+        what came later follows; that works for a task that has ended as well.
+        """
+        self._need_streaming()
+        with _retryable:
+            stored, first = await self._intake.find(request.id, caller)
+            if stored.task_state in lifecycle.ENDED and after is None:
+                raise UnsupportedOperation("The task has ended; there is nothing left to follow")
+            first, seq = await self._from(stored, first, after, caller)
+        events = self._follow(first, seq, caller, at_end)
+        del stored, first
+        with suppress(StopAsyncIteration):
+            while True:  # as in stream
+                yield await anext(events)
+
+    async def _follow(
+        self, first: Task, seq: int, caller: Caller, stops: Stops, known: Sequence[Event] = ()
+    ) -> AsyncIterator[Event]:
+        begin, hub = [Event(seq=seq, body=first, at=first.status.timestamp)], self._engine.hub
+        async with hub.follow(caller.tenant, first.id, seq) as follower:
+            if known:
+                hub.feed(caller.tenant, first.id, known)
+            is_over = stops(begin[0])
+            del first
+            yield begin.pop()
+            if is_over:
+                return
+            events = follower.events(stops)
+            with suppress(StopAsyncIteration):
+                while True:
+                    yield await anext(events)
+
+    async def _from(self, stored: tasks.Stored, task: Task, after: int | None, caller: Caller) -> tuple[Task, int]:
+        """Return the task as it was after an event, as far back as its log goes, and the number of that event."""
+        if after is not None and after < stored.last_seq:
+            past = await self._engine.archive.as_of(caller.tenant, stored, after, caller.files_at)
+            if past is not None:
+                return past, after
+        return task, stored.last_seq
+
+    # --- tasks ----------------------------------------------------------------------------------------------------
+
+    async def get(self, request: GetRequest, caller: Caller) -> Task:
+        """Read one task."""
+        with _retryable:
+            _, task = await self._intake.find(request.id, caller)
+        return lifecycle.limit_history(task, request.history_length)
+
+    async def list(self, request: TaskFilter, caller: Caller) -> TaskPage:
+        """List tasks, newest status first."""
+        query = pagination.task_query(request, owner=caller.reach, agent=self.agent)
+        with _retryable:
+            found, total = await self._engine.store.read(tasks.list_tasks, caller.tenant, query)
+            archive, files_at = self._engine.archive, caller.files_at
+            whole = [await archive.unpack(caller.tenant, stored, files_at) for stored in found]
+        return pagination.task_page(found, whole, total, request)
+
+    async def cancel(self, request: CancelRequest, caller: Caller) -> Task:
+        """Cancel one task, and those it has started."""
+        with _retryable:
+            return await self._cancel(request, caller)
+
+    async def _cancel(self, request: CancelRequest, caller: Caller) -> Task:
+        message = as_message(request.reason, self._engine.make_id(), request.id) if request.reason else None
+        await self._end(request.id, TaskState.CANCELED, message, caller.reach, caller.tenant)
+        return (await self._intake.find(request.id, caller))[1]
+
+    async def _end(
+        self,
+        task_id: str,
+        state: TaskState,
+        message: Message | None,
+        owner: str | None,
+        tenant: str,
+        *,
+        is_held: bool = False,
+    ) -> None:
+        at = self._engine.now_ms()
+        status = TaskStatus(state=state, message=message, timestamp=timestamp_ms(at))
+        ending = endings.Ending(task_id=task_id, status=status, at=at, owner=owner, agent=self.agent, is_held=is_held)
+        try:
+            ended = await self._engine.store.do(endings.end, tenant, ending)
+        except endings.NoSuchTask:
+            raise TaskNotFound(metadata={"taskId": task_id}) from None
+        except endings.HasEnded:
+            raise TaskNotCancelable(metadata={"taskId": task_id}) from None
+        except endings.HasBegun:
+            raise UnsupportedOperation("The task has already started; its result cannot be set from outside") from None
+        self._engine.hooks.tell_ended(ended)
+        self._engine.stop_run(tenant, task_id)
+
+    async def execute(self, task_id: str, caller: Caller) -> Task:
+        """Let a task of the caller's begin that was held, and return it; one that has begun is left alone."""
+        with _retryable:
+            return await self._intake.execute(task_id, caller)
+
+    async def conclude(self, task_id: str, state: TaskState, result: Message | None, caller: Caller) -> None:
+        """End a task of the caller's that was held, because somebody has done it elsewhere."""
+        with _retryable:
+            await self._end(task_id, state, result, caller.owner, caller.tenant, is_held=True)
+
+    async def wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
+        """Hand a task what it waits for under `key`; false if it has that already or has ended."""
+        output = msgspec.json.encode(value).decode()
+        news = runs.News(task_id=task_id, key=wait_key(key), output=output, at=self._engine.now_ms())
+        with _retryable:
+            return await self._engine.store.do(runs.wake, tenant, news)
+
+    async def origin(self, task_id: str, caller: Caller) -> str | None:
+        """Return the edge's note of how the caller that created a task came in."""
+        with _retryable:
+            stored = await self._engine.store.read(tasks.read_task, caller.tenant, task_id)
+        return None if stored is None or stored.owner != caller.owner else stored.origin
+
+    # --- webhooks -------------------------------------------------------------------------------------------------
+
+    async def push_set(self, request: PushConfig, caller: Caller) -> PushConfig:
+        """Create or replace a webhook."""
+        self._need_pushes(request)
+        task_id = request.task_id or ""
+        with _retryable:
+            stored, _ = await self._intake.find(task_id, caller)
+            config = replace(request, id=request.id or self._engine.make_id(), task_id=task_id)
+            sealed = self._engine.archive.webhook_secrets.seal(caller.tenant, config)
+            await self._engine.store.do(
+                pushes.put, caller.tenant, task_id, sealed, caller.origin or stored.origin or ""
+            )
+        return config
+
+    async def push_get(self, request: PushGetRequest, caller: Caller) -> PushConfig:
+        """Read a webhook; without an id the one that was given none, or the first, and the only one as `default`."""
+        self._need_pushes()
+        configs = await self._configs(request.task_id, caller)
+        named = {config.id: config for config in configs}
+        found = named.get(request.id)
+        if found is None and request.id in (None, UNNAMED):
+            is_clear = request.id is None or len(configs) == 1
+            found = named.get(request.task_id) or next(iter(configs if is_clear else ()), None)
+        if found is not None:
+            return found
+        raise TaskNotFound("There is no such push configuration", metadata={"taskId": request.task_id})
+
+    async def push_list(self, request: PushListRequest, caller: Caller) -> PushPage:
+        """List a task's webhooks."""
+        self._need_pushes()
+        return pagination.push_page(await self._configs(request.task_id, caller), request)
+
+    async def push_delete(self, request: PushDeleteRequest, caller: Caller) -> int:
+        """Remove webhooks and say how many there were."""
+        self._need_pushes()
+        with _retryable:
+            await self._intake.find(request.task_id, caller)
+            return await self._engine.store.do(pushes.delete, caller.tenant, request.task_id, request.id, request.url)
+
+    async def _configs(self, task_id: str, caller: Caller) -> tuple[PushConfig, ...]:
+        with _retryable:
+            await self._intake.find(task_id, caller)
+            found = await self._engine.store.read(pushes.listed, caller.tenant, task_id)
+        return tuple(self._engine.archive.webhook_secrets.open(caller.tenant, hook.config) for hook in found)
+
+    def _check_inline(self, request: SendRequest) -> None:
+        """Check the webhook that comes with a message."""
+        if request.configuration is not None and request.configuration.task_push_notification_config is not None:
+            self._need_pushes(request.configuration.task_push_notification_config)
+
+    def _need_pushes(self, config: PushConfig | None = None) -> None:
+        """Refuse webhooks where none is called, and this one if it never would be."""
+        if self._check_push is None or not self.offers.push:
+            raise PushNotSupported
+        if config is not None:
+            check_events(config.events)
+            self._check_push(config)
+
+    async def extended_card(self, request: CardRequest, caller: Caller) -> AgentCard:
+        """Read the card for authenticated callers."""
+        if not self.offers.extended_card:
+            raise UnsupportedOperation("This agent has no extended card")  # as its card says (3.3.4)
+        if self.extended is None:
+            raise ExtendedCardNotConfigured
+        return self.extended()
+
+    def _need_streaming(self) -> None:
+        if not self.offers.streaming:
+            raise UnsupportedOperation("This agent does not stream")
+
+    # --- other agents ---------------------------------------------------------------------------------------------
+
+    async def call(self, run: Execution, message: Message, step: str) -> str:
+        """Say something to this agent for a run, and return the task; a new one is noted under the run's step."""
+        try:
+            request = SendRequest(message=_routed(run, message))
+            begun = await self._intake.accept(request, _caller(run), _parent(run, step))
+        except UnsupportedOperation:
+            if message.task_id is None:
+                raise
+            return message.task_id  # it has ended meanwhile, as whoever waits for it finds out
+        return begun.task.id
+
+    async def spawn(self, run: Execution, request: SendRequest, step: str) -> str:
+        """Make a task of its own for a run's caller, and return it; it is noted under the run's step."""
+        parent = Parent(task_id=run.job.key, epoch=run.job.epoch, step=step, owns=False)
+        request = replace(request, message=_routed(run, request.message))
+        return (await self._intake.accept(request, _caller(run), parent)).task.id
+
+    async def child(self, run: Execution, call: ChildCall, places: ExitStack) -> PreparedChild:
+        """Return a task of this agent as a run is about to make it."""
+        limit = None if call.timeout_ms is None else {TASK_CONFIG: {"timeout": call.timeout_ms}}
+        request = SendRequest(message=_routed(run, call.message), metadata=limit)
+        ready = await self._intake.ready(request, _caller(run), _parent(run, call.key), places)
+        return PreparedChild(ready.accept, partial(self._intake.begin, ready))
+
+
+def _caller(run: Execution) -> Caller:
+    return replace(run.caller, tenant=run.tenant)
+
+
+def _routed(run: Execution, message: Message) -> Message:
+    """Return a message of a run with the route that the run's own task came."""
+    route = route_of(run.task.history)
+    if route is None or message.task_id is not None:
+        return message
+    return replace(message, metadata=route.added_to(message.metadata))
+
+
+def _parent(run: Execution, step: str) -> Parent:
+    return Parent(
+        task_id=run.job.key,
+        epoch=run.job.epoch,
+        step=step,
+        budget=run.spending.budget,
+        deadline_at=run.deadline_at,
+    )
+
+
+def _answer(task: Task) -> Message:
+    """Return a task's answer as a message alone."""
+    if task.status.message is not None:
+        return replace(task.status.message, task_id=None)
+    parts = joined_text(tuple(part for artifact in task.artifacts for part in artifact.parts))
+    return Message(message_id=task.id, role=Role.AGENT, parts=parts or (Part(text=""),), context_id=task.context_id)
+
+
+def _is_late(task: Task) -> bool:
+    """Whether a task's deadline ended it."""
+    message = task.status.message
+    return task.status.state is TaskState.FAILED and message is not None and message.parts == (Part(text=LATE),)
+
+
+class _Retryable:
+    """Says that the database cannot be used at the moment, and when to try again; or that it cannot keep a value."""
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, BadValue):
+            raise InvalidParams(f"Invalid parameters: {error}") from None
+        if isinstance(error, StoreUnavailable):
+            raise AgentUnavailable(
+                "The task store is not available at the moment; try again", retry_after=RETRY_SECONDS
+            ) from error
+
+
+_retryable = _Retryable()

@@ -1,0 +1,396 @@
+"""From a message to a task: a new one, an open one, or the one that a duplicate created before."""
+
+import hashlib
+from contextlib import ExitStack
+from enum import Enum
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.a2a import Caller
+from accord.engine import tracing
+from accord.engine.agent import Crash, Profile
+from accord.engine.hooks import TaskAccepted
+from accord.engine.node import Engine
+from accord.engine.slots import ExecutionStart
+from accord.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation
+from accord.model import Event, Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
+from accord.model.base import timestamp_ms
+from accord.model.keys import BUDGET
+from accord.protocol import lifecycle
+from accord.protocol.budgets import Wish, least, wish
+from accord.protocol.codec import invalid_field
+from accord.protocol.extensions import ROUTE, route_of
+from accord.storage.commands import endings, runs
+from accord.storage.commands.children import Parent
+from accord.storage.commands.jobs import Claimed
+from accord.storage.commands.tasks import NewTask, Stored
+
+PRIORITIES = {"high": -10, "normal": 0, "low": 10}
+"""The caller's word -> the job's number; smaller comes first."""
+
+
+class Submission(Struct, frozen=True):
+    """A task, the number of the last event that it includes, and what has been committed after it by who runs it here.
+
+    Whoever follows the task need not read that.
+    """
+
+    task: Task
+    seq: int
+    events: tuple[Event, ...] = ()
+
+
+class FirstReply(Enum):
+    """What the sender of a message hears first."""
+
+    TASK = "the task, and perhaps nothing else"
+    EVENTS = "the task, and then what comes of it"
+    END = "what became of it"
+
+
+class PreparedTask(Struct, frozen=True):
+    """A task that is about to be stored."""
+
+    accept: runs.Accept
+    task: Task
+    caller: Caller
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The event that the work has started, or none where no node takes the task yet or its agent reports that."""
+        accept = self.accept
+        if accept.working is None:
+            return ()
+        return (Event(seq=1, body=accept.working, at=timestamp_ms(accept.new.at)),)
+
+
+class TaskSubmission:
+    """Takes messages in for one agent."""
+
+    def __init__(self, engine: Engine, agent: str) -> None:
+        """Take messages in for the engine's agent of that name."""
+        self._engine = engine
+        self._agent = agent
+
+    @property
+    def _profile(self) -> Profile:
+        return self._engine.agents[self._agent].profile
+
+    @property
+    def place(self) -> str:
+        """The agent as the route of a message names it."""
+        return f"{self._engine.archive.server_id}/{self._agent}"
+
+    async def accept(
+        self, request: SendRequest, caller: Caller, parent: Parent | None = None, hears: FirstReply = FirstReply.TASK
+    ) -> Submission:
+        """Keep a message and begin to work on it; return the task as it was before that.
+
+        With a `parent` it is that run which calls: the task that it makes is noted there and ends with it.
+        """
+        self._check(request.message)
+        request = _within_budget(request)
+        if request.is_held:
+            return await self._start(request, caller, self._work(request, None, is_held=True), parent)
+        with self._engine.place(self._agent) as node:
+            work = self._work(request, node)
+            if request.message.task_id:
+                return await self._continue(request, caller, work, calls=parent is not None)
+            return await self._start(request, caller, work, parent, hears)
+
+    async def find(self, task_id: str, caller: Caller) -> tuple[Stored, Task]:
+        """Read a task of the caller's; one that is not there and one that is not theirs look the same."""
+        found = await self._engine.archive.read(caller.tenant, task_id, caller.files_at)
+        if found is None or caller.reach not in (None, found[0].owner) or found[0].agent != self._agent:
+            raise TaskNotFound(metadata={"taskId": task_id})
+        return found
+
+    # --- a new task -----------------------------------------------------------------------------------------------
+
+    async def _start(
+        self,
+        request: SendRequest,
+        caller: Caller,
+        work: runs.Work,
+        parent: Parent | None,
+        hears: FirstReply = FirstReply.TASK,
+    ) -> Submission:
+        ready = await self._ready(request, caller, work, parent)
+        store = self._engine.store
+        is_early = hears is FirstReply.END and work.node is not None and self._profile.crash is not Crash.FAIL
+        try:  # what must not be run twice is on the disk before it is run once
+            accepted = await (store.do_early if is_early else store.do)(runs.accept, caller.tenant, ready.accept)
+        except runs.OtherSend:
+            raise _other_send() from None
+        if hears is FirstReply.EVENTS and accepted.job is not None:
+            self._engine.later.add(self._agent, partial(self.begin, ready, accepted))
+        else:
+            self.begin(ready, accepted)
+        if accepted.is_repeated:
+            stored, found = await self.find(accepted.task_id, caller)
+            return Submission(found, stored.last_seq)
+        if accepted.job is None:
+            return Submission(ready.task, 0)
+        return Submission(ready.task, 0, ready.events)
+
+    async def ready(self, request: SendRequest, caller: Caller, parent: Parent, places: ExitStack) -> PreparedTask:
+        """Return a task as its parent is about to make it, with a place to run it at once if there is one."""
+        self._check(request.message)
+        request = _within_budget(request)
+        node = places.enter_context(self._engine.place(self._agent))
+        return await self._ready(request, caller, self._work(request, node), parent)
+
+    async def _ready(
+        self, request: SendRequest, caller: Caller, work: runs.Work, parent: Parent | None
+    ) -> PreparedTask:
+        at = self._engine.now_ms()
+        due = None if work.is_held else self._due(request, at)
+        new = self._new_task(request, caller, at, parent)
+        task = new.task
+        if due is not None:
+            new = replace(new, deadline_at=least(due, new.deadline_at))
+        accept = runs.Accept(
+            new=await self._packed(new, caller.tenant) if self._engine.archive.has_large(task.history[0]) else new,
+            message_id=task.history[0].message_id,
+            work=work,
+            key=self._key(request.message, caller) if parent is None else None,
+            name=self._name(caller) if parent is None else None,
+            parent=parent,
+            working=_working(task, new.at) if work.node and not self._profile.reports_start else None,
+            deadline_ms=None if due is None else max(0, due - new.at),
+            push=self._push(request, task.id, caller.tenant),
+        )
+        return PreparedTask(accept, task, caller)
+
+    def begin(self, ready: PreparedTask, accepted: runs.Accepted) -> None:
+        """Go on with a task that has been made, unless that was done before."""
+        self._tell(ready.caller, accepted.task_id, is_new=not accepted.is_repeated)
+        if accepted.is_repeated:
+            return
+        if ready.accept.deadline_ms is not None:
+            self._engine.alarm(ready.accept.deadline_ms)
+        if accepted.job is not None:
+            self._run(accepted.job, ready)
+
+    async def _packed(self, new: NewTask, tenant: str) -> NewTask:
+        """Take large parts out of what is to be stored."""
+        packed = await self._engine.archive.pack(tenant, (), new.task)
+        return replace(new, task=packed.snapshot or new.task, blobs=packed.blobs)
+
+    def _due(self, request: SendRequest, at: int) -> int | None:
+        """Return when the task must be done: as its caller or its agent's profile says, or sooner, as its budget."""
+        timeout, metadata = self._profile.timeout, request.message.metadata
+        if timeout is None and metadata is None and request.metadata is None:
+            return None
+        timeout_ms = request.timeout_ms or (round(timeout * 1000) if timeout else None)
+        asked = wish(metadata)
+        return least(None if timeout_ms is None else at + timeout_ms, None if asked is None else asked.deadline_at(at))
+
+    def _new_task(self, request: SendRequest, caller: Caller, at: int, parent: Parent | None) -> NewTask:
+        message = request.message
+        task_id = self._engine.make_id()
+        context_id = message.context_id or self._engine.make_id()
+        task = Task(
+            id=task_id,
+            context_id=context_id,
+            status=TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp_ms(at)),
+            history=(self._completed(message, task_id, context_id),),
+            metadata=request.metadata,
+        )
+        return NewTask(
+            task=task,
+            agent=self._agent,
+            owner=caller.owner,
+            at=at,
+            origin=caller.origin,
+            parent_id=None if parent is None or not parent.owns else parent.task_id,
+            deadline_at=None if parent is None else parent.deadline_at,
+            trace=tracing.current(),
+        )
+
+    def _run(self, job: Claimed, ready: PreparedTask) -> None:
+        new, working = ready.accept.new, ready.accept.working
+        seq = 0 if working is None else 1
+        start = ExecutionStart(
+            job=job,
+            task=ready.task if working is None else lifecycle.apply(ready.task, working),
+            seq=seq,
+            kept=seq,
+            message=ready.task.history[0],
+            caller=ready.caller,
+            steps={},
+            deadline_at=new.deadline_at,
+            parent_id=new.parent_id,
+            has_large=bool(new.blobs),
+            trace=new.trace,
+        )
+        self._engine.run(self._agent, start)
+
+    # --- an open task ---------------------------------------------------------------------------------------------
+
+    async def _continue(self, request: SendRequest, caller: Caller, work: runs.Work, *, calls: bool) -> Submission:
+        engine, message, task_id = self._engine, request.message, request.message.task_id or ""
+        at, asked = engine.now_ms(), wish(message.metadata) or Wish()
+        said = self._completed(message, task_id, message.context_id or None)
+        packed, blobs = await engine.archive.pack_message(caller.tenant, said)
+        say = runs.Say(
+            task_id=task_id,
+            message=packed,
+            blobs=blobs,
+            work=work,
+            at=at,
+            owner=caller.owner,
+            agent=self._agent,
+            origin=caller.origin,
+            key=self._key(message, caller, calls=calls),
+            name=None if calls else self._name(caller),
+            push=self._push(request, task_id, caller.tenant),
+            budget=asked.budget,
+            deadline_at=asked.deadline_at(at),
+            trace=tracing.current(),
+        )
+        try:
+            done = await engine.store.do(runs.say, caller.tenant, say)
+        except endings.NoSuchTask:
+            raise TaskNotFound(metadata={"taskId": task_id}) from None
+        except runs.OtherContext:
+            raise invalid_field("message.contextId", "Not the context of the task") from None
+        except runs.OtherSend:
+            raise _other_send() from None
+        except endings.HasEnded:
+            raise UnsupportedOperation("The task has ended and accepts no more messages") from None
+        task = await engine.archive.unpack(caller.tenant, done.stored)
+        if done.job is not None:
+            engine.begin(done.job, done.stored, task, done.steps)
+        if say.deadline_at is not None:
+            engine.alarm(max(0, say.deadline_at - at))
+        self._tell(caller, task_id, is_new=False)
+        return Submission(task, done.stored.last_seq)
+
+    # --- a held task ----------------------------------------------------------------------------------------------
+
+    async def execute(self, task_id: str, caller: Caller) -> Task:
+        """Begin to work on a task that was held; its time begins now. One that was begun before is left alone."""
+        engine = self._engine
+        _, held = await self.find(task_id, caller)
+        request = SendRequest(message=held.history[0], metadata=held.metadata)
+        with engine.place(self._agent) as node:
+            at = engine.now_ms()
+            due = self._due(request, at)
+            begin = runs.Begin(
+                task_id=task_id, at=at, owner=caller.owner, agent=self._agent, node=node, deadline_at=due
+            )
+            try:
+                done = await engine.store.do(runs.begin, caller.tenant, begin)
+            except endings.NoSuchTask:
+                raise TaskNotFound(metadata={"taskId": task_id}) from None
+            except endings.HasEnded:
+                raise UnsupportedOperation("The task was canceled before it began") from None
+            task = await engine.archive.unpack(caller.tenant, done.stored)
+            if done.job is not None:
+                engine.begin(done.job, done.stored, task, done.steps)
+            if due is not None and not done.is_repeated:
+                engine.alarm(max(0, due - at))
+        return task
+
+    # --- small things ---------------------------------------------------------------------------------------------
+
+    def _work(self, request: SendRequest, node: str | None, *, is_held: bool = False) -> runs.Work:
+        return runs.Work(
+            queue=self._agent,
+            priority=PRIORITIES[request.priority],
+            max_attempts=self._profile.max_attempts,
+            node=node,
+            is_held=is_held,
+        )
+
+    def _push(self, request: SendRequest, task_id: str, tenant: str) -> PushConfig | None:
+        """Return the webhook that comes with a message, as it is to be stored.
+
+        One without a name is its task's own, as in the official SDK: who says where it listens with each message is
+        told everything once.
+        """
+        push = request.configuration.task_push_notification_config if request.configuration else None
+        if push is None:
+            return None
+        return self._engine.archive.webhook_secrets.seal(tenant, replace(push, id=push.id or task_id, task_id=task_id))
+
+    def _completed(self, message: Message, task_id: str, context_id: str | None) -> Message:
+        message_id = message.message_id or self._engine.make_id()
+        return replace(message, message_id=message_id, task_id=task_id, context_id=context_id)
+
+    def _key(self, message: Message, caller: Caller, *, calls: bool = False) -> str | None:
+        """Return what makes a send the same: who, to whom, the message's id, and what it says.
+
+        A client that uses one id for different messages is careless, not repeating itself; a run that `calls` never is.
+        If the caller has a name of its own for what it sends, that stands for the id, of which some make a new one each
+        time.
+        """
+        named = None if calls else caller.idempotency_key
+        if named is not None:
+            return _digest(caller.owner, self._agent, named, replace(message, message_id=""))
+        if not message.message_id or (self._profile.takes_repeats and not calls):
+            return None
+        return _digest(caller.owner, self._agent, message)
+
+    def _name(self, caller: Caller) -> str | None:
+        """Return the caller's name for what it sends, under which nothing else may be sent."""
+        named = caller.idempotency_key
+        return None if named is None else _digest(caller.owner, self._agent, named)
+
+    def _check(self, message: Message) -> None:
+        """Refuse media types that the agent does not take, and work that servers send in a circle."""
+        route = None if message.metadata is None else route_of((message,))
+        if route is not None and self.place in route.servers:
+            raise invalid_field(
+                f"message.metadata.{ROUTE}",
+                f"The message has passed agent '{self._agent}' of this server before: servers call each other in a loop"
+                f" ({' -> '.join((*route.servers, self.place))})",
+            )
+        if route is not None and route.hops > (most := self._engine.limits.hops):
+            raise invalid_field(
+                f"message.metadata.{ROUTE}",
+                f"{route.hops} servers have passed the message on, and at most {most} may (engine.hops)",
+            )
+        for part in message.parts:
+            if part.media_type and not _accepts(accepted := self._profile.input_modes, part.media_type):
+                raise ContentTypeNotSupported(
+                    f"The agent does not take {part.media_type[:60]}; it takes {', '.join(accepted)}"
+                )
+
+    def _tell(self, caller: Caller, task_id: str, *, is_new: bool) -> None:
+        self._engine.hooks.tell(TaskAccepted(tenant=caller.tenant, task_id=task_id, agent=self._agent, is_new=is_new))
+
+
+def _digest(*said: str | Message) -> str:
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+
+
+def _other_send() -> InvalidParams:
+    return invalid_field("Idempotency-Key", "Something else was sent under this key within a day")
+
+
+def _working(task: Task, at: int) -> StatusUpdate:
+    status = TaskStatus(state=TaskState.WORKING, timestamp=timestamp_ms(at))
+    return StatusUpdate(task_id=task.id, context_id=task.context_id or "", status=status)
+
+
+def _within_budget(request: SendRequest) -> SendRequest:
+    """Return the request with the budget in its message, if it states one for itself; raises if that is none."""
+    message, said = request.message, request.metadata
+    if message.metadata is None and said is None:
+        return request
+    if wish(message.metadata) is not None or wish(said, "metadata") is None:
+        return request
+    assert said is not None  # there is a wish in it
+    return replace(request, message=replace(message, metadata={**(message.metadata or {}), BUDGET: said[BUDGET]}))
+
+
+def _accepts(modes: tuple[str, ...], media_type: str) -> bool:
+    """Whether one of the modes covers a media type; parameters do not matter."""
+    wanted = media_type.partition(";")[0].strip().lower()
+    family = wanted.partition("/")[0] + "/*"
+    return any(mode.lower() in (wanted, family, "*/*", "*") for mode in modes)
