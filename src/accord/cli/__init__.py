@@ -21,7 +21,7 @@ class Commands(Loading):
         "send": "accord.cli.send:send",
         "chat": "accord.cli.chat:chat",
         "a2a": "accord.cli.a2a:app",
-        "card": "accord.cli.card:app",
+        "card": "accord.cli.card:card_app",
         "task": "accord.cli.task:app",
         "agents": "accord.cli.agents:app",
         "run": "accord.cli.run:run",
@@ -34,11 +34,12 @@ class Commands(Loading):
         "apikeys": "accord.cli.apikeys:app",
         "audit": "accord.cli.audit:app",
         "db": "accord.cli.db:app",
-        "push": "accord.cli.push:app",
-        "remotes": "accord.cli.remotes:app",
+        "push": "accord.cli.push:push_app",
+        "remotes": "accord.cli.remotes:remotes_app",
         "mcp": "accord.cli.mcp:mcp",
         "hash-password": "accord.cli.passwords:hash_password",
     }
+    contexts: ClassVar = {"doctor": {"ignore_unknown_options": True}}
 
 
 app = typer.Typer(

@@ -22,15 +22,15 @@ class _Family(TyperGroup):
         return super().resolve_command(ctx, ["get", *args] if is_address else args)
 
 
-app = typer.Typer(cls=_Family, no_args_is_help=True, help="Look at an agent's card.")
+card_app = typer.Typer(cls=_Family, no_args_is_help=True, help="Look at an agent's card.")
 
 
-@app.callback()
+@card_app.callback()
 def _family() -> None:
     """Keep the name of the only command."""
 
 
-@app.command()
+@card_app.command("get")
 @reaching()
 def get(
     reach: Reach,

@@ -4,7 +4,6 @@ An agent is an address, a card in a file, a bare host, or a name in the registry
 is the client's work; the flags are read in `cli.reaching`.
 """
 
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,13 +13,13 @@ from urllib.parse import unquote, urlsplit
 
 from accord.cli.exits import Exit, Failed, Failure
 from accord.cli.reaching import Reach
-from accord.errors import AccordError
-from accord.model import AgentCard
-from accord.protocol.cards import decode_card
 
 if TYPE_CHECKING:
+    import ssl
+
     from accord.client import Client
     from accord.client.keys import Credential
+    from accord.model import AgentCard
 
 
 class OneKey:
@@ -49,7 +48,7 @@ async def connected(reach: Reach, *, is_anonymous: bool = False) -> AsyncIterato
         await client.close()
 
 
-async def _client(reach: Reach, target: str | AgentCard, options: dict[str, Any]) -> "Client":
+async def _client(reach: Reach, target: "str | AgentCard", options: dict[str, Any]) -> "Client":
     from accord.client import Client
     from accord.client.auth import NoCredentials
 
@@ -84,14 +83,16 @@ def _options(reach: Reach, *, is_anonymous: bool) -> dict[str, Any]:
     return options
 
 
-async def _resolved(registry: str | None, name: str) -> AgentCard:
+async def _resolved(registry: str | None, name: str) -> "AgentCard":
     """Look a name up; a registry, and all that it stands on, is only loaded for one."""
     from accord.app.names import resolved
 
     return await resolved(name, registry=registry)
 
 
-def _unverified() -> ssl.SSLContext:
+def _unverified() -> "ssl.SSLContext":
+    import ssl
+
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -104,7 +105,10 @@ def _file_of(agent: str) -> Path | None:
     return path if agent.startswith(("file://", "/", ".", "~")) or path.is_file() else None
 
 
-def _read(path: Path) -> AgentCard:
+def _read(path: Path) -> "AgentCard":
+    from accord.errors import AccordError
+    from accord.protocol.cards import decode_card
+
     try:
         return decode_card(path.read_bytes())
     except OSError as error:

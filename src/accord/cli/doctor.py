@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.cli.config import CONTEXT, JsonOption, ServeArguments
+from accord.cli.config import JsonOption, ServeArguments
 from accord.cli.exits import Exit
 from accord.cli.tables import echo_json, plain
 
 if TYPE_CHECKING:
     from accord.app.doctor.findings import Finding
-
-__all__ = ["CONTEXT", "doctor"]
 
 WIDTH = 9
 """Of the column that says how it is."""

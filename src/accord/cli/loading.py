@@ -19,9 +19,6 @@ Refused: Any = typer.BadParameter.mro()[2]
 ORDER = "accord.order"
 """Where a command keeps the order of its flags, in its context's `meta`."""
 
-CONTEXT = "CONTEXT"
-"""What a module calls the way in which the arguments of its one command are read, if that is a way of its own."""
-
 PLAIN = None
 """How help is written: without boxes, because drawing them takes as long as all the rest of `--help`."""
 
@@ -47,6 +44,9 @@ class Loading(TyperGroup):
     """Commands as `module:name`, of a function or of a family; a subclass has the table."""
 
     table: ClassVar[Mapping[str, str]]
+
+    contexts: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Context settings of commands that read their arguments in a way of their own."""
 
     def __init__(self, **settings: Any) -> None:
         """Know the names."""
@@ -76,7 +76,7 @@ class Loading(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command, or None if there is none."""
         if self.commands.get(cmd_name) is None and cmd_name in self.table:
-            self.commands[cmd_name] = _built(cmd_name, self.table[cmd_name])
+            self.commands[cmd_name] = _built(cmd_name, self.table[cmd_name], self.contexts.get(cmd_name))
         return self.commands.get(cmd_name)
 
 
@@ -92,7 +92,7 @@ def _told(error: Any) -> tuple[str, bool]:
     return f"{command}: {said}\nTry '{command} --help'.", True
 
 
-def _built(name: str, place: str) -> Any:
+def _built(name: str, place: str, context: Mapping[str, Any] | None) -> Any:
     module, _, attribute = place.partition(":")
     found = getattr(import_module(module), attribute)
     if isinstance(found, typer.Typer):
@@ -101,5 +101,5 @@ def _built(name: str, place: str) -> Any:
         group.name = name
         return group
     alone = typer.Typer(add_completion=False, rich_markup_mode=PLAIN)
-    alone.command(name, cls=Ordered, context_settings=getattr(import_module(module), CONTEXT, None))(found)
+    alone.command(name, cls=Ordered, context_settings=None if context is None else {**context})(found)
     return get_command(alone)

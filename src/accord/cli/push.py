@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DONE, FAILED = 0, 1
 NAME = "accord push"
 
-app = typer.Typer(no_args_is_help=True, help="Look after webhooks.")
+push_app = typer.Typer(no_args_is_help=True, help="Look after webhooks.")
 
 
 class State(Enum):
@@ -28,7 +28,7 @@ class State(Enum):
     ALL = "all"
 
 
-@app.command("list")
+@push_app.command("list")
 def list_(
     task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Only webhooks of this task.")] = None,
     state: Annotated[
@@ -42,7 +42,7 @@ def list_(
     exit_with(NAME, _list(store, task, state, limit, output))
 
 
-@app.command()
+@push_app.command()
 def redeliver(
     task: Annotated[str | None, typer.Option("--task", metavar="ID", help="The webhook's task.")] = None,
     config: Annotated[str | None, typer.Option("--config", metavar="ID", help="The webhook's own id.")] = None,
@@ -58,7 +58,7 @@ def redeliver(
         raise typer.BadParameter("Give either --task and --config, or --all-dead alone")
 
 
-@app.command()
+@push_app.command()
 def key(
     url: Annotated[str, typer.Argument(metavar="URL", help="Address of the receiver; its host and port count.")],
     tenant: Annotated[str, typer.Option(metavar="NAME", help="Tenant whose webhooks it gets [default: none].")] = "",

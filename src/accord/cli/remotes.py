@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 DONE, FAILED = 0, 1
 NAME = "accord remotes"
 
-app = typer.Typer(no_args_is_help=True, help="Look after tasks that agents elsewhere do.")
+remotes_app = typer.Typer(no_args_is_help=True, help="Look after tasks that agents elsewhere do.")
 
 
-@app.command("list")
+@remotes_app.command("list")
 def list_(
     task: Annotated[str | None, typer.Option("--task", metavar="ID", help="Only this task.")] = None,
     unknown: Annotated[bool, typer.Option("--unknown", help="Only tasks that were given up.")] = False,
@@ -28,7 +28,7 @@ def list_(
     exit_with(NAME, _list(store, task, unknown, limit, output))
 
 
-@app.command()
+@remotes_app.command()
 def retry(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The id that the task has here.")],
     store: StoreOption = None,

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from accord.model import Task, TaskState
 
 app = typer.Typer(no_args_is_help=True, help="Look after the tasks of an agent.")
-app.add_typer(task_push.app, name="push")
-app.add_typer(task_push.app, name="push-config", hidden=True)  # what the official command line calls it
+app.add_typer(task_push.webhooks_app, name="push")
+app.add_typer(task_push.webhooks_app, name="push-config", hidden=True)  # what the official command line calls it
 
 
-@app.command()
+@app.command("get")
 @reaching("ID")
 def get(
     reach: Reach,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from accord.client import Client
     from accord.model import PushConfig
 
-app = typer.Typer(no_args_is_help=True, help="Have changes of a task reported to a webhook.")
+webhooks_app = typer.Typer(no_args_is_help=True, help="Have changes of a task reported to a webhook.")
 
 
 @reaching("TASK", "URL")
@@ -56,11 +56,11 @@ def set_(
     ask(reach, work)
 
 
-app.command("set")(set_)
-app.command("create", hidden=True)(set_)  # what the operation is called in A2A
+webhooks_app.command("set")(set_)
+webhooks_app.command("create", hidden=True)(set_)  # what the operation is called in A2A
 
 
-@app.command()
+@webhooks_app.command("get")
 @reaching("TASK", "ID")
 def get(reach: Reach, task: str, id: str) -> None:
     """Show a webhook, without its secrets; -o json shows all that the agent tells."""
@@ -75,7 +75,7 @@ def get(reach: Reach, task: str, id: str) -> None:
     ask(reach, work)
 
 
-@app.command("list")
+@webhooks_app.command("list")
 @reaching("TASK")
 def list_(
     reach: Reach,
@@ -103,7 +103,7 @@ def list_(
     ask(reach, work)
 
 
-@app.command()
+@webhooks_app.command()
 @reaching("TASK", "ID")
 def delete(reach: Reach, task: str, id: str) -> None:
     """Report to a webhook no longer."""
