@@ -12,7 +12,7 @@ from accord.cli.db import MISUSED, StoreOption, exit_with, opened
 from accord.cli.tables import Output, plain, show, time_of
 
 if TYPE_CHECKING:
-    from accord.storage.commands.pushes import Standing
+    from accord.storage.commands.pushes import Standing as WebhookStanding
 
 DONE, FAILED = 0, 1
 NAME = "accord push"
@@ -120,7 +120,7 @@ async def _redeliver_dead(url: str | None) -> int:
     return DONE
 
 
-def _shown(webhook: "Standing") -> dict[str, Any]:
+def _shown(webhook: "WebhookStanding") -> dict[str, Any]:
     """Return what an operator sees of a webhook."""
     return {
         "state": "dead" if webhook.dead_at else "due" if webhook.due_at else "idle",

@@ -8,7 +8,7 @@ from accord.cli.db import StoreOption, exit_with, opened
 from accord.cli.tables import Output, plain, show, time_of
 
 if TYPE_CHECKING:
-    from accord.storage.commands.remotes import Standing
+    from accord.storage.commands.remotes import Standing as RemoteStanding
 
 DONE, FAILED = 0, 1
 NAME = "accord remotes"
@@ -68,7 +68,7 @@ async def _retry(url: str | None, task: str) -> int:
     return DONE
 
 
-def _shown(standing: "Standing") -> dict[str, Any]:
+def _shown(standing: "RemoteStanding") -> dict[str, Any]:
     link = standing.link
     return {
         "state": standing.here.name.lower(),
