@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from accord.agents.load import as_agent
+from accord.agents.loader import as_agent
 from accord.app import Application
 from accord.config.settings import Settings
 from accord.model import Task, TaskState

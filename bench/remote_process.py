@@ -19,9 +19,9 @@ import uvicorn
 import uvloop
 from msgspec.structs import replace
 
+from accord.agents.remote import RemoteTerms
 from accord.agents.remote.agent import RemoteAgent
-from accord.agents.remote.isek import bridged_card
-from accord.agents.remote.terms import Terms
+from accord.agents.remote.isek import bridge_card
 from accord.app.server import settle_down
 from accord.bindings.receiver import WEBHOOK, Receiver
 from accord.errors import UnsupportedOperation
@@ -56,7 +56,7 @@ class Elsewhere:
 
     def __init__(self) -> None:
         there = AgentCapabilities(streaming=False, push_notifications=True)
-        self.card = replace(bridged_card("Elsewhere", "https://there.example"), capabilities=there)
+        self.card = replace(bridge_card("Elsewhere", "https://there.example"), capabilities=there)
         self.tokens: list[str] = []
 
     async def send(self, request: SendRequest) -> Task:
@@ -139,7 +139,7 @@ async def main() -> None:
         yield peer
 
     agent = RemoteAgent(
-        "https://there.example", name="there", terms=Terms(webhook="https://here.example"), connect=connect
+        "https://there.example", name="there", terms=RemoteTerms(webhook="https://here.example"), connect=connect
     )
     settle_down()
     async with hosting.hosted(asked["address"], agent) as host:

@@ -19,7 +19,7 @@ import typer
 import yaml  # type: ignore[import-untyped]  # it ships no types
 from typer.main import get_command
 
-from accord.agents.kinds import KINDS
+from accord.agents.agent_types import KINDS
 from accord.cli import app
 from accord.config import Loaded, settings_of
 from accord.workflows.checks import check_source

@@ -9,8 +9,8 @@ A package that is installed beside accord registers it, and from then on every `
 from typing import Any
 
 from accord import Context, Failed
-from accord.agents import content
-from accord.agents.kinds import Given, Kind, Options, profile
+from accord.agents import messages
+from accord.agents.agent_types import Given, Kind, Options, profile
 
 
 class PhraseBook(dict[str, str]):
@@ -34,13 +34,13 @@ class PhraseAgent:
 
     async def run(self, ctx: Context) -> None:
         """Look a phrase up and say it word by word."""
-        phrase = self._book.get(content.prompt(ctx.message.parts))
+        phrase = self._book.get(messages.prompt(ctx.message.parts))
         if phrase is None:
             raise Failed("That is not in the book")  # the caller sees this text, and that of no other exception
         for word in phrase.split():
-            await content.say(ctx, f"{word} ")
-        await content.say(ctx, self._ending)
-        await content.said_all(ctx)
+            await messages.say(ctx, f"{word} ")
+        await messages.say(ctx, self._ending)
+        await messages.finish_answer(ctx)
 
 
 def recognises(thing: Any) -> bool:

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from accord.agents.function import agent
-    from accord.agents.load import as_agent
+    from accord.agents.loader import as_agent
     from accord.agents.relay import RelayA2AAdapter
     from accord.agents.remote.agent import RemoteAgent
     from accord.app import to_a2a
@@ -39,7 +39,7 @@ __all__ = [
 
 _HOMES = {
     ".agents.function": ("agent",),
-    ".agents.load": ("as_agent",),
+    ".agents.loader": ("as_agent",),
     ".agents.relay": ("RelayA2AAdapter",),
     ".agents.remote.agent": ("RemoteAgent",),
     ".app": ("to_a2a",),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from accord.lazy import lazily
 
 if TYPE_CHECKING:
-    from accord.agents.kinds import Given, Kind, Options, profile
+    from accord.agents.agent_types import Given, Kind, Options, profile
     from accord.auth.authentication import BodyNeeded, Identity, Presented, Scheme, challenge
     from accord.auth.scheme_settings import Grant, Settings
     from accord.auth.schemes import Ports, SchemeKind
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "accord.agents.kinds": ("Given", "Kind", "Options", "profile"),
+    "accord.agents.agent_types": ("Given", "Kind", "Options", "profile"),
     "accord.auth.authentication": ("BodyNeeded", "Identity", "Presented", "Scheme", "challenge"),
     "accord.engine.agent": ("Agent", "Crash", "Living", "Node", "Profile"),
     "accord.engine.context": ("Context", "Failed", "Rejected"),
@@ -92,7 +92,7 @@ __getattr__ = lazily(__name__, _HOMES)
 """Who writes a step needs nothing of databases."""
 
 FAMILIES = {
-    "accord.agents": "accord.agents.kinds:KINDS",
+    "accord.agents": "accord.agents.agent_types:KINDS",
     "accord.steps": "accord.workflows.steps.kinds:STEPS",
     "accord.auth": "accord.auth.schemes:SCHEMES",
     "accord.signals": "accord.storage.carriers:CARRIERS",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from accord.agents.content import data_url, described, file_parts, is_linked, openai_content, prompt, sort_of
+from accord.agents.messages import data_url, describe_part, file_parts, is_linked, media_kind, openai_content, prompt
 from accord.model import Part
 from accord.model.keys import REFERENCE
 
@@ -28,7 +28,7 @@ def test_a_prompt_has_texts_as_they_are_and_everything_else_in_words() -> None:
 
 
 def test_bytes_that_are_no_text_are_named_whatever_they_say_they_are() -> None:
-    assert described(Part(raw=b"\xff\xfe", media_type="text/plain", filename="x")) == "File x (text/plain)"
+    assert describe_part(Part(raw=b"\xff\xfe", media_type="text/plain", filename="x")) == "File x (text/plain)"
 
 
 def test_text_alone_stays_a_text() -> None:
@@ -81,7 +81,7 @@ def test_only_addresses_on_the_web_are_passed_on(url: str) -> None:
 
 def test_files_are_found_and_sorted() -> None:
     assert file_parts((Part(text="a"), PNG, Part(data=1))) == (PNG,)
-    assert [sort_of(Part(raw=b"", media_type=kind)) for kind in ("IMAGE/PNG", "audio/wav", "text/x", None)] == [
+    assert [media_kind(Part(raw=b"", media_type=kind)) for kind in ("IMAGE/PNG", "audio/wav", "text/x", None)] == [
         "image",
         "audio",
         "text",

@@ -18,15 +18,13 @@ from fasta2a.broker import InMemoryBroker
 from fasta2a.storage import InMemoryStorage
 
 from accord.a2a import Caller
-from accord.agents import fasta2a
-from accord.agents.a2a_sdk import executor
-from accord.agents.adk.agent import names_of
-from accord.agents.contexts import in_context, outer_context
-from accord.agents.http import agent as http
-from accord.agents.http.options import HttpOptions
-from accord.agents.kinds import Given
+from accord.agents import a2a_sdk, fasta2a, http
+from accord.agents.adk import runner_ids
+from accord.agents.agent_types import Given
+from accord.agents.http.payload import HttpOptions
 from accord.agents.process import ProcessAgent, ProcessOptions
-from accord.agents.temporal import content as temporal
+from accord.agents.temporal import workflow_data as temporal
+from accord.agents.turns import external_context, with_context_id
 from accord.engine.agent import Agent
 from accord.model import Message, Part, Role, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.testing import running
@@ -76,7 +74,7 @@ async def sdk() -> AsyncIterator[tuple[Agent, Heard]]:
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
             raise NotImplementedError
 
-    yield executor.KIND.make(Given(name="sdk", target=Remembers(), options=executor.KIND.options())), lambda: heard
+    yield a2a_sdk.KIND.make(Given(name="sdk", target=Remembers(), options=a2a_sdk.KIND.options())), lambda: heard
 
 
 @asynccontextmanager
@@ -147,23 +145,24 @@ def asking(caller: Caller, context_id: str = CONTEXT) -> Any:
 
 
 def test_users_and_sessions_of_an_adk_runner_are_those_of_one_caller() -> None:
-    named = {who: names_of(asking(caller)) for who, caller in CALLERS.items()}
+    named = {who: runner_ids(asking(caller)) for who, caller in CALLERS.items()}
     assert named["nobody"] == ("anybody", CONTEXT)
     assert (named["alice"][0], named["alice of acme"][0]) == ("alice", "acme/alice")
     for one, other in combinations(named.values(), 2):
         assert one[0] != other[0]
         assert one[1] != other[1]
     strange = Caller(owner="acme/alice")
-    assert names_of(asking(strange))[0] != named["alice of acme"][0]
+    assert runner_ids(asking(strange))[0] != named["alice of acme"][0]
 
 
 async def test_a_temporal_workflow_is_told_a_name_for_each_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(_ctx: Any) -> list[Message]:
         return []
 
-    monkeypatch.setattr(temporal, "conversation", nothing)
+    monkeypatch.setattr(temporal, "conversation_history", nothing)
     told = [
-        await temporal.input_of(asking(one), saying("hi", context=CONTEXT), "conversation") for one in CALLERS.values()
+        await temporal.workflow_input(asking(one), saying("hi", context=CONTEXT), "conversation")
+        for one in CALLERS.values()
     ]
     assert len({one["contextId"] for one in told}) == len(CALLERS)
     assert [one["message"]["contextId"] for one in told] == [one["contextId"] for one in told]
@@ -174,18 +173,18 @@ async def test_a_temporal_workflow_is_told_a_name_for_each_caller(monkeypatch: p
 
 
 def test_names_cannot_be_put_together_otherwise() -> None:
-    first = outer_context(asking(Caller(owner="a"), 'b","c'))
-    assert first != outer_context(asking(Caller(owner='a","b'), "c"))
-    assert outer_context(asking(Caller(owner="a")), "shop") != outer_context(asking(Caller(owner="a")), "bank")
+    first = external_context(asking(Caller(owner="a"), 'b","c'))
+    assert first != external_context(asking(Caller(owner='a","b'), "c"))
+    assert external_context(asking(Caller(owner="a")), "shop") != external_context(asking(Caller(owner="a")), "bank")
 
 
 def test_a_task_has_one_name_for_its_conversation_wherever_it_says_one() -> None:
     said = Message(message_id="m", role=Role.AGENT, parts=(Part(text="x"),), context_id="old")
     plain = Message(message_id="n", role=Role.USER, parts=(Part(text="x"),))
     status = TaskStatus(state=TaskState.WORKING, message=said)
-    task = in_context(Task(id="t", context_id="old", status=status, history=(said, plain)), "new")
+    task = with_context_id(Task(id="t", context_id="old", status=status, history=(said, plain)), "new")
     assert task.status.message is not None
     assert [task.context_id, task.status.message.context_id] == ["new", "new"]
     assert [one.context_id for one in task.history] == ["new", None]
-    update = in_context(StatusUpdate(task_id="t", context_id="old", status=status), "new")
+    update = with_context_id(StatusUpdate(task_id="t", context_id="old", status=status), "new")
     assert (update.context_id, update.status) == ("new", task.status)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accord.agents.load import load
+from accord.agents.loader import load
 from accord.model import Part, Task, TaskState
 from accord.testing import running, text_in
 

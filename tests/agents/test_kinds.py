@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.agents import kinds
+from accord.agents import agent_types
+from accord.agents.agent_types import KINDS, Given, Kind, Options, is_instance_of, kind_of, with_options
 from accord.agents.echo import echo
 from accord.agents.function import KIND as FUNCTION
 from accord.agents.function import agent
-from accord.agents.kinds import KINDS, Given, Kind, Options, comes_from, kind_of, restated
-from accord.agents.load import NotAnAgent, as_agent, load
-from accord.agents.naming import NotThere, named
+from accord.agents.loader import NotAnAgent, ObjectNotFound, as_agent, import_object, load
 from accord.agents.remote.agent import RemoteAgent
 from accord.app.agents import agents_of
 from accord.config import BadSettings
@@ -31,7 +30,7 @@ from accord.remote.tasks import RemoteAgentPort
 from accord.testing import running, text_in
 
 PARROT = """
-from accord.agents.kinds import Kind, Options, profile
+from accord.agents.agent_types import Kind, Options, profile
 
 class Parrot:
     def __init__(self, sentence):
@@ -237,8 +236,8 @@ def test_a_thing_is_known_by_the_name_of_its_class_and_of_those_above() -> None:
     class Throne(Chair):
         pass
 
-    assert comes_from(Throne(), f"{__name__}:Chair")
-    assert not comes_from(Chair(), f"{__name__}:Throne", "elsewhere:Chair")
+    assert is_instance_of(Throne(), f"{__name__}:Chair")
+    assert not is_instance_of(Chair(), f"{__name__}:Throne", "elsewhere:Chair")
 
 
 def test_all_kinds_of_ours_can_be_loaded_and_are_called_as_they_say() -> None:
@@ -252,8 +251,8 @@ def test_all_kinds_of_ours_can_be_loaded_and_are_called_as_they_say() -> None:
 
 def test_no_kind_loads_a_framework_before_an_agent_of_it_is_made() -> None:
     look = (
-        "import sys; from accord.agents import kinds;"
-        " kinds.kind_of(object()); [kinds.KINDS.load(name) for name in kinds.KINDS.names()];"
+        "import sys; from accord.agents import agent_types;"
+        " agent_types.kind_of(object()); [agent_types.KINDS.load(name) for name in agent_types.KINDS.names()];"
         f" print(*sorted({FRAMEWORKS!r} & {{name.partition('.')[0] for name in sys.modules}}))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60, check=True)
@@ -294,7 +293,7 @@ def test_who_has_a_thing_of_a_framework_is_told_which_extra_serves_it(thing: Any
 
 def test_every_framework_is_an_extra_and_a_kind() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    named = {one.extra for one in kinds.FRAMEWORKS.values()}
+    named = {one.extra for one in agent_types.FRAMEWORKS.values()}
     assert named <= extras.keys() & set(KINDS.names())
     assert named == extras.keys() & set(KINDS.names()), "a new kind of a framework has a row"
 
@@ -330,8 +329,8 @@ def test_a_framework_that_is_not_installed_is_said_in_one_line(installed: Instal
         load("parrots:polly")
     file = tmp_path / "trip.py"
     file.write_text("import no_such_birds")
-    with pytest.raises(NotThere, match=r"trip\.py cannot be imported: No module named 'no_such_birds'$"):
-        named(f"{file}:graph")
+    with pytest.raises(ObjectNotFound, match=r"trip\.py cannot be imported: No module named 'no_such_birds'$"):
+        import_object(f"{file}:graph")
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
@@ -441,4 +440,4 @@ def _but(profile: Profile, **changes: Any) -> Profile:
 
 
 def test_options_that_are_not_stated_change_nothing() -> None:
-    assert restated(wave.profile, Given(options=Options())) == wave.profile
+    assert with_options(wave.profile, Given(options=Options())) == wave.profile

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.agents.load import NotAnAgent, load
-from accord.agents.naming import Broken, lines_of, named
+from accord.agents.loader import BrokenModule, NotAnAgent, import_object, load, traceback_of
 from accord.model import Task, TaskState
 from tests.core.conftest import ALICE, Hosting, hosting, postgres, saying, state, text
 
@@ -26,15 +25,15 @@ def test_a_module_and_a_file_name_agents(tmp_path: Path) -> None:
 def test_a_file_is_one_module_however_many_of_its_agents_are_named(tmp_path: Path) -> None:
     file = tmp_path / "both.py"
     file.write_text("shared = []\ndef one(): return shared\ndef two(): return shared\n")
-    assert named(f"{file}:one")() is named(f"{file}:two")()
+    assert import_object(f"{file}:one")() is import_object(f"{file}:two")()
     other = tmp_path / "deeper" / "both.py"
     other.parent.mkdir()
     other.write_text("raise RuntimeError('not yet')")
-    with pytest.raises(Broken, match=r"cannot be imported: RuntimeError: not yet$") as broken:
-        named(f"{other}:one")
-    assert lines_of(broken.value) == f"  File \"{other}\", line 1, in <module>\n    raise RuntimeError('not yet')"
+    with pytest.raises(BrokenModule, match=r"cannot be imported: RuntimeError: not yet$") as broken:
+        import_object(f"{other}:one")
+    assert traceback_of(broken.value) == f"  File \"{other}\", line 1, in <module>\n    raise RuntimeError('not yet')"
     other.write_text("def one(): return 1")
-    assert named(f"{other}:one")() == 1
+    assert import_object(f"{other}:one")() == 1
 
 
 @pytest.mark.parametrize(

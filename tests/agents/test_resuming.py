@@ -9,7 +9,7 @@ import pytest
 from agents import Agent as SdkAgent
 from agents import function_tool
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
 from accord.agents.pydantic_ai import PydanticAIAgent, PydanticAIOptions
 from accord.engine.agent import Agent

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 
 from accord.a2a import Caller
 from accord.agents.echo import echo
-from accord.agents.remote.terms import Mode
+from accord.agents.remote import ReportMode
 from accord.app import Application, to_a2a
 from accord.app.credentials import own_keys, rotate, sealed_keys
 from accord.app.remotes import remote_agents
@@ -81,7 +81,7 @@ async def test_a_remote_agent_is_reached_with_what_the_store_keeps(tmp_path: Pat
             Settings(
                 store=url,
                 credentials=settings,
-                remotes={"far": Remote(url=elsewhere.url, key="partner", mode=Mode.SUBSCRIBE)},
+                remotes={"far": Remote(url=elsewhere.url, key="partner", mode=ReportMode.SUBSCRIBE)},
             ),
             {},
         )
@@ -140,7 +140,7 @@ async def test_remote_agent_gets_no_credential_that_its_card_names(tmp_path: Pat
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", hostile)
     async with TestServer(app) as server:
-        remote = Remote(url=str(server.make_url("/")), mode=Mode.POLL)
+        remote = Remote(url=str(server.make_url("/")), mode=ReportMode.POLL)
         options = Settings(store=url, credentials=settings, remotes={"far": remote})
         (far,) = remote_agents(options, env)
         own = to_a2a(far, store=url)

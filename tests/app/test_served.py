@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from accord.agents.load import NotAnAgent
+from accord.agents.loader import NotAnAgent
 from accord.app import Application
 from accord.cli import worker
 from accord.cli.worker import VARIABLE, WORKER, Served

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from accord.agents.remote.terms import Mode
+from accord.agents.remote import ReportMode
 from accord.auth.audit import Audited
 from accord.auth.scheme_settings import ApiKeys, Header, Jwt
 from accord.config import BadSettings, Loaded, Settings, load, settings_of, store_of
@@ -259,7 +259,7 @@ def test_an_unknown_name_in_a_file_is_refused_with_the_nearest(text: str, reason
         ),
         (
             '[remotes.a]\nurl = "http://x"\n[remotes.b]\nurl = "http://x"\nmode = "pol"',
-            f"remotes.b.mode: 'pol' is none of {', '.join(mode.value for mode in Mode)}; did you mean poll?",
+            f"remotes.b.mode: 'pol' is none of {', '.join(mode.value for mode in ReportMode)}; did you mean poll?",
         ),
         ('[remotes.a]\nurl = "http://x"\nstreams = -1', "remotes.a.streams: Expected `int` >= 0"),
         ("keep_days = -1", "keep_days: Expected `float` >= 0.0"),

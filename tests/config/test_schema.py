@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 from msgspec import Struct, inspect
 
-from accord.agents.kinds import Options
+from accord.agents.agent_types import Options
 from accord.config import Settings, settings_of
 from accord.config.documented import meanings, purpose
 from accord.config.schema import document, every_kind, own_kinds, schema

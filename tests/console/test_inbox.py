@@ -33,7 +33,7 @@ async def office(address: str, tmp_path: Path) -> AsyncIterator[Asking]:
     """A server with agents that ask, and a workflow with two approvals at once."""
     flow = tmp_path / "shipping.yaml"
     flow.write_text(FLOW)
-    from accord.agents.load import as_agent
+    from accord.agents.loader import as_agent
 
     async with serving(address, *AGENTS, keyholder, as_agent(flow, "shipping", {})) as server:
         yield server

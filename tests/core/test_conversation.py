@@ -4,7 +4,7 @@ from typing import Any
 
 from accord import Context, agent
 from accord.a2a import Caller
-from accord.agents.content import conversation
+from accord.agents.messages import conversation_history
 from accord.engine.context import Failed, Rejected
 from accord.model import Message, Part, Task, TaskState
 from accord.service.host import Host
@@ -29,12 +29,12 @@ async def talks(ctx: Context) -> Any:
         case "hang":
             await ctx.wait("never")
     await ctx.status("looking")
-    return " | ".join(f"{said.role.name[0]}:{words(said)}" for said in await conversation(ctx))
+    return " | ".join(f"{said.role.name[0]}:{words(said)}" for said in await conversation_history(ctx))
 
 
 @agent(name="other")
 async def other(ctx: Context) -> str:
-    return " | ".join(words(said) for said in await conversation(ctx))
+    return " | ".join(words(said) for said in await conversation_history(ctx))
 
 
 async def say(host: Host, words: str, context: str, caller: Caller = ALICE, agent: str = "talks") -> Task:
@@ -86,7 +86,7 @@ async def test_the_latest_count_if_there_are_many(hosting: Hosting) -> None:
 
     @agent
     async def short(ctx: Context) -> str:
-        said.append([words(message) for message in await conversation(ctx, 3)])
+        said.append([words(message) for message in await conversation_history(ctx, 3)])
         return f"{ctx.text}!"
 
     host = await hosting(short)
@@ -100,7 +100,7 @@ async def test_large_parts_are_there(hosting: Hosting) -> None:
 
     @agent(name="talks")
     async def looks(ctx: Context) -> Part | str:
-        found.extend(await conversation(ctx))
+        found.extend(await conversation_history(ctx))
         return "seen" if ctx.text == "look" else Part(raw=b"x" * 100_000)
 
     host = await hosting(looks)

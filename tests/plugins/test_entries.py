@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accord import plugins
-from accord.agents.kinds import KINDS
+from accord.agents.agent_types import KINDS
 from accord.auth.schemes import SCHEMES
 from accord.entries import Group, NotRegistered, Unusable
 from accord.plugins import StepKind

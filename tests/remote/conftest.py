@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from accord.agents.remote import RemoteTerms
 from accord.agents.remote.agent import RemoteAgent
-from accord.agents.remote.reach import Connect
-from accord.agents.remote.terms import Terms
+from accord.agents.remote.connection import Connect
 from accord.errors import TaskNotFound, UnsupportedOperation
 from accord.model import (
     AgentCapabilities,
@@ -39,7 +39,7 @@ MANY = int(os.environ.get("ACCORD_MANY", "300"))
 """How many tasks are many."""
 
 WEBHOOK = "https://accord.example/api/webhook/tasks"
-PUSH = Terms(webhook=WEBHOOK)
+PUSH = RemoteTerms(webhook=WEBHOOK)
 
 Answer = Task | Message | Exception
 Answers = Callable[[SendRequest], Answer]
@@ -158,7 +158,7 @@ async def joining(hosting: Hosting) -> AsyncIterator[Joining]:
 
     async def join(
         peer: Scripted | None = None,
-        terms: Terms = PUSH,
+        terms: RemoteTerms = PUSH,
         trust: WebhookKeys | None = None,
         connect: Connect | None = None,
         **more: Any,

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from accord.agents.remote import doubt
+from accord.agents.remote import RemoteTerms, ReportMode, execution
 from accord.agents.remote.agent import RemoteAgent
-from accord.agents.remote.terms import Mode, Terms
 from accord.model import TaskState
 from accord.remote.tasks import RemoteTasks
 from accord.service.host import Host
@@ -19,7 +18,7 @@ from tests.core.conftest import ALICE, Hosting, said, saying
 from tests.core.doubles import sent
 
 S = TaskState
-QUICK = Terms(mode=Mode.POLL, first_poll=0.01, most_poll=0.05, sends=4, answer_seconds=10)
+QUICK = RemoteTerms(mode=ReportMode.POLL, first_poll=0.01, most_poll=0.05, sends=4, answer_seconds=10)
 
 Fault = Callable[[web.Request], web.StreamResponse | None]
 
@@ -230,7 +229,7 @@ async def test_a_message_that_is_never_listed_is_not_sent_again_and_not_looked_f
         assert task.status.state is S.UNKNOWN
         assert len(far.tasks) == 1
         assert isinstance(far, Never)
-        assert far.looks <= 2 * doubt.PAGES * (doubt.LOOKS + 2)
+        assert far.looks <= 2 * execution.PAGES * (execution.LOOKS + 2)
 
 
 async def test_an_agent_that_is_started_later_gets_its_message(hosting: Hosting) -> None:

@@ -14,9 +14,8 @@ import httpx
 import msgspec
 import pytest
 
-from accord.agents.kinds import Given
-from accord.agents.remote.isek import Bridged, bridged_card, check
-from accord.agents.remote.node import KIND, IsekOptions
+from accord.agents.agent_types import Given
+from accord.agents.remote.isek import KIND, BridgeTransport, IsekOptions, bridge_card, check_bridge
 from accord.client.wire import Outgoing, Unreachable
 from accord.errors import UnsupportedOperation
 from tests.remote.test_gateway import SHOP
@@ -148,7 +147,7 @@ class Inner:
 
 async def test_the_address_of_the_peer_is_quoted_and_a_peer_that_is_not_there_is_unreachable() -> None:
     inner = Inner({"received": None, "status": "error", "message": "fetch failed"})
-    bridged = Bridged(inner, "http://localhost:9001/", "/ip4/1.2.3.4/a b&c")
+    bridged = BridgeTransport(inner, "http://localhost:9001/", "/ip4/1.2.3.4/a b&c")
     opened = await bridged.open(Outgoing(method="POST", url="http://elsewhere/", body=b"{}"))
     with pytest.raises(Unreachable, match="fetch failed") as refused:
         await opened.read()
@@ -163,12 +162,14 @@ async def test_the_address_of_the_peer_is_quoted_and_a_peer_that_is_not_there_is
 
 async def test_what_a_peer_answers_is_passed_on_as_it_is() -> None:
     for answer in ({"jsonrpc": "2.0", "id": 1, "result": {"status": "error"}}, ["no object"]):
-        opened = await Bridged(Inner(answer), "http://localhost:9001", PEER).open(Outgoing(method="POST", url="x"))
+        opened = await BridgeTransport(Inner(answer), "http://localhost:9001", PEER).open(
+            Outgoing(method="POST", url="x")
+        )
         assert await opened.read() == msgspec.json.encode(answer)
 
 
 def test_a_peer_behind_a_bridge_offers_neither_webhooks_nor_streams() -> None:
-    card = bridged_card("peer", "http://localhost:9001")
+    card = bridge_card("peer", "http://localhost:9001")
     assert (card.capabilities.streaming, card.capabilities.push_notifications) == (False, False)
 
 
@@ -198,7 +199,7 @@ class Asked:
 )
 async def test_a_bridge_that_is_not_well_is_not_talked_to(status: int | None, body: bytes, reason: str) -> None:
     with pytest.raises(Unreachable, match=reason) as raised:
-        await check(cast(Any, Asked(status, body)), "http://localhost:9001/")
+        await check_bridge(cast(Any, Asked(status, body)), "http://localhost:9001/")
     assert not raised.value.was_sent
 
 
@@ -206,7 +207,7 @@ async def test_a_bridge_that_is_not_well_is_not_talked_to(status: int | None, bo
 async def test_how_a_bridge_stands_is_in_the_log(status: int, count: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "accord.remote")
     asked = Asked(status, b'{"peer_id": "12D3KooWBridge", "peers": ["x"]}')
-    await check(cast(Any, asked), "http://localhost:9001/")
+    await check_bridge(cast(Any, asked), "http://localhost:9001/")
     assert asked.urls == ["http://localhost:9001/p2p_context"]
     lines = [vars(record) for record in caplog.records if record.msg == "bridge is ready"]
     assert [line["context"] for line in lines] == [{"peer_id": "12D3KooWBridge"}] * count

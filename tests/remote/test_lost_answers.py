@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from accord.agents.remote import RemoteTerms, ReportMode
 from accord.agents.remote.agent import RemoteAgent
-from accord.agents.remote.terms import Mode, Terms
 from accord.client.retries import Retries
 from accord.model import TaskState
 from accord.remote.tasks import RemoteTasks
@@ -117,8 +117,8 @@ async def wire(far: Far) -> AsyncIterator[Wire]:
 
 
 @asynccontextmanager
-async def gateway(hosting: Hosting, far: Far, mode: Mode, **way: Any) -> AsyncIterator[Host]:
-    terms = Terms(mode=mode, first_poll=0.01, most_poll=0.05, sends=4, answer_seconds=10)
+async def gateway(hosting: Hosting, far: Far, mode: ReportMode, **way: Any) -> AsyncIterator[Host]:
+    terms = RemoteTerms(mode=mode, first_poll=0.01, most_poll=0.05, sends=4, answer_seconds=10)
     agent = RemoteAgent(f"http://{THERE}:{far.port}", name="there", terms=terms, retries=HASTY, **way)
     await agent.prepare()
     host = await hosting(agent)
@@ -131,11 +131,11 @@ async def gateway(hosting: Hosting, far: Far, mode: Mode, **way: Any) -> AsyncIt
 
 
 @pytest.mark.parametrize("hosting", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("mode", [Mode.POLL, Mode.SUBSCRIBE], ids=["poll", "stream"])
+@pytest.mark.parametrize("mode", [ReportMode.POLL, ReportMode.SUBSCRIBE], ids=["poll", "stream"])
 @pytest.mark.parametrize(("losses", "instead"), [(1, b""), (1, BUSY), (LONG, b"")], ids=["cut", "503", "cut for long"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
 async def test_a_message_whose_answer_is_lost_is_done_once(
-    way: dict[str, Any], losses: int, instead: bytes, mode: Mode, far: Far, wire: Wire, hosting: Hosting
+    way: dict[str, Any], losses: int, instead: bytes, mode: ReportMode, far: Far, wire: Wire, hosting: Hosting
 ) -> None:
     before = await asyncio.to_thread(far.count)
     async with gateway(hosting, far, mode, **way) as here:

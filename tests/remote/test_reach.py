@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from accord import to_a2a
 from accord.agents.remote import agent as remote
 from accord.agents.remote.agent import RemoteAgent
-from accord.agents.remote.means import NotReachable
-from accord.agents.remote.reach import CARD_SECONDS, DOUBT_SECONDS, Reach
+from accord.agents.remote.connection import CARD_SECONDS, DOUBT_SECONDS, NotReachable, RemoteConnection
 from accord.bindings import wellknown
 from accord.client.auth.choice import NoCredentials
 from accord.client.discovery import CardNotFound, NoSuchAgent
@@ -49,7 +48,9 @@ class Way:
         self.closed: list[Scripted] = []
         self.opened = 0
         self.time = 0.0
-        self.reach = Reach("there", self.connect, found=lambda _: None, linger_seconds=100.0, now=lambda: self.time)
+        self.reach = RemoteConnection(
+            "there", self.connect, found=lambda _: None, linger_seconds=100.0, now=lambda: self.time
+        )
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Scripted]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.agents.remote.terms import Mode, Terms
+from accord.agents.remote import RemoteTerms, ReportMode
 from accord.model import Message, Part, Role, TaskState, TaskStatus
 from accord.protocol.extensions import ROUTE, Route, route_of
 from tests.core.conftest import ALICE, AT_ONCE, saying
@@ -25,7 +25,7 @@ swarm: {{pattern: dag}}
 agents: [{{name: peer, runtime: a2a, url: "http://localhost:{port}"}}]
 workflows: [{{name: main, steps: [{{name: step, type: a2a, agent: peer, task: "{{{{input}}}}"}}]}}]
 """
-POLLING = Terms(mode=Mode.POLL, first_poll=0.01, most_poll=0.02)
+POLLING = RemoteTerms(mode=ReportMode.POLL, first_poll=0.01, most_poll=0.02)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from accord.agents.remote.terms import Mode, Terms
+from accord.agents.remote import RemoteTerms, ReportMode
 from accord.client.wire import TimedOut, Unreachable
 from accord.errors import (
     AccordError,
@@ -31,7 +31,7 @@ from tests.core.doubles import Meddler, is_parked, reaches, rows, sent, until
 from tests.remote.conftest import WEBHOOK, Joined, Joining, Scripted, there
 
 S = TaskState
-QUICK = Terms(webhook=WEBHOOK, most_poll=0.02, first_poll=0.01)
+QUICK = RemoteTerms(webhook=WEBHOOK, most_poll=0.02, first_poll=0.01)
 LOST = Unreachable("The connection broke off", was_sent=True)
 REFUSED = Unreachable("Connection refused", was_sent=False)
 
@@ -94,8 +94,8 @@ async def test_the_first_message_asks_for_an_answer_at_once_and_for_a_webhook(jo
 @pytest.mark.parametrize("url", ["http://accord.example/hook", "ftp://accord.example", "accord.example"])
 def test_a_webhook_outside_this_machine_must_be_https(url: str) -> None:
     with pytest.raises(ValueError, match="https"):
-        Terms(webhook=url)
-    assert Terms(webhook="http://localhost:8000/hook").webhook
+        RemoteTerms(webhook=url)
+    assert RemoteTerms(webhook="http://localhost:8000/hook").webhook
 
 
 @pytest.mark.proves("0-31")
@@ -188,7 +188,7 @@ async def test_a_lost_answer_is_looked_for_and_never_sent_for_again(joining: Joi
 async def test_what_the_agent_does_not_list_is_not_sent_again_except_by_a_person(
     joining: Joining, error: Exception
 ) -> None:
-    here = await joining(Scripted(push=False), terms=replace(QUICK, mode=Mode.POLL))
+    here = await joining(Scripted(push=False), terms=replace(QUICK, mode=ReportMode.POLL))
     here.peer.answer = in_turn(error, there(S.COMPLETED))
     task = await sent(here.service, saying("hello"), ALICE)
     assert task.status.state is S.UNKNOWN
@@ -202,7 +202,7 @@ async def test_what_the_agent_does_not_list_is_not_sent_again_except_by_a_person
 async def test_an_agent_that_cannot_be_asked_any_more_is_not_told_again(joining: Joining) -> None:
     """A message was sent, the node died, and the next one does not get to the agent at first."""
     peer = Scripted(push=False)
-    first = await joining(peer, terms=replace(QUICK, mode=Mode.POLL))
+    first = await joining(peer, terms=replace(QUICK, mode=ReportMode.POLL))
     going = asyncio.Event()
 
     async def wait(_: Any) -> None:
@@ -212,7 +212,7 @@ async def test_an_agent_that_cannot_be_asked_any_more_is_not_told_again(joining:
     task = await begun(first)
     await until(lambda: _has_sent(first, 1))
     await first.host.stop(0)
-    second = await joining(peer, terms=replace(QUICK, mode=Mode.POLL), connect=failing(3, peer))
+    second = await joining(peer, terms=replace(QUICK, mode=ReportMode.POLL), connect=failing(3, peer))
     await reaches(second.service, task.id, S.UNKNOWN, ALICE)
     assert len(peer.sent) == 1
     going.set()
@@ -222,7 +222,7 @@ async def test_an_agent_that_cannot_be_asked_any_more_is_not_told_again(joining:
 async def test_a_reply_whose_answer_is_lost_is_looked_for_and_not_sent_again(
     joining: Joining, was_accepted: bool
 ) -> None:
-    here = await joining(Scripted(push=False), terms=replace(QUICK, mode=Mode.POLL))
+    here = await joining(Scripted(push=False), terms=replace(QUICK, mode=ReportMode.POLL))
     here.peer.answer = lambda _: there(S.INPUT_REQUIRED)
     asked = await sent(here.service, saying("a shirt"), ALICE)
 
@@ -267,7 +267,7 @@ async def test_a_webhook_that_is_refused_is_done_without(refusal: AccordError, j
 
 
 async def test_nobody_knows_is_said_where_nobody_can(joining: Joining) -> None:
-    here = await joining(Scripted(push=False, lists=False), terms=Terms(mode=Mode.POLL))
+    here = await joining(Scripted(push=False, lists=False), terms=RemoteTerms(mode=ReportMode.POLL))
     here.peer.answer = lambda _: LOST
     task = await sent(here.service, saying("hello"), ALICE)
     assert task.status.state is S.UNKNOWN

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from accord.agents.remote.terms import Mode
+from accord.agents.remote import ReportMode
 from accord.app.remotes import remote_agents, webhook_of
 from accord.cli import app
 from accord.config import BadSettings, Settings, load, settings_of
@@ -29,7 +29,7 @@ def test_a_name_stands_for_an_agents_address(tmp_path: Path) -> None:
     settings = load(file, {"SHOP": "s3cret"}).settings
     (agent,) = remote_agents(settings, {})
     assert (agent.profile.name, agent.url) == ("shop", "https://shop.example")
-    assert (agent.terms.mode, agent.terms.sla_seconds) == (Mode.POLL, 60)
+    assert (agent.terms.mode, agent.terms.sla_seconds) == (ReportMode.POLL, 60)
     assert agent.trust.keys == ("k",)
     assert settings.remotes["shop"].token == "s3cret"
     assert "s3cret" not in repr(settings)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.agents.remote.terms import Mode, Offer, Terms
+from accord.agents.remote import CardOffer, RemoteTerms, ReportMode
 from accord.client.wire import Unreachable
 from accord.errors import InternalError, MethodNotFound, TaskNotFound
 from accord.model import (
@@ -32,9 +32,9 @@ from tests.core.doubles import is_parked, reaches, rows, sent, until
 from tests.remote.conftest import PUSH, WEBHOOK, Joined, Joining, Scripted, there
 
 S = TaskState
-SOON = Terms(webhook=WEBHOOK, sla_seconds=1, first_poll=0.01, most_poll=0.05)
-POLL = Terms(mode=Mode.POLL, first_poll=0.01, most_poll=0.05)
-FOLLOW = Terms(mode=Mode.SUBSCRIBE, first_poll=0.01, most_poll=0.05)
+SOON = RemoteTerms(webhook=WEBHOOK, sla_seconds=1, first_poll=0.01, most_poll=0.05)
+POLL = RemoteTerms(mode=ReportMode.POLL, first_poll=0.01, most_poll=0.05)
+FOLLOW = RemoteTerms(mode=ReportMode.SUBSCRIBE, first_poll=0.01, most_poll=0.05)
 MADE = Artifact(artifact_id="a", parts=(Part(text="well"),))
 V1 = DIALECTS[DialectName.V1]
 
@@ -68,21 +68,21 @@ def chunk(words: str) -> ArtifactUpdate:
 @pytest.mark.parametrize(
     ("pushes", "streams", "terms", "may_push", "mode"),
     [
-        (True, True, PUSH, True, Mode.PUSH),
-        (True, True, PUSH, False, Mode.SUBSCRIBE),
-        (True, True, Terms(), True, Mode.SUBSCRIBE),
-        (False, True, PUSH, True, Mode.SUBSCRIBE),
-        (False, False, PUSH, True, Mode.POLL),
-        (False, False, replace(PUSH, mode=Mode.PUSH), True, Mode.PUSH),
-        (False, False, replace(PUSH, mode=Mode.PUSH), False, Mode.POLL),
-        (True, True, replace(PUSH, mode=Mode.SUBSCRIBE), True, Mode.SUBSCRIBE),
-        (True, True, replace(PUSH, mode=Mode.POLL), True, Mode.POLL),
+        (True, True, PUSH, True, ReportMode.PUSH),
+        (True, True, PUSH, False, ReportMode.SUBSCRIBE),
+        (True, True, RemoteTerms(), True, ReportMode.SUBSCRIBE),
+        (False, True, PUSH, True, ReportMode.SUBSCRIBE),
+        (False, False, PUSH, True, ReportMode.POLL),
+        (False, False, replace(PUSH, mode=ReportMode.PUSH), True, ReportMode.PUSH),
+        (False, False, replace(PUSH, mode=ReportMode.PUSH), False, ReportMode.POLL),
+        (True, True, replace(PUSH, mode=ReportMode.SUBSCRIBE), True, ReportMode.SUBSCRIBE),
+        (True, True, replace(PUSH, mode=ReportMode.POLL), True, ReportMode.POLL),
     ],
 )
 def test_the_best_way_that_both_sides_have_is_taken(
-    pushes: bool, streams: bool, terms: Terms, may_push: bool, mode: Mode
+    pushes: bool, streams: bool, terms: RemoteTerms, may_push: bool, mode: ReportMode
 ) -> None:
-    offer = Offer.of(Scripted(push=pushes, streaming=streams).card)
+    offer = CardOffer.of(Scripted(push=pushes, streaming=streams).card)
     assert offer.mode(terms, may_push=may_push) is mode
 
 
@@ -124,7 +124,7 @@ async def test_an_agent_that_is_behind_its_own_webhook_is_asked_again(joining: J
 
 @pytest.mark.proves("0-62")
 def test_silence_is_given_up_after_half_an_hour_unless_told_otherwise() -> None:
-    assert Terms().sla_seconds == 30 * 60
+    assert RemoteTerms().sla_seconds == 30 * 60
 
 
 @pytest.mark.proves("0-62")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accord import Client, RemoteAgent
-from accord.agents.remote.terms import Mode, Terms
+from accord.agents.remote import RemoteTerms, ReportMode
 from accord.client.auth import Bearer
 from accord.client.handle import message_of
 from accord.client.wire import Outgoing
@@ -153,7 +153,7 @@ async def test_an_agent_elsewhere_may_be_a_tape(tmp_path: Path) -> None:
 
     async def asked(transport: object) -> None:
         # webhooks would come back to an address that nobody listens at
-        elsewhere = RemoteAgent(URL, name="clerk", terms=Terms(mode=Mode.POLL), transport=transport)
+        elsewhere = RemoteAgent(URL, name="clerk", terms=RemoteTerms(mode=ReportMode.POLL), transport=transport)
         async with running(elsewhere) as here:
             assert_task(await here.send_text("go"), state="completed", text="1984")
 

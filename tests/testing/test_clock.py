@@ -10,7 +10,7 @@ import uvloop
 
 from accord.a2a import Caller
 from accord.agents.function import agent
-from accord.agents.load import load
+from accord.agents.loader import load
 from accord.client import Retries
 from accord.engine.context import Context
 from accord.engine.node import LATE

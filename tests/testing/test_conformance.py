@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from accord.agents.load import load
+from accord.agents.loader import load
 from accord.errors import ContentTypeNotSupported
 from accord.model import (
     Message,

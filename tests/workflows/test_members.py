@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from accord.agents.remote.terms import Mode, Offer, Terms
+from accord.agents.remote import CardOffer, RemoteTerms, ReportMode
 from accord.client.keys import KeyManager
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from accord.testing.inprocess import running
@@ -130,23 +130,23 @@ def test_an_agent_elsewhere_has_a_minute() -> None:
 @pytest.mark.parametrize(
     ("said", "mode"),
     [
-        ({}, Mode.FOLLOW),
-        ({"streaming": True}, Mode.SUBSCRIBE),
-        ({"streaming": False}, Mode.POLL),
-        ({"mode": "push"}, Mode.PUSH),
-        ({"mode": "poll", "streaming": True}, Mode.POLL),
-        ({"mode": "stream"}, Mode.SUBSCRIBE),
-        ({"mode": "auto"}, Mode.AUTO),
+        ({}, ReportMode.FOLLOW),
+        ({"streaming": True}, ReportMode.SUBSCRIBE),
+        ({"streaming": False}, ReportMode.POLL),
+        ({"mode": "push"}, ReportMode.PUSH),
+        ({"mode": "poll", "streaming": True}, ReportMode.POLL),
+        ({"mode": "stream"}, ReportMode.SUBSCRIBE),
+        ({"mode": "auto"}, ReportMode.AUTO),
     ],
 )
-def test_answers_are_streamed_unless_a_document_says_otherwise(said: dict[str, Any], mode: Mode) -> None:
+def test_answers_are_streamed_unless_a_document_says_otherwise(said: dict[str, Any], mode: ReportMode) -> None:
     assert mode_of(AgentDef(name="a", runtime="a2a", url="http://x.example", **said)) is mode
 
 
-@pytest.mark.parametrize(("streams", "mode"), [(True, Mode.SUBSCRIBE), (False, Mode.POLL)])
-def test_an_agent_is_followed_over_a_stream_if_it_has_one_and_never_by_webhook(streams: bool, mode: Mode) -> None:
-    offer = Offer(pushes=True, streams=streams, numbers_events=False, output_modes=())
-    terms = Terms(mode=Mode.FOLLOW, webhook="https://us.example/hook")
+@pytest.mark.parametrize(("streams", "mode"), [(True, ReportMode.SUBSCRIBE), (False, ReportMode.POLL)])
+def test_an_agent_is_followed_over_a_stream_if_it_has_one_and_never_by_webhook(streams: bool, mode: ReportMode) -> None:
+    offer = CardOffer(pushes=True, streams=streams, numbers_events=False, output_modes=())
+    terms = RemoteTerms(mode=ReportMode.FOLLOW, webhook="https://us.example/hook")
     assert offer.mode(terms, may_push=True) is mode
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from accord.agents.load import NotAnAgent, load
+from accord.agents.loader import NotAnAgent, load
 from accord.cli import app
 from accord.cli.exits import Exit
 from accord.workflows.builder import workflow

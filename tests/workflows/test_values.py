@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from accord.agents.programs import PROGRAMS
+from accord.agents.command_safety import PROGRAMS
 from accord.workflows.functions import FILTERS, FUNCTIONS
 from accord.workflows.steps.command import run_shell
 from accord.workflows.templates import ROOTS, references

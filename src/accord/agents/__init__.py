@@ -1,1 +1,1 @@
-"""One file per kind of agent; each implements `core.interface.Agent` and knows no other kind."""
+"""Agent types; each implements `core.interface.Agent` and knows no other type."""

@@ -1,6 +1,6 @@
-"""The agent that needs nothing: it says back what it was told, word by word.
+"""Echo agent: repeats each message word by word.
 
-It exists so that a fresh installation has something to talk to; it is not a base for other agents.
+A fresh installation has it to talk to; it is not a base for other agents.
 """
 
 import re

@@ -1,7 +1,8 @@
-"""A fasta2a `Worker` as an agent: `run_task` does a turn, over a storage and a broker that are the task's log.
+"""A fasta2a `Worker` as an agent.
 
-The worker is taken as it is and given both when the agent is made; what it was made with is left behind. The broker
-begins nothing: tasks, streams and webhooks are the engine's, and what the worker keeps of a conversation is durable.
+Its storage and its broker are the task's log. The worker is taken as it is and given both when the agent is made;
+`run_task` does a turn. The broker starts nothing: tasks, streams and webhooks are the engine's, and what the worker
+keeps of a conversation is durable.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +13,8 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.contexts import in_context, outer_context
-from accord.agents.kinds import Given, Kind, comes_from, profile
-from accord.agents.turns import Record, stoppable, take_turns
+from accord.agents.agent_types import Given, Kind, is_instance_of, profile
+from accord.agents.turns import EventRecord, external_context, run_cancelable, take_turns, with_context_id
 from accord.engine.agent import Profile
 from accord.engine.context import Context, Failed
 from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
@@ -47,14 +47,14 @@ class WorkerAgent:
     async def run(self, ctx: Context) -> None:
         """Have the worker run the task, once for each message of its caller that it waits for."""
 
-        async def turn(message: Message, record: Record) -> None:
+        async def turn(message: Message, record: EventRecord) -> None:
             hosted = _Hosted(ctx, record, self._conversation)
             self._hosted.set(hosted)
-            said = in_context(message, hosted.context_id)
+            said = with_context_id(message, hosted.context_id)
             params = {"id": ctx.task_id, "context_id": hosted.context_id, "message": _message(said)}
             if ctx.task.metadata:
                 params["metadata"] = ctx.task.metadata
-            await stoppable(ctx, self._worker.run_task(params), cancel)
+            await run_cancelable(ctx, self._worker.run_task(params), cancel)
             await hosted.end()
 
         async def cancel() -> None:
@@ -66,9 +66,9 @@ class WorkerAgent:
 class _Hosted:
     """One turn of a task, as its worker sees it."""
 
-    def __init__(self, ctx: Context, record: Record, conversation: Any) -> None:
+    def __init__(self, ctx: Context, record: EventRecord, conversation: Any) -> None:
         self.ctx = ctx
-        self.context_id = outer_context(ctx)
+        self.context_id = external_context(ctx)
         self.state = TaskState.SUBMITTED  # workers refuse what is not: whoever claimed the task is unknown to them
         self._conversation = conversation
         self._record = record
@@ -82,7 +82,7 @@ class _Hosted:
         task = self.ctx.task
         history = task.history[-history_length:] if history_length else task.history
         shown = replace(task, status=TaskStatus(state=self.state, timestamp=task.status.timestamp), history=history)
-        return _task(in_context(shown, self.context_id))
+        return _task(with_context_id(shown, self.context_id))
 
     async def update(self, state: TaskState, artifacts: Sequence[Any], messages: Sequence[Any]) -> None:
         """Take what a worker stores."""
@@ -261,4 +261,4 @@ def make(given: Given) -> WorkerAgent:
     return WorkerAgent(worker, who)
 
 
-KIND = Kind(name="fasta2a", make=make, recognises=lambda thing: comes_from(thing, "fasta2a.worker:Worker"))
+KIND = Kind(name="fasta2a", make=make, recognises=lambda thing: is_instance_of(thing, "fasta2a.worker:Worker"))

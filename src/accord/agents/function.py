@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, overload
 
-from accord.agents.content import answer_id
-from accord.agents.kinds import JSON, Given, Kind, restated, skills_of
+from accord.agents.agent_types import JSON, Given, Kind, skills_of, with_options
+from accord.agents.messages import answer_id
 from accord.engine.agent import TEXT, Crash, Profile
 from accord.engine.context import Context
 from accord.engine.threads import in_thread
@@ -172,7 +172,7 @@ def _is_function(thing: Any) -> bool:
 
 
 def _make(given: Given) -> FunctionAgent:
-    return FunctionAgent(given.target, restated(_profile(given.target, {}), given))
+    return FunctionAgent(given.target, with_options(_profile(given.target, {}), given))
 
 
 KIND = Kind(

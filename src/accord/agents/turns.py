@@ -1,25 +1,125 @@
-"""Agents that report on a task event by event, turn by turn, as servers of A2A have them: executors and workers.
+"""Turns of hosted agents: context ids, stored progress and reported events.
 
-Each event that is news is written into the task's log, and a question that ends a turn parks it until the answer is the
-next. It has model values only; what the events of a framework are is its kind's business, which stands above.
+A framework that keys its memory by context id gets an id per caller (`external_context`), because callers choose their
+`contextId`s. `TurnMemory` stores how far a turn has come and the turns before it. `EventRecord` writes the events that
+an executor or worker reports into the task's log; a question that ends a turn suspends the task.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from accord.agents.contexts import in_context
 from accord.engine.context import Context, Failed
 from accord.engine.messages import IncomingMessage
-from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState
+from accord.model import Artifact, ArtifactUpdate, EventBody, Message, Role, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol.lifecycle import INTERRUPTED, TERMINAL
 
-MOMENT_SECONDS = 0.2
+T = TypeVar("T", bound=EventBody)
+
+
+def external_context(ctx: Context, *place: str) -> str:
+    """Return what others call the conversation of a task, always the same for the same caller; `place` is who they are.
+
+    Callers must not get into each other's by choosing the same name, so theirs is passed on only where nobody is asked
+    who they are.
+    """
+    if not ctx.caller.owner and not ctx.tenant:
+        return ctx.context_id
+    whose = (ctx.tenant, ctx.caller.owner, *place, ctx.context_id)
+    return str(uuid5(NAMESPACE_URL, msgspec.json.encode(whose).decode()))
+
+
+def with_context_id(value: T, context_id: str) -> T:
+    """Return a task, message or event with this name for its conversation, wherever it says one."""
+    return replace(value, **_renamed(value, context_id))
+
+
+def _renamed(value: EventBody, context_id: str) -> dict[str, object]:
+    found: dict[str, object] = {} if value.context_id is None else {"context_id": context_id}
+    if isinstance(value, Task | StatusUpdate):
+        found["status"] = _status(value.status, context_id)
+    if isinstance(value, Task):
+        found["history"] = tuple(with_context_id(message, context_id) for message in value.history)
+    return found
+
+
+def _status(status: TaskStatus, context_id: str) -> TaskStatus:
+    return status if status.message is None else replace(status, message=with_context_id(status.message, context_id))
+
+
+Form = TypeVar("Form")
+
+
+class StoredTurn(Struct, frozen=True):
+    """What one turn has added to a conversation."""
+
+    id: str
+    messages: Raw
+
+
+class _TurnNote(Struct, frozen=True):
+    turn: str
+    value: Raw = Raw(b"null")
+    is_done: bool = False
+
+
+class TurnMemory:
+    """The memory of one turn."""
+
+    def __init__(self, ctx: Context, kind: str) -> None:
+        """Remember what agents of a kind need; their keys begin with its name."""
+        self.turn = f"{ctx.task_id}/{ctx.message.message_id}"
+        self._ctx = ctx
+        self._history = f"{kind}/history"
+        self._note = f"{kind}/turn/{ctx.task_id}"
+
+    async def noted(self, form: type[Form]) -> tuple[Form | None, bool]:
+        """Return what this turn noted last, and whether it is done."""
+        found = await self._ctx.recall_context(self._note)
+        note = None if found is None else msgspec.json.decode(found, type=_TurnNote)
+        if note is None or note.turn != self.turn:
+            return None, False
+        return msgspec.json.decode(note.value, type=form | None), note.is_done
+
+    async def note(self, value: Struct) -> None:
+        """Keep how far the turn has come; everything said is committed before."""
+        await self._keep(_TurnNote(self.turn, Raw(msgspec.json.encode(value))))
+
+    async def earlier(self) -> list[StoredTurn]:
+        """Return the turns of the conversation before this one."""
+        return self._others(await self._ctx.recall_context(self._history))
+
+    async def close(self, messages: Raw, keep: Callable[[list[StoredTurn]], list[StoredTurn]]) -> None:
+        """Add what this turn has said to the conversation; running it again does nothing from now on.
+
+        `keep` says what is kept of all turns, of which this is the last: another task may have added one meanwhile.
+        """
+        await self._ctx.flush()
+        turn = StoredTurn(self.turn, messages)
+
+        def joined(found: str | None) -> str:
+            return msgspec.json.encode(keep([*self._others(found), turn])).decode()
+
+        await self._ctx.remember_context(self._history, joined)
+        await self._keep(_TurnNote(self.turn, is_done=True))
+
+    def _others(self, found: str | None) -> list[StoredTurn]:
+        """Return the turns of a history but this one."""
+        turns = [] if found is None else msgspec.json.decode(found, type=list[StoredTurn])
+        return [turn for turn in turns if turn.id != self.turn]
+
+    async def _keep(self, note: _TurnNote) -> None:
+        await self._ctx.flush()
+        await self._ctx.remember_context(self._note, msgspec.json.encode(note).decode())
+
+
+SHOW_QUESTION_SECONDS = 0.2
 """How long a question waits for its turn to end, which parks the task with it. Who asks and goes on waits for somebody
 else, out of band, and the caller has to see it."""
 
@@ -32,7 +132,7 @@ STOP_SECONDS = 5.0
 log = logging.getLogger("accord.agents")
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class QuestionTurn(Struct, frozen=True, kw_only=True):
     """A turn that ended with a question, which is in the log if it `is_shown`.
 
     `parts` is how many parts each artifact had then.
@@ -43,14 +143,14 @@ class Turn(Struct, frozen=True, kw_only=True):
     parts: dict[str, int]
 
 
-class Record:
+class EventRecord:
     """The events of one turn."""
 
-    def __init__(self, ctx: Context, before: Turn | None) -> None:
+    def __init__(self, ctx: Context, before: QuestionTurn | None) -> None:
         """Write to `ctx`, whose earlier turns ended with `before`."""
         self.is_first = before is None
         self._ctx = ctx
-        self._before = _earlier(ctx.task, before)
+        self._before = _earlier_artifacts(ctx.task, before)
         self._state = ctx.task.status.state
         self._open: set[str] = set()
         self._has_ended = False
@@ -58,20 +158,20 @@ class Record:
         self._is_shown = False
         self._showing: asyncio.Task[None] | None = None
 
-    async def turn(self) -> Turn | None:
+    async def turn(self) -> QuestionTurn | None:
         """Return the turn, if it ended with a question."""
         if self._question is None:
             return None
         await self._ctx.flush()  # what is being committed is not in the task meanwhile
         parts = {artifact.artifact_id: len(artifact.parts) for artifact in self._ctx.task.artifacts}
-        return Turn(question=self._question, is_shown=self._is_shown, parts=parts)
+        return QuestionTurn(question=self._question, is_shown=self._is_shown, parts=parts)
 
     async def put(self, body: EventBody) -> None:
         """Write an event."""
         if self._has_ended:
             log.warning("reported after the end", extra={"task_id": self._ctx.task_id, "said": type(body).__name__})
             return
-        body = in_context(body, self._ctx.context_id)  # the agent may know it by another name
+        body = with_context_id(body, self._ctx.context_id)  # the agent may know it by another name
         match body:
             case StatusUpdate():
                 self._check(body.task_id)
@@ -142,7 +242,7 @@ class Record:
         await self._status(StatusUpdate(task_id=task.id, context_id=context_id, status=task.status))
 
     async def _show_later(self) -> None:
-        await asyncio.sleep(MOMENT_SECONDS)
+        await asyncio.sleep(SHOW_QUESTION_SECONDS)
         await self._show()
 
     async def _show(self) -> None:
@@ -153,32 +253,32 @@ class Record:
             await self._ctx.enter(asked.status.state, asked.status.message, metadata=asked.metadata)
 
 
-Take = Callable[[Message, Record], Awaitable[None]]
+TakeTurn = Callable[[Message, EventRecord], Awaitable[None]]
 
 
-async def take_turns(ctx: Context, take: Take) -> None:
+async def take_turns(ctx: Context, take: TakeTurn) -> None:
     """Take the turns of a task: one for its message, and one for each answer to a question that ended the one before.
 
     A turn that ended is not taken again, whatever was lost since.
     """
     message, number = ctx.message, 0
-    before: Turn | None = None
+    before: QuestionTurn | None = None
     while True:
         key = f"turn/{number}"
         kept = ctx.kept(key)
         if kept is None:
-            turn = await _taken(take, message, Record(ctx, before))
+            turn = await _take_turn(take, message, EventRecord(ctx, before))
             if turn is None:
                 return
             kept = await ctx.keep(key, msgspec.json.encode(turn).decode())
             if turn.is_shown:
                 await ctx.pause()
-        before = msgspec.json.decode(kept, type=Turn)
-        message = (await _answer(ctx, before, key)).message
+        before = msgspec.json.decode(kept, type=QuestionTurn)
+        message = (await _wait_for_answer(ctx, before, key)).message
         number += 1
 
 
-async def _taken(take: Take, message: Message, record: Record) -> Turn | None:
+async def _take_turn(take: TakeTurn, message: Message, record: EventRecord) -> QuestionTurn | None:
     try:
         await take(message, record)
     finally:
@@ -186,14 +286,14 @@ async def _taken(take: Take, message: Message, record: Record) -> Turn | None:
     return await record.turn()
 
 
-async def _answer(ctx: Context, turn: Turn, key: str) -> IncomingMessage:
+async def _wait_for_answer(ctx: Context, turn: QuestionTurn, key: str) -> IncomingMessage:
     """Wait for the caller's answer to the question that ended a turn."""
     status = turn.question.status
     asking = ctx.require_auth if status.state is TaskState.AUTH_REQUIRED else ctx.ask
     return await asking(status.message, key=key)
 
 
-async def stoppable(ctx: Context, doing: Coroutine[Any, Any, None], cancel: Callable[[], Awaitable[None]]) -> None:
+async def run_cancelable(ctx: Context, doing: Coroutine[Any, Any, None], cancel: Callable[[], Awaitable[None]]) -> None:
     """Do something that has its own way to cancel, which goes first when the task was ended from outside.
 
     When the run goes on elsewhere it is only stopped.
@@ -210,7 +310,7 @@ async def stoppable(ctx: Context, doing: Coroutine[Any, Any, None], cancel: Call
 async def _stop(ctx: Context, work: asyncio.Task[None], cancel: Callable[[], Awaitable[None]]) -> None:
     waited = {work}
     if await _has_ended(ctx):
-        own = asyncio.create_task(_cancelled(ctx, cancel), name=f"cancel {ctx.task_id}")
+        own = asyncio.create_task(_run_cancel(ctx, cancel), name=f"cancel {ctx.task_id}")
         waited.add(own)
         await asyncio.wait({own}, timeout=OWN_CANCEL_SECONDS)
     work.cancel()
@@ -231,14 +331,14 @@ async def _has_ended(ctx: Context) -> bool:
         return False
 
 
-async def _cancelled(ctx: Context, cancel: Callable[[], Awaitable[None]]) -> None:
+async def _run_cancel(ctx: Context, cancel: Callable[[], Awaitable[None]]) -> None:
     try:
         await cancel()
     except Exception:  # the task has ended: there is nobody to tell
         log.exception("agent could not cancel", extra={"task_id": ctx.task_id})
 
 
-def _earlier(task: Task, before: Turn | None) -> dict[str, Artifact]:
+def _earlier_artifacts(task: Task, before: QuestionTurn | None) -> dict[str, Artifact]:
     """Return the artifacts of earlier turns as they were: a run that was lost may have added to them since."""
     if before is None:
         return {}

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.agents import kinds, load
-from accord.agents.kinds import KINDS, Given, Kind
-from accord.agents.load import NotAnAgent
+from accord.agents import agent_types, loader
+from accord.agents.agent_types import KINDS, Given, Kind
+from accord.agents.loader import NotAnAgent
 from accord.config import BadSettings, Loaded
 from accord.engine.agent import Agent, AgentWithMembers, Living, Node, Profile
 from accord.entries import NotRegistered, Unusable
@@ -33,23 +33,23 @@ def agent_of(name: str, loaded: Loaded, env: Mapping[str, str]) -> Agent:
     at = f"agents.{name}"
     try:
         if isinstance(said, str):
-            return _named(name, load.thing(said), said, env)
-        target = load.thing(str(said["target"])) if "target" in said else None
+            return _named(name, loader.load_object(said), said, env)
+        target = loader.load_object(str(said["target"])) if "target" in said else None
         kind = _kind(said, target)
         given = Given(options=loaded.read(at, kind.options), name=name, target=target, env=env)
-        if load.is_agent(target):
-            return described(target, partial(kinds.restated, given=given))
-        return load.make(kind, given)
+        if loader.is_agent(target):
+            return described(target, partial(agent_types.with_options, given=given))
+        return loader.make_agent(kind, given)
     except (NotAnAgent, NotRegistered, Unusable) as error:
         raise loaded.bad(at, error) from error
 
 
 def _named(name: str, target: Any, spec: str, env: Mapping[str, str]) -> Agent:
     """Return an agent of which nothing is said but what it is called and made of."""
-    if load.is_agent(target):
+    if loader.is_agent(target):
         return described(target, partial(replace, name=name))
-    kind = load.recognised(target, spec)
-    return load.make(kind, Given(options=kind.options(), name=name, target=target, env=env))
+    kind = loader.find_type(target, spec)
+    return loader.make_agent(kind, Given(options=kind.options(), name=name, target=target, env=env))
 
 
 def _kind(said: Mapping[str, Any], target: Any) -> Kind:
@@ -58,15 +58,15 @@ def _kind(said: Mapping[str, Any], target: Any) -> Kind:
     if stated is None:
         if target is None:
             raise NotAnAgent('say what it is made of (target = "module:name") or which kind of agent it is (type)')
-        return KINDS.load("function") if load.is_agent(target) else load.recognised(target, said["target"])
+        return KINDS.load("function") if loader.is_agent(target) else loader.find_type(target, said["target"])
     kind = KINDS.load(str(stated))
     if kind.recognises is not None and target is None:
         raise NotAnAgent(f'an agent of the kind {kind.name} is made of something: say target = "module:name"')
     if kind.recognises is None and target is not None:
         raise NotAnAgent(f"an agent of the kind {kind.name} is made of nothing else: leave out the target")
-    if load.is_agent(target) and kind.name != "function":
+    if loader.is_agent(target) and kind.name != "function":
         raise NotAnAgent(f"{said['target']} is an agent already: leave out the type")
-    if kind.recognises is not None and not load.is_agent(target) and not kind.recognises(target):
+    if kind.recognises is not None and not loader.is_agent(target) and not kind.recognises(target):
         raise NotAnAgent(f"{said['target']} is nothing of the kind {kind.name}, but {type(target).__name__}")
     return kind
 

@@ -307,8 +307,8 @@ def to_a2a(agent: Any, *agents: Any, **settings: Any) -> Application:
     """
     import os
 
-    from accord.agents.environment import Environment
-    from accord.agents.load import as_agent
+    from accord.agents.command_environment import Environment
+    from accord.agents.loader import as_agent
 
     loaded = put_together([("to_a2a", {"store": "sqlite://:memory:"} | settings)], os.environ)
     env = Environment(os.environ, loaded.referred)

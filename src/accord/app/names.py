@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from accord.a2a import Caller
-from accord.agents.environment import environment_of_process
+from accord.agents.command_environment import environment_of_process
 from accord.app.outside import asking, trusting
 from accord.app.registry import Published
 from accord.auth.roles import Roles

@@ -19,19 +19,19 @@ from accord.remote.tasks import Redact, RemoteAgentPort, RemoteTasks, WebhookKey
 
 if TYPE_CHECKING:
     from accord.agents.remote.agent import RemoteAgent
-    from accord.agents.remote.means import Peer
+    from accord.agents.remote.connection import RemotePeer
 
 
 def remote_agents(settings: Settings, env: Mapping[str, str]) -> list["RemoteAgent"]:
     """Return the agents elsewhere that the settings name; nobody is asked anything yet."""
+    from accord.agents.remote import RemoteTerms
     from accord.agents.remote.agent import RemoteAgent
-    from accord.agents.remote.terms import Terms
 
     found = []
     for name, remote in settings.remotes.items():
         if not NAME.fullmatch(name):
             raise BadSettings(f"remotes.{name}: {NAMES_ARE}")
-        terms = Terms(
+        terms = RemoteTerms(
             mode=remote.mode,
             sla_seconds=remote.sla_seconds,
             answer_seconds=remote.answer_seconds,
@@ -45,8 +45,8 @@ def remote_agents(settings: Settings, env: Mapping[str, str]) -> list["RemoteAge
 
 def _connecting(name: str, remote: Remote, settings: Settings, env: Mapping[str, str]) -> Callable[[], Any]:
     @asynccontextmanager
-    async def connect() -> AsyncIterator["Peer"]:
-        from accord.agents.remote.isek import bridged
+    async def connect() -> AsyncIterator["RemotePeer"]:
+        from accord.agents.remote.isek import open_bridge
         from accord.app.credentials import own_keys
         from accord.app.names import resolving
         from accord.client.auth import Bearer
@@ -64,7 +64,7 @@ def _connecting(name: str, remote: Remote, settings: Settings, env: Mapping[str,
         }
         target: Any = remote.url
         if remote.p2p_address:
-            target, options["transport"] = await bridged(name, remote.url, remote.p2p_address)
+            target, options["transport"] = await open_bridge(name, remote.url, remote.p2p_address)
         async with (
             resolving(env, store=settings.store) as resolve,
             Client.connect(target, resolve=resolve, **options) as client,
@@ -77,11 +77,11 @@ def _connecting(name: str, remote: Remote, settings: Settings, env: Mapping[str,
 def _redact(name: str, remote: Remote) -> Redact | None:
     if remote.redact is None:
         return None
-    from accord.agents.naming import NotThere, named
+    from accord.agents.loader import ObjectNotFound, import_object
 
     try:
-        found: Redact = named(remote.redact)
-    except NotThere as error:
+        found: Redact = import_object(remote.redact)
+    except ObjectNotFound as error:
         raise BadSettings(f"remotes.{name}.redact: {error}") from error
     return found
 
@@ -126,9 +126,9 @@ async def joined(
 
 def webhook_of(settings: Settings, url: str) -> str | None:
     """Return where agents elsewhere report; None if their tokens would travel there in the clear."""
-    from accord.agents.remote.terms import is_safe
+    from accord.agents.remote import is_safe_url
 
     stated = settings.receiver.url
-    if stated is not None and not is_safe(stated):
+    if stated is not None and not is_safe_url(stated):
         raise BadSettings("receiver.url: It must be an https address; http is only for this machine itself")
-    return stated or (url + WEBHOOK if is_safe(url + WEBHOOK) else None)
+    return stated or (url + WEBHOOK if is_safe_url(url + WEBHOOK) else None)

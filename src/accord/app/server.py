@@ -21,7 +21,7 @@ from typing import Any
 
 import uvicorn
 
-from accord.agents.environment import passed
+from accord.agents.command_environment import command_variables
 from accord.app import granian
 from accord.app.application import Application
 from accord.app.draining import stop_in_time
@@ -127,7 +127,7 @@ def _start_tracker() -> None:
     whole = dict(os.environ)
     try:
         os.environ.clear()
-        os.environ.update(passed(whole))
+        os.environ.update(command_variables(whole))
         resource_tracker.ensure_running()
     finally:
         os.environ.update(whole)

@@ -17,7 +17,7 @@ from accord.config.settings import HttpServer, Server
 from accord.protocol import hosts
 
 if TYPE_CHECKING:
-    from accord.agents.environment import Environment
+    from accord.agents.command_environment import Environment
     from accord.app.application import Application
     from accord.config import Loaded
     from accord.engine.agent import Agent
@@ -39,7 +39,7 @@ def serve_agent(
     It is described as it describes itself, or as `agent_card` does. Settings are those of `accord.config`, by section.
     Unlike a2a-adapter it listens on this machine only, unless `auth` says who may come in.
     """
-    from accord.agents.environment import close_process
+    from accord.agents.command_environment import close_process
     from accord.app import server
 
     flags = {"server.host": host, "server.port": port} | dict(_dotted(settings))
@@ -59,7 +59,7 @@ def application_of(
     flags: Mapping[str, Any],
 ) -> "Application":
     """Return an application for one agent, with the settings of a file, of the environment and of flags."""
-    from accord.agents.load import as_agent
+    from accord.agents.loader import as_agent
     from accord.app.application import Application
     from accord.config import load
 
@@ -75,7 +75,7 @@ def application_of(
 
 def environment_of(loaded: "Loaded", env: Mapping[str, str]) -> "Environment":
     """Return the environment of a server, which keeps what its settings refer to from commands."""
-    from accord.agents.environment import Environment
+    from accord.agents.command_environment import Environment
     from accord.config.shown import secret_variables
 
     return Environment(env, loaded.referred, secret_variables(loaded))

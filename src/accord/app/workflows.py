@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.a2a import Caller
-from accord.agents.environment import Environment, environment_of_process
+from accord.agents.command_environment import Environment, environment_of_process
 from accord.app import cards
 from accord.app.composition import Composition
 from accord.app.grace import Grace

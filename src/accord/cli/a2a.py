@@ -114,7 +114,7 @@ def _here(
     timeout: float,
     pass_env: Sequence[str],
 ) -> "RelayA2AAdapter":
-    from accord.agents.relay.local import POLL_SECONDS, LocalRelay
+    from accord.agents.relay.agent import POLL_SECONDS, LocalRelay
 
     return LocalRelay(
         _command(command),
@@ -143,7 +143,7 @@ def _command(given: str | None) -> list[str]:
 
 def _tell(served: "RelayA2AAdapter") -> None:
     """Show who answers, and how another agent joins where none was started."""
-    from accord.agents.relay.local import LocalRelay
+    from accord.agents.relay.agent import LocalRelay
 
     who = f"{served.target_agent} in #{served.channel} at {served.base_url}"
     if not isinstance(served, LocalRelay):

@@ -63,8 +63,7 @@ def check(arguments: ServeArguments = None) -> None:
     import sys
     from contextlib import redirect_stdout
 
-    from accord.agents.load import NotAnAgent
-    from accord.agents.naming import lines_of
+    from accord.agents.loader import NotAnAgent, traceback_of
     from accord.app.serving import danger, mistake
     from accord.cli.serve import told
     from accord.config import BadSettings
@@ -81,7 +80,7 @@ def check(arguments: ServeArguments = None) -> None:
         with redirect_stdout(sys.stderr):  # agents are imported, which may print anything
             told(arguments or []).application()
     except (NotAnAgent, BadSettings) as error:
-        _fail(f"{error}\n{lines_of(error) or ''}".rstrip(), Exit.FAILED)
+        _fail(f"{error}\n{traceback_of(error) or ''}".rstrip(), Exit.FAILED)
     where = "no file" if file is None else file.source
     typer.echo(f"Nothing is wrong ({where}, {len(loaded.sources)} settings that are no defaults)", err=True)
 
@@ -124,7 +123,7 @@ def _others(first: str, file: "Found | None") -> list[str]:
 
 def _read_tables(loaded: "Loaded") -> None:
     """Read the tables of agents that say of which kind they are, each as its kind does."""
-    from accord.agents.kinds import KINDS
+    from accord.agents.agent_types import KINDS
     from accord.entries import NotRegistered, Unusable
 
     for name, said in loaded.settings.agents.items():

@@ -40,14 +40,14 @@ def opened(file: str, vars: Mapping[str, Any] = NOTHING) -> Flow:
 
     `vars` are the variables that the run is given.
     """
-    from accord.agents.load import FILES
+    from accord.agents.loader import FILE_SUFFIXES
     from accord.cli.places import keys_of
     from accord.workflows.checks import validate
     from accord.workflows.findings import BadDocument
     from accord.workflows.reading import open_source
 
     try:
-        if Path(file).suffix in FILES:
+        if Path(file).suffix in FILE_SUFFIXES:
             if not Path(file).exists():
                 raise typer.BadParameter(f"There is no file {file}", param_hint="FILE")
             source = open_source(file)
@@ -62,15 +62,14 @@ def opened(file: str, vars: Mapping[str, Any] = NOTHING) -> Flow:
 
 
 def _built(name: str) -> "Document":
-    from accord.agents.load import NotAnAgent, thing
-    from accord.agents.naming import lines_of
+    from accord.agents.loader import NotAnAgent, load_object, traceback_of
     from accord.workflows.builder import Builder
     from accord.workflows.document import Document
 
     try:
-        found = thing(name)
+        found = load_object(name)
     except NotAnAgent as error:
-        if (lines := lines_of(error)) is not None:
+        if (lines := traceback_of(error)) is not None:
             typer.echo(f"{error}\n{lines}".rstrip(), err=True)
             raise typer.Exit(Exit.MISUSED) from None
         raise typer.BadParameter(str(error), param_hint="FILE") from None
@@ -83,7 +82,7 @@ def _built(name: str) -> "Document":
 
 def planned(flow: Flow, wish: "Wish") -> "Plan":
     """Return what a run would follow; else say what is wrong."""
-    from accord.agents.environment import without_ours
+    from accord.agents.command_environment import document_variables
     from accord.workflows.findings import BadDocument
     from accord.workflows.functions import nearest
     from accord.workflows.planning import plan
@@ -95,7 +94,7 @@ def planned(flow: Flow, wish: "Wish") -> "Plan":
             {**wish.inputs, **wish.vars},
             wish.input,
             base=flow.directory,
-            env=without_ours(os.environ),
+            env=document_variables(os.environ),
         )
     except BadDocument as error:
         report(error.findings, flow.file)

@@ -167,7 +167,7 @@ def _refused(why: object) -> typer.Exit:
 
 async def _agent(going: Going, flow: Flow, **more: Any) -> "WorkflowAgent":
     """Return a document as an agent; it cannot be one if a key of its agents is missing."""
-    from accord.agents.environment import Environment, close_process
+    from accord.agents.command_environment import Environment, close_process
     from accord.app.workflows import agent_of
     from accord.cli.places import keys_of
     from accord.client.keys import KeyManagementError

@@ -71,7 +71,7 @@ def mcp(  # size: one parameter for each flag
     """Offer agents as tools over MCP, the Model Context Protocol."""
     import asyncio
 
-    from accord.agents.environment import close_process
+    from accord.agents.command_environment import close_process
     from accord.config.settings import Telemetry
     from accord.protocol import hosts
     from accord.telemetry.logs import write_down

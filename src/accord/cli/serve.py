@@ -153,15 +153,14 @@ def _served(given: Mapping[str, Any]) -> Served:
 
 def application_of(served: Served) -> "Application":
     """Put together what a command was told, or say what is wrong with it."""
-    from accord.agents.load import NotAnAgent
-    from accord.agents.naming import lines_of
+    from accord.agents.loader import NotAnAgent, traceback_of
     from accord.config import BadSettings
     from accord.storage.address import BadAddress
 
     try:
         return served.application()
     except (NotAnAgent, BadAddress, BadSettings) as error:
-        if (lines := lines_of(error)) is not None:
+        if (lines := traceback_of(error)) is not None:
             fail(f"{error}\n{lines}".rstrip(), Exit.MISUSED)
         hint = {NotAnAgent: "TARGET", BadAddress: "--store"}.get(type(error))
         raise typer.BadParameter(str(error), param_hint=hint) from None
@@ -169,7 +168,7 @@ def application_of(served: Served) -> "Application":
 
 def run_here(application: "Application", level: str = LEVEL) -> None:
     """Serve in this process until a signal comes, and show where everything is."""
-    from accord.agents.environment import close_process
+    from accord.agents.command_environment import close_process
     from accord.app import server
     from accord.app.application import NOT_STARTED
     from accord.cli.welcome import announced
@@ -189,7 +188,7 @@ def run_here(application: "Application", level: str = LEVEL) -> None:
 def _run(application: "Application", served: Served, *, reload: bool) -> None:
     import asyncio
 
-    from accord.agents.environment import close_process
+    from accord.agents.command_environment import close_process
     from accord.app import server
     from accord.app.application import NOT_STARTED
     from accord.cli.welcome import announced
@@ -225,13 +224,13 @@ def _cannot(application: "Application", error: Exception) -> NoReturn:
 def _watched(served: Served, settings: "Settings") -> "Watched":
     """Return which files a server is started anew for: modules here and beside every agent that is a file, and those
     that are agents by themselves."""
-    from accord.agents.load import FILES
+    from accord.agents.loader import FILE_SUFFIXES
     from accord.app.granian import Watched
 
     said = [said if isinstance(said, str) else str(said.get("target", "")) for said in settings.agents.values()]
     targets = (*served.targets, *said)
     modules = [target.rpartition(":")[0] for target in targets]
-    files = [target for target in targets if Path(target).suffix in FILES]
+    files = [target for target in targets if Path(target).suffix in FILE_SUFFIXES]
     folders = {str(Path(file).parent) for file in (*files, *modules) if file in files or file.endswith(".py")}
     return Watched(sorted({".", *folders}), sorted({Path(file).name for file in files}))
 

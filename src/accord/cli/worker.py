@@ -41,7 +41,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
     def application(self) -> "Application":
         """Put everything together."""
-        from accord.agents.load import load as load_agent
+        from accord.agents.loader import load as load_agent
         from accord.app import Application
         from accord.app.serving import environment_of
 
@@ -65,9 +65,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 def application() -> "Application":
     """Return the application of a process that was started by the command."""
-    from accord.agents.environment import close_process
-    from accord.agents.load import NotAnAgent
-    from accord.agents.naming import lines_of
+    from accord.agents.command_environment import close_process
+    from accord.agents.loader import NotAnAgent, traceback_of
     from accord.app.server import be_worker
     from accord.telemetry.logs import write_down
 
@@ -76,7 +75,7 @@ def application() -> "Application":
     try:
         made = msgspec.json.decode(told, type=Served).application()
     except ValueError as error:
-        lines = lines_of(error)
+        lines = traceback_of(error)
         if lines is None and not isinstance(error, NotAnAgent):
             raise
         # Somebody is at work on it, and it is tried again when they are done.

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import NODEFAULT, Struct, inspect, json, to_builtins
 
-from accord.agents.kinds import KINDS, Kind
+from accord.agents.agent_types import KINDS, Kind
 from accord.config.documented import meanings, purpose
 from accord.config.load import ENV
 from accord.config.settings import Settings

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from accord.agents.remote.terms import Mode, Terms
+from accord.agents.remote import RemoteTerms, ReportMode
 from accord.auth import scheme_settings as schemes
 from accord.auth.audit import Audited
 from accord.auth.rate_limits import Quotas
@@ -282,7 +282,7 @@ class Remote(Section, frozen=True, kw_only=True):
     url: str
     """Its address, or the name that it has in a registry."""
 
-    mode: Mode = Mode.AUTO
+    mode: ReportMode = ReportMode.AUTO
     """How its reports get here: by webhook (`push`), over a stream (`subscribe`), by asking (`poll`), the best of the
     last two (`follow`) or of all that it offers (`auto`)."""
 
@@ -304,13 +304,13 @@ class Remote(Section, frozen=True, kw_only=True):
     allow_hosts: tuple[str, ...] = ()
     """Hosts besides its own that its card may name."""
 
-    sla_seconds: Annotated[float, Meta(gt=0)] = Terms().sla_seconds
+    sla_seconds: Annotated[float, Meta(gt=0)] = RemoteTerms().sla_seconds
     """How long it may say nothing new before its task is given up as unknown."""
 
-    answer_seconds: Annotated[float, Meta(gt=0)] = Terms().answer_seconds
+    answer_seconds: Annotated[float, Meta(gt=0)] = RemoteTerms().answer_seconds
     """How long it may take to answer a message: most acknowledge it at once, but some do the work first."""
 
-    streams: Annotated[int, Meta(ge=0)] = Terms().streams
+    streams: Annotated[int, Meta(ge=0)] = RemoteTerms().streams
     """Streams that are held open to it at a time; tasks beyond that are asked for."""
 
     signing_keys: tuple[str, ...] = ()

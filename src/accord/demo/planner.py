@@ -5,7 +5,7 @@ It is `accord.agents.planner` and nothing besides a name and examples.
 
 from msgspec.structs import replace
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.planner import PlannerAgent, PlannerOptions
 from accord.model import AgentSkill
 

@@ -6,8 +6,8 @@ Every section is a step of its own, so a server that dies in the middle goes on 
 
 import re
 
-from accord.agents.content import answer_id, said_all, say
 from accord.agents.function import agent
+from accord.agents.messages import answer_id, finish_answer, say
 from accord.demo.figures import Week, chart, weeks_of
 from accord.demo.pace import moment, typed
 from accord.engine.context import Context
@@ -50,7 +50,7 @@ async def reporter(ctx: Context) -> None:
     for title, text in sections(topic, weeks):
         await ctx.step(title, _write, ctx, written, text)
         written += text
-    await said_all(ctx)
+    await finish_answer(ctx)
     await ctx.step("figures", _figures, ctx, weeks)
     await ctx.step("chart", _draw, ctx, topic, weeks)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.a2a import A2A, Caller
-from accord.agents.load import as_agent
+from accord.agents.loader import as_agent
 from accord.app import Application
 from accord.client import Client
 from accord.client.client import Connecting

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from accord.agents.environment import passed, without_ours
-from accord.agents.process import spawn
+from accord.agents.command_environment import command_variables, document_variables
+from accord.agents.process import subprocesses
 from accord.client.keys import Credential, KeyManager, Keys
 from accord.client.keys.variables import KEY_FILE
 from accord.engine.agent import TEXT, Agent, Approvals, Crash, Node, Profile
@@ -102,7 +102,7 @@ class WorkflowAgent:
         self.text: str | None = None
         self.document = document if name is None else _renamed(document, name)
         self._vars = dict(vars or {})
-        self._directory, self._env = directory, without_ours(env)
+        self._directory, self._env = directory, document_variables(env)
         self._keys = Known(keys or KeyManager(env.get(KEY_FILE) or None, env=env))
         self._executors, self._given_ms = executors, now_ms
         self._now_ms = now_ms or SYSTEM.now_ms
@@ -114,7 +114,7 @@ class WorkflowAgent:
         }
         self.members.update(self._files(env))
         own = {variable: filled(value, self._env, self._keys) for variable, value in document.env.items()}
-        self._commands = passed(self._env) | own
+        self._commands = command_variables(self._env) | own
         self._store: Store
         self._store_files: frozenset[Path] = frozenset()
         self._url = ""
@@ -162,7 +162,7 @@ class WorkflowAgent:
 
     async def stop(self) -> None:
         """Wait for commands of steps that are being ended."""
-        await spawn.stopped()
+        await subprocesses.wait_until_stopped()
 
     # --- a run ----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from msgspec import Struct
 
-from accord.agents.regexes import BadRegex, compiled
+from accord.agents.safe_regexes import BadRegex, compile_regex
 from accord.workflows.functions import FILTERS, FUNCTIONS, Signature, nearest
 
 MAX_LENGTH = 8_192
@@ -347,7 +347,7 @@ class _Reader:
 
     def _check_pattern(self, pattern: Any) -> None:
         try:
-            compiled(str(pattern))
+            compile_regex(str(pattern))
         except BadRegex as error:
             self._refuse(str(error))
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import field
 
-from accord.agents.kinds import Given, Kind, Options, comes_from, restated
-from accord.agents.load import FILES
+from accord.agents.agent_types import Given, Kind, Options, is_instance_of, with_options
+from accord.agents.loader import FILE_SUFFIXES
 
 if TYPE_CHECKING:
     from accord.workflows.document import Document
@@ -27,7 +27,7 @@ class WorkflowOptions(Options, frozen=True, kw_only=True):
 
 
 def _recognises(thing: Any) -> bool:
-    return thing.suffix in FILES if isinstance(thing, Path) else comes_from(thing, *BUILT)
+    return thing.suffix in FILE_SUFFIXES if isinstance(thing, Path) else is_instance_of(thing, *BUILT)
 
 
 def _make(given: Given) -> Any:
@@ -47,7 +47,7 @@ def _make(given: Given) -> Any:
         agent.text = None if source is None else source.text
     except BadDocument as error:
         raise ValueError(f"it cannot be served\n{error}") from error
-    agent.profile = restated(agent.profile, given)
+    agent.profile = with_options(agent.profile, given)
     return agent
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.agents.environment import without_ours
-from accord.agents.kinds import Given
-from accord.agents.process.workspace import Placed
-from accord.agents.remote.terms import Mode, Terms
+from accord.agents.agent_types import Given
+from accord.agents.command_environment import document_variables
+from accord.agents.process.workspace import Placement
+from accord.agents.remote import RemoteTerms, ReportMode
 from accord.client.keys import KeyManager, Keys
 from accord.engine.agent import Agent
 from accord.engine.context import Context
@@ -32,11 +32,11 @@ HEADLESS = frozenset({"worker", "reviewer", "analyst"})
 
 MAX_GRACE = 60.0
 
-_MODES: Mapping[str, Mode] = {
-    "auto": Mode.AUTO,
-    "stream": Mode.SUBSCRIBE,
-    "poll": Mode.POLL,
-    "push": Mode.PUSH,
+_MODES: Mapping[str, ReportMode] = {
+    "auto": ReportMode.AUTO,
+    "stream": ReportMode.SUBSCRIBE,
+    "poll": ReportMode.POLL,
+    "push": ReportMode.PUSH,
 }
 
 PROVIDERS: tuple[tuple[str, str, str], ...] = (
@@ -152,10 +152,10 @@ def made(name: str, member: Member, env: Mapping[str, str], keys: Keys | None = 
     """
     keys = keys or KeyManager(env=env)
     if member.agent.is_a2a:
-        return _remote(name, member.agent, without_ours(env), keys)
+        return _remote(name, member.agent, document_variables(env), keys)
     if member.agent.cli == "api":
         return _model(name, member.agent, env, keys)
-    return _process(name, member, without_ours(env), keys)
+    return _process(name, member, document_variables(env), keys)
 
 
 def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> Agent:
@@ -199,24 +199,24 @@ def _waiting(member: Member) -> dict[str, Any]:
     }
 
 
-def placing(ctx: Context) -> Placed | None:
+def placing(ctx: Context) -> Placement | None:
     """Return where a run wants its child to work, as it said when it began it."""
     said = (ctx.history[0].metadata or {}).get(PLACE) if ctx.history else None
     if not isinstance(said, dict) or "directory" not in said:
         return None
-    return Placed(directory=Path(said["directory"]), env=said.get("env") or {})
+    return Placement(directory=Path(said["directory"]), env=said.get("env") or {})
 
 
 def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Agent:
-    from accord.agents.chat.agent import ChatAgent
-    from accord.agents.chat.options import ChatOptions
+    from accord.agents.chat import ChatAgent
+    from accord.agents.chat_apis import ChatOptions
 
     model = agent.constraints.model
     if model is None:
         raise ValueError(f"the agent {agent.name} is a model behind an API: say which, as constraints.model")
     begins = ((variable, url) for start, variable, url in PROVIDERS if model.startswith(start))
     variable, url = next(((one, at) for one, at in begins if one in env), (None, None))
-    named = without_ours(env)
+    named = document_variables(env)
     stated = filled(agent.url, named, keys) if agent.url else env.get(BASE_URL)
     base_url = stated or url or ChatOptions(model=model).base_url
     credential = None if agent.credentials is None else credential_for(agent.credentials, keys, base_url)
@@ -238,15 +238,17 @@ def _remote(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> A
     from accord.agents.remote.agent import RemoteAgent
 
     seconds = agent.timeout or A2A_SECONDS
-    sends = max(1, min(Terms().sends, int(seconds + 1).bit_length() - 1))  # so that it fails in time, and says why
-    terms = Terms(mode=mode_of(agent), sla_seconds=seconds, answer_seconds=seconds, sends=sends)
+    sends = max(
+        1, min(RemoteTerms().sends, int(seconds + 1).bit_length() - 1)
+    )  # so that it fails in time, and says why
+    terms = RemoteTerms(mode=mode_of(agent), sla_seconds=seconds, answer_seconds=seconds, sends=sends)
     return RemoteAgent(agent.url or "", name=name, terms=terms, connect=connecting(agent, env, keys))
 
 
-def mode_of(agent: AgentDef) -> Mode:
+def mode_of(agent: AgentDef) -> ReportMode:
     """Return how what an agent elsewhere says gets here: it is streamed unless the document does not want that."""
     if agent.mode is not None:
         return _MODES[agent.mode]
     if agent.streaming is None:
-        return Mode.FOLLOW
-    return Mode.SUBSCRIBE if agent.streaming else Mode.POLL
+        return ReportMode.FOLLOW
+    return ReportMode.SUBSCRIBE if agent.streaming else ReportMode.POLL

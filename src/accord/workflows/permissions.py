@@ -14,8 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from accord.agents.process.files import BEGAN, FOLDER
-from accord.agents.regexes import Regex, escaped
+from accord.agents.process.workspace import BEGAN, FOLDER
+from accord.agents.safe_regexes import Regex, escape_text
 from accord.workflows.document import Files, Permissions
 
 IGNORED, READ_ONLY = ".agentignore", ".agentreadonly"
@@ -158,7 +158,7 @@ def _piece(piece: str) -> str:
     if piece.startswith("[") and piece.endswith("]"):
         letters = piece[1:-1].replace("\\", "\\\\")
         return f"[^{letters[1:]}]" if letters.startswith("!") else f"[{letters}]"
-    return escaped(piece)
+    return escape_text(piece)
 
 
 def _lines(file: Path) -> tuple[str, ...]:

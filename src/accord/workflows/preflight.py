@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from accord.agents.environment import is_there
-from accord.agents.process.presets import PRESETS
-from accord.agents.regexes import BadRegex, compiled
-from accord.agents.remote.means import NO_ANSWER
-from accord.agents.remote.reach import IN_THE_WAY
+from accord.agents.command_environment import has_command
+from accord.agents.process.options import PRESETS
+from accord.agents.remote.connection import NEEDS_OPERATOR, NO_ANSWER
+from accord.agents.safe_regexes import BadRegex, compile_regex
 from accord.client.keys import Keys
 from accord.model import AgentCard
 from accord.workflows.clis import ROWS
@@ -47,9 +46,9 @@ def _judged(check: Preflight, output: str) -> str | None:
             return f"it printed {shown!r}" if output else None
         if check.fail_if == "empty":
             return None if output else "it printed nothing"
-        if check.fail_if is not None and compiled(check.fail_if).search(output):
+        if check.fail_if is not None and compile_regex(check.fail_if).search(output):
             return f"it printed what matches {check.fail_if!r}"
-        if check.success_if is not None and not compiled(check.success_if).search(output):
+        if check.success_if is not None and not compile_regex(check.success_if).search(output):
             return f"it printed nothing that matches {check.success_if!r}"
     except BadRegex as error:
         return str(error)
@@ -65,7 +64,7 @@ def missing_commands(agents: Iterable[AgentDef], env: Mapping[str, str], directo
             continue
         preset = PRESETS[row.preset]
         binary = row.path or preset.binary
-        if not is_there(binary, env, directory):
+        if not has_command(binary, env, directory):
             how = f" ({preset.install})" if preset.install else ""
             found.append(f"The agent {agent.name} needs the command {binary}, which is not there: install it{how}")
     return found
@@ -89,7 +88,7 @@ async def card_of(agent: AgentDef, env: Mapping[str, str], keys: Keys) -> AgentC
             return await carded(agent, env, keys)
     except TimeoutError:
         return f"it did not answer within {CARD_SECONDS:g} seconds"
-    except (*NO_ANSWER, *IN_THE_WAY) as error:
+    except (*NO_ANSWER, *NEEDS_OPERATOR) as error:
         return str(error)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from accord.agents.programs import PROGRAMS, UnsafeCommand, Value, Word, check_simple_command, name_of
+from accord.agents.command_safety import PROGRAMS, UnsafeCommand, Value, Word, check_simple_command, name_of
 
 HOLE = "\0"
 """Stands for a template in the text of a command, which cannot have this character otherwise."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from accord.agents.process.agent import SILENT
+from accord.agents.process import SILENCE_KEY
 from accord.client.text import text_of
 from accord.model import Message, Part, Role, Task, TaskState
 from accord.workflows import completion, permissions
@@ -118,7 +118,7 @@ def _has_files(task: Task) -> bool:
 def has_exited(task: Task) -> bool:
     """Whether the process of a task has ended by itself, and not because it fell silent."""
     said = task.status.message
-    return task.status.state is TaskState.COMPLETED and not (said is not None and SILENT in (said.metadata or {}))
+    return task.status.state is TaskState.COMPLETED and not (said is not None and SILENCE_KEY in (said.metadata or {}))
 
 
 def _without_last_word(task: Task) -> Task:

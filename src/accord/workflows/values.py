@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from accord.agents.programs import UnsafeCommand, Value, Word, check_arguments, option_value
-from accord.agents.regexes import BadRegex, compiled, escaped
+from accord.agents.command_safety import UnsafeCommand, Value, Word, check_arguments, option_value
+from accord.agents.safe_regexes import BadRegex, compile_regex, escape_text
 from accord.workflows.expressions import (
     BadExpression,
     Both,
@@ -100,7 +100,9 @@ class Values(Struct, frozen=True, kw_only=True):
     def pattern(self, template: str) -> str:
         """Return a regular expression in which the values of templates stand for themselves; raises Unresolved."""
         pieces = split(template)
-        return "".join(piece if isinstance(piece, str) else escaped(as_text(self._worth(piece))) for piece in pieces)
+        return "".join(
+            piece if isinstance(piece, str) else escape_text(as_text(self._worth(piece))) for piece in pieces
+        )
 
     def value(self, template: str) -> Any:
         """Return the value of a text that is one lone template, with its type; any other text as `text` does."""
@@ -397,7 +399,7 @@ def _contains(left: Any, right: Any) -> bool:
 
 def _matches(left: Any, right: Any) -> bool:
     try:
-        return compiled(as_text(right)).search(as_text(left))
+        return compile_regex(as_text(right)).search(as_text(left))
     except BadRegex as error:
         raise Unsuitable(str(error)) from None
 

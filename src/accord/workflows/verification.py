@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from accord.agents.regexes import BadRegex, compiled
+from accord.agents.safe_regexes import BadRegex, compile_regex
 from accord.workflows.document import Step, Verification
 from accord.workflows.steps.scene import Result, Scene
 from accord.workflows.steps.shell import run_filled
@@ -51,7 +51,7 @@ async def _contains(scene: Scene, result: Result, wanted: Verification, task: st
 async def _matches(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
     pattern = scene.values.pattern(wanted.value).removeprefix(PATTERN if wanted.type == "custom" else "")
     try:
-        found = await asyncio.to_thread(lambda: compiled(pattern).search(without_echo(result.output, task)))
+        found = await asyncio.to_thread(lambda: compile_regex(pattern).search(without_echo(result.output, task)))
     except BadRegex as error:
         return str(error)
     return None if found else f"the output does not match {pattern!r}"

@@ -1,6 +1,6 @@
 """The example of an executor does what it says."""
 
-from accord.agents.load import load
+from accord.agents.loader import load
 from accord.model import TaskState
 from accord.testing import running
 from accord.testing.inprocess import text_in

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from accord.agents.content import conversation
 from accord.agents.function import agent
+from accord.agents.messages import conversation_history
 from accord.engine.agent import Agent, Crash
 from accord.engine.context import Context, Failed
 from accord.model import Part
@@ -29,7 +29,7 @@ def behaviours(scratch: Path) -> dict[str, Callable[..., Any]]:
         yield "two "
 
     async def remember(ctx: Context) -> str:
-        said = await conversation(ctx)
+        said = await conversation_history(ctx)
         return " ".join(part.text or "" for message in said for part in message.parts)
 
     async def slow(ctx: Context) -> None:

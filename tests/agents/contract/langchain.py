@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.langchain import KIND, RunnableOptions
 from accord.engine.agent import Agent, Crash
 from accord.engine.context import Failed

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.langgraph import KIND, GraphOptions
 from accord.engine.agent import Agent, Crash
 from accord.engine.context import Failed

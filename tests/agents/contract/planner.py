@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.planner import KIND, PlannerOptions
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import chat

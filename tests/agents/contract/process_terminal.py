@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract.process import SCRIPT

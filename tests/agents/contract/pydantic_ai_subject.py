@@ -7,7 +7,7 @@ from typing import Any
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import BinaryContent, CallDeferred, DeferredToolRequests, FilePart, ModelMessage
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.pydantic_ai import KIND, PydanticAIOptions
 from accord.engine.agent import Agent, Crash
 from accord.engine.context import Failed

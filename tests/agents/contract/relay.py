@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.relay.agent import KIND, RelayOptions
 from accord.engine.agent import Agent, Crash
 from tests.agents.contract import scratch as marks

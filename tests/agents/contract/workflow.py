@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.engine.agent import Agent, Crash
 from accord.workflows.kind import KIND
 from tests.agents.contract.scratch import BEAT_SECONDS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accord.agents.crewai import files
-from accord.agents.crewai.files import Written, received
+from accord.agents.crewai.files import WrittenFiles, input_files
 from accord.engine.context import Failed, Rejected
 from accord.model import Part, Task, TaskState
 from tests.agents.contract.scratch import BEAT_SECONDS
@@ -103,12 +103,12 @@ class Crewed:
 
 def test_a_file_that_two_write_is_taken_from_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with Written() as one, Written() as two:
+    with WrittenFiles() as one, WrittenFiles() as two:
         for written in (one, two):
             written.expect("a.txt")
         (tmp_path / "a.txt").write_text("whose?")
         assert [written.taken([Crewed("a.txt", "own")], 100)[0]["a.txt"].raw for written in (one, two)] == [b"own"] * 2
-    with Written() as alone:
+    with WrittenFiles() as alone:
         alone.expect("a.txt")
         (tmp_path / "a.txt").write_text("own, and more by a tool")
         assert alone.taken([Crewed("a.txt", "own")], 100)[0]["a.txt"].raw == b"own, and more by a tool"
@@ -120,7 +120,7 @@ def test_a_link_leads_nowhere_else_either(tmp_path: Path, monkeypatch: pytest.Mo
     inside.mkdir()
     monkeypatch.chdir(inside)
     (inside / "out").symlink_to(tmp_path)
-    with Written() as written, pytest.raises(Failed, match="outside of its working directory"):
+    with WrittenFiles() as written, pytest.raises(Failed, match="outside of its working directory"):
         written.expect("out/a.txt")
     assert written.taken([Crewed("out/a.txt", "x")], 100) == ({}, [])
 
@@ -140,7 +140,7 @@ def test_files_are_refused_where_they_cannot_be_given(
 ) -> None:
     monkeypatch.setattr(files, "find_spec", lambda name: None)
     readable = Part(raw=b"words", media_type="text/plain", filename="a.txt")
-    assert received([readable, Part(text="hi")]) == {}
+    assert input_files([readable, Part(text="hi")]) == {}
     with pytest.raises(Rejected, match=r"takes text and data, and no other files: dot\.png"):
-        received([readable, Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png")])
+        input_files([readable, Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png")])
     assert "pip install 'crewai[file-processing]'" in caplog.text

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from accord.agents.crewai.methods import _read, _written, written_state
+from accord.agents.crewai.flows import _restored_value, _stored_value, stored_state
 
 
 class City(BaseModel):
@@ -23,19 +23,19 @@ def local() -> Any:
 
 @pytest.mark.parametrize("value", ["text", 7, 1.5, None, True, ["a", {"b": [1]}], {"a": None}, City(name="Rome")])
 def test_what_can_be_read_again_is_kept(value: Any) -> None:
-    written = _written(value)
+    written = _stored_value(value)
     assert written is not None
-    assert _read(written) == value
-    assert type(_read(written)) is type(value)
+    assert _restored_value(written) == value
+    assert type(_restored_value(written)) is type(value)
 
 
 @pytest.mark.parametrize("value", [(1, 2), {1: "a"}, datetime.now(UTC), object(), local(), [City(name="Rome")], b"x"])
 def test_what_would_be_something_else_is_not(value: Any) -> None:
-    assert _written(value) is None
+    assert _stored_value(value) is None
 
 
 def test_a_state_is_kept_whatever_its_class() -> None:
-    assert written_state(local()) == {"id": "1"}, "which flows make for themselves"
-    assert written_state({"id": "1", "said": ["a"]}) == {"id": "1", "said": ["a"]}
-    assert written_state({"id": "1", "city": City(name="Rome")}) is None
-    assert written_state("no state") is None
+    assert stored_state(local()) == {"id": "1"}, "which flows make for themselves"
+    assert stored_state({"id": "1", "said": ["a"]}) == {"id": "1", "said": ["a"]}
+    assert stored_state({"id": "1", "city": City(name="Rome")}) is None
+    assert stored_state("no state") is None

@@ -1,6 +1,6 @@
 """The example of a worker does what it says."""
 
-from accord.agents.load import load
+from accord.agents.loader import load
 from accord.model import Message, Part, Role, SendRequest, Task
 from accord.testing import running
 from accord.testing.inprocess import text_in

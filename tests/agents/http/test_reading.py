@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from accord.agents.http.hearing import Heard, heard, overheard, reason
-from accord.agents.http.reading import reader
+from accord.agents.http.responses import FlowResponse, failure_reason, parse_event, parse_response, response_reader
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
@@ -31,12 +30,12 @@ ANSWERS = [
 ]
 
 
-def read(media_type: str, pieces: list[bytes]) -> list[Heard]:
-    reads = reader(media_type)
+def read(media_type: str, pieces: list[bytes]) -> list[FlowResponse]:
+    reads = response_reader(media_type)
     return [said for piece in pieces for said in reads.feed(piece)] + list(reads.end())
 
 
-def told(said: list[Heard]) -> tuple[str, list[Any]]:
+def told(said: list[FlowResponse]) -> tuple[str, list[Any]]:
     """What was said, however it was divided."""
     parts = [part for one in said for part in one.parts]
     return "".join(part.text or "" for part in parts), [part for part in parts if part.text is None]
@@ -55,9 +54,9 @@ def test_an_answer_says_the_same_wherever_it_is_cut(media_type: str, answer: byt
 @example({"files": [{"data": "\x80"}]})
 @given(JSON)
 def test_whatever_json_a_flow_answers_it_is_heard(value: Any) -> None:
-    for said in (heard(value), overheard(value)):
+    for said in (parse_response(value), parse_event(value)):
         assert sum(one is not None for one in (said.question, said.failure, said.progress)) <= 1
-    told = reason(value)
+    told = failure_reason(value)
     assert told is None or ("\n" not in told and 0 < len(told) <= 300)
 
 

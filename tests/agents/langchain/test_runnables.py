@@ -12,8 +12,8 @@ from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnableP
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
-from accord.agents import kinds
-from accord.agents.kinds import Given
+from accord.agents import agent_types
+from accord.agents.agent_types import Given
 from accord.agents.langchain import KIND, RunnableOptions
 from accord.engine.context import Context
 from accord.model import ArtifactUpdate, Event, Message, Part, Role, Task, TaskState
@@ -163,12 +163,12 @@ async def test_what_goes_wrong_is_logged_and_not_shown(caplog: pytest.LogCapture
 
 
 def test_runnables_are_recognised_and_graphs_are_another_kind() -> None:
-    kind = kinds.kind_of(RunnableLambda(lambda said: said))
+    kind = agent_types.kind_of(RunnableLambda(lambda said: said))
     assert kind is not None
     assert kind.name == "langchain"
     graph = StateGraph(MessagesState).add_node("do", lambda state: {}).add_edge(START, "do")
     for thing in (graph, graph.compile()):
-        found = kinds.kind_of(thing)
+        found = agent_types.kind_of(thing)
         assert found is not None
         assert found.name == "langgraph"
 
@@ -176,11 +176,11 @@ def test_runnables_are_recognised_and_graphs_are_another_kind() -> None:
 @pytest.mark.parametrize(("kind", "module"), [("langchain", "langchain_core"), ("langgraph", "langgraph")])
 def test_who_has_not_installed_it_is_told_how(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [
-        name for name in sys.modules if name.startswith((f"accord.agents.{kind}.", "accord.agents.langchain_"))
+        name for name in sys.modules if name.startswith((f"accord.agents.{kind}.", "accord.agents.langchain."))
     ]:
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
         monkeypatch.setitem(sys.modules, name, None)
-    found = kinds.KINDS.load(kind)
+    found = agent_types.KINDS.load(kind)
     with pytest.raises(ImportError, match=rf"pip install 'accord\[{kind}\]'"):
         found.make(Given(options=found.options(), target=object()))

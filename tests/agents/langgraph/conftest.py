@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accord.a2a import Caller
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.langgraph import KIND, GraphOptions
 from accord.agents.langgraph.agent import GraphAgent
 from accord.engine.agent import Node

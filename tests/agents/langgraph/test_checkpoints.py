@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send, interrupt
 
-from accord.agents.langgraph import unwritten
+from accord.agents.langgraph import checkpoints as graph_checkpoints
 from accord.agents.langgraph.checkpoints import Saver
 from accord.model import TaskState
 from accord.storage.commands import checkpoints, tasks
@@ -187,7 +187,7 @@ class Watched:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What need not be kept at once is kept with something else, however slow this machine is."""
-    monkeypatch.setattr(unwritten, "SOON_SECONDS", 3_600.0)
+    monkeypatch.setattr(graph_checkpoints, "COMMIT_SECONDS", 3_600.0)
 
 
 @pytest.mark.usefixtures("patient")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from langgraph.graph import START, MessagesState, StateGraph
 
-from accord.agents.load import load
+from accord.agents.loader import load
 from accord.model import TaskState
 from accord.testing import call, lifespan, running, stream
 from accord.testing.inprocess import application

@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from accord.agents.langgraph.turn import Turn
+from accord.agents.langgraph.agent import GraphTurn
 from accord.model import CancelRequest, Part, Task, TaskState
 from tests.agents.langgraph.conftest import Talk, Talking
 from tests.agents.langgraph.models import Talking as Model
@@ -150,15 +150,15 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], asyncio.Event]:
     """A function after which the first run that comes to a question is lost there, before it has noted that it asks."""
 
     def lose(number: int) -> asyncio.Event:
-        reached, original = asyncio.Event(), Turn._ask
+        reached, original = asyncio.Event(), GraphTurn._ask
 
-        async def ask(turn: Turn, state: Any, *, is_again: bool) -> Any:
+        async def ask(turn: GraphTurn, state: Any, *, is_again: bool) -> Any:
             if turn._asked() == number and not is_again and not reached.is_set():
                 reached.set()
                 await asyncio.Event().wait()
             return await original(turn, state, is_again=is_again)
 
-        monkeypatch.setattr(Turn, "_ask", ask)
+        monkeypatch.setattr(GraphTurn, "_ask", ask)
         return reached
 
     return lose

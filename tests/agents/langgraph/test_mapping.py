@@ -13,7 +13,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 
-from accord.agents.load import as_agent
+from accord.agents.loader import as_agent
 from accord.engine.context import Context
 from accord.model import Part, Task, TaskState
 from accord.testing import running

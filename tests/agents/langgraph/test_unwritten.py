@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from accord.agents.langgraph import unwritten
-from accord.agents.langgraph.unwritten import Unwritten
+from accord.agents.langgraph import checkpoints
+from accord.agents.langgraph.checkpoints import PendingWrites
 from accord.storage.commands.checkpoints import Given, Place, Step
 
 
@@ -38,7 +38,7 @@ async def disk() -> Disk:
 
 
 async def test_what_came_before_goes_along_and_what_comes_meanwhile_goes_next(disk: Disk) -> None:
-    kept = Unwritten(disk.commit)
+    kept = PendingWrites(disk.commit)
     disk.may.clear()
     kept.add(given("a"))
     kept.add(given("b"))
@@ -54,7 +54,7 @@ async def test_what_came_before_goes_along_and_what_comes_meanwhile_goes_next(di
 
 
 async def test_what_nobody_waits_for_is_committed_soon(disk: Disk) -> None:
-    kept = Unwritten(disk.commit)
+    kept = PendingWrites(disk.commit)
     kept.add(given("a"))
     async with asyncio.timeout(30):
         await disk.begun.wait()
@@ -63,7 +63,7 @@ async def test_what_nobody_waits_for_is_committed_soon(disk: Disk) -> None:
 
 
 async def test_whoever_stops_waiting_stops_no_commit(disk: Disk) -> None:
-    kept = Unwritten(disk.commit)
+    kept = PendingWrites(disk.commit)
     disk.may.clear()
     kept.add(given("a"))
     waiting = asyncio.create_task(kept.flush())
@@ -78,7 +78,7 @@ async def test_whoever_stops_waiting_stops_no_commit(disk: Disk) -> None:
 
 
 async def test_nothing_is_committed_after_something_was_lost(disk: Disk) -> None:
-    kept = Unwritten(disk.commit)
+    kept = PendingWrites(disk.commit)
     disk.error = ValueError("no")
     kept.add(given("a"))
     with pytest.raises(ValueError, match="no"):
@@ -92,8 +92,8 @@ async def test_nothing_is_committed_after_something_was_lost(disk: Disk) -> None
 
 
 async def test_what_is_dropped_is_not_committed(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unwritten, "SOON_SECONDS", 0.0)
-    kept = Unwritten(disk.commit)
+    monkeypatch.setattr(checkpoints, "COMMIT_SECONDS", 0.0)
+    kept = PendingWrites(disk.commit)
     kept.add(given("a"))
     kept.drop()
     async with asyncio.timeout(30):

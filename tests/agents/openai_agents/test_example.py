@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from accord.agents.load import load
+from accord.agents.loader import load
 from accord.model import TaskState
 from accord.testing import running, text_in
 from tests.core.conftest import bounded

@@ -8,7 +8,7 @@ import pytest
 from agents import Agent
 from agents.mcp import MCPServerStdio
 
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.openai_agents import OpenAIAgent, OpenAIAgentsOptions
 from accord.config import BadSettings
 from accord.testing import running

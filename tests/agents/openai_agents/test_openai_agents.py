@@ -21,8 +21,8 @@ from openai.types.responses.response_output_item import ImageGenerationCall
 from pydantic import BaseModel
 
 from accord import Context
-from accord.agents.kinds import Given, kind_of
-from accord.agents.load import as_agent
+from accord.agents.agent_types import Given, kind_of
+from accord.agents.loader import as_agent
 from accord.agents.openai_agents import KIND, OpenAIAgent, OpenAIAgentsOptions
 from accord.engine.context import Failed
 from accord.engine.messages import text_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from accord import Context, agent
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.planner import KIND, PlannerAgent, PlannerOptions, planner
 from accord.model import GetRequest, StatusUpdate, Task, TaskFilter, TaskState
 from accord.service.host import Host

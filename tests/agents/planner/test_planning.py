@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.agents.planner.planning import Command, command_of, picked, tasks_of
+from accord.agents.planner.rules import PlanCommand, parse_command, pick_agent, split_prompt
 from accord.engine.child_tasks import ServedAgent
 from accord.model import AgentSkill
 
@@ -25,7 +25,7 @@ from accord.model import AgentSkill
     ],
 )
 def test_a_prompt_becomes_tasks(prompt: str, tasks: list[str]) -> None:
-    assert tasks_of(prompt) == tasks
+    assert split_prompt(prompt) == tasks
 
 
 AGENTS = {
@@ -50,50 +50,50 @@ AGENTS = {
     ],
 )
 def test_a_task_finds_the_agent_that_suits_it(task: str, agent: str) -> None:
-    assert picked(task, AGENTS, "Desk") == agent
+    assert pick_agent(task, AGENTS, "Desk") == agent
 
 
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("execute all", Command("execute")),
-        ("yes", Command("execute")),
-        ("Yes, please!", Command("execute")),
-        ("Yes, please do it.", Command("execute")),
-        ("ok", Command("execute")),
-        ("y", Command("execute")),
-        ("Yep!", Command("execute")),
-        ("yes, all", Command("execute")),
-        ("Yes, do that.", Command("execute")),
-        ("sure, go ahead", Command("execute")),
-        ("Yes, let's go", Command("execute")),
-        ("No thanks", Command("status")),
-        ("no, cancel 2", Command("cancel", (2,))),
+        ("execute all", PlanCommand("execute")),
+        ("yes", PlanCommand("execute")),
+        ("Yes, please!", PlanCommand("execute")),
+        ("Yes, please do it.", PlanCommand("execute")),
+        ("ok", PlanCommand("execute")),
+        ("y", PlanCommand("execute")),
+        ("Yep!", PlanCommand("execute")),
+        ("yes, all", PlanCommand("execute")),
+        ("Yes, do that.", PlanCommand("execute")),
+        ("sure, go ahead", PlanCommand("execute")),
+        ("Yes, let's go", PlanCommand("execute")),
+        ("No thanks", PlanCommand("status")),
+        ("no, cancel 2", PlanCommand("cancel", (2,))),
         ("no one is to be invited", None),
         ("y axes are to be labelled", None),
-        ("yes, run 2", Command("execute", (2,))),
-        ("no", Command("status")),
-        ("Not now.", Command("status")),
+        ("yes, run 2", PlanCommand("execute", (2,))),
+        ("no", PlanCommand("status")),
+        ("Not now.", PlanCommand("status")),
         ("yes men are to be invited", None),
         ("ok the invoice and send it", None),
-        ("Run 2", Command("execute", (2,))),
-        ("start tasks 1, 2 and 3.", Command("execute", (1, 2, 3))),
-        ("go ahead", Command("execute")),
-        ("please execute", Command("execute")),
-        ("cancel #3", Command("cancel", (3,))),
-        ("drop everything", Command("cancel")),
-        ("status", Command("status")),
-        ("how is it going?", Command("status")),
-        ("done 2: the letter is sent", Command("done", (2,), "the letter is sent")),
-        ("mark 1 as done", Command("done", (1,))),
+        ("Run 2", PlanCommand("execute", (2,))),
+        ("start tasks 1, 2 and 3.", PlanCommand("execute", (1, 2, 3))),
+        ("go ahead", PlanCommand("execute")),
+        ("please execute", PlanCommand("execute")),
+        ("cancel #3", PlanCommand("cancel", (3,))),
+        ("drop everything", PlanCommand("cancel")),
+        ("status", PlanCommand("status")),
+        ("how is it going?", PlanCommand("status")),
+        ("done 2: the letter is sent", PlanCommand("done", (2,), "the letter is sent")),
+        ("mark 1 as done", PlanCommand("done", (1,))),
         ("done", None),
         ("run the numbers for March", None),
         ("start a fire and cancel 3", None),
         ("Research the market", None),
     ],
 )
-def test_commands_are_told_from_prompts(text: str, command: Command | None) -> None:
-    assert command_of(text) == command
+def test_commands_are_told_from_prompts(text: str, command: PlanCommand | None) -> None:
+    assert parse_command(text) == command
 
 
 BLANKS = " " * 100_000
@@ -114,11 +114,11 @@ BLANKS = " " * 100_000
     ],
 )
 def test_no_prompt_takes_more_than_linear_time(text: str) -> None:
-    assert tasks_of(text)
-    assert command_of(text) is None
+    assert split_prompt(text)
+    assert parse_command(text) is None
 
 
 def test_blanks_of_a_prompt_and_of_a_result_do_not_matter() -> None:
-    assert tasks_of(f"Find a hotel{BLANKS}and{BLANKS}book a flight") == ["Find a hotel", "Book a flight"]
-    assert command_of(f"done{BLANKS}1 : a\n\n  b") == Command("done", (1,), "a\n\n  b")
-    assert command_of("done 1:") is None
+    assert split_prompt(f"Find a hotel{BLANKS}and{BLANKS}book a flight") == ["Find a hotel", "Book a flight"]
+    assert parse_command(f"done{BLANKS}1 : a\n\n  b") == PlanCommand("done", (1,), "a\n\n  b")
+    assert parse_command("done 1:") is None

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from accord.a2a import Caller
-from accord.agents.keeper import descendants
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
+from accord.agents.command_supervisor import descendants
 from accord.agents.process import ProcessAgent, ProcessOptions
 from accord.app import Application
 from accord.config.settings import Server, Settings

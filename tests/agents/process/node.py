@@ -11,7 +11,7 @@ import sys
 import msgspec
 
 from accord.a2a import Caller
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.process import ProcessAgent, ProcessOptions
 from accord.app import Application
 from accord.config.settings import Server, Settings

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from accord.agents.keeper import descendants
-from accord.agents.process import spawn
+from accord.agents.command_supervisor import descendants
+from accord.agents.process import subprocesses
 from accord.model import GetRequest, Task, TaskState
 from accord.testing import running
 from accord.testing.inprocess import Running
@@ -73,8 +73,8 @@ async def test_a_node_that_stops_takes_its_commands_with_it(making: Making, tmp_
 
 
 async def test_a_keeper_that_is_killed_takes_the_command_with_it(tmp_path: Path) -> None:
-    command = spawn.Command(argv=["sleep", "1000"], directory=tmp_path, env=os.environ, grace=0.2)
-    process = await spawn.start(command)
+    command = subprocesses.SubprocessCommand(argv=["sleep", "1000"], directory=tmp_path, env=os.environ, grace=0.2)
+    process = await subprocesses.start(command)
     process._keeper.kill()
     async with asyncio.timeout(BOUND_SECONDS):
         assert await process.ended() == -signal.SIGKILL
@@ -86,16 +86,18 @@ async def test_a_keeper_that_is_killed_takes_the_command_with_it(tmp_path: Path)
 async def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, has_terminal: bool, left: Left) -> None:
     before = os.listdir("/dev/fd")
     for argv, directory in ((["no-such-command"], tmp_path), (["true"], tmp_path / "none"), (["a\0b"], tmp_path)):
-        command = spawn.Command(argv=argv, directory=directory, env=os.environ, grace=0.2, has_terminal=has_terminal)
-        with pytest.raises(spawn.NotStarted):
-            await spawn.start(command)
+        command = subprocesses.SubprocessCommand(
+            argv=argv, directory=directory, env=os.environ, grace=0.2, has_terminal=has_terminal
+        )
+        with pytest.raises(subprocesses.SubprocessNotStarted):
+            await subprocesses.start(command)
     assert not left()
     assert len(os.listdir("/dev/fd")) == len(before)
 
 
 async def test_whoever_is_cancelled_while_it_starts_leaves_nothing(tmp_path: Path, left: Left) -> None:
-    command = spawn.Command(argv=["sleep", "1000"], directory=tmp_path, env=os.environ, grace=0.2)
-    starting = asyncio.create_task(spawn.start(command))
+    command = subprocesses.SubprocessCommand(argv=["sleep", "1000"], directory=tmp_path, env=os.environ, grace=0.2)
+    starting = asyncio.create_task(subprocesses.start(command))
     await asyncio.sleep(0)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):

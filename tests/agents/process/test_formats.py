@@ -8,12 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.agents.process.formats import FORMATS
+from accord.agents.process.formats import (
+    FORMATS,
+    CommandActivity,
+    CommandFailure,
+    Observation,
+    ObservedQuestion,
+    ResultValue,
+    SessionName,
+    TextOutput,
+    UsageReport,
+)
 from accord.agents.process.options import FormatName
-from accord.agents.process.output import Events, Text
-from accord.agents.process.seen import Asked, Broke, Doing, Made, Said, Seen, Session, Used
+from accord.agents.process.output import EventReader, TextReader
 
-ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
+ROWS: list[tuple[str, list[dict[str, Any]], list[Observation]]] = [
     (
         "claude",
         [
@@ -36,19 +45,19 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             },
         ],
         [
-            Session("s1"),
-            Said("one"),
-            Doing("Read: x"),
-            Said("\n\ntwo"),
-            Session("s2"),
-            Used(input_tokens=3, output_tokens=3, cost=0.5, model="m"),
-            Made({"a": 1}),
+            SessionName("s1"),
+            TextOutput("one"),
+            CommandActivity("Read: x"),
+            TextOutput("\n\ntwo"),
+            SessionName("s2"),
+            UsageReport(input_tokens=3, output_tokens=3, cost=0.5, model="m"),
+            ResultValue({"a": 1}),
         ],
     ),
     (
         "claude",
         [{"type": "result", "subtype": "error_max_turns", "is_error": True}],
-        [Broke("error max turns")],
+        [CommandFailure("error max turns")],
     ),
     (
         "claude",
@@ -65,8 +74,8 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             }
         ],
         [
-            Said("no"),
-            Asked("It was not allowed to do this:\n- Write: a\n- Write: b\nAllow Write?", ("Write",)),
+            TextOutput("no"),
+            ObservedQuestion("It was not allowed to do this:\n- Write: a\n- Write: b\nAllow Write?", ("Write",)),
         ],
     ),
     (
@@ -82,15 +91,15 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             {"type": "turn.completed", "usage": {"input_tokens": 7, "output_tokens": 5}},
         ],
         [
-            Session("t"),
-            Doing("command: bash -lc ls"),
-            Doing("changed: a, b"),
-            Said("done"),
-            Doing("Reconnecting"),
-            Used(input_tokens=7, output_tokens=5),
+            SessionName("t"),
+            CommandActivity("command: bash -lc ls"),
+            CommandActivity("changed: a, b"),
+            TextOutput("done"),
+            CommandActivity("Reconnecting"),
+            UsageReport(input_tokens=7, output_tokens=5),
         ],
     ),
-    ("codex", [{"type": "turn.failed", "error": {"message": "no quota"}}], [Broke("no quota")]),
+    ("codex", [{"type": "turn.failed", "error": {"message": "no quota"}}], [CommandFailure("no quota")]),
     (
         "gemini",
         [
@@ -104,15 +113,15 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             {"type": "result", "status": "success", "stats": {"input_tokens": 7, "output_tokens": 5}},
         ],
         [
-            Session("g"),
-            Said("one "),
-            Said("two"),
-            Doing("shell: ls"),
-            Said("\n\nthree"),
-            Used(input_tokens=7, output_tokens=5, model="flash"),
+            SessionName("g"),
+            TextOutput("one "),
+            TextOutput("two"),
+            CommandActivity("shell: ls"),
+            TextOutput("\n\nthree"),
+            UsageReport(input_tokens=7, output_tokens=5, model="flash"),
         ],
     ),
-    ("gemini", [{"type": "result", "status": "error", "error": {"message": "no key"}}], [Broke("no key")]),
+    ("gemini", [{"type": "result", "status": "error", "error": {"message": "no key"}}], [CommandFailure("no key")]),
     (
         "opencode",
         [
@@ -126,14 +135,14 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             },
         ],
         [
-            Session("o"),
-            Doing("bash: ls"),
-            Session("o"),
-            Said("one"),
-            Used(input_tokens=5, output_tokens=5, cost=0.1),
+            SessionName("o"),
+            CommandActivity("bash: ls"),
+            SessionName("o"),
+            TextOutput("one"),
+            UsageReport(input_tokens=5, output_tokens=5, cost=0.1),
         ],
     ),
-    ("opencode", [{"type": "error", "error": {"name": "E", "data": {"message": "bad"}}}], [Broke("bad")]),
+    ("opencode", [{"type": "error", "error": {"name": "E", "data": {"message": "bad"}}}], [CommandFailure("bad")]),
     (
         "goose",
         [
@@ -161,9 +170,9 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             {"type": "message", "message": {"id": "3", "role": "user", "content": [{"type": "text", "text": "no"}]}},
             {"type": "complete", "total_tokens": 12},
         ],
-        [Said("a"), Said("b"), Doing("shell: ls"), Used(input_tokens=12)],
+        [TextOutput("a"), TextOutput("b"), CommandActivity("shell: ls"), UsageReport(input_tokens=12)],
     ),
-    ("goose", [{"type": "error", "error": "bad"}], [Broke("bad")]),
+    ("goose", [{"type": "error", "error": "bad"}], [CommandFailure("bad")]),
     (
         "droid",
         [
@@ -173,7 +182,7 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             {"type": "message", "role": "assistant", "text": "done"},
             {"type": "completion", "finalText": "done", "session_id": "d"},
         ],
-        [Session("d"), Doing("Execute: ls"), Said("done"), Session("d")],
+        [SessionName("d"), CommandActivity("Execute: ls"), TextOutput("done"), SessionName("d")],
     ),
     (
         "cursor",
@@ -185,7 +194,7 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             {"type": "assistant", "message": {"content": [{"type": "text", "text": "done"}]}},
             {"type": "result", "subtype": "success", "is_error": False, "result": "done", "session_id": "c"},
         ],
-        [Session("c"), Doing("read: x"), Said("done"), Session("c")],
+        [SessionName("c"), CommandActivity("read: x"), TextOutput("done"), SessionName("c")],
     ),
     (
         "lines",
@@ -200,14 +209,14 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
             {"type": "error", "message": "bad"},
         ],
         [
-            Session("l"),
-            Doing("busy"),
-            Said("one "),
-            Said("two"),
-            Made([1]),
-            Used(input_tokens=7, output_tokens=5, cost=0.5, model="m"),
-            Asked("which?"),
-            Broke("bad"),
+            SessionName("l"),
+            CommandActivity("busy"),
+            TextOutput("one "),
+            TextOutput("two"),
+            ResultValue([1]),
+            UsageReport(input_tokens=7, output_tokens=5, cost=0.5, model="m"),
+            ObservedQuestion("which?"),
+            CommandFailure("bad"),
         ],
     ),
 ]
@@ -215,8 +224,8 @@ ROWS: list[tuple[str, list[dict[str, Any]], list[Seen]]] = [
 
 @pytest.mark.parametrize(("name", "events", "seen"), ROWS, ids=[f"{row[0]}-{at}" for at, row in enumerate(ROWS)])
 @pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_it_sees(name: str, events: list[dict[str, Any]], seen: list[Seen], size: int) -> None:
-    output = Events(FORMATS[name])
+def test_it_sees(name: str, events: list[dict[str, Any]], seen: list[Observation], size: int) -> None:
+    output = EventReader(FORMATS[name])
     raw = b"\n".join(msgspec.json.encode(event) for event in events)
     found = [one for at in range(0, len(raw), size) for one in output.feed(raw[at : at + size])]
     assert [*found, *output.end()] == seen
@@ -227,9 +236,9 @@ def test_every_format_has_a_row_and_a_name() -> None:
 
 
 def test_other_lines_are_noise_and_nul_is_left_out() -> None:
-    output = Events(FORMATS["lines"])
+    output = EventReader(FORMATS["lines"])
     seen = output.feed(b'warning: x\n[1]\n{"type":"text","text":"a\\u0000b"}\n{"type":"new"}\n\n{"type":')
-    assert (seen, output.end()) == ([Said("ab")], [])
+    assert (seen, output.end()) == ([TextOutput("ab")], [])
     assert output.noise == 'warning: x\n[1]\n{"type":\n'
 
 
@@ -254,10 +263,10 @@ JSON = st.recursive(
 def test_an_event_that_is_formed_otherwise_breaks_nothing(name: str, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(FORMATS[name])))
     event = {"type": kind, **data.draw(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=6))}
-    Events(FORMATS[name]).feed(msgspec.json.encode(event) + b"\n")
+    EventReader(FORMATS[name]).feed(msgspec.json.encode(event) + b"\n")
 
 
 def test_text_is_without_line_breaks_at_its_ends() -> None:
-    output = Text()
+    output = TextReader()
     seen = [*output.feed(b"\n\na\n\n"), *output.feed(b"b\n"), *output.feed(b"\n"), *output.end()]
-    assert seen == [Said("a"), Said("\n\nb")]
+    assert seen == [TextOutput("a"), TextOutput("\n\nb")]

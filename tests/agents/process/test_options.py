@@ -6,12 +6,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from accord.agents import kinds
-from accord.agents.kinds import Given
+from accord.agents import agent_types
+from accord.agents.agent_types import Given
 from accord.agents.process import KIND, ProcessOptions
-from accord.agents.process.options import PresetName, preset_of
-from accord.agents.process.presets import PRESETS, Call, Way, argv, is_session
-from accord.agents.regexes import compiled
+from accord.agents.process.options import (
+    PRESETS,
+    CommandCall,
+    PresetName,
+    PromptInput,
+    build_argv,
+    is_session,
+    preset_of,
+)
+from accord.agents.safe_regexes import compile_regex
 from accord.engine.agent import Crash
 from tests.agents.process.conftest import Making
 from tests.serve.running import accord
@@ -54,21 +61,26 @@ SESSION = "0198-abc"
 def test_how_a_preset_is_called(name: str, first: str, again: str) -> None:
     preset = PRESETS[name]
     begun = SESSION if preset.headless.begins else None
-    assert argv(preset.binary, preset.headless, ["--extra"], Call(prompt="-x", session=begun)) == first.split()
-    call = Call(prompt="-x", session=SESSION, resumes=True)
-    assert argv(preset.binary, preset.headless, ["--extra"], call) == again.split()
-    assert preset.headless.way is Way.STDIN, "what callers say is no argument"
+    assert (
+        build_argv(preset.binary, preset.headless, ["--extra"], CommandCall(prompt="-x", session=begun))
+        == first.split()
+    )
+    call = CommandCall(prompt="-x", session=SESSION, resumes=True)
+    assert build_argv(preset.binary, preset.headless, ["--extra"], call) == again.split()
+    assert preset.headless.way is PromptInput.STDIN, "what callers say is no argument"
 
 
 def test_aider_has_no_session_and_takes_the_prompt_as_a_value() -> None:
-    found = argv("aider", PRESETS["aider"].headless, [], Call(prompt="--exec rm", session=SESSION, resumes=True))
+    found = build_argv(
+        "aider", PRESETS["aider"].headless, [], CommandCall(prompt="--exec rm", session=SESSION, resumes=True)
+    )
     assert found[-1] == "--message=--exec rm"
     assert SESSION not in " ".join(found)
 
 
 def test_grants_are_given_as_they_are() -> None:
-    call = Call(prompt="", session=SESSION, resumes=True, grants=("Bash(rm {session})", "Write"))
-    assert argv("claude", PRESETS["claude"].headless, [], call)[-3:] == [
+    call = CommandCall(prompt="", session=SESSION, resumes=True, grants=("Bash(rm {session})", "Write"))
+    assert build_argv("claude", PRESETS["claude"].headless, [], call)[-3:] == [
         "--allowedTools",
         "Bash(rm {session})",
         "Write",
@@ -78,7 +90,7 @@ def test_grants_are_given_as_they_are() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_prompt_is_never_a_flag_in_a_terminal(name: str) -> None:
     mode = PRESETS[name].terminal
-    found = argv("x", mode, [], Call(prompt="--help"))
+    found = build_argv("x", mode, [], CommandCall(prompt="--help"))
     assert "--help" not in found[: found.index("--") if "--" in found else None]
 
 
@@ -86,7 +98,7 @@ def test_a_prompt_is_never_a_flag_in_a_terminal(name: str) -> None:
 def test_every_preset_is_whole(name: str, making: Making) -> None:
     preset = PRESETS[name]
     for pattern in (*preset.questions, *([preset.lost] if preset.lost else [])):
-        compiled(pattern)
+        compile_regex(pattern)
     agent = making(preset=name, name=None)
     assert agent.profile.name == name
     assert agent.profile.crash is (Crash.RESUME if preset.headless.resume else Crash.FAIL)
@@ -102,7 +114,7 @@ def test_a_session_must_not_be_a_flag() -> None:
 
 
 def test_it_is_a_kind() -> None:
-    assert kinds.KINDS.load("process") is KIND
+    assert agent_types.KINDS.load("process") is KIND
 
 
 @pytest.mark.parametrize(
@@ -149,8 +161,8 @@ def test_a_server_whose_command_is_missing_says_so_in_one_line(tmp_path: Path) -
 def test_a_command_may_be_a_line() -> None:
     options = ProcessOptions(command="run 'two words' {prompt}")
     preset = preset_of(options)
-    assert argv(preset.binary, preset.headless, (), Call(prompt="hi")) == ["run", "two words", "hi"]
-    assert preset.headless.way is Way.ARGUMENT
+    assert build_argv(preset.binary, preset.headless, (), CommandCall(prompt="hi")) == ["run", "two words", "hi"]
+    assert preset.headless.way is PromptInput.ARGUMENT
 
 
 def test_what_is_set_for_the_environment_is_not_shown() -> None:

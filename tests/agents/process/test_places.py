@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.agents.process import files, worktree
-from accord.agents.process.files import Whose
+from accord.agents.process import git as process_git
+from accord.agents.process import workspace
 from accord.agents.process.git import GitFailed, find_repository
+from accord.agents.process.workspace import FolderOwner
 from accord.model import Part, Task, TaskState
 from accord.testing import running
 from tests.agents.process.conftest import Making, another, completed, message, sent, status, text, until, words
@@ -274,19 +275,22 @@ async def test_what_a_killed_server_left_half_made_is_made_anew(tmp_path: Path, 
     git(here, "commit", "--quiet", "-m", "first")
     git(here, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", "initializing", str(path), "-b", "x")
     found = await find_repository(here, os.environ)
-    tree = await worktree.made(found, path, "x", "main")
+    tree = await process_git.open_worktree(found, path, "x", "main")
     assert (path / "old.txt").read_text() == "old"
-    assert await worktree.made(found, path, "x", "main") == tree
+    assert await process_git.open_worktree(found, path, "x", "main") == tree
     assert git(path, "status", "--porcelain") == ""
-    assert await worktree.left(tree, keeps=False) is None
+    assert await process_git.close_worktree(tree, keeps=False) is None
     assert git(here, "branch", "--format=%(refname:short)") == "main"
 
 
 async def test_a_link_to_git_that_is_no_text_keeps_the_worktree(repository: Path, tmp_path: Path) -> None:
     found = await find_repository(repository, os.environ)
-    tree = await worktree.made(found, tmp_path / "tree", "x", "main")
+    tree = await process_git.open_worktree(found, tmp_path / "tree", "x", "main")
     (tree.path / ".git").write_bytes(b"gitdir: a\0b")
-    for ends in (worktree.left(tree, keeps=False), worktree.made(found, tree.path, "x", "main")):
+    for ends in (
+        process_git.close_worktree(tree, keeps=False),
+        process_git.open_worktree(found, tree.path, "x", "main"),
+    ):
         with pytest.raises(GitFailed, match="not a file of text"):
             await ends
 
@@ -330,14 +334,14 @@ def test_a_folder_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / ".accord").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="leads out"):
-        files.open_boxes(tmp_path / "here", Whose("", "task"), None)
+        workspace.open_folders(tmp_path / "here", FolderOwner("", "task"), None)
     with pytest.raises(OSError, match="leads out"):
-        files.open_boxes(tmp_path, Whose("", "task"), "../outside")
+        workspace.open_folders(tmp_path, FolderOwner("", "task"), "../outside")
 
 
 def test_files_and_folders_are_for_the_owner_alone(tmp_path: Path) -> None:
-    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
-    written = files.put_in(boxes, [Part(raw=b"x", filename="a"), Part(raw=b"y", filename="a")], 2, 9)
+    boxes = workspace.open_folders(tmp_path, FolderOwner("", "task"), None)
+    written = workspace.write_inbox(boxes, [Part(raw=b"x", filename="a"), Part(raw=b"y", filename="a")], 2, 9)
     assert [path.name for path in written] == ["a", "2-a"]
     assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
     folders = (boxes.folder.parent, boxes.folder, boxes.inbox, boxes.outbox)
@@ -362,22 +366,22 @@ async def test_files_are_not_written_through_links_of_an_earlier_turn(making: Ma
 def test_a_box_that_became_a_link_is_neither_written_nor_read(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
+    boxes = workspace.open_folders(tmp_path, FolderOwner("", "task"), None)
     (elsewhere / "secret").write_text("x")
     for box in (boxes.inbox, boxes.outbox):
         box.rmdir()
         box.symlink_to(elsewhere)
     with pytest.raises(OSError, match="leads out"):
-        files.put_in(boxes, [Part(raw=b"x", filename="a")], 1, 9)
-    assert files.taken_out(boxes, 1, 9) == ([], [])
+        workspace.write_inbox(boxes, [Part(raw=b"x", filename="a")], 1, 9)
+    assert workspace.read_outbox(boxes, 1, 9) == ([], [])
     assert os.listdir(elsewhere) == ["secret"]
 
 
 def test_a_mark_that_became_a_pipe_holds_up_no_start(tmp_path: Path) -> None:
-    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
-    (boxes.folder / files.BEGAN).unlink()
-    os.mkfifo(boxes.folder / files.BEGAN)
-    assert list(files.opened(tmp_path)) == []
+    boxes = workspace.open_folders(tmp_path, FolderOwner("", "task"), None)
+    (boxes.folder / workspace.BEGAN).unlink()
+    os.mkfifo(boxes.folder / workspace.BEGAN)
+    assert list(workspace.find_folders(tmp_path)) == []
 
 
 async def test_names_of_files_need_not_be_utf8(making: Making) -> None:
@@ -396,7 +400,7 @@ async def test_a_message_names_a_few_of_many_files(making: Making) -> None:
 
 
 def test_folders_of_any_depth_are_left_and_removed(tmp_path: Path) -> None:
-    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
+    boxes = workspace.open_folders(tmp_path, FolderOwner("", "task"), None)
     (boxes.outbox / "a").touch()
     folder = os.open(boxes.outbox, os.O_RDONLY)
     for _ in range(1500):  # a path has at most 4096 bytes, and Python at most 1000 calls in calls
@@ -406,8 +410,8 @@ def test_folders_of_any_depth_are_left_and_removed(tmp_path: Path) -> None:
         folder = inner
     os.symlink("/", "link", dir_fd=folder)
     os.close(folder)
-    assert [part.filename for part in files.taken_out(boxes, 9, 9)[0]] == ["a"]
-    files.close_boxes(boxes)
+    assert [part.filename for part in workspace.read_outbox(boxes, 9, 9)[0]] == ["a"]
+    workspace.remove_folders(boxes)
     assert not boxes.folder.exists()
 
 
@@ -421,18 +425,18 @@ def test_folders_of_any_depth_are_left_and_removed(tmp_path: Path) -> None:
     ids=["alike", "long", "suffix"],
 )
 def test_each_file_has_a_name_that_fits(tmp_path: Path, names: list[str], written: list[str]) -> None:
-    boxes = files.open_boxes(tmp_path, Whose("", "task"), None)
+    boxes = workspace.open_folders(tmp_path, FolderOwner("", "task"), None)
     (boxes.inbox / written[0] / "folder").mkdir(parents=True)
-    made = files.put_in(boxes, [Part(raw=name.encode(), filename=name) for name in names], 9, 999)
+    made = workspace.write_inbox(boxes, [Part(raw=name.encode(), filename=name) for name in names], 9, 999)
     assert [path.name for path in made] == written
     assert [path.read_bytes().decode() for path in made] == names
 
 
 @given(st.text())
 def test_a_name_is_safe_whatever_it_was(name: str) -> None:
-    made = files.safe_name(name)
+    made = workspace.safe_name(name)
     assert made
-    assert len(made.encode()) <= files.MAX_NAME
+    assert len(made.encode()) <= workspace.MAX_NAME
     assert not made.startswith((".", "-"))
     assert Path(made).name == made
-    assert files.safe_name(made) == made
+    assert workspace.safe_name(made) == made

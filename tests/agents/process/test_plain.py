@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.agents.process.plain import MAX_SEQUENCE, Plain, plain, tail
+from accord.agents.process.output import MAX_SEQUENCE, TerminalText, terminal_text, text_tail
 
 SHOWN = [
     ("colours", "\x1b[1;31mred\x1b[0m \x1b[38;2;1;2;3mtoo\x1b[m", "red too"),
@@ -28,12 +28,12 @@ SHOWN = [
 
 @pytest.mark.parametrize(("given", "shown"), [row[1:] for row in SHOWN], ids=[row[0] for row in SHOWN])
 def test_it_shows(given: str, shown: str) -> None:
-    assert plain(given) == shown
+    assert terminal_text(given) == shown
 
 
 @pytest.mark.parametrize(("given", "shown"), [row[1:] for row in SHOWN], ids=[row[0] for row in SHOWN])
 def test_it_shows_the_same_last_line_byte_by_byte(given: str, shown: str) -> None:
-    stream = Plain()
+    stream = TerminalText()
     said = "".join(stream.feed(bytes([byte])) for byte in given.encode()) + stream.settle()
     assert said.splitlines()[-1:] == shown.splitlines()[-1:]
 
@@ -42,20 +42,20 @@ def test_it_shows_the_same_last_line_byte_by_byte(given: str, shown: str) -> Non
 def test_text_without_controls_is_left_alone(text: str, data: st.DataObject) -> None:
     raw = text.encode()
     at = data.draw(st.integers(0, len(raw)))
-    stream = Plain()
+    stream = TerminalText()
     assert stream.feed(raw[:at]) + stream.feed(raw[at:]) + stream.settle() == text
 
 
 @given(st.binary(max_size=2000))
 def test_anything_is_taken_and_what_is_shown_has_no_controls(raw: bytes) -> None:
-    stream = Plain()
+    stream = TerminalText()
     said = stream.feed(raw) + stream.settle()
     assert not [one for one in said if one < " " and one not in "\n\t"]
     assert "\x7f" not in said
 
 
 def test_what_was_given_is_not_given_again_but_what_it_became_is() -> None:
-    stream = Plain()
+    stream = TerminalText()
     assert [stream.feed(part) for part in (b"10%", b"\r20%", b"\r30%")] == ["10%", "", ""]
     assert stream.settle() == "\n30%"
     assert stream.settle() == ""
@@ -63,18 +63,18 @@ def test_what_was_given_is_not_given_again_but_what_it_became_is() -> None:
 
 
 def test_a_sequence_without_an_end_does_not_swallow_everything() -> None:
-    stream = Plain()
+    stream = TerminalText()
     said = stream.feed(b"\x1b]0;" + b"x" * 5000) + stream.feed(b" end")
     assert said.endswith("x end")
 
 
 @pytest.mark.parametrize("start", ["\x1bP", "\x1b]", "\x1b[", "\x1b_"])
 def test_sequences_without_an_end_take_linear_time(start: str) -> None:
-    shown = plain(start * 200_000 + "x" * 2 * MAX_SEQUENCE)
+    shown = terminal_text(start * 200_000 + "x" * 2 * MAX_SEQUENCE)
     assert (shown.endswith("xxx"), "\x1b" in shown) == (True, False)
 
 
 def test_a_tail_begins_with_a_line() -> None:
-    assert tail("a\n" * 3, 100) == "a\na\na"
-    assert tail("first\nsecond\nthird", 10) == "…third"
-    assert tail("x" * 30, 10) == "…" + "x" * 10
+    assert text_tail("a\n" * 3, 100) == "a\na\na"
+    assert text_tail("first\nsecond\nthird", 10) == "…third"
+    assert text_tail("x" * 30, 10) == "…" + "x" * 10

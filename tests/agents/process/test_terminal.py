@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.agents.process import ProcessAgent, holding
+from accord.agents.process import ProcessAgent, running_commands
 from accord.model import TaskState
 from accord.testing import running
 from tests.agents.process.conftest import Making, completed, lives, sent, status, text, until, words
@@ -14,7 +14,7 @@ from tests.agents.process.conftest import Making, completed, lives, sent, status
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(running_commands, "LOOK_SECONDS", 0.05)
 
 
 def held(agent: ProcessAgent) -> list[int]:

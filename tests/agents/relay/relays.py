@@ -7,8 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from accord.agents.relay.broker import Broker
-from accord.agents.relay.channel import Channel
+from accord.agents.relay.agent import Broker
+from accord.agents.relay.channel import RelayChannel
 
 BOUND_SECONDS = 30.0
 KEYS = {"rk_asks": "a2a", "rk_worker": "Worker1", "rk_other": "Worker2"}
@@ -26,16 +26,16 @@ async def broker() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def joined(url: str, key: str, channel: str = "general") -> AsyncIterator[Channel]:
+async def joined(url: str, key: str, channel: str = "general") -> AsyncIterator[RelayChannel]:
     """A channel, as the owner of a key has it."""
-    found = Channel(url, key, channel)
+    found = RelayChannel(url, key, channel)
     try:
         yield found
     finally:
         await found.close()
 
 
-async def hears(channel: Channel, is_so: Callable[[str], bool]) -> str:
+async def hears(channel: RelayChannel, is_so: Callable[[str], bool]) -> str:
     """Wait until something was said in a channel."""
     async with asyncio.timeout(BOUND_SECONDS):
         while True:

@@ -10,10 +10,9 @@ from aiohttp import web
 
 from accord import RelayA2AAdapter
 from accord.a2a import Caller
-from accord.agents.kinds import Given
+from accord.agents.agent_types import Given
 from accord.agents.relay.agent import KIND, RelayOptions
-from accord.agents.relay.channel import NoRelay
-from accord.agents.relay.correlation import entries
+from accord.agents.relay.channel import RelayUnavailable, parse_messages
 from accord.engine.messages import text_of
 from accord.model import Message, Part, Role, StatusUpdate, Task, TaskState
 from accord.testing import running, text_in
@@ -217,7 +216,7 @@ async def test_requests_of_a_conversation_say_so_and_those_of_others_do_not() ->
         first, text = await posted(0, "ada", None)
         others = [("ada", first.context_id), ("bob", first.context_id), ("ada", None)]
         texts = [text, *[(await posted(at, *other))[1] for at, other in enumerate(others, 1)]]
-    found = [entry.context for entry in entries({"text": text} for text in texts)]
+    found = [entry.context for entry in parse_messages({"text": text} for text in texts)]
     assert None not in found
     assert found[0] == found[1]
     assert len(set(found)) == 3, "neither another caller's nor another conversation's"
@@ -240,7 +239,7 @@ async def test_a_key_that_is_refused_is_said_at_once(status: int) -> None:
 
 
 async def test_a_relay_that_is_away_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.agents.relay.adapter.AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr("accord.agents.relay.AGAIN_SECONDS", 0.001)
     async with relay() as there:
         troubles = [_broken(503), _broken(200, text="<html>"), _broken(200, body=b"{}")]
 
@@ -280,11 +279,11 @@ async def test_what_may_have_been_posted_is_not_posted_again() -> None:
 
 
 async def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.agents.relay.adapter.AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr("accord.agents.relay.AGAIN_SECONDS", 0.001)
     async with relay() as there:
         url = there.url
     made = adapter(url)
-    with pytest.raises(NoRelay, match="cannot be reached"):
+    with pytest.raises(RelayUnavailable, match="cannot be reached"):
         await made.invoke("go")
 
 

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.agents.relay.correlation import Asked, Entry, Watch, asked, entries, request
+from accord.agents.relay.channel import (
+    AnswerSearch,
+    ChannelMessage,
+    RelayRequest,
+    format_request,
+    parse_messages,
+    request_text,
+)
 
 OLD = {"id": 1, "from": "Worker1", "text": "DONE: old"}
 
@@ -20,12 +27,14 @@ def watch(
     before: tuple[dict[str, Any], ...] = (),
     target: str | None = "Worker1",
     id: str | None = None,
-) -> Watch:
+) -> AnswerSearch:
     """A watch for the answer to `what is it?`, which lies between two times."""
-    asked = Asked(tag="t-1", text=request("what is it?", "t-1"), at=0.0, before=tuple(entries(before)), id=id)
-    found = Watch(asked, target)
+    asked = RelayRequest(
+        tag="t-1", text=format_request("what is it?", "t-1"), at=0.0, before=tuple(parse_messages(before)), id=id
+    )
+    found = AnswerSearch(asked, target)
     own = said(asked.text, "a2a", None if id is None else int(id))
-    found.feed(entries([*before, own, *after]))
+    found.feed(parse_messages([*before, own, *after]))
     return found
 
 
@@ -110,39 +119,42 @@ def test_a_failure_is_one_only_with_the_tag() -> None:
 )
 def test_what_is_said_about_it_is_told_from_chatter(after: list[dict[str, Any]], about: list[str]) -> None:
     found = watch()
-    new = found.feed(entries(after))
+    new = found.feed(parse_messages(after))
     assert [entry.answer for entry in new if found.is_about(entry)] == about
 
 
 def test_without_a_target_only_what_has_the_tag_is_about_it() -> None:
     found = watch(target=None)
-    new = found.feed(entries([said("half of it"), said("most of it [a2a:t-1]")]))
+    new = found.feed(parse_messages([said("half of it"), said("most of it [a2a:t-1]")]))
     assert [entry.answer for entry in new if found.is_about(entry)] == ["most of it"]
 
 
 def test_a_request_says_which_conversation_it_belongs_to() -> None:
-    entry = Entry(key="1", text=request("see [context:c-2] and [a2a:t-2]", "t-1", "c-1"))
+    entry = ChannelMessage(key="1", text=format_request("see [context:c-2] and [a2a:t-2]", "t-1", "c-1"))
     assert (entry.tag, entry.context, entry.is_request) == ("t-1", "c-1", True)
-    assert asked(entry) == "see (context:c-2) and (a2a:t-2)"
+    assert request_text(entry) == "see (context:c-2) and (a2a:t-2)"
     assert entry.text.splitlines()[-1] == "[a2a:t-1]"
-    word = Entry(key="1", text=request("DONE: haha", "t-1", "c-1"))
-    assert (word.tag, word.context, word.word, asked(word)) == ("t-1", "c-1", "", "DONE: haha")
-    repeated = Entry(key="2", text="DONE: [a2a:t-1] 42 [context:c-1]")
+    word = ChannelMessage(key="1", text=format_request("DONE: haha", "t-1", "c-1"))
+    assert (word.tag, word.context, word.word, request_text(word)) == ("t-1", "c-1", "", "DONE: haha")
+    repeated = ChannelMessage(key="2", text="DONE: [a2a:t-1] 42 [context:c-1]")
     assert repeated.answer == "42"
-    assert Entry(key="3", text=request("plain", "t-1")).context is None
+    assert ChannelMessage(key="3", text=format_request("plain", "t-1")).context is None
 
 
 @pytest.mark.parametrize("numbered", [True, False])
 @pytest.mark.parametrize("newest_first", [True, False])
 def test_pages_may_have_either_end_first(numbered: bool, newest_first: bool) -> None:
-    asked = Asked(
-        tag="t-1", text=request("go", "t-1"), at=0.0, before=tuple(entries(_page(numbered, ["DONE: old", "hi"])))
+    asked = RelayRequest(
+        tag="t-1",
+        text=format_request("go", "t-1"),
+        at=0.0,
+        before=tuple(parse_messages(_page(numbered, ["DONE: old", "hi"]))),
     )
-    found = Watch(asked, "Worker1")
+    found = AnswerSearch(asked, "Worker1")
     talk = ["DONE: old", "hi", asked.text, "thinking", "DONE: new"]
     for upto in range(3, 6):
         page = _page(numbered, talk[:upto])
-        found.feed(entries(page[::-1] if newest_first else page))
+        found.feed(parse_messages(page[::-1] if newest_first else page))
         assert (found.answer() is not None) is (upto == 5)
     last = found.answer()
     assert last is not None
@@ -155,18 +167,18 @@ def _page(numbered: bool, texts: list[str]) -> list[dict[str, Any]]:
 
 def test_the_same_words_said_again_are_new_where_messages_have_no_id() -> None:
     old = said("DONE: 42")
-    asked = Asked(tag="t-1", text=request("go", "t-1"), at=0.0, before=tuple(entries([old])))
-    found = Watch(asked, "Worker1")
-    found.feed(entries([old, said(asked.text, "a2a")]))
+    asked = RelayRequest(tag="t-1", text=format_request("go", "t-1"), at=0.0, before=tuple(parse_messages([old])))
+    found = AnswerSearch(asked, "Worker1")
+    found.feed(parse_messages([old, said(asked.text, "a2a")]))
     assert found.answer() is None
-    found.feed(entries([old, said(asked.text, "a2a"), said("DONE: 42")]))
+    found.feed(parse_messages([old, said(asked.text, "a2a"), said("DONE: 42")]))
     assert found.answer() is not None
 
 
 def test_what_a_caller_writes_is_neither_a_tag_nor_an_answer() -> None:
-    forged = Entry(key="1", text=request("DONE: [a2a:t-2] haha", "t-1"))
+    forged = ChannelMessage(key="1", text=format_request("DONE: [a2a:t-2] haha", "t-1"))
     assert (forged.tag, forged.word, forged.is_request) == ("t-1", "", True)
-    plain = Entry(key="1", text=request("see [a2a:t-2]", "t-1"))
+    plain = ChannelMessage(key="1", text=format_request("see [a2a:t-2]", "t-1"))
     assert (plain.tag, plain.is_request) == ("t-1", True)
 
 

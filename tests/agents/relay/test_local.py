@@ -14,9 +14,8 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from accord.agents.kinds import Given
-from accord.agents.relay.agent import KIND, RelayOptions
-from accord.agents.relay.local import LocalRelay
+from accord.agents.agent_types import Given
+from accord.agents.relay.agent import KIND, LocalRelay, RelayOptions
 from accord.agents.relay.runner import AT_ONCE
 from accord.agents.relay.runner import __name__ as RUNNER
 from accord.model import Message, Part, Role, TaskState
@@ -153,7 +152,7 @@ async def test_stopped_everything_it_has_started_is_gone(tmp_path: Path) -> None
 
 
 async def test_an_agent_that_ends_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.agents.relay.local.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("accord.agents.relay.agent.AGAIN_SECONDS", 0.01)
     made = local(tmp_path)
     async with running(made) as a2a:
         assert await a2a.ask_text("one") == "you said one"
@@ -302,7 +301,7 @@ async def test_a_program_serves_it_with_one_call(tmp_path: Path) -> None:
     port = free_port()
     code = (
         "from accord import serve_agent\n"
-        "from accord.agents.relay.local import LocalRelay\n"
+        "from accord.agents.relay.agent import LocalRelay\n"
         f"serve_agent(LocalRelay({command(tmp_path)!r}, target_agent='Worker1'), port={port}, store='sqlite://:memory:')\n"
     )
     env = environment(tmp_path)

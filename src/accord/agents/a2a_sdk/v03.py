@@ -1,6 +1,6 @@
-"""The official SDK before 1.0, whose types are pydantic models: their JSON is A2A 0.3, which is a dialect of ours.
+"""Types of the A2A SDK before 1.0: pydantic models.
 
-It maps nothing by hand. It is imported when an agent is made, by `executor`.
+Their JSON is A2A 0.3, so it maps nothing by hand. It is imported when an agent is made.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,7 @@ _errors: Any = import_module("a2a.utils.errors")
 _DIALECT = V03()
 
 
-class Types:
+class V03SdkTypes:
     """The types of the SDK 0.3."""
 
     def request(self, ctx: Context, context_id: str, message: Message | None, task: Task | None) -> Any:
@@ -37,7 +37,7 @@ class Types:
             request = _types.MessageSendParams.model_validate_json(data)
         asked = {*ctx.caller.extensions, *(message.extensions if message else ())}
         call = _server.ServerCallContext(
-            user=_Caller(ctx.caller.owner), state={"tenant": ctx.tenant}, requested_extensions=asked
+            user=_V03User(ctx.caller.owner), state={"tenant": ctx.tenant}, requested_extensions=asked
         )
         return _execution.RequestContext(
             request, task_id=ctx.task_id, context_id=context_id, task=found, call_context=call
@@ -45,7 +45,7 @@ class Types:
 
     def queue(self, put: Callable[[EventBody], Awaitable[None]]) -> Any:
         """Return a queue whose events are put there."""
-        return _Queue(put)
+        return _V03EventQueue(put)
 
     def told(self, error: Exception) -> str | None:
         """Return what an error of A2A says."""
@@ -54,7 +54,7 @@ class Types:
         return str(error) if isinstance(error, _errors.A2AServerError) else None
 
 
-class _Queue(_events.EventQueue):  # type: ignore[misc]  # see above: it is Any here
+class _V03EventQueue(_events.EventQueue):  # type: ignore[misc]  # see above: it is Any here
     """What an executor reports to."""
 
     def __init__(self, put: Callable[[EventBody], Awaitable[None]]) -> None:
@@ -66,7 +66,7 @@ class _Queue(_events.EventQueue):  # type: ignore[misc]  # see above: it is Any 
         await self._put(_DIALECT.decode_event(Frame(data=data.encode())))
 
 
-class _Caller(_users.User):  # type: ignore[misc]  # see above: it is Any here
+class _V03User(_users.User):  # type: ignore[misc]  # see above: it is Any here
     """Who asked."""
 
     def __init__(self, owner: str) -> None:

@@ -1,6 +1,6 @@
-"""The official SDK from 1.0 on, whose types are protobuf messages: their JSON is A2A 1.0, and so is our model's.
+"""Types of the A2A SDK 1.x: protobuf messages.
 
-It maps nothing by hand. It is imported when an agent is made, by `executor`.
+Their JSON is A2A 1.0, so it maps nothing by hand. It is imported when an agent is made.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ _MEMBERS = {
 }
 
 
-class Types:
+class V1SdkTypes:
     """The types of the SDK 1.x."""
 
     def request(self, ctx: Context, context_id: str, message: Message | None, task: Task | None) -> RequestContext:
@@ -40,19 +40,19 @@ class Types:
             sent = SendRequest(message=message, metadata=ctx.task.metadata)
             request = _parsed(_DIALECT.encode_request(Operation.SEND, sent), pb.SendMessageRequest())
         asked = {*ctx.caller.extensions, *(message.extensions if message else ())}
-        call = ServerCallContext(user=_Caller(ctx.caller.owner), tenant=ctx.tenant, requested_extensions=asked)
+        call = ServerCallContext(user=_V1User(ctx.caller.owner), tenant=ctx.tenant, requested_extensions=asked)
         return RequestContext(call, request, task_id=ctx.task_id, context_id=context_id, task=found)
 
     def queue(self, put: Callable[[EventBody], Awaitable[None]]) -> EventQueue:
         """Return a queue whose events are put there."""
-        return _Queue(put)
+        return _V1EventQueue(put)
 
     def told(self, error: Exception) -> str | None:
         """Return what an error of A2A says."""
         return error.message if isinstance(error, A2AError) else None
 
 
-class _Queue(EventQueue):
+class _V1EventQueue(EventQueue):
     """What an executor reports to."""
 
     def __init__(self, put: Callable[[EventBody], Awaitable[None]]) -> None:
@@ -66,7 +66,7 @@ class _Queue(EventQueue):
         await self._put(_DIALECT.decode_event(Frame(data=data.encode())))
 
 
-class _Caller(User):
+class _V1User(User):
     """Who asked."""
 
     def __init__(self, owner: str) -> None:

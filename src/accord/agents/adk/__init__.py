@@ -1,9 +1,221 @@
-"""Google's Agent Development Kit: an agent, an app or a runner of it as an agent.
+"""Google's Agent Development Kit: an agent, app or runner.
 
-`agent` has the agent and its turns, `hearing` what becomes of events, `calls` what they wait for; `parts` and
-`sessions` have the framework's types, and are imported when an agent is made.
+A turn is an invocation in the conversation's session. The session is durable, unless a runner is given: its services
+are its own then. Pending calls (long-running tools, confirmations, credentials) are questions of the task. Tools that
+are plain functions are called in threads. Google's types are in `events` and `sessions`, imported when an agent is
+made.
 """
 
-from accord.agents.adk.agent import KIND
+from contextlib import aclosing
+from importlib import import_module
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of, profile
+from accord.agents.turns import external_context
+from accord.engine.agent import Profile
+from accord.engine.context import Context
+from accord.engine.messages import YES, IncomingMessage
+from accord.model import Part
 
 __all__ = ["KIND"]
+
+
+CONFIRM = "adk_request_confirmation"
+CREDENTIAL = "adk_request_credential"
+"""What the framework calls its own questions."""
+
+
+class PendingCall(Struct, frozen=True, kw_only=True):
+    """A call that waits for somebody."""
+
+    id: str
+    name: str
+    args: dict[str, Any] = {}
+
+
+async def ask_for_responses(
+    ctx: Context, calls: list[PendingCall], key: str
+) -> list[tuple[PendingCall, dict[str, Any]]]:
+    """Ask for what calls wait for, one after the other, and return what each gave."""
+    found = []
+    for call in calls:
+        asking = ctx.require_auth if call.name == CREDENTIAL else ctx.ask
+        found.append((call, _response(call, await asking(_question(call), key=f"{key}/{call.id}"))))
+    return found
+
+
+def _question(call: PendingCall) -> tuple[Part, ...]:
+    """Return the question in words, and the call as data for those who can do more with it."""
+    plain = {"id": call.id, "name": call.name, "args": call.args}
+    return (Part(text=_question_text(call)), Part(data=plain, media_type="application/json"))
+
+
+def _question_text(call: PendingCall) -> str:
+    if call.name == CONFIRM:
+        asked = call.args.get("originalFunctionCall") or {}
+        hint = (call.args.get("toolConfirmation") or {}).get("hint")
+        return str(hint or f"May {asked.get('name')} be called?")
+    if call.name == CREDENTIAL:
+        return "The agent needs credentials"
+    texts = [value for value in call.args.values() if isinstance(value, str)]
+    if len(texts) == 1:  # a tool that asks something is told what
+        return texts[0]
+    return f"{call.name} waits for an answer: {msgspec.json.encode(call.args).decode()}"
+
+
+def _response(call: PendingCall, said: IncomingMessage) -> dict[str, Any]:
+    if isinstance(said.data, dict):
+        return said.data
+    if call.name == CONFIRM:
+        return {"confirmed": said.text.strip().strip(".,!").lower() in YES}
+    return {"result": said.text if said.data is None else said.data}
+
+
+ANY_MEDIA = ("text/plain", "application/json", "*/*")
+
+ANONYMOUS_USER = "anybody"
+"""Who asks, where callers do not say who they are."""
+
+TOOL_THREADS = 32
+"""As many as the loop has for work of its own: threads that wait cost little."""
+
+NEEDED = "ADK agents need google-adk: pip install 'accord[adk]'"
+
+
+class AdkOptions(Options, frozen=True, kw_only=True):
+    """What may be said about an agent of ADK: `tool_threads` calls of plain functions may be under way at a time."""
+
+    tool_threads: Count = TOOL_THREADS
+
+
+class AdkAgent:
+    """An agent made of one of ADK's."""
+
+    def __init__(self, thing: Any, profile: Profile, options: AdkOptions) -> None:
+        """Run `thing`: an agent, an app or a runner."""
+        self.profile = profile
+        self._options = options
+        self._thing = thing
+        self._is_runner = _is_runner(thing)
+
+    async def run(self, ctx: Context) -> None:
+        """Take the turns of the task: one for its message, and one whenever what was waited for is there."""
+        from accord.agents.adk import events
+
+        content, turn = events.user_content(ctx.message.parts), 0
+        while True:
+            key = f"adk/turn/{turn}"
+            kept = ctx.kept(key)
+            if kept is None:
+                calls = await self._turn(ctx, content, turn)
+                kept = await ctx.keep(key, msgspec.json.encode(calls).decode())
+            calls = msgspec.json.decode(kept, type=list[PendingCall])
+            if not calls:
+                return
+            content = events.function_responses(await ask_for_responses(ctx, calls, key))
+            turn += 1
+
+    async def _turn(self, ctx: Context, content: Any, turn: int) -> list[PendingCall]:
+        """Take a turn, unless it was taken, and return what it waits for."""
+        if self._is_runner:
+            return await self._invoke(ctx, self._thing, content, turn)
+        from accord.agents.adk.sessions import AdkSessions
+
+        sessions = AdkSessions(ctx)
+        if (known := await sessions.begin(turn)) is not None:
+            return known
+        calls = await self._invoke(ctx, _runner(self._thing, sessions), content, turn)
+        await ctx.flush()
+        await sessions.end(turn, calls)
+        return calls
+
+    async def _invoke(self, ctx: Context, runner: Any, content: Any, turn: int) -> list[PendingCall]:
+        from google.adk.agents.run_config import RunConfig, StreamingMode, ToolThreadPoolConfig
+
+        from accord.agents.adk.events import AdkEventHandler
+
+        user, session = runner_ids(ctx) if self._is_runner else (ctx.caller.owner or ANONYMOUS_USER, ctx.context_id)
+
+        async def load(name: str, version: int) -> Any:
+            where = {"app_name": runner.app_name, "user_id": user, "session_id": session}
+            return await runner.artifact_service.load_artifact(filename=name, version=version, **where)
+
+        root = runner.agent
+        hearing = AdkEventHandler(ctx, load, turn, is_structured=getattr(root, "output_schema", None) is not None)
+        threads = ToolThreadPoolConfig(max_workers=self._options.tool_threads)
+        config = RunConfig(streaming_mode=StreamingMode.SSE, tool_thread_pool_config=threads)
+        events = runner.run_async(user_id=user, session_id=session, new_message=content, run_config=config)
+        async with aclosing(events) as heard:
+            async for event in heard:
+                await hearing.hear(event)
+        await hearing.end()
+        return hearing.calls
+
+
+def _runner(thing: Any, sessions: Any) -> Any:
+    """Return a runner for one turn: it holds nothing but its services."""
+    from google.adk.artifacts import InMemoryArtifactService
+    from google.adk.memory import InMemoryMemoryService
+    from google.adk.runners import Runner
+
+    what = {"app": thing} if _is_app(thing) else {"agent": thing, "app_name": thing.name}
+    return Runner(
+        session_service=sessions,
+        artifact_service=InMemoryArtifactService(),
+        memory_service=InMemoryMemoryService(),
+        auto_create_session=True,
+        **what,
+    )
+
+
+def runner_ids(ctx: Context) -> tuple[str, str]:
+    """Return user and session for a runner whose services remember by them, for all callers and tenants alike.
+
+    A user is `tenant/owner`, or the owner alone where there is no tenant.
+    """
+    user = "/".join(quote(one, safe="@:") for one in (ctx.tenant, ctx.caller.owner or ANONYMOUS_USER) if one)
+    return user, external_context(ctx)
+
+
+def _is_app(thing: Any) -> bool:
+    return is_instance_of(thing, "google.adk.apps.app:App")
+
+
+def _is_runner(thing: Any) -> bool:
+    return is_instance_of(thing, "google.adk.runners:Runner")
+
+
+def _is_agent(thing: Any) -> bool:
+    return is_instance_of(thing, "google.adk.agents.base_agent:BaseAgent")
+
+
+def make(given: Given) -> AdkAgent:
+    """Return an agent of ADK as an agent."""
+    try:
+        import_module("google.adk.runners")
+        import_module("accord.agents.adk.events")
+    except ImportError as error:
+        raise ImportError(NEEDED) from error
+    thing = given.target
+    root = thing.agent if _is_runner(thing) else thing.root_agent if _is_app(thing) else thing
+    who = profile(
+        given,
+        name=root.name,
+        description=getattr(root, "description", None),
+        input_modes=ANY_MEDIA,
+        output_modes=ANY_MEDIA,
+    )
+    if _is_runner(thing):
+        thing.auto_create_session = True  # a conversation begins with its first message
+    return AdkAgent(thing, who, given.options)
+
+
+def _recognises(thing: Any) -> bool:
+    return _is_agent(thing) or _is_app(thing) or _is_runner(thing)
+
+
+KIND = Kind(name="adk", options=AdkOptions, make=make, recognises=_recognises)

@@ -1,8 +1,8 @@
-"""The session of a conversation, kept with its other state: what an ADK runner reads and appends to during one turn.
+"""Session service of ADK over the conversation's stored state.
 
-It is kept when a turn is over, together with what that waits for, so a turn that was lost begins with the session as it
-was before; what another task has added meanwhile stays. State of a user or an app (`user:`, `app:`) is that of this
-conversation. It is imported when an agent is made, by `agent`.
+The session is stored when a turn is over, together with its pending calls, so a turn that was lost begins with the
+session as it was before; what another task has added meanwhile stays. State of a user or an app (`user:`, `app:`) is
+that of this conversation.
 """
 
 from typing import Any
@@ -12,30 +12,30 @@ from google.adk.sessions import Session, State
 from google.adk.sessions.base_session_service import BaseSessionService, ListSessionsResponse
 from msgspec import Struct
 
-from accord.agents.adk.calls import Call
+from accord.agents.adk import PendingCall
 from accord.engine.context import Context
 
 KEY = "adk/session"
 
-MOST_DONE = 32
+MAX_ENDED_TURNS = 32
 """Tasks whose last turns are known to be over: more than end between two steps of one."""
 
 
-class Done(Struct, frozen=True):
+class EndedTurn(Struct, frozen=True):
     """A turn that is over, and the calls that it waits for."""
 
     turn: int
-    calls: list[Call]
+    calls: list[PendingCall]
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class SessionRecord(Struct, frozen=True, kw_only=True):
     """A session, and the last turn of each task that has added to it."""
 
     session: msgspec.Raw
-    done: dict[str, Done] = {}
+    done: dict[str, EndedTurn] = {}
 
 
-class Sessions(BaseSessionService):  # type: ignore[misc]  # it is Any where the framework is not installed
+class AdkSessions(BaseSessionService):  # type: ignore[misc]  # it is Any where the framework is not installed
     """The one session of a run."""
 
     def __init__(self, ctx: Context) -> None:
@@ -45,30 +45,30 @@ class Sessions(BaseSessionService):  # type: ignore[misc]  # it is Any where the
         self._found: str | None = None
         self._known: set[str] = set()
 
-    async def begin(self, turn: int) -> list[Call] | None:
+    async def begin(self, turn: int) -> list[PendingCall] | None:
         """Read the session; if the turn was over already, return what it waits for."""
         self._found = await self._ctx.recall_context(KEY)
         if self._found is None:
             return None
-        kept = msgspec.json.decode(self._found, type=Kept)
+        kept = msgspec.json.decode(self._found, type=SessionRecord)
         self._session = Session.model_validate_json(bytes(kept.session))
         self._known = {event.id for event in self._session.events}
         done = kept.done.get(self._ctx.task_id)
         return done.calls if done is not None and done.turn == turn else None
 
-    async def end(self, turn: int, calls: list[Call]) -> None:
+    async def end(self, turn: int, calls: list[PendingCall]) -> None:
         """Keep the session after a turn."""
         if (own := self._session) is not None:
-            await self._ctx.remember_context(KEY, lambda found: self._joined(found, own, Done(turn, calls)))
+            await self._ctx.remember_context(KEY, lambda found: self._joined(found, own, EndedTurn(turn, calls)))
 
-    def _joined(self, found: str | None, own: Session, done: Done) -> str:
+    def _joined(self, found: str | None, own: Session, done: EndedTurn) -> str:
         """Return a session with this turn in it; what is found may be by another task, that ended meanwhile."""
-        kept = None if found is None else msgspec.json.decode(found, type=Kept)
+        kept = None if found is None else msgspec.json.decode(found, type=SessionRecord)
         before = {} if kept is None else {task: one for task, one in kept.done.items() if task != self._ctx.task_id}
-        others = dict(list(before.items())[1 - MOST_DONE :])
+        others = dict(list(before.items())[1 - MAX_ENDED_TURNS :])
         whole = own if kept is None or found == self._found else self._added(bytes(kept.session), own)
         session = msgspec.Raw(whole.model_dump_json(by_alias=True, exclude_none=True).encode())
-        return msgspec.json.encode(Kept(session=session, done={**others, self._ctx.task_id: done})).decode()
+        return msgspec.json.encode(SessionRecord(session=session, done={**others, self._ctx.task_id: done})).decode()
 
     def _added(self, found: bytes, own: Session) -> Session:
         """Return a session that was found, with the events of this turn."""

@@ -1,10 +1,411 @@
-"""CrewAI: a crew, one of its agents alone, or a flow as an agent.
+"""CrewAI: a crew, one of its agents alone, or a flow.
 
-`agent` has the kind and crews, `kickoff` one run of a crew, `feedback` what a person says to it, `outputs` what its
-tasks gave, `files` what they take and write; `flow` has flows, `methods` what those have done, `thread` where both run.
-Nothing of the framework is imported before an agent is made.
+The task of a crew is a kickoff, with the caller's message as values of the crew's variables. Outputs of crew tasks are
+stored, so an execution that was lost, or waited for a person's feedback, resumes with the next crew task. Flows are in
+`flows`. Nothing of the framework is imported before an agent is made.
 """
 
-from accord.agents.crewai.agent import KIND
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from accord.agents.agent_types import JSON, Count, Given, Kind, Options, is_instance_of, is_subclass_of, profile
+from accord.agents.crewai.files import WrittenFiles, input_files, takes_files
+from accord.agents.crewai.flows import FlowAgent, new_flow
+from accord.agents.crewai.threads import LoopBridge, run_in_thread
+from accord.agents.messages import answer_id, conversation_history, prompt
+from accord.engine.agent import TEXT, Crash, Profile
+from accord.engine.context import Context, Rejected
+from accord.engine.messages import YES, IncomingMessage, text_of
+from accord.model import Message, Part, Role
 
 __all__ = ["KIND"]
+
+
+class FeedbackRequest(Struct, frozen=True, kw_only=True):
+    """An answer that a person is to look at: of which crew task, and what was said to the model until then."""
+
+    task: int
+    answer: str
+    messages: list[dict[str, Any]]
+
+
+class FeedbackNeeded(BaseException):
+    """A crew task wants feedback."""
+
+    def __init__(self, asked: FeedbackRequest) -> None:
+        """Keep what is asked."""
+        self.asked = asked
+
+
+class Feedback(Struct, frozen=True):
+    """What was asked, and what is to be done better; None if nothing is."""
+
+    asked: FeedbackRequest
+    wish: str | None
+
+
+class FeedbackProvider:
+    """What CrewAI asks for feedback."""
+
+    def __init__(self, feedback: Feedback | None, index: Callable[[Any], int]) -> None:
+        """Go on with `feedback`; `index` says where in the crew a task is."""
+        self._feedback = feedback
+        self._index = index
+
+    def setup_messages(self, context: Any) -> bool:
+        """Let the model go on where it was asked about."""
+        given = self._feedback
+        if given is None or given.wish is None or self._index(context.task) != given.asked.task:
+            return False
+        context.messages = [*given.asked.messages, context._format_feedback_message(given.wish)]
+        return True
+
+    def post_setup_messages(self, context: Any) -> None:
+        """Leave the messages as they are."""
+
+    def handle_feedback(self, answer: Any, context: Any) -> Any:
+        """Ask for feedback: the kickoff ends here."""
+        said = [*context.messages, {"role": "assistant", "content": str(answer.output)}]
+        plain = [{"role": str(one["role"]), "content": one.get("content")} for one in said]
+        raise FeedbackNeeded(FeedbackRequest(task=self._index(context.task), answer=str(answer.output), messages=plain))
+
+    async def handle_feedback_async(self, answer: Any, context: Any) -> Any:
+        """Ask for feedback."""
+        return self.handle_feedback(answer, context)
+
+
+def parse_feedback(said: IncomingMessage) -> str | None:
+    """Return what a person wants to have done better, or None if that is nothing."""
+    if isinstance(said.data, dict) and said.data.get("approved") is True:
+        return None
+    text = said.text.strip()
+    return None if not text or text.strip(".,!").lower() in YES else text
+
+
+class StoredOutput(Struct, frozen=True, kw_only=True):
+    """What a crew task gave."""
+
+    agent: str
+    raw: str
+    data: Any = None
+    is_pydantic: bool = False
+
+
+def stored_output(output: Any) -> StoredOutput:
+    """Return what is kept of a crew task's output."""
+    data = output.json_dict if output.pydantic is None else output.pydantic.model_dump(mode="json")
+    return StoredOutput(agent=output.agent, raw=output.raw, data=data, is_pydantic=output.pydantic is not None)
+
+
+def restore_output(task: Any, output: StoredOutput) -> Any:
+    """Return the output of a task that was done in an earlier run."""
+    model = task.output_pydantic if output.is_pydantic else None
+    return _output(task, output, None if model is None else model.model_validate(output.data))
+
+
+def accept_answer(task: Any, answer: str) -> Any:
+    """Return the output of a task whose answer a person has accepted."""
+    pydantic, data = task._export_output(answer)
+    role = task.agent.role if task.agent is not None else ""
+    return _output(task, StoredOutput(agent=role, raw=answer, data=data), pydantic)
+
+
+def _output(task: Any, output: StoredOutput, pydantic: Any) -> Any:
+    from crewai.tasks.task_output import TaskOutput
+
+    return TaskOutput(
+        name=task.name,
+        description=task.description,
+        expected_output=task.expected_output,
+        raw=output.raw,
+        agent=output.agent,
+        pydantic=pydantic,
+        json_dict=output.data if pydantic is None else None,
+        output_format=task._get_output_format(),
+    )
+
+
+class Kickoff:
+    """One kickoff. What is said to the context goes over to its loop and is waited for; the thread is its own."""
+
+    def __init__(
+        self, ctx: Context, crew: Any, feedback: Feedback | None, *, task_artifacts: bool, max_file_bytes: int
+    ) -> None:
+        """Kick off a copy of `crew`."""
+        self._ctx = ctx
+        self._crew = crew
+        self._feedback = feedback
+        self._task_artifacts = task_artifacts
+        self._max_file_bytes = max_file_bytes
+        self._bridge = LoopBridge(ctx)
+        self._written = WrittenFiles()
+        self._said = ""
+        self._used = (0, 0)
+
+    async def done(self, inputs: dict[str, Any], files: dict[str, Any]) -> None:
+        """Run the crew, and say what it gave."""
+        try:
+            output, made, left = await run_in_thread(lambda: self._kickoff(inputs, files))
+        finally:
+            self._bridge.is_over = True
+        await self._count()
+        await self._hand_in(made, left)
+        await self._answer(output)
+
+    # --- in the thread ---
+
+    def _kickoff(self, inputs: dict[str, Any], files: dict[str, Any]) -> tuple[Any, dict[str, Part], list[str]]:
+        from crewai.core.providers.human_input import set_provider
+
+        self._crew = self._crew.copy()
+        self._restore()
+        _subscribe_to_models()
+        _RUN.set(self)
+        set_provider(FeedbackProvider(self._feedback, self._index))
+        more = {"input_files": files} if files else {}
+        with self._bridge.hooks(self._count), self._written:
+            output = self._crew.kickoff(inputs=inputs, **more)
+            return output, *self._written.taken(self._crew.tasks, self._max_file_bytes)
+
+    def _restore(self) -> None:
+        """Make the copy this run's own: its outputs so far, its callbacks, its count of tokens."""
+        crew = self._crew
+        if crew.tracing is None:
+            crew.tracing = False  # which asks whoever sits at the terminal
+        for at, task in enumerate(crew.tasks):
+            if (found := self._ctx.kept(f"crewai/task/{at}")) is not None:
+                self._skip(task, restore_output(task, msgspec.json.decode(found, type=StoredOutput)))
+            task.callback = self._then(at, task.callback)
+        if (given := self._feedback) is not None and given.wish is None:
+            task = crew.tasks[given.asked.task]
+            self._skip(task, accept_answer(task, given.asked.answer))
+            self._done(given.asked.task, task.output)
+        for agent in (*crew.agents, *([crew.manager_agent] if crew.manager_agent else ())):
+            usage = getattr(agent.llm, "_token_usage", None)
+            if usage is not None:
+                agent.llm._token_usage = dict.fromkeys(usage, 0)
+
+    def _skip(self, task: Any, output: Any) -> None:
+        task.output = output
+        self._crew.checkpoint_kickoff_event_id = self._ctx.task_id  # so it begins with the first that has no output
+
+    def _then(self, at: int, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+        def then(output: Any) -> Any:
+            if (file := self._crew.tasks[at].output_file) is not None:
+                self._written.expect(file)  # it is written when this has returned
+            self._done(at, output)
+            return None if callback is None else callback(output)
+
+        return then
+
+    def _done(self, at: int, output: Any) -> None:
+        """Keep what a crew task gave."""
+        self._bridge.do(self._keep(at, stored_output(output)))
+
+    def _index(self, task: Any) -> int:
+        return next(at for at, one in enumerate(self._crew.tasks) if one.id == task.id)
+
+    def chunk(self, task_id: str | None, text: str) -> None:
+        """Say what a model says, if that is the answer: what earlier crew tasks say is not."""
+        if task_id in (None, str(self._crew.tasks[-1].id)):
+            self._bridge.do(self._stream(text))
+
+    # --- in the loop ---
+
+    async def _stream(self, text: str) -> None:
+        await self._ctx.artifact(text, id=answer_id(self._ctx), append=bool(self._said), last_chunk=False)
+        self._said += text
+
+    async def _keep(self, at: int, made: StoredOutput) -> None:
+        ctx, is_last = self._ctx, at == len(self._crew.tasks) - 1
+        if not is_last:
+            content = made.raw if made.data is None else made.data
+            if self._task_artifacts:
+                await ctx.artifact(content, id=f"task-{at + 1}", name=self._crew.tasks[at].name)
+            await ctx.status(f"{made.agent.strip()} has finished task {at + 1} of {len(self._crew.tasks)}")
+        await ctx.keep(f"crewai/task/{at}", msgspec.json.encode(made).decode())
+        await self._count()
+
+    async def _count(self) -> None:
+        """Count what the models have used since the last time."""
+        used = self._crew.calculate_usage_metrics()
+        now = (used.prompt_tokens, used.completion_tokens)
+        before, self._used = self._used, now
+        if now != before:
+            await self._ctx.usage(input_tokens=now[0] - before[0], output_tokens=now[1] - before[1])
+
+    async def _hand_in(self, made: dict[str, Part], left: list[str]) -> None:
+        """Give the files that the crew has written."""
+        for name, part in made.items():
+            await self._ctx.artifact(part, id=f"file/{name}", name=name)
+        if left:
+            await self._ctx.status(f"These files are too large and stay behind: {', '.join(left)}")
+
+    async def _answer(self, output: Any) -> None:
+        """Say what the crew gave, unless that has been streamed."""
+        answer = answer_id(self._ctx)
+        data = output.json_dict if output.pydantic is None else output.pydantic
+        if data is not None:
+            await self._ctx.artifact(data, id=answer)
+        elif self._said and self._said.strip() == output.raw.strip():
+            await self._ctx.finish(answer)
+        else:
+            await self._ctx.artifact(output.raw, id=answer)
+
+
+_RUN: ContextVar[Kickoff | None] = ContextVar("kickoff", default=None)
+"""The run of this thread, and of those that the crew starts from it."""
+
+
+@cache
+def _subscribe_to_models() -> None:
+    """Hear what models say as they say it, once for all crews."""
+    from crewai.events import LLMStreamChunkEvent, crewai_event_bus
+
+    def heard(_source: Any, event: Any) -> None:
+        if (run := _RUN.get()) is not None and event.chunk and event.tool_call is None:
+            run.chunk(event.task_id, event.chunk)
+
+    crewai_event_bus.register_handler(LLMStreamChunkEvent, heard)
+
+
+TEXT_KEY = "input"
+"""What the text is called if the crew has no variable that it could be."""
+
+CHAT_KEY = "crew_chat_messages"
+"""What crews call the conversation so far, and add to their tasks."""
+
+CHAT_MESSAGES = 20
+"""How much of it they are reminded of."""
+
+FLOW = "crewai.flow.flow:Flow"
+
+NEEDED = "CrewAI crews need crewai: pip install 'accord[crewai]'"
+
+
+class CrewOptions(Options, frozen=True, kw_only=True):
+    """What may be said about a crew.
+
+    The caller's text is the variable `inputs_key`; with `task_artifacts` each crew task's output is an artifact, and
+    not the last one's alone. Files that tasks write are artifacts up to `max_file_bytes`. A flow begins with the state
+    in which it ended the last time in a conversation, with `keep_state`.
+    """
+
+    inputs_key: str | None = None
+    task_artifacts: bool = False
+    max_file_bytes: Count = 10 * 1024 * 1024
+    keep_state: bool = True
+
+
+class CrewAgent:
+    """An agent made of one crew."""
+
+    def __init__(self, crew: Any, profile: Profile, options: CrewOptions) -> None:
+        """Kick copies of `crew` off."""
+        self.profile = profile
+        self._crew = crew
+        self._options = options
+
+    async def run(self, ctx: Context) -> None:
+        """Kick the crew off, and again with each feedback that it is given."""
+        inputs, files = await self._inputs(ctx), input_files(ctx.message.parts)
+        options = self._options
+        feedback: Feedback | None = None
+        number = 0
+        while True:
+            key = f"crewai/asked/{number}"
+            kept = ctx.kept(key)
+            if kept is None:
+                run = Kickoff(
+                    ctx,
+                    self._crew,
+                    feedback,
+                    task_artifacts=options.task_artifacts,
+                    max_file_bytes=options.max_file_bytes,
+                )
+                try:
+                    await run.done(inputs, files)
+                    return
+                except FeedbackNeeded as question:
+                    kept = await ctx.keep(key, msgspec.json.encode(question.asked).decode())
+            asked = msgspec.json.decode(kept, type=FeedbackRequest)
+            feedback = Feedback(asked, parse_feedback(await ctx.ask(asked.answer, key=key)))
+            number += 1
+
+    async def _inputs(self, ctx: Context) -> dict[str, Any]:
+        """Return the values of the crew's variables: the data that was sent, and the text as the one that is left."""
+        inputs = dict(ctx.data) if isinstance(ctx.data, dict) else {}
+        text = prompt(part for part in ctx.message.parts if part.data is msgspec.UNSET or not inputs)
+        missing = sorted(self._crew.fetch_inputs() - inputs.keys())
+        key = self._options.inputs_key or (missing[0] if len(missing) == 1 else TEXT_KEY)
+        if text:
+            inputs.setdefault(key, text)
+        if absent := [name for name in missing if name not in inputs]:
+            raise Rejected(f"The crew needs {', '.join(absent)}: send them as data, by name")
+        if len(said := await conversation_history(ctx, CHAT_MESSAGES)) > 1:
+            inputs[CHAT_KEY] = msgspec.json.encode([_chat(message) for message in said[:-1]]).decode()
+        return inputs
+
+
+def _chat(message: Message) -> dict[str, str]:
+    return {"role": "user" if message.role is Role.USER else "assistant", "content": text_of(message.parts)}
+
+
+def make(given: Given) -> CrewAgent | FlowAgent:
+    """Return a crew, an agent of its or a flow as an agent."""
+    try:
+        from crewai import Agent, Crew, Task
+    except ImportError as error:
+        raise ImportError(NEEDED) from error
+    thing = given.target
+    if _is_flow(thing):
+        return _flow(given)
+    name, description = getattr(thing, "name", None), None
+    if isinstance(thing, Agent):
+        name, description = thing.role, thing.goal
+        alone = Task(description=f"{{{TEXT_KEY}}}", expected_output="What was asked for", agent=thing)
+        thing = Crew(agents=[thing], tasks=[alone])
+    return CrewAgent(thing, _profile(given, name or "crew", description), given.options)
+
+
+def _flow(given: Given) -> FlowAgent:
+    thing, options = given.target, given.options
+    kind = thing if inspect.isclass(thing) else type(thing)
+    try:
+        new_flow(thing)
+    except (TypeError, ValueError) as error:
+        reason = f"each task has a flow of its own, and {kind.__name__} cannot be made again: {error}"
+        raise ValueError(reason) from error
+    name = (None if thing is kind else thing.name) or kind.__name__
+    who = _profile(given, name, None if kind.__doc__ is None else inspect.getdoc(kind))
+    return FlowAgent(thing, who, inputs_key=options.inputs_key, keep_state=options.keep_state)
+
+
+def _profile(given: Given, name: str, description: str | None) -> Profile:
+    takes = (TEXT, JSON, "*/*") if takes_files() else None
+    return profile(
+        given,
+        crash=Crash.RESUME,
+        name=name,
+        description=description,
+        input_modes=takes,
+        output_modes=(TEXT, JSON, "*/*"),
+    )
+
+
+def _is_flow(thing: Any) -> bool:
+    return is_instance_of(thing, FLOW) or (inspect.isclass(thing) and is_subclass_of(thing, FLOW))
+
+
+KIND = Kind(
+    name="crewai",
+    options=CrewOptions,
+    make=make,
+    recognises=lambda thing: is_instance_of(thing, "crewai.crew:Crew", "crewai.agent.core:Agent") or _is_flow(thing),
+)

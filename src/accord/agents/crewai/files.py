@@ -1,7 +1,6 @@
-"""Files of a crew: those that callers send to it, and those that its tasks write (`output_file`).
+"""Files that a crew receives, and files that its tasks write.
 
-Crews write below the server's working directory, where two runs may write the same file: each gives what is its own.
-Nothing is said to anybody here; `agent`, `kickoff` and `flow` stand above.
+Crews write below the server's working directory, where two executions may write the same file: each delivers its own.
 """
 
 import json
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from accord.agents.content import OCTETS, readable
+from accord.agents.messages import OCTETS, readable_text
 from accord.engine.context import Failed, Rejected
 from accord.model import Part
 
@@ -34,9 +33,9 @@ def takes_files() -> bool:
     return find_spec(PACKAGE) is not None
 
 
-def received(parts: Iterable[Part]) -> dict[str, Any]:
+def input_files(parts: Iterable[Part]) -> dict[str, Any]:
     """Return files as CrewAI takes them, by name; those that are text are read out to the model, and are none."""
-    sent = [part for part in parts if part.raw is not None and readable(part) is None]
+    sent = [part for part in parts if part.raw is not None and readable_text(part) is None]
     if not sent:
         return {}
     if not takes_files():
@@ -55,10 +54,10 @@ def received(parts: Iterable[Part]) -> dict[str, Any]:
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-class Written:
+class WrittenFiles:
     """The files of one kickoff, from the first that is written until they are taken."""
 
-    _live: "set[Written]" = set()  # noqa: RUF012  # shared on purpose
+    _live: "set[WrittenFiles]" = set()  # noqa: RUF012  # shared on purpose
     _lock = threading.Lock()
 
     def __init__(self) -> None:
@@ -79,7 +78,7 @@ class Written:
 
     def expect(self, name: str) -> None:
         """Note a file that is about to be written; callers choose the values of variables that it may have."""
-        path = _below(name)
+        path = _path_below(name)
         if path is None:
             raise Failed("The crew would write a file outside of its working directory")
         with self._lock:
@@ -97,7 +96,7 @@ class Written:
         found: dict[str, Part] = {}
         left: list[str] = []
         for task in tasks:
-            path = _below(task.output_file) if task.output_file and task.output is not None else None
+            path = _path_below(task.output_file) if task.output_file and task.output is not None else None
             if path is None:
                 continue
             is_own = path in self._paths and path not in self._shared and path.is_file()
@@ -113,7 +112,7 @@ class Written:
         return found, left
 
 
-def _below(name: str) -> Path | None:
+def _path_below(name: str) -> Path | None:
     """Return a file's place, if that is below the working directory, whatever links are on the way."""
     path = Path(name).expanduser().resolve()
     return path if path.is_relative_to(Path.cwd().resolve()) else None

@@ -1,4 +1,299 @@
-"""Flows behind a webhook as agents: n8n, and whatever else takes a POST and answers, streams, or calls back.
+"""Flows behind a webhook, such as n8n's, as agents.
 
-`agent` has the kind; nothing is imported here.
+A message of the caller is posted, and the flow's answer is the agent's. A flow may ask the caller something, take and
+return files. A flow that takes long acknowledges the message and reports to an address of its task (`core.callbacks`);
+such a task is suspended meanwhile.
 """
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
+
+from accord.agents import agent_types
+from accord.agents.agent_types import Given, Kind
+from accord.agents.http import payload
+from accord.agents.http.payload import FlowMessage, HttpOptions, Mapper, RequestBody
+from accord.agents.http.responses import FlowResponse
+from accord.agents.http.webhook import DeliveryUnknown, FlowWebhook, PostedMessage
+from accord.agents.loader import import_function
+from accord.agents.messages import answer_id, file_parts
+from accord.agents.turns import external_context
+from accord.engine.agent import TEXT, Agent, Crash, Node
+from accord.engine.context import Context, Failed, Rejected
+from accord.model import Message, Part, TaskState
+from accord.protocol import hosts, lifecycle
+from accord.remote.flow_reports import PATH, flow_report_url
+from accord.remote.tasks import RemoteTasks, WebhookKeys, patiently, poll_signal, unsent_message
+from accord.storage.commands.remotes import Link
+
+USAGE = {
+    "input_tokens": ("inputTokens", "input_tokens", "prompt_tokens", "promptTokens"),
+    "output_tokens": ("outputTokens", "output_tokens", "completion_tokens", "completionTokens"),
+    "cost": ("cost",),
+}
+"""What a flow has used, and what it may call that."""
+
+SPOKEN, ANY = (TEXT, agent_types.JSON), "*/*"
+
+log = logging.getLogger("accord.http")
+
+
+class HttpAgent:
+    """A flow that answers."""
+
+    crash = Crash.FAIL
+    """Nobody knows whether a flow that was posted to may be posted to again; `on_crash` says so for one that tells by
+    its Idempotency-Key that it has a message already."""
+
+    def __init__(self, given: Given) -> None:
+        """Serve the flow of the options."""
+        self.options: HttpOptions = given.options
+        payload.check_template(self.options.payload_template)
+        spec = self.options.input_mapper
+        self._mapper: Mapper | None = None if spec is None else import_function(spec, "input_mapper")
+        self._flow = FlowWebhook(self.options)
+        takes = (*SPOKEN, ANY) if self.options.multimodal_mode else SPOKEN
+        own = agent_types.profile(given, crash=self.crash, name="flow", input_modes=takes, output_modes=(*SPOKEN, ANY))
+        self.profile = replace(own, timeout=self.options.task_timeout)
+
+    async def start(self, node: Node) -> None:
+        """Begin; connections are made when they are needed."""
+
+    async def stop(self) -> None:
+        """Let go of connections."""
+        await self._flow.close()
+
+    async def run(self, ctx: Context) -> None:
+        """Post what was said; if the flow asks something, post the answer, until it is done."""
+        said, number = ctx.message, 1
+        while True:
+            question = ctx.kept(f"asked:{number}")
+            if question is None:
+                question = await self._turn(ctx, said, number)
+                if question is None:
+                    return
+                await ctx.keep(f"asked:{number}", question)
+            said = (await ctx.ask(question, key=f"http:{number}")).message
+            number += 1
+
+    async def _turn(self, ctx: Context, said: Message, number: int) -> str | None:
+        """Post one message and say what is answered; return what the flow asks, if it does."""
+        body = self.body(ctx, said)
+        await ctx.flush()  # whoever follows the task sees that it works
+        async with self._flow.post(body, PostedMessage(ctx.task_id, number)) as answer:
+            question = await self._say(ctx, answer)
+        if question is None:
+            await ctx.finish(answer_id(ctx))
+        return question
+
+    async def _say(self, ctx: Context, answer: AsyncIterator[FlowResponse]) -> str | None:
+        async for heard in answer:
+            if heard.usage is not None:
+                await ctx.usage(**reported_usage(heard.usage))
+            if heard.failure is not None:
+                raise Failed(heard.failure)
+            if heard.question is not None:
+                return heard.question
+            if heard.progress:
+                await ctx.status(heard.progress)
+            for part in heard.parts:
+                await ctx.artifact(part, id=answer_id(ctx), append=True, last_chunk=False)
+        return None
+
+    def body(self, ctx: Context, said: Message, callback_url: str | None = None) -> RequestBody:
+        """Return a message as the flow is sent it."""
+        self._check(said.parts)
+        told = FlowMessage(
+            parts=said.parts,
+            context_id=external_context(ctx),
+            task_id=ctx.task_id,
+            message_id=said.message_id,
+            callback_url=callback_url,
+        )
+        try:
+            return payload.build_body(self.options, told, self._mapper)
+        except Exception as error:
+            if self._mapper is None:
+                raise
+            log.exception("input_mapper failed", extra={"task_id": ctx.task_id, "agent": self.profile.name})
+            raise Failed("The message could not be made into what the flow expects") from error
+
+    def _check(self, parts: tuple[Part, ...]) -> None:
+        if not self.options.multimodal_mode and file_parts(parts):
+            raise Rejected("This agent takes text and data, and no files")
+
+
+def reported_usage(usage: Any) -> dict[str, Any]:
+    """Return what a flow says that it has used, as it is counted here; what is no number is not counted."""
+    found: dict[str, Any] = {}
+    for name, spellings in USAGE.items():
+        value = next((usage[one] for one in spellings if isinstance(usage.get(one), int | float)), None)
+        if value is not None and not isinstance(value, bool) and value >= 0:
+            found[name] = float(value) if name == "cost" else int(value)
+    if isinstance(usage.get("model"), str):
+        found["model"] = usage["model"]
+    return found
+
+
+ATTEMPTS = 20
+"""How often a run may be lost: it posts nothing twice, so that beginning again does no harm."""
+
+NO_ADDRESS = "This server has no address that a flow may call back: set receiver.url, or callback_url"
+
+RETRY = "retry"
+"""What a task is told whose user wants it tried again."""
+
+
+class CallbackAgent(HttpAgent):
+    """A flow that calls back."""
+
+    crash = Crash.RESUME
+
+    def __init__(self, given: Given) -> None:
+        """Serve the flow of the options."""
+        super().__init__(given)
+        if self.options.callback_url is not None and not hosts.is_web(self.options.callback_url):
+            raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")
+        self.profile = replace(self.profile, attempts=max(self.profile.attempts, ATTEMPTS))
+        self.trust = WebhookKeys()
+        self._remotes: RemoteTasks | None = None
+        self._address: str | None = None
+
+    # --- as whoever composes a node knows it ------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Begin; a flow says nothing about itself."""
+
+    async def join(self, remotes: RemoteTasks, webhook: str | None = None) -> None:
+        """Begin to work, with the links of a node's store; `webhook` is where agents elsewhere report."""
+        self._remotes = remotes
+        self._address = self.options.callback_url or flow_report_url(webhook)
+        if self._address is None:
+            log.error("flow cannot call back: %s", NO_ADDRESS, extra={"agent": self.profile.name})
+            return
+        here, there = hosts.host_of(self._address), hosts.host_of(self.options.address)
+        if hosts.is_loopback(here) and not hosts.is_loopback(there):
+            log.warning("flow is told to call back to %s, which is this machine", self._address.partition(PATH)[0])
+
+    async def leave(self) -> None:
+        """Stop; whoever goes on finds what there is to do in the store."""
+        self._remotes = None
+
+    # --- one run ----------------------------------------------------------------------------------------------------
+
+    async def run(self, ctx: Context) -> None:
+        """Post what the flow was not told yet, and wait; the task ends by a report, never by returning from here."""
+        if self._remotes is None:
+            raise RuntimeError("A flow that calls back is run by a host that it has joined")
+        await ctx.usage(key="elsewhere")  # nothing yet: its budget is known to whoever hears what it uses
+        await CallbackExecution(self, ctx, self._remotes).go_on()
+
+    async def tell(self, ctx: Context, said: Message, number: int, token: str) -> None:
+        """Post a message, for whose reports there is a token; raises Failed, which is InDoubt if it may be there."""
+        if self._address is None:
+            raise Failed(NO_ADDRESS)
+        body = self.body(ctx, said, f"{self._address}?token={token}")
+        await self._flow.tell(body, PostedMessage(ctx.task_id, number))
+
+    @property
+    def sla_seconds(self) -> float:
+        """How long the flow may report nothing."""
+        return self.options.sla_seconds
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a message may be posted again of which nobody knows whether it was."""
+        return self.profile.crash is Crash.RESTART
+
+
+class CallbackExecution:
+    """One run of a task that a flow does; nothing is remembered here but in its link."""
+
+    def __init__(self, agent: CallbackAgent, ctx: Context, remotes: RemoteTasks) -> None:
+        self._agent = agent
+        self._ctx = ctx
+        self._remotes = remotes
+
+    async def go_on(self) -> NoReturn:
+        """Do what there is to do, and wait."""
+        while True:
+            link, state = await self._look()
+            if state in lifecycle.TERMINAL:
+                await self._ctx.pause()
+            elif (said := unsent_message(link, self._ctx.history)) is not None:
+                await self._say(link, said)
+            elif link.asks > link.looked:
+                await self._asked(link)
+            elif state in lifecycle.INTERRUPTED or state is TaskState.UNKNOWN:
+                await self._rest(link)
+            elif (left := self._left(link)) > 0:
+                await self._rest(link, left)
+            else:
+                await self._give_up(link)
+
+    async def _look(self) -> tuple[Link, TaskState]:
+        ctx = self._ctx
+        found = await patiently(lambda: self._remotes.look(ctx.tenant, ctx.task_id))
+        if found is not None:
+            return found
+        blank = Link(task_id=ctx.task_id, agent=self._agent.profile.name, context_id=ctx.context_id)
+        return blank, ctx.task.status.state
+
+    async def _say(self, link: Link, said: Message) -> None:
+        """Post a message, unless an earlier run may have done so; then only what the flow reports can tell."""
+        ctx, number = self._ctx, link.sent + 1
+        attempt = f"posted:{number}:{link.tries}"
+        is_new = ctx.kept(attempt) is None
+        expected = link
+        link, token = await patiently(lambda: self._remotes.expect(ctx.tenant, expected, with_token=True))
+        if is_new or self._agent.repeats:
+            await ctx.keep(attempt, "yes")
+            try:
+                await self._agent.tell(ctx, said, number, token or "")
+            except DeliveryUnknown as error:
+                about = {"task_id": ctx.task_id, "agent": link.agent, "reason": str(error)}
+                log.warning("flow may not have got the message", extra=about)
+        else:
+            log.warning("flow is not told twice", extra={"task_id": ctx.task_id, "agent": link.agent})
+        await self._said(number)
+
+    async def _said(self, number: int) -> None:
+        """Note that a message was said, whatever was reported meanwhile; the same question may now be asked again."""
+        while (link := (await self._look())[0]).sent < number:
+            said = replace(link, sent=number, mark=None, heard_at=self._remotes.now_ms())
+            await self._note(said)
+
+    async def _asked(self, link: Link) -> None:
+        """Post the last message again if a person wants that; a flow cannot be asked for anything else."""
+        if self._ctx.handed_in(poll_signal(link.asks)) != RETRY:
+            await self._note(replace(link, looked=link.asks))
+            return
+        log.warning("flow is told again by hand", extra={"task_id": link.task_id, "agent": link.agent})
+        again = replace(link, sent=max(0, link.sent - 1), tries=link.tries + 1, looked=link.asks)
+        await self._note(again)
+
+    async def _note(self, link: Link) -> None:
+        """Write a link; if somebody was faster, the next look shows what there is to do."""
+        await patiently(lambda: self._remotes.note(self._ctx.tenant, link))
+
+    async def _rest(self, link: Link, seconds: float | None = None) -> None:
+        await self._ctx.pause(seconds, key=poll_signal(link.asks + 1))
+
+    def _left(self, link: Link) -> float:
+        return link.heard_at / 1000 + self._agent.sla_seconds - self._remotes.now_ms() / 1000
+
+    async def _give_up(self, link: Link) -> None:
+        seconds = self._agent.sla_seconds
+        told = f"{seconds / 60:g} minutes" if seconds >= 60 else f"{seconds:g} seconds"
+        reason = f"The flow reported nothing for {told}"
+        await patiently(lambda: self._remotes.give_up(self._ctx.tenant, link, reason, seconds))
+
+
+def make(given: Given) -> Agent:
+    """Make an agent as its options say."""
+    return CallbackAgent(given) if given.options.mode == "callback" else HttpAgent(given)
+
+
+KIND = Kind(name="http", options=HttpOptions, make=make)

@@ -1,22 +1,79 @@
-"""What a flow is sent: a caller's message as the JSON, or the form, that its webhook expects.
+"""Options of HTTP agents, and the body of their requests.
 
-Pure functions of the options and of what was said; sending is `flow`. The order is that of a2a-adapter: a mapper
-decides alone, then a text that is a JSON object if that is wanted, else the text goes into one field.
+Names, defaults and the order of precedence are those of a2a-adapter's n8n adapter, so that its settings can be reused:
+a mapper decides alone, then a text that is a JSON object if that is wanted, else the text goes into one field.
 """
 
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Meta, Struct, field
 
-from accord.agents.content import OCTETS, file_parts, sort_of
-from accord.agents.http.options import HttpOptions
+from accord.agents.agent_types import Options, Seconds
+from accord.agents.messages import OCTETS, file_parts, media_kind
+from accord.client.wire import MAX_BYTES
 from accord.engine.messages import text_of
 from accord.model import Part
+from accord.protocol import hosts
+
+
+class HttpOptions(Options, frozen=True, kw_only=True):
+    """A flow: where it is, how it is told what a caller says, and how it answers.
+
+    With the mode `callback` it only acknowledges, and reports to the `callbackUrl` that it is given; its task waits
+    without holding anything. `timeout` is for one answer of the flow, or in a stream for its next word; `task_timeout`
+    for the whole task.
+    """
+
+    url: str | None = None
+    webhook_url: str | None = None
+    """Another name for `url`."""
+
+    mode: Literal["answer", "callback"] = "answer"
+    timeout: Seconds | None = 30.0
+    task_timeout: Seconds | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    max_retries: Annotated[int, Meta(ge=0)] = 2
+    backoff: Annotated[float, Meta(ge=0)] = 0.25
+    max_bytes: Annotated[int, Meta(ge=1)] = MAX_BYTES
+
+    payload_template: dict[str, Any] = field(default_factory=dict)
+    message_field: str = "message"
+    default_inputs: dict[str, Any] = field(default_factory=dict)
+    input_mapper: str | None = None
+    parse_json_input: bool = False
+    """Off, unlike there: a caller's text that happens to be JSON must not become the flow's input unless that is
+    wanted."""
+
+    multimodal_mode: bool = False
+    file_field: str = "files"
+    image_field: str = "images"
+    encode_files_base64: bool = True
+
+    callback_field: str = "callbackUrl"
+    callback_url: str | None = None
+    """Where the flow reaches this server's `/api/callbacks`, where that is not the server's own address."""
+
+    sla_seconds: Annotated[float, Meta(gt=0)] = 1800.0
+    """How long a flow may report nothing before its task is given up as unknown: as for agents elsewhere."""
+
+    @property
+    def address(self) -> str:
+        """Where the flow is."""
+        if bool(self.url) == bool(self.webhook_url):
+            raise ValueError("url: An HTTP agent needs the address of its webhook, as url or as webhook_url")
+        address = self.url or self.webhook_url or ""
+        if not hosts.is_web(address):
+            raise ValueError("url: The address of a webhook begins with http:// or https://, and has a host")
+        return address
+
+    def __repr__(self) -> str:
+        return f"HttpOptions(url={(self.url or self.webhook_url or '').partition('?')[0]!r})"  # the rest may be secret
+
 
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z]+)\s*\}\}")
 
@@ -27,7 +84,7 @@ Mapper = Callable[[str, str | None], Mapping[str, Any]]
 """Makes the payload from a caller's text and the id of the conversation."""
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class FlowMessage(Struct, frozen=True, kw_only=True):
     """What a caller said, and where."""
 
     parts: tuple[Part, ...]
@@ -47,29 +104,29 @@ class Said(Struct, frozen=True, kw_only=True):
         return next((part.data for part in self.parts if part.data is not UNSET), None)
 
 
-class Body(Struct, frozen=True):
+class RequestBody(Struct, frozen=True):
     """A request's body and what it is."""
 
     content: bytes
     media_type: str
 
 
-def check(template: Any) -> None:
+def check_template(template: Any) -> None:
     """Refuse a template with a placeholder that means nothing."""
     unknown = sorted({name for name in _placeholders(template) if name not in NAMES})
     if unknown:
         raise ValueError(f"payload_template: There is no {{{{{unknown[0]}}}}}; there are {', '.join(sorted(NAMES))}")
 
 
-def body(options: HttpOptions, said: Said, mapper: Mapper | None = None) -> Body:
+def build_body(options: HttpOptions, said: FlowMessage, mapper: Mapper | None = None) -> RequestBody:
     """Return what is sent: JSON, or a form with files as they are where those are not to be base64."""
     payload = _payload(options, said, mapper)
     if file_parts(said.parts) and options.multimodal_mode and not options.encode_files_base64:
         return _form(payload, _grouped(options, said.parts))
-    return Body(msgspec.json.encode(payload), "application/json")
+    return RequestBody(msgspec.json.encode(payload), "application/json")
 
 
-def _payload(options: HttpOptions, said: Said, mapper: Mapper | None) -> dict[str, Any]:
+def _payload(options: HttpOptions, said: FlowMessage, mapper: Mapper | None) -> dict[str, Any]:
     values = _values(options, said)
     made: dict[str, Any] = _filled(options.payload_template, values) | options.default_inputs
     parsed = _parsed(said.text) if options.parse_json_input else None
@@ -89,7 +146,7 @@ def _payload(options: HttpOptions, said: Said, mapper: Mapper | None) -> dict[st
     return made
 
 
-def _add_message(made: dict[str, Any], options: HttpOptions, said: Said) -> None:
+def _add_message(made: dict[str, Any], options: HttpOptions, said: FlowMessage) -> None:
     """Put the text into its field, the data beside it, and say which conversation it is, unless a template does."""
     used = set(_placeholders(options.payload_template))
     if not used & {"text", "message"}:
@@ -102,7 +159,7 @@ def _add_message(made: dict[str, Any], options: HttpOptions, said: Said) -> None
         made.setdefault("context_id", said.context_id)
 
 
-def _values(options: HttpOptions, said: Said) -> dict[str, Any]:
+def _values(options: HttpOptions, said: FlowMessage) -> dict[str, Any]:
     groups = _grouped(options, said.parts) if options.encode_files_base64 else {}
     return {
         "text": said.text,
@@ -121,7 +178,7 @@ def _grouped(options: HttpOptions, parts: Iterable[Part]) -> dict[str, list[Part
     """Return files by the field that they go into."""
     found: dict[str, list[Part]] = {}
     for part in file_parts(parts):
-        found.setdefault(options.image_field if sort_of(part) == "image" else options.file_field, []).append(part)
+        found.setdefault(options.image_field if media_kind(part) == "image" else options.file_field, []).append(part)
     return found
 
 
@@ -180,7 +237,7 @@ def _written(value: Any) -> str:
 # --- forms --------------------------------------------------------------------------------------------------------
 
 
-def _form(payload: Mapping[str, Any], files: Mapping[str, list[Part]]) -> Body:
+def _form(payload: Mapping[str, Any], files: Mapping[str, list[Part]]) -> RequestBody:
     """Return a form (RFC 7578): a field for each key of the payload, and the files as they are."""
     boundary = uuid4().hex
     pieces: list[bytes] = []
@@ -193,7 +250,7 @@ def _form(payload: Mapping[str, Any], files: Mapping[str, list[Part]]) -> Body:
             else:
                 pieces += (_head(boundary, name, part.filename or "file", part.media_type or OCTETS), part.raw)
     pieces.append(f"\r\n--{boundary}--\r\n".encode())
-    return Body(b"".join(pieces).removeprefix(b"\r\n"), f"multipart/form-data; boundary={boundary}")
+    return RequestBody(b"".join(pieces).removeprefix(b"\r\n"), f"multipart/form-data; boundary={boundary}")
 
 
 def _head(boundary: str, name: str, filename: str | None = None, media_type: str | None = None) -> bytes:

@@ -1,12 +1,12 @@
-"""LangChain runnables as agents: the kind, and what settings may say about a runnable.
+"""LangChain runnables: the agent type and its options.
 
-The framework is imported when an agent is made; what it does then is in `agent`. Graphs are a kind of their own.
+The framework is imported when an agent is made (`runnable`). Graphs are an agent type of their own.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from accord.agents.kinds import Count, Given, Kind, Options, comes_from
+from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of
 from accord.engine.agent import Agent
 
 RUNNABLE = "langchain_core.runnables.base:Runnable"
@@ -26,7 +26,7 @@ class RunnableOptions(Options, frozen=True, kw_only=True):
 def make(given: Given) -> Agent:
     """Return an agent that runs a runnable."""
     try:
-        from accord.agents.langchain.agent import RunnableAgent
+        from accord.agents.langchain.runnable import RunnableAgent
     except ImportError as error:
         raise ImportError("LangChain agents need langchain-core: pip install 'accord[langchain]'") from error
     return RunnableAgent(given)
@@ -34,7 +34,7 @@ def make(given: Given) -> Agent:
 
 def recognises(thing: Any) -> bool:
     """Whether a thing is a runnable."""
-    return comes_from(thing, RUNNABLE)
+    return is_instance_of(thing, RUNNABLE)
 
 
 KIND = Kind(name="langchain", options=RunnableOptions, make=make, recognises=recognises)

@@ -1,13 +1,12 @@
-"""LangGraph graphs as agents: the kind, and what settings may say about a graph.
+"""LangGraph graphs: the agent type and its options.
 
-The framework is imported when an agent is made; what it does then is in the modules beside this one, and what is
-mapped to what in docs/agents/langgraph.md.
+The framework is imported when an agent is made (`agent`). The mapping is described in docs/agents/langgraph.md.
 """
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from accord.agents.kinds import Count, Given, Kind, Options, comes_from
+from accord.agents.agent_types import Count, Given, Kind, Options, is_instance_of
 from accord.engine.agent import Agent
 
 GRAPHS = ("langgraph.pregel.main:Pregel", "langgraph.graph.state:StateGraph")
@@ -48,7 +47,7 @@ def make(given: Given) -> Agent:
 
 def recognises(thing: Any) -> bool:
     """Whether a thing is a graph, compiled or not."""
-    return comes_from(thing, *GRAPHS)
+    return is_instance_of(thing, *GRAPHS)
 
 
 KIND = Kind(name="langgraph", options=GraphOptions, make=make, recognises=recognises, precedence=PRECEDENCE)

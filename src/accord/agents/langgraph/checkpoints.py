@@ -1,7 +1,8 @@
-"""LangGraph's checkpoints in the store that has the tasks.
+"""LangGraph checkpoints in the store that has the tasks.
 
-A `Saver` is made for one run and writes under its fence: what a node that lost the task still writes is refused. It
-knows only LangGraph's interface; where the bytes go is `storage.commands.checkpoints`.
+A `Saver` is made for one execution and writes under its fence: writes of a node that lost the task are refused. A step
+and the writes of its nodes are one commit (`PendingWrites`). An execution need not read what it has written
+(`LatestSteps`). The bytes go to `storage.commands.checkpoints`.
 """
 
 import asyncio
@@ -21,13 +22,142 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
     get_checkpoint_metadata,
 )
+from msgspec.structs import replace
 
-from accord.agents.langgraph.latest import Latest
-from accord.agents.langgraph.unwritten import Unwritten
 from accord.engine.store_retry import retry_until_available
 from accord.storage.commands import checkpoints
 from accord.storage.commands.checkpoints import ALL, Entered, Fence, Given, Loaded, Place, Step, Typed, Write
 from accord.storage.store import Store
+
+
+class LatestSteps:
+    """What is known about the latest steps of threads."""
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._known: dict[Place, Loaded | None] = {}
+        self.added = 0
+
+    def knows(self, place: Place, checkpoint_id: str | None) -> bool:
+        """Whether it can tell the latest step there, or the one with this id."""
+        if place not in self._known:
+            return False
+        found = self._known[place]
+        return checkpoint_id is None or (found is not None and found.checkpoint.id == checkpoint_id)
+
+    def at(self, place: Place) -> Loaded | None:
+        """Return the latest step at a place that it knows; None if there is none."""
+        return self._known[place]
+
+    def note(self, place: Place, found: Loaded | None) -> None:
+        """Remember what was read."""
+        if not place.space:
+            self._known[place] = found
+
+    def forget(self) -> None:
+        """Know nothing any more."""
+        self._known.clear()
+
+    def add(self, one: Step | Given) -> None:
+        """Follow what is about to be kept."""
+        self.added += 1
+        if one.place not in self._known:
+            return
+        before = self._known.pop(one.place)
+        after = _after_step(before, one) if isinstance(one, Step) else _after_writes(before, one)
+        if after is not None:
+            self._known[one.place] = after
+
+
+def _after_step(before: Loaded | None, step: Step) -> Loaded | None:
+    """Return what is there after a step; None if something of it was kept long ago."""
+    new = {(channel, version): value for channel, version, value in step.values}
+    old = {} if before is None else before.checkpoint.versions
+    values: dict[str, Typed] = {}
+    for channel, version in step.checkpoint.versions.items():
+        if (channel, version) in new:
+            values[channel] = new[channel, version]
+        elif before is None or old.get(channel) != version:
+            return None
+        elif channel in before.values:
+            values[channel] = before.values[channel]
+    if before is None or before.checkpoint.id < step.checkpoint.id:
+        return Loaded(step.checkpoint, values, [])
+    if before.checkpoint.id > step.checkpoint.id:
+        return None
+    return Loaded(step.checkpoint, values, before.writes)
+
+
+def _after_writes(before: Loaded | None, given: Given) -> Loaded | None:
+    """Return what is there after nodes gave something; None if that is for a step which is not known yet."""
+    if before is None or before.checkpoint.id != given.checkpoint_id:
+        return None
+    writes: dict[tuple[str, int], Write] = {(one.task, one.position): one for one in before.writes}
+    for one in given.writes:
+        if one.position < 0 or (one.task, one.position) not in writes:
+            writes[one.task, one.position] = one
+    return replace(before, writes=sorted(writes.values(), key=lambda one: (one.path, one.task, one.position)))
+
+
+COMMIT_SECONDS = 0.02
+"""How long what a node gave may wait for its step: longer than a step takes to end whose nodes have all ended, and
+little beside what a node does that is worth keeping while others of the step are at work."""
+
+
+class PendingWrites:
+    """Steps and what nodes gave, in the order in which they came."""
+
+    def __init__(self, commit: Callable[[Sequence[Step | Given]], Awaitable[None]]) -> None:
+        """Commit with `commit`, all or nothing."""
+        self._commit = commit
+        self._kept: list[Step | Given] = []
+        self._soon: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+
+    def add(self, one: Step | Given) -> None:
+        """Have it committed soon; raises what went wrong before."""
+        if self._error is not None:
+            raise self._error
+        self._kept.append(one)
+        if self._soon is None and self._writing is None:
+            self._soon = asyncio.get_running_loop().call_later(COMMIT_SECONDS, self._begin)
+
+    async def flush(self) -> None:
+        """Wait until all of it is committed; whoever is cancelled meanwhile does not cancel that."""
+        while self._kept or self._writing is not None:
+            self._begin()
+            if self._writing is not None:
+                await asyncio.shield(self._writing)
+        if self._error is not None:
+            raise self._error
+
+    def drop(self) -> None:
+        """Commit no more; nothing is under way afterwards."""
+        self._kept.clear()
+        for one in (self._soon, self._writing):
+            if one is not None:
+                one.cancel()
+
+    def _begin(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="checkpoints")
+
+    async def _write(self) -> None:
+        """Commit until nothing is left; what comes meanwhile is the next commit."""
+        try:
+            while self._kept:
+                taken, self._kept = self._kept, []
+                await self._commit(taken)
+        except Exception as error:  # those who wait are told, and those who come
+            self._error = error
+            self._kept.clear()
+        finally:
+            self._writing = None
+
 
 EMPTY = "empty"
 """The format of a channel that holds nothing any more."""
@@ -45,8 +175,8 @@ class Saver(BaseCheckpointSaver[str]):
         super().__init__()
         self._store, self._tenant, self._fence = store, tenant, fence
         self._loop = asyncio.get_running_loop()
-        self._unwritten = Unwritten(self._commit)
-        self._latest = Latest()
+        self._unwritten = PendingWrites(self._commit)
+        self._latest = LatestSteps()
 
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return a version after another; two that follow on the same one differ, as they do in a fork."""

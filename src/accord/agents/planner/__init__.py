@@ -1,9 +1,296 @@
-"""An agent that turns a prompt into tasks of other agents, which begin when somebody says so.
+"""Planner: turns a prompt into held tasks of other agents.
 
-`planning` cuts prompts and picks agents, `tools` makes and changes tasks, `agent` hosts it, with a model or without.
+    [agents.planner]
+    type = "planner"
+
+Without a model it goes by the `rules`; with one, the model is asked which of the three `tools` to use, and the rest is
+the same. It waits for no task.
 """
 
-from accord.agents.planner.agent import KIND, PlannerAgent, planner
-from accord.agents.planner.options import PlannerOptions
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, field
+
+from accord.agents.agent_types import JSON, Given, Kind, Options, profile
+from accord.agents.chat import ChatOptions, ModelCall
+from accord.agents.chat_apis import AnswerPiece
+from accord.agents.messages import conversation_history, finish_answer, say
+from accord.agents.planner import rules
+from accord.agents.planner.rules import PlanCommand
+from accord.agents.planner.tools import (
+    CANCELED,
+    EXECUTED,
+    TOOLS,
+    PlannedTask,
+    PlannerTools,
+    TaskDraft,
+    ToolRequest,
+    parse_calls,
+)
+from accord.client.transports import choose
+from accord.engine.agent import TEXT, Node
+from accord.engine.child_tasks import ServedAgent
+from accord.engine.context import Context, Failed, Rejected
+from accord.errors import AccordError
+from accord.model import Part
 
 __all__ = ["KIND", "PlannerAgent", "PlannerOptions", "planner"]
+
+
+PROMPT = """You plan work for a team of agents. Break what the user wants into at most {most} tasks that can be done \
+independently, and plan them with planTasks; name for each the agent that suits it best. Tasks do not begin by \
+themselves: use updateTask with the status "working" when the user wants one to begin, "canceled" to drop it, and \
+"completed" or "failed" with a result when the user says how it went. Answer questions in a sentence or two.
+
+The agents:
+{agents}
+
+The tasks so far:
+{tasks}"""
+"""What a model is told first."""
+
+
+class PlannerOptions(Options, frozen=True, kw_only=True):
+    """A planner: `agents` are those that it plans for, by their names, all that are served here if none is named.
+
+    `default` is who gets what suits nobody. With a `model` that one is asked, at `base_url`, as OpenAI's API is.
+    """
+
+    SECRET = frozenset({"api_key", "headers"})
+
+    agents: tuple[str, ...] = ()
+    default: str | None = None
+    most: Annotated[int, Meta(ge=1, le=50)] = 8
+    """Tasks of one prompt: as many as a person looks through before saying yes."""
+
+    model: str | None = None
+    base_url: str = "http://localhost:11434/v1"
+    api_key: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what would have no effect."""
+        if not self.base_url.startswith(("http://", "https://")):
+            raise ValueError("`base_url` must begin with http:// or https://")
+        if self.model is None and (self.api_key or self.headers or self.extra):
+            raise ValueError("Without a `model` nobody is asked: name one")
+
+    def asking(self, system_prompt: str, tools: list[dict[str, Any]]) -> ChatOptions:
+        """Return how the model is asked."""
+        return ChatOptions(
+            model=self.model or "",
+            base_url=self.base_url,
+            api_key=self.api_key,
+            headers=self.headers,
+            temperature=self.temperature,
+            system_prompt=system_prompt,
+            extra={"tools": tools, **self.extra},
+        )
+
+
+RESULT = 200
+"""Characters that are shown of what came of a task."""
+
+EXECUTABLE, OPEN = frozenset({"submitted"}), frozenset({"submitted", "working", "input-required", "auth-required"})
+
+HOW = 'Shall they begin? Say "yes" or "execute 2" to begin, "cancel 2" to drop one, "status" to see how they stand.'
+
+
+class PlannerAgent:
+    """A planner."""
+
+    def __init__(self, given: Given) -> None:
+        """Plan as the options say; nothing is opened before a model is first asked."""
+        self.profile = profile(
+            given,
+            name="planner",
+            description="Turns what you want into tasks of the agents here, and begins them when you say so.",
+            skills=("plan", "tasks"),
+            input_modes=(TEXT, JSON),
+            output_modes=(TEXT, JSON),
+        )
+        self._options: PlannerOptions = given.options
+        self._transport = choose("aiohttp", silent_seconds=120.0) if self._options.model else None
+
+    async def start(self, node: Node) -> None:
+        """Do nothing: connections are opened when they are needed."""
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def run(self, ctx: Context) -> None:
+        """Plan what is said, or do with the plan what is said."""
+        tools = await PlannerTools.open(ctx)
+        if self._transport is not None:
+            await self._ask(ctx, tools)
+            return
+        command = rules.parse_command(ctx.text) if tools.plan else None
+        if command is not None:
+            await self._obey(ctx, tools, command)
+        else:
+            await self._plan(ctx, tools)
+
+    # --- by rules -------------------------------------------------------------------------------------------------
+
+    async def _plan(self, ctx: Context, tools: PlannerTools) -> None:
+        found = rules.split_prompt(ctx.text)
+        if not found:
+            raise Rejected("Say what is to be done: a sentence, or a line for each task")
+        agents = self._agents(ctx)
+        default = self._default(agents)
+        most = self._options.most
+        wishes = [TaskDraft(title=title, agent=rules.pick_agent(title, agents, default)) for title in found[:most]]
+        made = await tools.plan_tasks(ctx.text, wishes)
+        await self._tell(ctx, tools, made, left_out=found[most:])
+
+    async def _obey(self, ctx: Context, tools: PlannerTools, command: PlanCommand) -> None:
+        if command.verb == "status":
+            await self._status(ctx, tools)
+            return
+        status = {"execute": EXECUTED, "cancel": CANCELED, "done": "completed"}[command.verb]
+        wanted = OPEN if command.verb == "cancel" else EXECUTABLE
+        chosen = await self._chosen(tools, command.numbers, wanted)
+        lines = [await self._updated(tools, one, status, command.rest or None) for one in chosen]
+        missing = sorted(set(command.numbers) - {one.number for one in tools.plan})
+        lines += [f"There is no task {number}." for number in missing]
+        await say(ctx, "\n".join(lines) or "There is nothing left to do that with.")
+        await self._show(ctx, tools)
+
+    async def _chosen(self, tools: PlannerTools, numbers: Sequence[int], states: frozenset[str]) -> list[PlannedTask]:
+        """Return the tasks with these numbers, or without any all that are in one of these states."""
+        if numbers:
+            return [one for one in tools.plan if one.number in numbers]
+        return [one for one, state, _ in await tools.standing() if state in states]
+
+    async def _updated(self, tools: PlannerTools, planned: PlannedTask, status: str, result: Any = None) -> str:
+        try:
+            now = await tools.update_task(planned.task_id, status, result)
+        except AccordError as error:
+            return f"{planned.number}. {planned.title}: {error.message}"
+        return f"{planned.number}. {planned.title} ({planned.agent}): {now}"
+
+    async def _status(self, ctx: Context, tools: PlannerTools) -> None:
+        lines = []
+        for one, state, result in await tools.standing():
+            line = " ".join(result.split())
+            shown = f": {line if len(line) <= RESULT else line[:RESULT] + '…'}" if line else ""
+            lines.append(f"{one.number}. {one.title} ({one.agent}) is {state}{shown}")
+        await say(ctx, "\n".join(lines) or "Nothing is planned yet.")
+        await self._show(ctx, tools)
+
+    async def _tell(
+        self,
+        ctx: Context,
+        tools: PlannerTools,
+        made: Sequence[PlannedTask],
+        left_out: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        """Say what was planned, and what else was done."""
+        count = "one task, which has" if len(made) == 1 else f"{len(made)} tasks, which have"
+        lines = [f"I have planned {count} not begun yet:", ""]
+        lines += [f"{one.number}. {one.title} ({one.agent})" for one in made]
+        if left_out:
+            lines += ["", f"Left out, because I plan {self._options.most} at a time: {'; '.join(left_out)}."]
+        await say(ctx, "\n".join([*notes, *lines, "", HOW]))
+        await self._show(ctx, tools)
+
+    async def _show(self, ctx: Context, tools: PlannerTools) -> None:
+        await finish_answer(ctx)
+        plan = [
+            {"number": one.number, "title": one.title, "agent": one.agent, "taskId": one.task_id} for one in tools.plan
+        ]
+        await ctx.artifact([Part(data={"tasks": plan}, media_type=JSON)], id="plan", name="Plan")
+
+    # --- by a model -----------------------------------------------------------------------------------------------
+
+    async def _ask(self, ctx: Context, tools: PlannerTools) -> None:
+        """Let the model answer and say which tools to use, and use them."""
+        has_said, calls = await self._answer(ctx, tools)
+        made: list[PlannedTask] = []
+        lines: list[str] = []
+        for call in calls:
+            if call.wishes:
+                agents = self._agents(ctx)
+                wishes = [self._fitting(wish, agents) for wish in call.wishes[: self._options.most]]
+                made += await tools.plan_tasks(ctx.text, wishes)
+            else:
+                lines.append(await self._told_to(tools, call))
+        if not (has_said or made or lines):
+            raise Failed("The model said nothing")
+        await say(ctx, "\n\n" if has_said and (made or lines) else "")
+        if made:
+            await self._tell(ctx, tools, made, notes=lines)
+        elif lines:
+            await say(ctx, "\n".join(lines))
+            await self._show(ctx, tools)
+        else:
+            await finish_answer(ctx)
+
+    async def _answer(self, ctx: Context, tools: PlannerTools) -> tuple[bool, list[ToolRequest]]:
+        """Pass on what the model says, and return whether it did and what it wants done."""
+        assert self._transport is not None  # there is a model
+        options = self._options.asking(await self._prompt(ctx, tools), TOOLS)
+        call = ModelCall(options, self._transport, {"task_id": ctx.task_id})
+        heard, used = list[AnswerPiece](), AnswerPiece()
+        async with aclosing(call.pieces(await conversation_history(ctx))) as pieces:
+            async for piece in pieces:
+                await say(ctx, piece.text)
+                heard.append(piece)
+                used = piece if piece.input_tokens or piece.output_tokens else used
+        if used.input_tokens or used.output_tokens:
+            await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=options.model)
+        return any(piece.text for piece in heard), parse_calls(heard)
+
+    async def _prompt(self, ctx: Context, tools: PlannerTools) -> str:
+        agents = "\n".join(f"- {name}: {one.description}" for name, one in self._served(ctx).items()) or "- none"
+        standing = [(one, state) for one, state, _ in await tools.standing()] if tools.plan else []
+        tasks = "\n".join(f"- {one.task_id}: {one.number}. {one.title} ({one.agent}), {now}" for one, now in standing)
+        return PROMPT.format(most=self._options.most, agents=agents, tasks=tasks or "- none")
+
+    def _fitting(self, wish: TaskDraft, agents: Mapping[str, ServedAgent]) -> TaskDraft:
+        """Return a wish for an agent that there is: models make names up."""
+        known = {rules.slug(name): name for name in agents}
+        default = self._default(agents)
+        agent = known.get(rules.slug(wish.agent)) or rules.pick_agent(wish.title, agents, default)
+        return msgspec.structs.replace(wish, agent=agent)
+
+    async def _told_to(self, tools: PlannerTools, call: ToolRequest) -> str:
+        planned = next((one for one in tools.plan if one.task_id == call.task_id), None)
+        if planned is None:
+            return f"There is no task {call.task_id[:60]}."
+        return await self._updated(tools, planned, call.status, call.result)
+
+    # --- whom to plan for -----------------------------------------------------------------------------------------
+
+    def _agents(self, ctx: Context) -> dict[str, ServedAgent]:
+        """Return the agents that there are for tasks, by their names; there is at least one."""
+        found = self._served(ctx)
+        if not found:
+            raise Failed("There is no agent here to plan for")
+        return found
+
+    def _served(self, ctx: Context) -> dict[str, ServedAgent]:
+        wanted = {rules.slug(name) for name in self._options.agents}
+        return {
+            name: one
+            for name, one in ctx.spawning.agents.items()
+            if name != self.profile.name and (not wanted or rules.slug(name) in wanted)
+        }
+
+    def _default(self, agents: Mapping[str, ServedAgent]) -> str:
+        stated = rules.slug(self._options.default or "")
+        return next((name for name in agents if rules.slug(name) == stated), next(iter(agents)))
+
+
+KIND = Kind(name="planner", options=PlannerOptions, make=PlannerAgent)
+
+planner = PlannerAgent(Given(options=PlannerOptions()))
+"""One that goes by rules, for whoever serves it by its name."""

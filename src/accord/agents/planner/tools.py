@@ -1,15 +1,17 @@
-"""The three tools of a planner: `planTasks`, `createTask` and `updateTask`, done once each and told as they are done.
+"""Tools of a planner, and a model's calls of them.
 
-Planned tasks are the caller's own, in the conversation of the plan, and held until somebody executes them; here only
-those are changed. What is to be done is decided by `agent`; front ends know the tools by their names.
+The tools are `planTasks`, `createTask` and `updateTask`. Each call is executed once and reported as it is executed.
+Planned tasks are the caller's own, in the conversation of the plan, and held until they are executed; only those are
+changed here. Malformed calls of a model are ignored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from accord.agents.chat_apis import AnswerPiece
 from accord.engine.context import Context
 from accord.engine.messages import text_of
 from accord.errors import AccordError, TaskNotFound
@@ -20,7 +22,7 @@ PLAN, CREATE, UPDATE = "planTasks", "createTask", "updateTask"
 KEY = "plan"
 """What is kept of a conversation."""
 
-KEPT = 200
+MAX_PLANNED = 200
 """Tasks that a plan remembers: a conversation that plans more forgets its first ones."""
 
 GONE = "gone"
@@ -34,7 +36,7 @@ EXECUTED, CANCELED, ENDED = (
 """What a task's status may be changed to, and what that means."""
 
 
-class Planned(Struct, frozen=True, kw_only=True, rename="camel"):
+class PlannedTask(Struct, frozen=True, kw_only=True, rename="camel"):
     """A planned task: its number in the conversation, and the turn that planned it."""
 
     number: int
@@ -44,7 +46,7 @@ class Planned(Struct, frozen=True, kw_only=True, rename="camel"):
     turn: str = ""
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class TaskDraft(Struct, frozen=True, kw_only=True):
     """A task as it is to be planned; `text` is what its agent is told, if that is more than the title."""
 
     title: str
@@ -52,36 +54,36 @@ class Wish(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-_plans = msgspec.json.Decoder(list[Planned])
+_plans = msgspec.json.Decoder(list[PlannedTask])
 
 
-class Tools:
+class PlannerTools:
     """What a planner does in one turn."""
 
-    def __init__(self, ctx: Context, plan: Sequence[Planned]) -> None:
+    def __init__(self, ctx: Context, plan: Sequence[PlannedTask]) -> None:
         """Go on with a plan."""
         self.plan = [one for one in plan if one.turn != ctx.task_id]
         self._ctx = ctx
         self._calls = 0
 
     @classmethod
-    async def open(cls, ctx: Context) -> "Tools":
+    async def open(cls, ctx: Context) -> "PlannerTools":
         """Return the tools for what is planned in a conversation so far."""
         kept = await ctx.recall_context(KEY)
         return cls(ctx, [] if kept is None else _plans.decode(kept))
 
-    async def plan_tasks(self, prompt: str, wishes: Sequence[Wish]) -> list[Planned]:
+    async def plan_tasks(self, prompt: str, wishes: Sequence[TaskDraft]) -> list[PlannedTask]:
         """Plan tasks, and make each."""
         named = [{"title": wish.title, "agent": wish.agent} for wish in wishes]
         await self._tell(PLAN, {"prompt": prompt}, {"tasks": named})
         return [await self.create_task(wish) for wish in wishes]
 
-    async def create_task(self, wish: Wish) -> Planned:
+    async def create_task(self, wish: TaskDraft) -> PlannedTask:
         """Make one task, which is held, and remember it."""
         number = len(self.plan) + 1
         call = await self._begin(CREATE, given := {"title": wish.title, "agent": wish.agent})
         task_id = await self._ctx.spawn(wish.agent, wish.text or wish.title, key=f"task-{number}", hold=True)
-        made = Planned(number=number, title=wish.title, agent=wish.agent, task_id=task_id, turn=self._ctx.task_id)
+        made = PlannedTask(number=number, title=wish.title, agent=wish.agent, task_id=task_id, turn=self._ctx.task_id)
         self.plan.append(made)
         await self._ctx.remember_context(KEY, self._with_mine)
         await self._end(CREATE, call, given, self._row(made, LOWER[TaskState.SUBMITTED]))
@@ -101,7 +103,7 @@ class Tools:
         await self._end(UPDATE, call, given, self._row(known, now))
         return now
 
-    async def standing(self) -> list[tuple[Planned, str, str]]:
+    async def standing(self) -> list[tuple[PlannedTask, str, str]]:
         """Tell and return how all that is planned stands, and what came of it."""
         found = [(one, *await self._state(one)) for one in self.plan]
         rows = [{**self._row(one, state), "number": one.number} for one, state, _ in found]
@@ -116,7 +118,7 @@ class Tools:
             return await spawning.cancel(task_id)
         return await spawning.execute(task_id)
 
-    async def _state(self, planned: Planned) -> tuple[str, str]:
+    async def _state(self, planned: PlannedTask) -> tuple[str, str]:
         try:
             task = await self._ctx.spawning.read(planned.task_id)
         except TaskNotFound:
@@ -128,9 +130,9 @@ class Tools:
         """Return what is to be remembered, with what another turn may have planned at the same time."""
         others = [] if kept is None else [one for one in _plans.decode(kept) if one.turn != self._ctx.task_id]
         mine = [one for one in self.plan if one.turn == self._ctx.task_id]
-        return msgspec.json.encode([*others, *mine][-KEPT:]).decode()
+        return msgspec.json.encode([*others, *mine][-MAX_PLANNED:]).decode()
 
-    def _row(self, planned: Planned, status: str) -> dict[str, Any]:
+    def _row(self, planned: PlannedTask, status: str) -> dict[str, Any]:
         return {"taskId": planned.task_id, "status": status, "title": planned.title, "agent": planned.agent}
 
     # --- telling --------------------------------------------------------------------------------------------------
@@ -150,3 +152,90 @@ class Tools:
 
 def _activity(tool: str, call: str, given: dict[str, Any], **outcome: Any) -> dict[str, Any]:
     return {"tool": {"name": tool, "callId": call, "input": given, **outcome}}
+
+
+_TEXT = {"type": "string"}
+_TASK = {
+    "title": {**_TEXT, "description": "What is to be done, in one line"},
+    "agent": {**_TEXT, "description": "The name of the agent that does it"},
+    "prompt": {**_TEXT, "description": "What the agent is told, if that is more than the title"},
+}
+
+
+def _tool(name: str, description: str, properties: dict[str, Any], *required: str) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+TOOLS = [
+    _tool(
+        PLAN,
+        "Plan several tasks; each waits until the user wants it to begin.",
+        {"tasks": {"type": "array", "items": {"type": "object", "properties": _TASK, "required": ["title"]}}},
+        "tasks",
+    ),
+    _tool(CREATE, "Plan one more task.", _TASK, "title"),
+    _tool(
+        UPDATE,
+        "Change a planned task: let it begin, drop it, or note how it went.",
+        {
+            "taskId": _TEXT,
+            "status": {**_TEXT, "enum": [EXECUTED, CANCELED, *ENDED]},
+            "result": {**_TEXT, "description": "What came of it"},
+        },
+        "taskId",
+        "status",
+    ),
+]
+"""What a model is offered."""
+
+
+class ToolRequest(Struct, frozen=True, kw_only=True):
+    """What a model wants done: tasks to be planned, or a change of one."""
+
+    wishes: tuple[TaskDraft, ...] = ()
+    task_id: str = ""
+    status: str = ""
+    result: str | None = None
+
+
+def parse_calls(pieces: Iterable[AnswerPiece]) -> list[ToolRequest]:
+    """Return what the pieces of an answer ask for, in order; each call comes in several."""
+    names: dict[int, str] = {}
+    arguments: dict[int, str] = {}
+    for piece in pieces:
+        for call in piece.calls:
+            names[call.at] = names.get(call.at, "") + call.name
+            arguments[call.at] = arguments.get(call.at, "") + call.arguments
+    read = [_parse_call(names[at], arguments[at]) for at in sorted(names)]
+    return [asked for asked in read if asked is not None]
+
+
+def _parse_call(name: str, arguments: str) -> ToolRequest | None:
+    try:
+        given = msgspec.json.decode(arguments or "{}")
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(given, dict):
+        return None
+    if name == UPDATE:
+        task_id, status, result = given.get("taskId"), given.get("status"), given.get("result")
+        if not isinstance(task_id, str) or not isinstance(status, str) or status not in (EXECUTED, CANCELED, *ENDED):
+            return None
+        return ToolRequest(task_id=task_id, status=status, result=_as_text(result))
+    listed = given.get("tasks") if name == PLAN else [given] if name == CREATE else None
+    wishes = [_task_draft(one) for one in listed] if isinstance(listed, list) else []
+    found = tuple(wish for wish in wishes if wish is not None)
+    return ToolRequest(wishes=found) if found else None
+
+
+def _task_draft(given: Any) -> TaskDraft | None:
+    if isinstance(given, str):
+        given = {"title": given}
+    if not isinstance(given, dict) or not (title := _as_text(given.get("title"))):
+        return None
+    return TaskDraft(title=title, agent=_as_text(given.get("agent")) or "", text=_as_text(given.get("prompt")) or "")
+
+
+def _as_text(value: Any) -> str | None:
+    return None if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,6 +1,191 @@
-"""Commands as agents: coding agents' own and any others, each run as a process that ends with its task."""
+"""Commands as agents: coding agents, and any other command.
 
-from accord.agents.process.agent import KIND, ProcessAgent
-from accord.agents.process.options import ProcessOptions
+Each runs as a process that ends with its task. One turn of a task is `turn`; its directory is `workspace`.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+from accord.agents.agent_types import Given, Kind, profile
+from accord.agents.command_environment import Environment, command_variables, has_command
+from accord.agents.process import subprocesses, workspace
+from accord.agents.process.options import ProcessOptions, preset_of
+from accord.agents.process.running_commands import ParkedCommands
+from accord.agents.process.turn import CommandTurn, TurnResources
+from accord.agents.process.workspace import ChoosePlacement, Workspace, Workspaces, worktree_facts
+from accord.engine.agent import Crash, Node
+from accord.engine.context import Context, Failed, OverBudget, Rejected, Suspended
+from accord.model import Message, Part, Role
+from accord.protocol import lifecycle
+from accord.storage.commands import tasks
+from accord.storage.records import state_of
+from accord.storage.store import Store, StoreUnavailable
 
 __all__ = ["KIND", "ProcessAgent", "ProcessOptions"]
+
+
+MIN_SECRET = 8
+"""Characters of a value that is worth hiding: shorter ones are words like "true"."""
+
+MAX_SHOWN = 20
+"""Names of files that stay behind in one message."""
+
+WORKTREE = "worktree"
+"""Metadata key of where a task works, and the artifact that says where its work is."""
+
+SILENCE_KEY = "silent"
+"""Metadata key of the last word about a command that was ended because it said nothing any more."""
+
+SILENCE = Part(text="It said nothing any more, which counts as its end")
+
+
+class ProcessAgent:
+    """An agent that is a command."""
+
+    def __init__(self, given: Given, *, placing: ChoosePlacement | None = None) -> None:
+        """Run the command that the options name, with what they let through of `given.env`.
+
+        With `placing`, a task says itself where it works.
+        """
+        options: ProcessOptions = given.options
+        self._options = options
+        self._preset = preset_of(options)
+        self._mode = self._preset.headless if options.mode == "headless" else self._preset.terminal
+        name = options.preset or Path(self._preset.binary).name
+        crash = Crash.RESUME if self._mode.resume else Crash.FAIL
+        self.profile = profile(given, crash=crash, name=name, description=f"Runs {name}", input_modes=("*/*",))
+        self._given = given.env or os.environ
+        self._workspaces = Workspaces(options, _root(options, self._given, self.profile.name), placing)
+        self._talks: WeakValueDictionary[tuple[str, str, str], asyncio.Lock] = WeakValueDictionary()
+        self._means: TurnResources | None = None
+        self._store: Store
+
+    async def start(self, node: Node) -> None:
+        """Be ready to run commands on a node."""
+        self._store = node.store
+        await self._workspaces.prepare(self._is_over)
+        env = environment(self._options, self._given)
+        named = {*self._options.env, *self._options.pass_env}
+        self._means = TurnResources(
+            name=self.profile.name,
+            options=self._options,
+            preset=self._preset,
+            mode=self._mode,
+            crash=self.profile.crash,
+            env=env,
+            secrets=frozenset(value for name, value in env.items() if name in named and _is_secret(value)),
+            holding=ParkedCommands(node),
+        )
+
+    async def stop(self) -> None:
+        """Let go of commands that wait for answers, and wait for those that are being ended."""
+        means, self._means = self._means, None
+        if means is not None:
+            await means.holding.close()
+        await subprocesses.wait_until_stopped()
+
+    async def run(self, ctx: Context) -> None:
+        """Do the work of one turn."""
+        means = self._means
+        if means is None:
+            raise RuntimeError("A process agent is run by a node that has started it")
+        key = (ctx.tenant, ctx.caller.owner, ctx.context_id)
+        async with self._talks.setdefault(key, asyncio.Lock()):  # a session is for one at a time
+            place = await self._workspaces.open(ctx)
+            if place.tree is not None and ctx.kept(WORKTREE) is None:
+                await ctx.status(
+                    f"It works on the branch {place.tree.branch}", metadata={WORKTREE: worktree_facts(place.tree)}
+                )
+                await ctx.keep(WORKTREE, place.tree.branch)
+            try:
+                await self._talk(ctx, means, place)
+            except Suspended:
+                raise  # what is there is needed again
+            except BaseException:
+                if await self._is_over(ctx.tenant, ctx.task_id):  # or the task goes on, here or elsewhere
+                    await self._workspaces.close(place)
+                raise
+
+    async def _talk(self, ctx: Context, means: TurnResources, place: Workspace) -> None:
+        """Talk, and hand in what there is then, also if the command has failed."""
+        turn = CommandTurn(ctx, means, place)
+        try:
+            await turn.go()
+        except OverBudget:
+            raise  # which has ended the task already
+        except (Failed, Rejected):
+            await self._hand_in(ctx, place)
+            raise
+        await self._hand_in(ctx, place)
+        if turn.fell_silent:
+            said = Message(message_id=uuid4().hex, role=Role.AGENT, parts=(SILENCE,), metadata={SILENCE_KEY: True})
+            await ctx.complete(said)
+
+    async def _hand_in(self, ctx: Context, place: Workspace) -> None:
+        """Deliver files, leave the place, and say where the rest of the work is."""
+        await self._deliver(ctx, place)
+        if (left := await self._workspaces.close(place)) is not None:
+            await ctx.artifact(left, id=WORKTREE, name=WORKTREE, metadata={WORKTREE: left})
+
+    async def _is_over(self, tenant: str, task_id: str) -> bool:
+        """Whether a task has ended."""
+        try:
+            head = await self._store.read(tasks.read_head, tenant, task_id)
+        except StoreUnavailable:
+            return False
+        return head is not None and state_of(head.state) in lifecycle.ENDED
+
+    async def _deliver(self, ctx: Context, place: Workspace) -> None:
+        """Make artifacts of the files that were left for the caller."""
+        options = self._options
+        parts, left = await asyncio.to_thread(
+            workspace.read_outbox, place.boxes, options.max_files, options.max_file_bytes
+        )
+        for part in parts:
+            await ctx.artifact(part, id=f"file/{part.filename}", name=part.filename)
+        if left:
+            shown = ", ".join(left[:MAX_SHOWN]) + (f" and {len(left) - MAX_SHOWN} more" if left[MAX_SHOWN:] else "")
+            await ctx.status(f"These files are too many or too large and stay behind: {shown}")
+
+
+def make(given: Given) -> ProcessAgent:
+    """Return a command as an agent, unless it is missing: or the first task would be the first to notice."""
+    options: ProcessOptions = given.options
+    preset = preset_of(options)
+    secrets = given.env.secrets if isinstance(given.env, Environment) else frozenset()
+    for name in secrets.intersection(options.pass_env):
+        raise ValueError(f"pass_env: {name} is the server's own, as a setting refers to it, and is given to no command")
+    env = environment(options, given.env or os.environ)
+    if not options.installed_later and not has_command(preset.binary, env, options.directory):
+        how = "" if preset.install is None else f" ({preset.install})"
+        raise ValueError(
+            f"there is no command {preset.binary} on this machine: install it{how}, say where it is"
+            f' ({"command" if options.preset is None else "path"} = "/..."), or say installed_later = true'
+        )
+    return ProcessAgent(given)
+
+
+def _is_secret(value: str) -> bool:
+    """Whether a value that a command is given may be one: names of files are none, and say what went wrong."""
+    return len(value) >= MIN_SECRET and not os.path.exists(value)
+
+
+def environment(options: ProcessOptions, given: Mapping[str, str]) -> dict[str, str]:
+    """Return what a command may know of the server's environment, and what the settings add."""
+    term = "xterm-256color" if options.mode == "pty" else "dumb"
+    return {"TERM": term, **command_variables(given, options.pass_env), **options.env}
+
+
+def _root(options: ProcessOptions, env: Mapping[str, str], name: str) -> Path:
+    """Return where fresh places are: among what a user's programs keep for themselves."""
+    if options.root is not None:
+        return Path(options.root).expanduser().absolute()
+    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or "~").expanduser() / ".local" / "state"
+    return Path(state) / "accord" / "work" / workspace.safe_name(name)
+
+
+KIND = Kind(name="process", make=make, options=ProcessOptions)

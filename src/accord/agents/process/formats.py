@@ -1,190 +1,325 @@
-"""The formats in which coding agents print what they do, one JSON event in each line.
+"""JSON event formats of coding agents, and the observations read from them.
 
-One table for each: the type of an event, and a function from the event to what was seen. Which command prints which
-format is in `presets`; how an event is looked into is in `seen`.
+There is one table for each format: the type of an event, and a function from the event to observations. An event that
+is not in a table, or is not formed as expected, is ignored: these formats grow with every release.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from accord.agents.process.seen import (
-    Asked,
-    Broke,
-    Doing,
-    Event,
-    Format,
-    Made,
-    Memory,
-    Seen,
-    Session,
-    Used,
-    amount,
-    at,
-    brief,
-    count,
-    items,
-    text,
-    tool,
-)
+import msgspec
+from msgspec import Struct
+
+BRIEF = 200
+"""Characters of a tool's arguments that are shown."""
+
+
+class TextOutput(Struct, frozen=True):
+    """A piece of the answer."""
+
+    text: str
+
+
+class CommandActivity(Struct, frozen=True):
+    """What it does at the moment."""
+
+    text: str
+
+
+class SessionName(Struct, frozen=True):
+    """What it calls the conversation."""
+
+    id: str
+
+
+class UsageReport(Struct, frozen=True, kw_only=True):
+    """What it has used up; with a `key` it may be told again and counts once."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    model: str | None = None
+    key: str | None = None
+
+
+class ObservedQuestion(Struct, frozen=True):
+    """What it wants to know; with `grants`, whether it may do these things."""
+
+    question: str
+    grants: tuple[str, ...] = ()
+
+
+class ResultValue(Struct, frozen=True):
+    """A value that is its answer."""
+
+    data: Any
+
+
+class CommandFailure(Struct, frozen=True):
+    """Why it gives up."""
+
+    text: str
+
+
+Observation = TextOutput | CommandActivity | SessionName | UsageReport | ObservedQuestion | ResultValue | CommandFailure
+Event = Mapping[str, Any]
+
+
+class FormatState:
+    """What one run has printed so far, as far as later events depend on it."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.model: str | None = None
+        self.input_tokens = self.output_tokens = 0
+        self.streams = False
+        self.message = ""
+        self.has_said = False
+        self._is_apart = False
+
+    def whole(self, text: str) -> Iterator[Observation]:
+        """Say a message of its own."""
+        self._is_apart = True
+        return self.piece(text)
+
+    def piece(self, text: str) -> Iterator[Observation]:
+        """Say more of the message that is being said."""
+        if text:
+            apart = "\n\n" if self._is_apart and self.has_said else ""
+            self.has_said, self._is_apart = True, False
+            yield TextOutput(apart + text)
+
+    def begin(self) -> None:
+        """Let the next piece begin another message."""
+        self._is_apart = True
+
+
+ReadEvent = Callable[[Event, FormatState], Iterator[Observation]]
+Format = Mapping[str, ReadEvent]
+
+
+def read_line(line: bytes, form: Format, memory: FormatState) -> list[Observation] | None:
+    """Return what a line tells; None if it is no event."""
+    try:
+        event = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if not isinstance(event, dict):
+        return None
+    found = form.get(text_at(event, "type"))
+    return [] if found is None else list(found(event, memory))
+
+
+# --- looking into events ------------------------------------------------------------------------------------------
+
+
+def value_at(event: Any, *path: str) -> Any:
+    """Return what is at a path in an event, or None."""
+    for name in path:
+        event = event.get(name) if isinstance(event, dict) else None
+    return event
+
+
+def text_at(event: Any, *path: str) -> str:
+    """Return the text at a path, or none; NUL is left out, because no store keeps it."""
+    found = value_at(event, *path)
+    return found.replace("\0", "") if isinstance(found, str) else ""
+
+
+def count_at(event: Any, *path: str) -> int:
+    """Return the number at a path, or 0."""
+    found = value_at(event, *path)
+    return max(0, int(found)) if isinstance(found, int | float) else 0
+
+
+def amount_at(event: Any, *path: str) -> float:
+    """Return the sum of money at a path, or 0."""
+    found = value_at(event, *path)
+    return max(0.0, float(found)) if isinstance(found, int | float) else 0.0
+
+
+def items_at(event: Any, *path: str) -> list[Any]:
+    """Return the list at a path, or an empty one."""
+    found = value_at(event, *path)
+    return found if isinstance(found, list) else []
+
+
+def summarize(value: Any) -> str:
+    """Return a tool's arguments in a line: the only one, or the one that says most, or all as JSON."""
+    if isinstance(value, dict):
+        named = (value.get(name) for name in ("command", "file_path", "path", "pattern", "url", "query", "description"))
+        value = next((one for one in named if isinstance(one, str)), value)
+    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    shown = " ".join(shown.replace("\0", "").split())
+    return shown if len(shown) <= BRIEF else shown[:BRIEF] + "…"
+
+
+def tool_activity(name: str, arguments: Any) -> Iterator[Observation]:
+    """See that a tool is used."""
+    shown = summarize(arguments) if arguments else ""
+    yield CommandActivity(f"{name}: {shown}" if shown else name)
+
 
 _TOOL = re.compile(r"[A-Za-z_][\w.:-]*")
 """The name of a tool, which becomes an argument and must be no flag."""
 
 
-def _session(event: Event) -> Iterator[Seen]:
-    if found := text(event, "session_id") or text(event, "sessionID") or text(event, "thread_id"):
-        yield Session(found)
+def _session(event: Event) -> Iterator[Observation]:
+    if found := text_at(event, "session_id") or text_at(event, "sessionID") or text_at(event, "thread_id"):
+        yield SessionName(found)
 
 
 # --- claude, and cursor and droid, which are like it --------------------------------------------------------------
 
 
-def _claude_system(event: Event, memory: Memory) -> Iterator[Seen]:
-    memory.model = text(event, "model") or memory.model
+def _claude_system(event: Event, memory: FormatState) -> Iterator[Observation]:
+    memory.model = text_at(event, "model") or memory.model
     yield from _session(event)
 
 
-def _claude_partial(event: Event, memory: Memory) -> Iterator[Seen]:
+def _claude_partial(event: Event, memory: FormatState) -> Iterator[Observation]:
     if event.get("parent_tool_use_id"):
         return  # a helper's words are not the answer
     memory.streams = True
-    if text(event, "event", "type") == "content_block_start":
+    if text_at(event, "event", "type") == "content_block_start":
         memory.begin()
-    yield from memory.piece(text(event, "event", "delta", "text"))
+    yield from memory.piece(text_at(event, "event", "delta", "text"))
 
 
-def _claude_assistant(event: Event, memory: Memory) -> Iterator[Seen]:
+def _claude_assistant(event: Event, memory: FormatState) -> Iterator[Observation]:
     is_helper = bool(event.get("parent_tool_use_id"))
-    for block in items(event, "message", "content"):
-        if text(block, "type") == "text" and not memory.streams and not is_helper:
-            yield from memory.whole(text(block, "text"))
-        elif text(block, "type") == "tool_use":
-            yield from tool(text(block, "name"), at(block, "input"))
-    name = text(event, "message", "id")
-    if name and name != memory.message and isinstance(at(event, "message", "usage"), dict):
+    for block in items_at(event, "message", "content"):
+        if text_at(block, "type") == "text" and not memory.streams and not is_helper:
+            yield from memory.whole(text_at(block, "text"))
+        elif text_at(block, "type") == "tool_use":
+            yield from tool_activity(text_at(block, "name"), value_at(block, "input"))
+    name = text_at(event, "message", "id")
+    if name and name != memory.message and isinstance(value_at(event, "message", "usage"), dict):
         memory.message = name
-        yield _claude_used(at(event, "message", "usage"), memory, key=name)
+        yield _claude_used(value_at(event, "message", "usage"), memory, key=name)
 
 
-def _claude_used(usage: Any, memory: Memory, *, key: str | None = None, cost: float = 0.0) -> Used:
+def _claude_used(usage: Any, memory: FormatState, *, key: str | None = None, cost: float = 0.0) -> UsageReport:
     """Return what was used; the sum at the end adds only what was not told with the single messages."""
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    taken, given = sum(count(usage, name) for name in read), count(usage, "output_tokens")
+    taken, given = sum(count_at(usage, name) for name in read), count_at(usage, "output_tokens")
     if key is None:
         taken, given = max(0, taken - memory.input_tokens), max(0, given - memory.output_tokens)
     memory.input_tokens += taken
     memory.output_tokens += given
-    return Used(input_tokens=taken, output_tokens=given, cost=cost, model=memory.model, key=key)
+    return UsageReport(input_tokens=taken, output_tokens=given, cost=cost, model=memory.model, key=key)
 
 
-def _claude_result(event: Event, memory: Memory) -> Iterator[Seen]:
+def _claude_result(event: Event, memory: FormatState) -> Iterator[Observation]:
     yield from _session(event)
     if "usage" in event or "total_cost_usd" in event:
-        yield _claude_used(event.get("usage"), memory, cost=amount(event, "total_cost_usd"))
+        yield _claude_used(event.get("usage"), memory, cost=amount_at(event, "total_cost_usd"))
     if event.get("is_error"):
-        yield Broke(text(event, "result") or text(event, "subtype").replace("_", " "))
+        yield CommandFailure(text_at(event, "result") or text_at(event, "subtype").replace("_", " "))
         return
     if not memory.has_said:
-        yield from memory.whole(text(event, "result"))
+        yield from memory.whole(text_at(event, "result"))
     if event.get("structured_output") is not None:
-        yield Made(event["structured_output"])
-    if denials := [one for one in items(event, "permission_denials") if _TOOL.fullmatch(text(one, "tool_name"))]:
+        yield ResultValue(event["structured_output"])
+    if denials := [one for one in items_at(event, "permission_denials") if _TOOL.fullmatch(text_at(one, "tool_name"))]:
         yield _denied(denials)
 
 
-def _denied(denials: list[Any]) -> Asked:
+def _denied(denials: list[Any]) -> ObservedQuestion:
     grants = tuple(dict.fromkeys(_grant(one) for one in denials))
-    wanted = "\n".join(f"- {text(one, 'tool_name')}: {brief(at(one, 'tool_input') or {})}" for one in denials)
-    return Asked(f"It was not allowed to do this:\n{wanted}\nAllow {', '.join(grants)}?", grants)
+    wanted = "\n".join(
+        f"- {text_at(one, 'tool_name')}: {summarize(value_at(one, 'tool_input') or {})}" for one in denials
+    )
+    return ObservedQuestion(f"It was not allowed to do this:\n{wanted}\nAllow {', '.join(grants)}?", grants)
 
 
 def _grant(denial: Any) -> str:
     """Return the rule that allows what was denied: one command and no other, or a tool."""
-    name, command = text(denial, "tool_name"), text(denial, "tool_input", "command")
+    name, command = text_at(denial, "tool_name"), text_at(denial, "tool_input", "command")
     return f"{name}({command})" if name == "Bash" and command else name
 
 
-def _cursor_tool(event: Event, memory: Memory) -> Iterator[Seen]:
-    calls = at(event, "tool_call")
+def _cursor_tool(event: Event, memory: FormatState) -> Iterator[Observation]:
+    calls = value_at(event, "tool_call")
     if event.get("subtype") == "started" and isinstance(calls, dict):
         for name, call in calls.items():
-            yield from tool(name.removesuffix("ToolCall"), at(call, "args"))
+            yield from tool_activity(name.removesuffix("ToolCall"), value_at(call, "args"))
 
 
-def _droid_message(event: Event, memory: Memory) -> Iterator[Seen]:
+def _droid_message(event: Event, memory: FormatState) -> Iterator[Observation]:
     if event.get("role", "assistant") == "assistant":
-        yield from memory.whole(text(event, "text"))
+        yield from memory.whole(text_at(event, "text"))
 
 
-def _droid_tool(event: Event, memory: Memory) -> Iterator[Seen]:
-    yield from tool(text(event, "toolName") or text(event, "toolId"), event.get("parameters"))
+def _droid_tool(event: Event, memory: FormatState) -> Iterator[Observation]:
+    yield from tool_activity(text_at(event, "toolName") or text_at(event, "toolId"), event.get("parameters"))
 
 
-def _droid_completion(event: Event, memory: Memory) -> Iterator[Seen]:
+def _droid_completion(event: Event, memory: FormatState) -> Iterator[Observation]:
     yield from _session(event)
     if not memory.has_said:
-        yield from memory.whole(text(event, "finalText"))
+        yield from memory.whole(text_at(event, "finalText"))
 
 
-def _error(event: Event, memory: Memory) -> Iterator[Seen]:
-    told = (text(event, "message"), text(event, "error"), text(event, "error", "message"), "unknown error")
-    yield Broke(next(text for text in told if text))
+def _error(event: Event, memory: FormatState) -> Iterator[Observation]:
+    told = (text_at(event, "message"), text_at(event, "error"), text_at(event, "error", "message"), "unknown error")
+    yield CommandFailure(next(text for text in told if text))
 
 
 # --- codex --------------------------------------------------------------------------------------------------------
 
 
-def _codex_started(event: Event, memory: Memory) -> Iterator[Seen]:
+def _codex_started(event: Event, memory: FormatState) -> Iterator[Observation]:
     yield from _session(event)
 
 
-def _codex_begins(event: Event, memory: Memory) -> Iterator[Seen]:
-    if text(event, "item", "type") == "command_execution":
-        yield from tool("command", at(event, "item", "command"))
+def _codex_begins(event: Event, memory: FormatState) -> Iterator[Observation]:
+    if text_at(event, "item", "type") == "command_execution":
+        yield from tool_activity("command", value_at(event, "item", "command"))
 
 
-def _codex_item(event: Event, memory: Memory) -> Iterator[Seen]:
-    item = at(event, "item")
-    match text(item, "type"):
+def _codex_item(event: Event, memory: FormatState) -> Iterator[Observation]:
+    item = value_at(event, "item")
+    match text_at(item, "type"):
         case "agent_message":
-            yield from memory.whole(text(item, "text"))
+            yield from memory.whole(text_at(item, "text"))
         case "file_change":
-            paths = [text(change, "path") for change in items(item, "changes")]
-            yield from tool("changed", ", ".join(paths))
+            paths = [text_at(change, "path") for change in items_at(item, "changes")]
+            yield from tool_activity("changed", ", ".join(paths))
         case "mcp_tool_call":
-            yield from tool(text(item, "tool"), at(item, "arguments"))
+            yield from tool_activity(text_at(item, "tool"), value_at(item, "arguments"))
         case "web_search":
-            yield from tool("search", text(item, "query"))
+            yield from tool_activity("search", text_at(item, "query"))
 
 
-def _codex_used(event: Event, memory: Memory) -> Iterator[Seen]:
-    usage = at(event, "usage")
-    yield Used(input_tokens=count(usage, "input_tokens"), output_tokens=count(usage, "output_tokens"))
+def _codex_used(event: Event, memory: FormatState) -> Iterator[Observation]:
+    usage = value_at(event, "usage")
+    yield UsageReport(input_tokens=count_at(usage, "input_tokens"), output_tokens=count_at(usage, "output_tokens"))
 
 
-def _codex_notice(event: Event, memory: Memory) -> Iterator[Seen]:
-    yield Doing(text(event, "message") or "error")  # it may yet succeed: `turn.failed` says if not
+def _codex_notice(event: Event, memory: FormatState) -> Iterator[Observation]:
+    yield CommandActivity(text_at(event, "message") or "error")  # it may yet succeed: `turn.failed` says if not
 
 
 # --- gemini -------------------------------------------------------------------------------------------------------
 
 
-def _gemini_message(event: Event, memory: Memory) -> Iterator[Seen]:
+def _gemini_message(event: Event, memory: FormatState) -> Iterator[Observation]:
     if event.get("role") == "assistant":
         say = memory.piece if event.get("delta") else memory.whole
-        yield from say(text(event, "content"))
+        yield from say(text_at(event, "content"))
 
 
-def _gemini_tool(event: Event, memory: Memory) -> Iterator[Seen]:
+def _gemini_tool(event: Event, memory: FormatState) -> Iterator[Observation]:
     memory.begin()
-    yield from tool(text(event, "tool_name"), event.get("parameters"))
+    yield from tool_activity(text_at(event, "tool_name"), event.get("parameters"))
 
 
-def _gemini_result(event: Event, memory: Memory) -> Iterator[Seen]:
-    used, given = count(event, "stats", "input_tokens"), count(event, "stats", "output_tokens")
+def _gemini_result(event: Event, memory: FormatState) -> Iterator[Observation]:
+    used, given = count_at(event, "stats", "input_tokens"), count_at(event, "stats", "output_tokens")
     if used or given:
-        yield Used(input_tokens=used, output_tokens=given, model=memory.model)
+        yield UsageReport(input_tokens=used, output_tokens=given, model=memory.model)
     if event.get("status") == "error":
         yield from _error(event, memory)
 
@@ -192,87 +327,89 @@ def _gemini_result(event: Event, memory: Memory) -> Iterator[Seen]:
 # --- opencode -----------------------------------------------------------------------------------------------------
 
 
-def _opencode_step(event: Event, memory: Memory) -> Iterator[Seen]:
+def _opencode_step(event: Event, memory: FormatState) -> Iterator[Observation]:
     yield from _session(event)
 
 
-def _opencode_text(event: Event, memory: Memory) -> Iterator[Seen]:
+def _opencode_text(event: Event, memory: FormatState) -> Iterator[Observation]:
     yield from _session(event)
-    yield from memory.whole(text(event, "part", "text"))
+    yield from memory.whole(text_at(event, "part", "text"))
 
 
-def _opencode_tool(event: Event, memory: Memory) -> Iterator[Seen]:
-    state = at(event, "part", "state")
-    yield from tool(text(event, "part", "tool"), text(state, "title") or at(state, "input"))
+def _opencode_tool(event: Event, memory: FormatState) -> Iterator[Observation]:
+    state = value_at(event, "part", "state")
+    yield from tool_activity(text_at(event, "part", "tool"), text_at(state, "title") or value_at(state, "input"))
 
 
-def _opencode_used(event: Event, memory: Memory) -> Iterator[Seen]:
-    tokens = at(event, "part", "tokens")
-    cache = at(tokens, "cache")
-    yield Used(
-        input_tokens=count(tokens, "input") + count(cache, "read") + count(cache, "write"),
-        output_tokens=count(tokens, "output") + count(tokens, "reasoning"),
-        cost=amount(event, "part", "cost"),
+def _opencode_used(event: Event, memory: FormatState) -> Iterator[Observation]:
+    tokens = value_at(event, "part", "tokens")
+    cache = value_at(tokens, "cache")
+    yield UsageReport(
+        input_tokens=count_at(tokens, "input") + count_at(cache, "read") + count_at(cache, "write"),
+        output_tokens=count_at(tokens, "output") + count_at(tokens, "reasoning"),
+        cost=amount_at(event, "part", "cost"),
     )
 
 
-def _opencode_error(event: Event, memory: Memory) -> Iterator[Seen]:
-    yield Broke(text(event, "error", "data", "message") or text(event, "error", "name") or "unknown error")
+def _opencode_error(event: Event, memory: FormatState) -> Iterator[Observation]:
+    yield CommandFailure(
+        text_at(event, "error", "data", "message") or text_at(event, "error", "name") or "unknown error"
+    )
 
 
 # --- goose --------------------------------------------------------------------------------------------------------
 
 
-def _goose_message(event: Event, memory: Memory) -> Iterator[Seen]:
-    message = at(event, "message")
-    if text(message, "role") != "assistant":
+def _goose_message(event: Event, memory: FormatState) -> Iterator[Observation]:
+    message = value_at(event, "message")
+    if text_at(message, "role") != "assistant":
         return
-    if (name := text(message, "id")) != memory.message or not name:
+    if (name := text_at(message, "id")) != memory.message or not name:
         memory.message = name
         memory.begin()
-    for block in items(message, "content"):
-        if text(block, "type") == "text":
-            yield from memory.piece(text(block, "text"))
-        elif text(block, "type") == "toolRequest":
-            call = at(block, "toolCall", "value") or at(block, "toolCall")
-            yield from tool(text(call, "name"), at(call, "arguments"))
+    for block in items_at(message, "content"):
+        if text_at(block, "type") == "text":
+            yield from memory.piece(text_at(block, "text"))
+        elif text_at(block, "type") == "toolRequest":
+            call = value_at(block, "toolCall", "value") or value_at(block, "toolCall")
+            yield from tool_activity(text_at(call, "name"), value_at(call, "arguments"))
 
 
-def _goose_complete(event: Event, memory: Memory) -> Iterator[Seen]:
-    used, given = count(event, "input_tokens"), count(event, "output_tokens")
-    yield Used(input_tokens=used or max(0, count(event, "total_tokens") - given), output_tokens=given)
+def _goose_complete(event: Event, memory: FormatState) -> Iterator[Observation]:
+    used, given = count_at(event, "input_tokens"), count_at(event, "output_tokens")
+    yield UsageReport(input_tokens=used or max(0, count_at(event, "total_tokens") - given), output_tokens=given)
 
 
 # --- our own: what a script prints that wants to say more than text -----------------------------------------------
 
 
-def _line_text(event: Event, memory: Memory) -> Iterator[Seen]:
-    yield from memory.piece(text(event, "text"))
+def _line_text(event: Event, memory: FormatState) -> Iterator[Observation]:
+    yield from memory.piece(text_at(event, "text"))
 
 
-def _line_status(event: Event, memory: Memory) -> Iterator[Seen]:
-    yield Doing(text(event, "text"))
+def _line_status(event: Event, memory: FormatState) -> Iterator[Observation]:
+    yield CommandActivity(text_at(event, "text"))
 
 
-def _line_ask(event: Event, memory: Memory) -> Iterator[Seen]:
-    yield Asked(text(event, "text"))
+def _line_ask(event: Event, memory: FormatState) -> Iterator[Observation]:
+    yield ObservedQuestion(text_at(event, "text"))
 
 
-def _line_session(event: Event, memory: Memory) -> Iterator[Seen]:
-    if found := text(event, "id"):
-        yield Session(found)
+def _line_session(event: Event, memory: FormatState) -> Iterator[Observation]:
+    if found := text_at(event, "id"):
+        yield SessionName(found)
 
 
-def _line_data(event: Event, memory: Memory) -> Iterator[Seen]:
-    yield Made(event.get("data"))
+def _line_data(event: Event, memory: FormatState) -> Iterator[Observation]:
+    yield ResultValue(event.get("data"))
 
 
-def _line_usage(event: Event, memory: Memory) -> Iterator[Seen]:
-    yield Used(
-        input_tokens=count(event, "input_tokens"),
-        output_tokens=count(event, "output_tokens"),
-        cost=amount(event, "cost"),
-        model=text(event, "model") or None,
+def _line_usage(event: Event, memory: FormatState) -> Iterator[Observation]:
+    yield UsageReport(
+        input_tokens=count_at(event, "input_tokens"),
+        output_tokens=count_at(event, "output_tokens"),
+        cost=amount_at(event, "cost"),
+        model=text_at(event, "model") or None,
     )
 
 

@@ -1,12 +1,14 @@
-"""Git commands of the server, run without the configuration of the repository.
+"""Git commands without the repository's configuration, and a worktree for each task.
 
 Git starts what a repository's configuration names: hooks, filters, a file system monitor, programs to fetch with. An
 agent that works in a repository can write that configuration, so commands run in a git directory of their own. It links
-to objects and references of the repository, and its configuration has only values that start nothing (`CARRIED`).
+to objects and references of the repository, and its configuration has only values that start nothing (`CARRIED`). A
+worktree is removed when nothing in it would be lost.
 """
 
 import asyncio
 import os
+import os.path
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -16,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from accord.agents.process import spawn
+from accord.agents.process import subprocesses
 
 GIT_SECONDS = 120.0
 """Time limit of one git command: a checkout of a large repository is slow."""
@@ -56,7 +58,7 @@ class GitFailed(Exception):
     """A git command that failed, with git's own text, or a worktree that is not as git made it."""
 
 
-class Listed(Struct, frozen=True):
+class ListedWorktree(Struct, frozen=True):
     """A worktree in git's list; `branch` is None for a detached one, `locked` the reason of its lock."""
 
     path: Path
@@ -94,11 +96,11 @@ class Repository(Struct, frozen=True, kw_only=True):
         await self.run_in(path, "read-tree", "--reset", "-u", "HEAD")
         await asyncio.to_thread((admin / "locked").unlink)
 
-    async def worktrees(self) -> list[Listed]:
+    async def worktrees(self) -> list[ListedWorktree]:
         """Return the worktrees that git knows of."""
         return list(_listed(await self._neutral("worktree", "list", "--porcelain")))
 
-    async def forget(self, tree: Listed) -> None:
+    async def forget(self, tree: ListedWorktree) -> None:
         """Forget a worktree whose directory is gone, or that is half made and removed with its directory."""
 
         def unlock() -> None:
@@ -190,11 +192,13 @@ def _environment(env: Mapping[str, str]) -> dict[str, str]:
 
 async def _run(arguments: tuple[str, ...], directory: Path, env: Mapping[str, str]) -> str:
     """Run git to its end and return what it prints."""
-    command = spawn.Command(argv=("git", *arguments), directory=directory, env=env, grace=GRACE_SECONDS)
+    command = subprocesses.SubprocessCommand(
+        argv=("git", *arguments), directory=directory, env=env, grace=GRACE_SECONDS
+    )
     output = b""
     try:
         async with asyncio.timeout(GIT_SECONDS):
-            process = await spawn.start(command)
+            process = await subprocesses.start(command)
             try:
                 process.feed(b"")
                 while data := await process.read():
@@ -202,7 +206,7 @@ async def _run(arguments: tuple[str, ...], directory: Path, env: Mapping[str, st
                 code = await process.ended()
             finally:
                 await process.stop()
-    except spawn.NotStarted as error:
+    except subprocesses.SubprocessNotStarted as error:
         raise GitFailed(f"git could not be started: {error}") from error
     except TimeoutError as error:
         raise GitFailed(f"git {arguments[0]} did not end within {GIT_SECONDS:g} seconds") from error
@@ -234,10 +238,73 @@ def _line(file: Path) -> str:
     raise GitFailed(f"{file} is not a file of text")
 
 
-def _listed(text: str) -> Iterator[Listed]:
+def _listed(text: str) -> Iterator[ListedWorktree]:
     """Yield what git lists: lines for each, ended by an empty one."""
     for block in text.split("\n\n"):
         said = dict(line.partition(" ")[::2] for line in block.splitlines() if line)
         if "worktree" in said:
             branch = said.get("branch", "").removeprefix("refs/heads/") or None
-            yield Listed(Path(said["worktree"]).resolve(), branch, said.get("locked"))
+            yield ListedWorktree(Path(said["worktree"]).resolve(), branch, said.get("locked"))
+
+
+GITLINK = "160000 "
+"""Mode of a submodule in git's index."""
+
+
+class Worktree(Struct, frozen=True, kw_only=True):
+    """Where a task works, on which branch, and the commit that it began from."""
+
+    repository: Repository
+    path: Path
+    branch: str
+    base: str
+
+
+async def open_worktree(repository: Repository, path: Path, branch: str, base: str) -> Worktree:
+    """Make the worktree of a task, or find it again."""
+    if not await _exists(repository, path):
+        await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
+        known = await repository.run("branch", "--list", "--format=%(refname)", branch)
+        await repository.add_worktree(path, branch, None if known else base)
+    begun = await repository.run("merge-base", branch, base)
+    return Worktree(repository=repository, path=path, branch=branch, base=begun)
+
+
+async def close_worktree(tree: Worktree, *, keeps: bool) -> dict[str, object] | None:
+    """Remove a worktree if that loses nothing, and return what is left of it: a branch, or all."""
+    repository, path = tree.repository, tree.path
+    changed = await repository.run_in(
+        path, "status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all"
+    )
+    commits = int(await repository.run_in(path, "rev-list", "--count", f"{tree.base}..HEAD"))
+    head = await asyncio.to_thread(repository.head_of, path)
+    removes = not keeps and not changed and head == f"ref: refs/heads/{tree.branch}"
+    if removes:
+        # Only git in a submodule could say whether it has changes, by that repository's own configuration.
+        files = await repository.run_in(path, "ls-files", "--stage")
+        if any(line.startswith(GITLINK) for line in files.splitlines()):
+            raise GitFailed(f"{path} has submodules")
+        await repository.run("worktree", "remove", "--force", str(path))  # whether it has changes is known
+        if not commits:
+            await repository.run("branch", "--quiet", "-D", tree.branch)
+            return None
+    return {
+        "branch": tree.branch,
+        "path": None if removes else str(path),
+        "base": tree.base,
+        "commits": commits,
+        "uncommitted": bool(changed),
+    }
+
+
+async def _exists(repository: Repository, path: Path) -> bool:
+    """Whether a worktree is there as it was made; what a killed server left half made is removed."""
+    place = await asyncio.to_thread(path.resolve)
+    found = next((tree for tree in await repository.worktrees() if tree.path == place), None)
+    is_there = await asyncio.to_thread(os.path.lexists, path / ".git")
+    if found is not None and (found.locked == HALF_MADE or not is_there):
+        await repository.forget(found)
+        return False
+    if is_there:
+        await asyncio.to_thread(repository.admin_of, path)
+    return is_there

@@ -1,14 +1,160 @@
-"""What a command prints, as what can be seen in it: plain text, or the events of a format.
+"""Output of a command: terminal text, or events of a format.
 
-It takes bytes as they come and knows neither where they are from nor what becomes of what is seen; `live` does.
+Text is shown as a terminal would: colors and titles are left out, and lines that are written over are kept once. It is
+no screen, so a program that paints windows reads badly. Bytes are taken as they come, cut anywhere.
 """
 
+import codecs
+import re
 from collections.abc import Iterable
 from typing import Protocol
 
-from accord.agents.process.plain import Plain
-from accord.agents.process.seen import Format, Memory, Said, Seen, read
-from accord.agents.regexes import Regex
+from accord.agents.process.formats import Format, FormatState, Observation, TextOutput, read_line
+from accord.agents.safe_regexes import Regex
+
+MAX_SEQUENCE = 4096
+"""Characters of one escape sequence; a longer one is none."""
+
+MAX_LINE = 4096
+"""Characters of a line that can still be written over."""
+
+PASTE_MODE = "\x1b[?2004h"
+"""What a program says that takes pasted text as one piece."""
+
+REPLIES = {"\x1b[5n": "\x1b[0n", "\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?1;2c", "\x1b[0c": "\x1b[?1;2c"}
+"""What programs ask of a terminal (whether it works, where the cursor is, what it is), and wait for: its answers."""
+
+_SEQUENCE = re.compile(
+    r"""\x1b\[[0-?]*[ -/]*[@-~]                     # CSI: colours, cursor, erasing
+      | \x9b[0-?]*[ -/]*[@-~]
+      | \x1b\][^\x07\x1b]*(?:\x07|\x1b\\)           # OSC: titles, links
+      | \x1b[PX^_][^\x1b]*\x1b\\                     # DCS and its like, which any other ESC ends (VT500)
+      | \x1b[ -/]+[0-~]
+      | \x1b[0-OQ-WYZ\\`-~]                         # the two-character ones that begin nothing longer
+    """,
+    re.VERBOSE,
+)
+_ERASE_LINE = re.compile(r"[\x1b\x9b]\[?([012]?)K")
+_COLUMN = re.compile(r"[\x1b\x9b]\[?(\d*)G")
+
+
+class TerminalText:
+    """The text of one stream of bytes."""
+
+    def __init__(self) -> None:
+        """Begin with an empty line."""
+        self.pastes = False
+        self._bytes = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._rest = ""
+        self._line: list[str] = []
+        self._at = 0
+        self._given = 0
+        self._is_rewritten = False
+        self._replies = ""
+
+    def feed(self, data: bytes) -> str:
+        """Take in what came, and return the text that it adds; a line that is being written over is kept back."""
+        said = [self._put(piece) for piece in self._pieces(self._bytes.decode(data))]
+        if self._at == len(self._line) and not self._is_rewritten:
+            said.append(self._give())
+        return "".join(said)
+
+    def settle(self) -> str:
+        """Return what is kept back: nothing more has come for a while, or will."""
+        return self._give()
+
+    def replies(self) -> bytes:
+        """Return what a terminal would answer to what was asked of it, once."""
+        replies, self._replies = self._replies, ""
+        return replies.encode()
+
+    def _pieces(self, text: str) -> list[str]:
+        """Cut text into escape sequences and single characters; half a sequence waits for its other half."""
+        text, self._rest = self._rest + text, ""
+        pieces: list[str] = []
+        at = 0
+        while at < len(text):
+            if text[at] not in "\x1b\x9b":
+                pieces.append(text[at])
+                at += 1
+            elif found := _SEQUENCE.match(text, at):
+                pieces.append(found[0])
+                at = found.end()
+            elif len(text) - at > MAX_SEQUENCE:
+                at += 1  # it only looked like one
+            else:
+                self._rest = text[at:]
+                break
+        return pieces
+
+    def _put(self, piece: str) -> str:
+        """Put a character onto the line, or do what a sequence says; return a line that is done."""
+        if piece == "\n":
+            return self._end_line()
+        if piece == "\r":
+            self._at = 0
+        elif piece == "\b":
+            self._at = max(0, self._at - 1)
+        elif piece[0] in "\x1b\x9b":
+            self._obey(piece)
+        elif piece == "\t" or (piece >= " " and not "\x7f" <= piece <= "\x9f"):
+            self._write(piece)
+        return ""
+
+    def _obey(self, sequence: str) -> None:
+        if sequence == PASTE_MODE:
+            self.pastes = True
+        elif sequence in REPLIES:
+            self._replies += REPLIES[sequence]
+        elif erased := _ERASE_LINE.fullmatch(sequence):
+            self._erase(0 if erased[1] == "2" else self._at)
+        elif column := _COLUMN.fullmatch(sequence):
+            self._at = min(len(self._line), max(0, int(column[1] or 1) - 1))
+
+    def _erase(self, start: int) -> None:
+        if start < self._given:
+            self._is_rewritten = True
+        del self._line[start:]
+        self._at = min(self._at, start)
+
+    def _write(self, character: str) -> None:
+        if self._at == len(self._line):
+            self._line.append(character)
+        elif self._line[self._at] != character:
+            self._line[self._at] = character
+            self._is_rewritten = self._is_rewritten or self._at < self._given
+        self._at += 1
+        if self._at > MAX_LINE and self._given == len(self._line):
+            self._line, self._at, self._given = [], 0, 0
+
+    def _end_line(self) -> str:
+        said = self._give() + "\n"
+        self._line, self._at, self._given = [], 0, 0
+        return said
+
+    def _give(self) -> str:
+        """Return what was not given of the line; all of it, on a line of its own, if what was given is no longer so."""
+        said = "".join(self._line[0 if self._is_rewritten else self._given :])
+        if self._is_rewritten:
+            said = "\n" + said
+        self._given, self._is_rewritten = len(self._line), False
+        return said
+
+
+def terminal_text(text: str) -> str:
+    """Return a whole text as a terminal would show it."""
+    shown = TerminalText()
+    return shown.feed(text.encode(errors="replace")) + shown.settle()
+
+
+def text_tail(text: str, characters: int) -> str:
+    """Return the end of a text, from the beginning of a line if there is one."""
+    text = terminal_text(text).strip()
+    if len(text) <= characters:
+        return text
+    cut = text[-characters:]
+    return "…" + (cut.partition("\n")[2] or cut)
+
 
 NOISE_BYTES = 4096
 """How much is kept of what is no event: it may say why there are none."""
@@ -20,16 +166,16 @@ SHOWN_LINES, SHOWN = 12, 2000
 """Lines and characters of a screen that are shown as a question."""
 
 
-class Output(Protocol):
+class OutputReader(Protocol):
     """One way to read what is printed."""
 
-    def feed(self, data: bytes) -> list[Seen]:
+    def feed(self, data: bytes) -> list[Observation]:
         """Take in what came."""
 
-    def settle(self) -> list[Seen]:
+    def settle(self) -> list[Observation]:
         """Return what was kept back, for nothing came for a moment."""
 
-    def end(self) -> list[Seen]:
+    def end(self) -> list[Observation]:
         """Return what is left, for nothing more will come."""
 
     @property
@@ -37,13 +183,13 @@ class Output(Protocol):
         """What was printed beside events."""
 
 
-class Text:
+class TextReader:
     """Text, without what a terminal makes of it, and without line breaks at its beginning and end."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self.screen = ""
-        self._plain = Plain()
+        self._plain = TerminalText()
         self._breaks = ""
         self._has_begun = False
 
@@ -57,15 +203,15 @@ class Text:
         """Nothing: everything is text."""
         return ""
 
-    def feed(self, data: bytes) -> list[Seen]:
+    def feed(self, data: bytes) -> list[Observation]:
         """Take in what came."""
         return self._said(self._plain.feed(data))
 
-    def settle(self) -> list[Seen]:
+    def settle(self) -> list[Observation]:
         """Return what was kept back, for nothing came for a moment."""
         return self._said(self._plain.settle())
 
-    def end(self) -> list[Seen]:
+    def end(self) -> list[Observation]:
         """Return what is left, for nothing more will come."""
         return self.settle()
 
@@ -87,22 +233,22 @@ class Text:
         """Look at nothing that was shown so far."""
         self.screen = ""
 
-    def _said(self, text: str) -> list[Seen]:
+    def _said(self, text: str) -> list[Observation]:
         self.screen = (self.screen + text)[-2 * SCREEN :]
         text = self._breaks + text if self._has_begun else text.lstrip("\n")
         said = text.rstrip("\n")
         self._breaks = text[len(said) :]
         self._has_begun = self._has_begun or bool(said)
-        return [Said(said)] if said else []
+        return [TextOutput(said)] if said else []
 
 
-class Events:
+class EventReader:
     """Events, one in each line; other lines are noise."""
 
     def __init__(self, form: Format) -> None:
         """Read a format."""
         self._form = form
-        self._memory = Memory()
+        self._memory = FormatState()
         self._rest = bytearray()
         self._noise = b""
 
@@ -111,7 +257,7 @@ class Events:
         """What was printed beside events."""
         return self._noise.decode(errors="replace")
 
-    def feed(self, data: bytes) -> list[Seen]:
+    def feed(self, data: bytes) -> list[Observation]:
         """Take in what came."""
         self._rest += data
         if b"\n" not in data:
@@ -120,19 +266,19 @@ class Events:
         self._rest = lines.pop()
         return [seen for line in lines for seen in self._read(bytes(line))]
 
-    def settle(self) -> list[Seen]:
+    def settle(self) -> list[Observation]:
         """Return nothing: half a line tells nothing."""
         return []
 
-    def end(self) -> list[Seen]:
+    def end(self) -> list[Observation]:
         """Return what is left, for nothing more will come."""
         last, self._rest = bytes(self._rest), bytearray()
         return self._read(last)
 
-    def _read(self, line: bytes) -> list[Seen]:
+    def _read(self, line: bytes) -> list[Observation]:
         if not line.strip():
             return []
-        seen = read(line, self._form, self._memory)
+        seen = read_line(line, self._form, self._memory)
         if seen is None:
             self._noise = (self._noise + line + b"\n")[-NOISE_BYTES:]
         return seen or []

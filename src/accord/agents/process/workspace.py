@@ -1,51 +1,287 @@
-"""Where a command works: a directory that it is given, a fresh one for each conversation, or a worktree for each task.
+"""Directories in which commands work, and their incoming and outgoing files.
 
-Fresh directories are below one root and have names that say nothing of whose they are. What is put into them is
-`files`; worktrees are `worktree`.
+A directory is given, new for each conversation, or a worktree for each task. Files are below `.accord` in it, in a
+folder for each task, invisible to git. Names that callers give and links that commands make are not trusted: nothing is
+written or read outside of these folders, so a folder is opened step by step, and files by their names in an open
+folder.
 """
 
 import asyncio
+import errno
 import hashlib
 import logging
+import mimetypes
 import os
+import re
+import stat
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from accord.agents.process import files, worktree
-from accord.agents.process.files import Boxes, Whose
-from accord.agents.process.git import GitFailed, Repository, find_repository
+from accord.agents.process import git
+from accord.agents.process.git import GitFailed, Repository, Worktree, find_repository
 from accord.agents.process.options import ProcessOptions
-from accord.agents.process.worktree import Worktree
-from accord.engine.context import Context, Failed
+from accord.engine.context import Context, Failed, Rejected
+from accord.model import Part
+
+FOLDER, BEGAN = ".accord", "began"
+
+MAX_NAME = 120
+"""Bytes of a file's name: with what makes it unique it fits every file system."""
+
+MAX_DEPTH = 32
+"""Folders within folders in which files are looked for: each takes an open file meanwhile."""
+
+MAX_MARK = 4096
+"""Bytes of the file that says whose folders these are."""
+
+log = logging.getLogger("accord.process")
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY
+
+_UNSAFE = re.compile(r"[^\w.+@=-]+")
+
+
+class TooManyFiles(Rejected):
+    """A message has more or larger files than the agent takes."""
+
+
+class FolderOwner(Struct, frozen=True):
+    """The task that folders belong to."""
+
+    tenant: str
+    task_id: str
+
+
+class TaskFolders(Struct, frozen=True, kw_only=True):
+    """Where files are for a command, and where it leaves its own; `began` is when its task did, for the file system."""
+
+    directory: Path
+    folder: Path
+    inbox: Path
+    outbox: Path
+    began: int
+
+
+def open_folders(directory: Path, whose: FolderOwner, outbox: str | None) -> TaskFolders:
+    """Make the folders of a task, or find them again."""
+    folder = directory / FOLDER / safe_name(whose.task_id)
+    out = directory / outbox if outbox else folder / "outbox"
+    with _open_folder(directory, folder) as inside:
+        for name, content in ((".gitignore", b"*\n"), (BEGAN, msgspec.json.encode(whose))):
+            with suppress(FileExistsError):
+                _create(inside, name, content)
+        began = os.stat(BEGAN, dir_fd=inside, follow_symlinks=False).st_mtime_ns
+    boxes = TaskFolders(directory=directory, folder=folder, inbox=folder / "inbox", outbox=out, began=began)
+    for made in (boxes.inbox, boxes.outbox):
+        with _open_folder(directory, made):
+            pass
+    return boxes
+
+
+def remove_folders(boxes: TaskFolders) -> None:
+    """Remove the folders of a task."""
+    with suppress(OSError), _open_folder(boxes.directory, boxes.folder.parent) as top:
+        remove_tree(boxes.folder.name, top)
+
+
+def remove_tree(name: str, parent: int) -> None:
+    """Remove a folder of any depth, as far as that is permitted. No link is followed.
+
+    `shutil.rmtree` recurses, and an agent can make folders deeper than that goes: so they are moved up one by one.
+    """
+    top = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        count, is_emptied = 0, True
+        while is_emptied:
+            is_emptied = False
+            for inner in os.listdir(top):
+                with suppress(OSError):
+                    if not _unlinked(inner, top):
+                        count = _move_up(inner, top, count)
+                        os.rmdir(inner, dir_fd=top)
+                    is_emptied = True
+    finally:
+        os.close(top)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _move_up(name: str, top: int, count: int) -> int:
+    """Empty a folder: its files are removed, its folders moved beside it. Returns how many were moved in all."""
+    folder = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=top)
+    try:
+        for inner in os.listdir(folder):
+            if not _unlinked(inner, folder):
+                count += 1
+                os.rename(inner, f".moved-{os.getpid()}-{count}", src_dir_fd=folder, dst_dir_fd=top)
+    finally:
+        os.close(folder)
+    return count
+
+
+def _unlinked(name: str, folder: int) -> bool:
+    """Remove what has a name, unless it is a folder."""
+    if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        return False
+    os.unlink(name, dir_fd=folder)
+    return True
+
+
+def find_folders(directory: Path) -> Iterator[tuple[FolderOwner, TaskFolders]]:
+    """Yield the folders of tasks in a directory."""
+    for mark in sorted(directory.glob(f"{FOLDER}/*/{BEGAN}")):
+        try:
+            whose = msgspec.json.decode(_content(mark, MAX_MARK) or b"", type=FolderOwner)
+            began = mark.lstat().st_mtime_ns
+        except (OSError, msgspec.MsgspecError):
+            continue  # gone, or not ours
+        inbox, outbox = mark.parent / "inbox", mark.parent / "outbox"
+        yield whose, TaskFolders(directory=directory, folder=mark.parent, inbox=inbox, outbox=outbox, began=began)
+
+
+def write_inbox(boxes: TaskFolders, files: Sequence[Part], max_files: int, max_bytes: int) -> list[Path]:
+    """Write the files of a message, and return where they are."""
+    if len(files) > max_files:
+        raise TooManyFiles(f"The message has {len(files)} files, and {max_files} are taken")
+    written: list[Path] = []
+    with _open_folder(boxes.directory, boxes.inbox) as inbox:
+        for number, part in enumerate(files, 1):
+            raw = part.raw or b""
+            if len(raw) > max_bytes:
+                raise TooManyFiles(
+                    f"The file {part.filename or number} has {len(raw)} bytes, and {max_bytes} are taken"
+                )
+            name = safe_name(part.filename or f"file{_suffix(part)}")
+            while boxes.inbox / name in written:
+                name = f"{number}-{name}"
+            with suppress(FileNotFoundError):
+                if not _unlinked(name, inbox):  # of an earlier turn, and maybe a link or a folder by now
+                    remove_tree(name, inbox)
+            _create(inbox, name, raw)
+            written.append(boxes.inbox / name)
+    return written
+
+
+def read_outbox(boxes: TaskFolders, max_files: int, max_bytes: int) -> tuple[list[Part], list[str]]:
+    """Return the files that a command has left since its task began, and the names of those too many or too large."""
+    parts: list[Part] = []
+    left: list[str] = []
+    try:
+        with _open_folder(boxes.directory, boxes.outbox) as outbox:
+            for path, base, folder in _new_files(outbox, boxes.began):
+                name = os.fsencode(path).decode(errors="backslashreplace")  # a name need not be UTF-8, an answer must
+                raw = _content(base, max_bytes, folder) if len(parts) < max_files else None
+                if raw is None:
+                    left.append(name)
+                else:
+                    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+                    parts.append(Part(raw=raw, filename=name, media_type=kind))
+    except OSError as error:  # the command has removed or replaced it
+        log.warning("outbox cannot be read", extra={"path": str(boxes.outbox), "reason": str(error)})
+    return parts, left
+
+
+def safe_name(name: str) -> str:
+    """Return a name that is one in any folder, and shows what it was."""
+    base = _UNSAFE.sub("_", re.split(r"[/\\]", name)[-1]).lstrip(".-")
+    stem, dot, suffix = base.rpartition(".")
+    if len(base.encode()) > MAX_NAME:
+        base = _shortened(stem, MAX_NAME - 20) + dot + _shortened(suffix, 19) if dot else _shortened(base, MAX_NAME)
+    return base or "file"
+
+
+def _shortened(text: str, size: int) -> str:
+    return text.encode()[:size].decode(errors="ignore")
+
+
+def _suffix(part: Part) -> str:
+    return mimetypes.guess_extension((part.media_type or "").partition(";")[0].strip()) or ""
+
+
+def _new_files(outbox: int, began: int) -> Iterator[tuple[str, str, int]]:
+    """Yield what was written since the task began, sorted: path, name and open folder. No link is followed."""
+    for place, folders, names, folder in os.fwalk(".", dir_fd=outbox):
+        folders[:] = sorted(one for one in folders if one not in (".git", FOLDER))
+        if folders and place.count("/") >= MAX_DEPTH:
+            log.warning("outbox is too deep", extra={"path": place, "depth": MAX_DEPTH})
+            folders.clear()
+        for name in sorted(names):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and max(status.st_mtime_ns, status.st_ctime_ns) >= began:
+                yield Path(place, name).as_posix(), name, folder
+
+
+@contextmanager
+def _open_folder(directory: Path, folder: Path) -> Iterator[int]:
+    """Open a folder below a directory, and make it if it is not there, without following a link on the way."""
+    reached = os.open(directory, _FOLDER)
+    try:
+        names = folder.relative_to(directory).parts if folder.is_relative_to(directory) else ("..",)
+        for name in names:
+            reached = _open_inner(reached, name)
+        yield reached
+    finally:
+        os.close(reached)
+
+
+def _open_inner(outer: int, name: str) -> int:
+    """Return an open folder in another one, which is closed if this succeeds."""
+    try:
+        if name != "..":
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=outer)
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=outer)
+            os.close(outer)
+            return inner
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+    raise OSError(f"{name} leads out of the directory that the command works in")
+
+
+def _create(folder: int, name: str, content: bytes) -> None:
+    """Write a new file into an open folder; one that is there, or a link, is an error."""
+    made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+    with open(made, "wb") as file:
+        file.write(content)
+
+
+def _content(path: Path | str, max_bytes: int, folder: int | None = None) -> bytes | None:
+    """Return what is in a file, unless that is too much or the file has become a link."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
+            raw = file.read(max_bytes + 1)
+    except OSError:
+        return None
+    return raw if len(raw) <= max_bytes else None
+
 
 DAY_SECONDS = 24 * 3600.0
 
 CONVERSATIONS, WORKTREES = "conversations", "worktrees"
 """Folders below the root."""
 
-log = logging.getLogger("accord.process")
 
-
-class Placed(Struct, frozen=True, kw_only=True):
+class Placement(Struct, frozen=True, kw_only=True):
     """Where a task is to work, and which variables it gets besides, if whoever may give it tasks says so."""
 
     directory: Path
     env: Mapping[str, str] = {}
 
 
-Placing = Callable[[Context], Placed | None]
+ChoosePlacement = Callable[[Context], Placement | None]
 """Reads that from a task; only for agents that no stranger can give tasks to."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class Workspace(Struct, frozen=True, kw_only=True):
     """Where one task works, and variables that only it gets."""
 
     directory: Path
-    boxes: Boxes
+    boxes: TaskFolders
     tree: Worktree | None = None
     env: Mapping[str, str] = {}
 
@@ -53,41 +289,41 @@ class Place(Struct, frozen=True, kw_only=True):
 class Workspaces:
     """The places of one agent."""
 
-    def __init__(self, options: ProcessOptions, root: Path, placing: Placing | None = None) -> None:
+    def __init__(self, options: ProcessOptions, root: Path, placing: ChoosePlacement | None = None) -> None:
         """Make fresh places below `root`, unless a task says where it works."""
         self._options = options
         self._placing = placing
         self._root = root
-        self._given = _path(options.directory)
-        self._repository = _path(options.repository)
+        self._given = _absolute_path(options.directory)
+        self._repository = _absolute_path(options.repository)
         self._git: Repository | None = None
         self._making = asyncio.Lock()
 
-    async def open(self, ctx: Context) -> Place:
+    async def open(self, ctx: Context) -> Workspace:
         """Make the place of a task, or find it again."""
         placed = None if self._placing is None else self._placing(ctx)
         try:
             tree = await self._tree(ctx.task_id)
             directory = tree.path if tree is not None else placed.directory if placed else self._directory(ctx)
-            whose = Whose(ctx.tenant, ctx.task_id)
-            boxes = await asyncio.to_thread(_prepared, directory, whose, self._options.outbox)
+            whose = FolderOwner(ctx.tenant, ctx.task_id)
+            boxes = await asyncio.to_thread(_prepare_folders, directory, whose, self._options.outbox)
         except (OSError, GitFailed) as error:
             log.exception("no place to work", extra={"task_id": ctx.task_id})
             raise Failed("There is no place to work for this task") from error
-        return Place(directory=directory, boxes=boxes, tree=tree, env=placed.env if placed else {})
+        return Workspace(directory=directory, boxes=boxes, tree=tree, env=placed.env if placed else {})
 
-    async def close(self, place: Place) -> dict[str, object] | None:
+    async def close(self, place: Workspace) -> dict[str, object] | None:
         """Leave a place when its task is done, and return where its work is, if it has left any in a worktree."""
-        await asyncio.to_thread(files.close_boxes, place.boxes)
+        await asyncio.to_thread(remove_folders, place.boxes)
         if place.tree is None:
             return None
         try:
             async with self._making:
-                return await worktree.left(place.tree, keeps=self._options.keep_worktree)
+                return await git.close_worktree(place.tree, keeps=self._options.keep_worktree)
         except (OSError, GitFailed) as error:
             about = {"path": str(place.tree.path), "reason": str(error)}
             log.warning("worktree stays: %s: %s", place.tree.path, error, extra=about)
-            return told(place.tree)
+            return worktree_facts(place.tree)
 
     async def prepare(self, is_over: Callable[[str, str], Awaitable[bool]]) -> None:
         """Refuse what is not there, and leave places that nobody has left: of tasks that ended while they waited.
@@ -99,7 +335,7 @@ class Workspaces:
                 raise ValueError(f"{wanted} is no directory")
         for directory, whose, boxes in await asyncio.to_thread(lambda: list(self._left())):
             if await is_over(whose.tenant, whose.task_id):
-                await self.close(Place(directory=directory, boxes=boxes, tree=await self._found(directory, whose)))
+                await self.close(Workspace(directory=directory, boxes=boxes, tree=await self._found(directory, whose)))
         if self._options.keep_days is not None:
             before = time.time() - self._options.keep_days * DAY_SECONDS
             await asyncio.to_thread(_sweep, self._root / CONVERSATIONS, before)
@@ -110,13 +346,13 @@ class Workspaces:
         whose = "\0".join((ctx.tenant, ctx.caller.owner, ctx.context_id))
         return self._root / CONVERSATIONS / hashlib.sha256(whose.encode()).hexdigest()[:32]
 
-    def _left(self) -> Iterator[tuple[Path, Whose, Boxes]]:
+    def _left(self) -> Iterator[tuple[Path, FolderOwner, TaskFolders]]:
         given = [] if self._given is None else [self._given]
         for directory in (*given, *self._root.glob(f"{CONVERSATIONS}/*"), *self._root.glob(f"{WORKTREES}/*")):
-            for whose, boxes in files.opened(directory):
+            for whose, boxes in find_folders(directory):
                 yield directory, whose, boxes
 
-    async def _found(self, directory: Path, whose: Whose) -> Worktree | None:
+    async def _found(self, directory: Path, whose: FolderOwner) -> Worktree | None:
         """Return the worktree that a directory is."""
         if directory.parent != self._root / WORKTREES:
             return None
@@ -130,28 +366,28 @@ class Workspaces:
         options = self._options
         if self._repository is None:
             return None
-        name = files.safe_name(task_id)
+        name = safe_name(task_id)
         async with self._making:  # git locks its repository and does not wait
             if self._git is None:  # before an agent of this server has worked in it
                 self._git = await find_repository(self._repository, os.environ)
             path, branch = self._root / WORKTREES / name, options.branch.replace("{task}", name)
-            return await worktree.made(self._git, path, branch, options.base)
+            return await git.open_worktree(self._git, path, branch, options.base)
 
 
-def told(tree: Worktree) -> dict[str, object]:
+def worktree_facts(tree: Worktree) -> dict[str, object]:
     """Return what a caller may know of a worktree that is there."""
     return {"branch": tree.branch, "path": str(tree.path), "base": tree.base}
 
 
-def _path(given: str | None) -> Path | None:
+def _absolute_path(given: str | None) -> Path | None:
     return None if given is None else Path(given).expanduser().absolute()
 
 
-def _prepared(directory: Path, whose: Whose, outbox: str | None) -> Boxes:
+def _prepare_folders(directory: Path, whose: FolderOwner, outbox: str | None) -> TaskFolders:
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if directory.parent.name == CONVERSATIONS:
         os.utime(directory)  # or a conversation that goes on would look old
-    return files.open_boxes(directory, whose, outbox)
+    return open_folders(directory, whose, outbox)
 
 
 def _sweep(folder: Path, before: float) -> None:
@@ -162,7 +398,7 @@ def _sweep(folder: Path, before: float) -> None:
         for one in folder.iterdir():
             if one.is_dir() and one.lstat().st_mtime < before:
                 with suppress(OSError):
-                    files.remove_tree(one.name, opened)
+                    remove_tree(one.name, opened)
                 log.info("removed the directory of an old conversation", extra={"path": str(one)})
     finally:
         os.close(opened)

@@ -1,8 +1,253 @@
-"""Channels of agent-relay as agents: a task is posted to a channel, and what an agent there says is DONE is its answer.
+"""Channels of agent-relay as A2A agents.
 
-`RelayA2AAdapter` is the agent; `local` has one with a broker and a process of its own, `agent` the kind for settings.
+A task is posted to the channel, which is read every few seconds until an agent there reports that it is DONE. The class
+can be hosted here; its `invoke` and `get_metadata` are those of a2a-adapter's adapters, so that it can be hosted by
+that as well.
 """
 
-from accord.agents.relay.adapter import AdapterMetadata, RelayA2AAdapter
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import NAMESPACE_OID, uuid4, uuid5
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.agents.agent_types import JSON, skills_of
+from accord.agents.messages import answer_id, prompt
+from accord.agents.relay.channel import (
+    FAILED,
+    AnswerSearch,
+    ChannelMessage,
+    RelayChannel,
+    RelayRequest,
+    RelayUnavailable,
+    format_request,
+)
+from accord.engine.agent import TEXT, Crash, Node, Profile
+from accord.engine.context import Context, Failed
 
 __all__ = ["AdapterMetadata", "RelayA2AAdapter"]
+
+
+RELAYCAST = "https://api.relaycast.dev"
+
+TRIES, AGAIN_SECONDS = 3, 0.5
+"""How often a message is posted that certainly did not arrive, and when it is tried again, doubled each time."""
+
+ATTEMPTS = 20
+"""How often a run may be lost: it posts nothing twice, so that beginning again does no harm."""
+
+log = logging.getLogger("accord.relay")
+
+OnMessage = Callable[[ChannelMessage], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterMetadata:
+    """What a card is made of; the names are a2a-adapter's, whose servers read them."""
+
+    name: str
+    description: str
+    version: str = "1.0.0"
+    skills: list[dict[str, Any]] = field(default_factory=list)
+    input_modes: list[str] = field(default_factory=lambda: ["text"])
+    output_modes: list[str] = field(default_factory=lambda: ["text"])
+    streaming: bool = False
+    provider: dict[str, Any] | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+
+
+class RequestNotDone(Exception):
+    """An agent says that it could not do what was asked."""
+
+
+def conversation_id(ctx: Context) -> str:
+    """Return what a task's conversation is called in a channel.
+
+    It is another one for another caller who names the same context: nobody gets into a conversation that way.
+    """
+    return _stable_id(ctx.tenant, ctx.caller.owner, ctx.context_id)
+
+
+def _stable_id(*names: str) -> str:
+    return str(uuid5(NAMESPACE_OID, msgspec.json.encode(names).decode()))
+
+
+class RelayA2AAdapter:
+    """The agents of a channel as one agent."""
+
+    def __init__(
+        self,
+        relay_api_key: str,
+        channel: str = "general",
+        target_agent: str | None = None,
+        base_url: str = RELAYCAST,
+        poll_interval: float = 2.0,
+        timeout: float = 300.0,
+    ) -> None:
+        """Ask in `channel`; with a `target_agent` only its messages answer. The channel is read every `poll_interval`
+        seconds, and an answer has `timeout` seconds to come."""
+        self.api_key = relay_api_key
+        self.channel = channel
+        self.target_agent = target_agent
+        self.base_url = base_url
+        self.poll_interval = poll_interval
+        self.timeout = timeout
+        self._relay: RelayChannel | None = None
+        about = self.get_metadata()
+        self.profile = Profile(
+            name=about.name,
+            description=about.description,
+            version=about.version,
+            skills=skills_of((about.name,), about.description),
+            input_modes=(TEXT, JSON),
+            crash=Crash.RESUME,
+            attempts=ATTEMPTS,
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(channel={self.channel!r}, target_agent={self.target_agent!r})"
+
+    # --- as adapters are used -----------------------------------------------------------------------------------------
+
+    async def invoke(self, user_input: str, context_id: str | None = None, **kwargs: Any) -> str:
+        """Ask and return the answer; raises TimeoutError if there is none in time."""
+        task = kwargs.get("task_id") or getattr(kwargs.get("context"), "task_id", None)
+        asking = copy(self)
+        asking._relay = None  # connections belong to a loop, and whoever calls this may have another each time
+        try:
+            before = await asking.before(
+                user_input, str(task or uuid4().hex), _stable_id(context_id) if context_id else None
+            )
+            return await asking.answer(await asking.ask(before))
+        finally:
+            await asking.close()
+
+    def get_metadata(self) -> AdapterMetadata:
+        """Say what it is."""
+        return AdapterMetadata(
+            name="Agent Relay", description=f"Multi-agent workspace (channel: {self.channel})", streaming=False
+        )
+
+    def supports_streaming(self) -> bool:
+        """Whether answers come in pieces."""
+        return False
+
+    async def cancel(self, context_id: str | None = None, **kwargs: Any) -> None:
+        """Do nothing: nobody in a channel can be made to stop."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            await relay.close()
+
+    # --- as an agent here ---------------------------------------------------------------------------------------------
+
+    async def start(self, node: Node) -> None:
+        """Begin; connections are made when they are needed."""
+
+    async def stop(self) -> None:
+        """Let go of connections."""
+        await self.close()
+
+    async def run(self, ctx: Context) -> None:
+        """Ask, unless an earlier run did, and give the answer."""
+        try:
+            said = await self.answer(await self._asked(ctx), hear=lambda entry: ctx.status(entry.answer))
+        except TimeoutError as error:
+            raise Failed(str(error)) from error
+        except RequestNotDone as error:
+            raise Failed(str(error)) from None
+        except RelayUnavailable as error:
+            raise Failed(str(error)) from error
+        await ctx.artifact(said, id=answer_id(ctx))
+
+    async def _asked(self, ctx: Context) -> RelayRequest:
+        """Return the request of a task, which is kept before it is posted, so that a run that was lost is gone on with:
+        the channel itself tells whether it was posted."""
+        kept = ctx.kept("relay")
+        if kept is None:
+            before = await self.before(prompt(ctx.message.parts), ctx.task_id, conversation_id(ctx))
+            await ctx.keep("relay", msgspec.json.encode(before).decode())
+        else:
+            before = msgspec.json.decode(kept, type=RelayRequest)
+            watch = AnswerSearch(before)
+            watch.feed(await self._look())
+            if watch.is_posted() or ctx.kept("relay:posted") is not None:
+                return before
+        asked = await self.ask(before)
+        await ctx.keep("relay:posted", asked.id or "yes")
+        return asked
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    @property
+    def relay(self) -> RelayChannel:
+        """The channel."""
+        if self._relay is None:
+            self._relay = RelayChannel(self.base_url, self.api_key, self.channel)
+        return self._relay
+
+    async def before(self, text: str, tag: str, context: str | None = None) -> RelayRequest:
+        """Return a request that is yet to be posted, with what is in the channel before it."""
+        return RelayRequest(
+            tag=tag, text=format_request(text, tag, context), at=time.time(), before=tuple(await self._look())
+        )
+
+    async def ask(self, asked: RelayRequest) -> RelayRequest:
+        """Post a request. One that may have arrived is not posted again: the channel will show it, or not."""
+        for tries in range(TRIES):
+            try:
+                return replace(asked, id=await self.relay.post(asked.text))
+            except RelayUnavailable as error:
+                if error.was_posted:
+                    return asked
+                if not error.may_pass or tries == TRIES - 1:
+                    raise
+            await asyncio.sleep(AGAIN_SECONDS * 2.0**tries)
+        raise AssertionError("the last try returns or raises")
+
+    async def answer(self, asked: RelayRequest, hear: OnMessage | None = None) -> str:
+        """Wait for the answer to a request; `hear` is told what else is said about it."""
+        watch = AnswerSearch(asked, self.target_agent)
+        until = asked.at + self.timeout
+        while True:
+            for entry in watch.feed(await self._page()):
+                if hear is not None and watch.is_about(entry):
+                    await hear(entry)
+            if (found := watch.answer()) is not None:
+                if found.word == FAILED:
+                    raise RequestNotDone(found.answer or "The agent could not do it")
+                return found.answer
+            left = until - time.time()
+            if left <= 0:
+                raise TimeoutError(f"No DONE response within {self.timeout}s")
+            await asyncio.sleep(min(self.poll_interval, left))
+
+    async def _look(self) -> list[ChannelMessage]:
+        """Read the channel, which may be away for a moment."""
+        for tries in range(TRIES):
+            try:
+                return await self.relay.latest()
+            except RelayUnavailable as error:
+                if not error.may_pass or tries == TRIES - 1:
+                    raise
+            await asyncio.sleep(AGAIN_SECONDS * 2.0**tries)
+        raise AssertionError("the last try returns or raises")
+
+    async def _page(self) -> list[ChannelMessage]:
+        """Read the channel; one that cannot be read now may be the next time, and the time for an answer goes on."""
+        try:
+            return await self.relay.latest()
+        except RelayUnavailable as error:
+            if not error.may_pass:
+                raise
+            log.warning("channel cannot be read", extra={"channel": self.channel, "reason": str(error)})
+            return []

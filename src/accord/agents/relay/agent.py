@@ -1,23 +1,297 @@
-"""The kind `relay`: a channel of a relay elsewhere, or one of our own with a command behind it.
+"""Relay agent type, and a relay on this machine.
 
-It reads options and makes the agent, which is `adapter`'s or `local`'s.
+`POST /channels/messages` posts, `GET /channels/messages?channel=..&limit=20` reads; a reader that states `after` and
+`wait` need not poll. Nothing outlives the broker and nothing is unbounded. The API key names the sender. Broker and
+command start and stop with the node; if the node is killed, the command ends by itself (`runner`).
 """
 
+import asyncio
+import contextlib
+import hmac
+import logging
 import os
+import secrets
 import shlex
-from collections.abc import Mapping
-from typing import Annotated
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.agents import kinds
-from accord.agents.environment import is_there
-from accord.agents.kinds import Given, Kind, Options, Seconds
-from accord.agents.programs import placeholder_problem
-from accord.agents.relay.adapter import RELAYCAST, RelayA2AAdapter
+from accord.agents import agent_types
+from accord.agents.agent_types import Given, Kind, Options, Seconds
+from accord.agents.command_environment import command_variables, has_command
+from accord.agents.command_safety import placeholder_problem
+from accord.agents.messages import prompt
+from accord.agents.relay import RELAYCAST, RelayA2AAdapter, conversation_id, runner
+from accord.agents.relay.channel import CANCEL, RelayRequest, RelayUnavailable
 from accord.agents.relay.runner import PLACEHOLDER
-from accord.engine.agent import Agent
+from accord.engine.agent import Agent, Crash, Node
+from accord.engine.context import Context, Failed
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+PATH = "/channels/messages"
+
+MAX_MESSAGES = 1000
+"""Messages that a channel remembers: far more than are read at a time."""
+
+MAX_CHANNELS = 100
+MAX_TEXT = 4 * 1024 * 1024
+"""Characters of a message."""
+
+MAX_BODY = MAX_TEXT * 2 + 1024
+MAX_WAIT_SECONDS = 25.0
+"""How long a reader may wait: less than anything in between takes for a broken connection."""
+
+LATEST = 20
+
+
+class BrokerPost(Struct, frozen=True, kw_only=True):
+    """What is posted."""
+
+    channel: Annotated[str, Meta(min_length=1, max_length=200)]
+    text: Annotated[str, Meta(max_length=MAX_TEXT)]
+
+
+class Broker:
+    """Channels, and an HTTP server for them."""
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        """Let in those who have one of `keys`, as whom it says."""
+        self._keys = dict(keys)
+        self._channels: dict[str, deque[dict[str, Any]]] = {}
+        self._count = 0
+        self._news = asyncio.Condition()
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Listen, and return the address."""
+        from aiohttp import web
+
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_post(PATH, self._post)
+        app.router.add_get(PATH, self._read)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        found = self._runner.addresses[0]
+        return f"http://{host}:{found[1]}"
+
+    async def stop(self) -> None:
+        """Stop listening, and forget everything."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        self._channels.clear()
+
+    async def _post(self, request: "web.Request") -> "web.Response":
+        sender = self._sender(request)
+        if sender is None:
+            return _answer({"error": "no such key"}, 401)
+        try:
+            posted = msgspec.json.decode(await request.read(), type=BrokerPost)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return _answer({"error": str(error)}, 400)
+        if posted.channel not in self._channels and len(self._channels) >= MAX_CHANNELS:
+            return _answer({"error": "too many channels"}, 429)
+        async with self._news:
+            self._count += 1
+            message = {
+                "id": self._count,
+                "channel": posted.channel,
+                "from": sender,
+                "text": posted.text,
+                "created_at": datetime.now(UTC).isoformat(),
+            }
+            self._channels.setdefault(posted.channel, deque(maxlen=MAX_MESSAGES)).append(message)
+            self._news.notify_all()
+        return _answer(message, 201)
+
+    async def _read(self, request: "web.Request") -> "web.Response":
+        if self._sender(request) is None:
+            return _answer({"error": "no such key"}, 401)
+        asked = request.query
+        try:
+            limit, after = int(asked.get("limit", LATEST)), int(asked.get("after", 0))
+            wait = min(float(asked.get("wait", 0)), MAX_WAIT_SECONDS)
+        except ValueError:
+            return _answer({"error": "limit, after and wait are numbers"}, 400)
+        name = asked.get("channel", "")
+
+        def found() -> list[dict[str, Any]]:
+            new = [message for message in self._channels.get(name, ()) if message["id"] > after]
+            # Who reads on gets what comes next, who only looks what is latest.
+            return new[: max(1, limit)] if after else new[-max(1, limit) :]
+
+        if wait > 0 and not found():
+            try:
+                async with asyncio.timeout(wait), self._news:
+                    await self._news.wait_for(lambda: bool(found()))
+            except TimeoutError:
+                pass
+        return _answer(found(), 200)
+
+    def _sender(self, request: "web.Request") -> str | None:
+        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        given = key.strip().encode()
+        known = [name for one, name in self._keys.items() if hmac.compare_digest(one.encode(), given)]
+        return known[0] if known else None
+
+
+def _answer(value: Any, status: int) -> "web.Response":
+    from aiohttp import web
+
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+
+
+POLL_SECONDS = 0.2
+"""How often the channel is read: it is on this machine."""
+
+SENDER = "a2a"
+"""What the channel calls who asks."""
+
+AGAIN_SECONDS, MOST_SECONDS = 1.0, 30.0
+"""When an agent that has ended is started again, doubled each time up to the most."""
+
+STOP_SECONDS = 5.0
+CANCEL_SECONDS = 2.0
+
+log = logging.getLogger("accord.relay")
+
+
+class LocalRelay(RelayA2AAdapter):
+    """The agents of a channel that is on this machine, one of which is started here, if there is a command for it."""
+
+    def __init__(
+        self,
+        command: Sequence[str] = (),
+        *,
+        native: bool = False,
+        channel: str = "general",
+        target_agent: str | None = None,
+        broker_port: int = 0,
+        poll_interval: float = POLL_SECONDS,
+        timeout: float = 300.0,
+        pass_env: Sequence[str] = (),
+    ) -> None:
+        """Start `command` as the agent `target_agent`; one that is `native` speaks to the channel itself.
+
+        Of the server's environment it gets the common variables, and those in `pass_env`.
+        """
+        super().__init__(secrets.token_urlsafe(32), channel, target_agent, poll_interval=poll_interval, timeout=timeout)
+        self.agent_key = secrets.token_urlsafe(32)
+        self.profile = replace(self.profile, crash=Crash.RESTART)  # what was asked is gone with the broker
+        self.command = list(command)
+        self._native = native
+        self._pass_env = pass_env
+        self._port = broker_port
+        self._broker: Broker | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def start(self, node: Node) -> None:
+        """Start the broker, and the agent."""
+        self._broker = Broker({self.api_key: SENDER, self.agent_key: self.target_agent or "agent"})
+        self.base_url = await self._broker.start(port=self._port)
+        if self.command:
+            process = await self._spawn()
+            self._keeper = asyncio.create_task(self._keep(process), name=f"relay agent {self.target_agent}")
+
+    async def stop(self) -> None:
+        """Stop the agent, and the broker."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+        await super().stop()
+        if self._broker is not None:
+            await self._broker.stop()
+            self._broker = None
+
+    async def run(self, ctx: Context) -> None:
+        """Ask and give the answer; who is cancelled, or waits no longer, tells the agent to stop."""
+        try:
+            await super().run(ctx)
+        except (asyncio.CancelledError, Failed):  # one that has ended by itself does not mind
+            await self._take_back(ctx.task_id)
+            raise
+
+    async def _asked(self, ctx: Context) -> RelayRequest:
+        """Ask anew: what an earlier run asked is gone with its broker."""
+        return await self.ask(await self.before(prompt(ctx.message.parts), ctx.task_id, conversation_id(ctx)))
+
+    async def _take_back(self, tag: str) -> None:
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                await self.relay.post(f"{CANCEL} [a2a:{tag}]")
+        except (RelayUnavailable, TimeoutError) as error:
+            log.warning("relay agent was not told to stop", extra={"task_id": tag, "reason": str(error)})
+
+    # --- the process --------------------------------------------------------------------------------------------------
+
+    def environment(self) -> dict[str, str]:
+        """Return what an agent has to know to join the channel."""
+        return {
+            runner.BASE_URL: self.base_url,
+            runner.API_KEY: self.agent_key,
+            runner.CHANNEL: self.channel,
+            runner.AGENT: self.target_agent or "agent",
+        }
+
+    async def _spawn(self) -> Process:
+        how = ["--native"] if self._native else []
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            runner.__name__,
+            *how,
+            "--",
+            *self.command,
+            stdin=PIPE,  # a lifeline: it is closed when this process ends, however that is
+            env=command_variables(os.environ, ("PYTHONPATH", *self._pass_env)) | self.environment(),
+            start_new_session=True,
+        )
+        log.info("relay agent started", extra={"agent": self.target_agent, "pid": process.pid})
+        return process
+
+    async def _keep(self, process: Process) -> None:
+        """Start the agent again whenever it ends; when this is stopped, it is."""
+        delay = AGAIN_SECONDS
+        try:
+            while True:
+                began = asyncio.get_running_loop().time()
+                status = await process.wait()
+                log.error("relay agent ended: exit status %s", status, extra={"agent": self.target_agent})
+                if asyncio.get_running_loop().time() - began > MOST_SECONDS:
+                    delay = AGAIN_SECONDS
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, MOST_SECONDS)
+                process = await self._spawn()
+        finally:
+            await _leave(process)
+
+
+async def _leave(process: Process) -> None:
+    """Let a runner end what it has started, and itself; one that does not is killed."""
+    if process.stdin is not None:
+        process.stdin.close()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+            return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 class RelayOptions(Options, frozen=True, kw_only=True):
@@ -50,7 +324,7 @@ def make(given: Given) -> Agent:
     options: RelayOptions = given.options
     made = _made(options, given.env or os.environ)
     own = made.profile
-    stated = kinds.profile(given, crash=own.crash, name=own.name, description=own.description)
+    stated = agent_types.profile(given, crash=own.crash, name=own.name, description=own.description)
     made.profile = replace(
         stated, timeout=None, attempts=max(own.attempts, stated.attempts), output_modes=own.output_modes
     )
@@ -62,14 +336,12 @@ def _made(options: RelayOptions, env: Mapping[str, str]) -> RelayA2AAdapter:
     timeout = options.timeout or 300.0
     if wrong := placeholder_problem(command, PLACEHOLDER, is_allowed=options.allow_interpreter):
         raise ValueError(f"command: {wrong}")
-    if command and not options.installed_later and not is_there(command[0], env, os.curdir):
+    if command and not options.installed_later and not has_command(command[0], env, os.curdir):
         raise ValueError(
             f"command: there is no {command[0]} on this machine: install it, say where it is, or say"
             " installed_later = true"
         )
     if command:
-        from accord.agents.relay.local import POLL_SECONDS, LocalRelay
-
         return LocalRelay(
             command,
             native=options.native,

@@ -1,20 +1,248 @@
-"""A channel of a relay over HTTP: messages posted to it, and the latest of it read.
+"""Relay channel over HTTP, and the search for answers (C-10).
 
-It knows two requests and a key, and nothing of tasks. What a message means is `correlation`.
+A channel is shared: others ask in it, agents answer late or talk among themselves. A request is tagged `[a2a:<id>]`,
+and an answer is taken if it repeats the tag or is in the request's thread. One without either is taken only where
+nothing else can be meant: never an old answer, and never another request's.
 """
 
+import hashlib
 import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.agents.relay.correlation import Entry, entries
 from accord.client import transports
 from accord.client.wire import Outgoing, Reply, Transport, Unreachable
 from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy
+
+DONE, FAILED, CANCEL = "DONE:", "FAILED:", "CANCEL:"
+"""How messages begin that answer a request, say that it cannot be done (with its tag only), or take it back."""
+
+TAG = re.compile(r"\[a2a:([^\[\]\s]+)\]")
+
+CONTEXT = re.compile(r"\[context:(\w[\w.:-]*)\]")
+"""How a request says which conversation it belongs to: requests of one conversation have the same."""
+
+THREADS = ("thread_id", "threadId", "parent_id", "parentId", "reply_to", "replyTo", "in_reply_to")
+"""Where a message may say which one it replies to."""
+
+
+class ChannelMessage(Struct, frozen=True, kw_only=True):
+    """A message of a channel; `key` is its id, or what it says where it has none."""
+
+    key: str
+    text: str
+    id: str | None = None
+    sender: str | None = None
+    thread: str | None = None
+
+    @property
+    def tag(self) -> str | None:
+        """The tag that it is about: right after the word that it begins with, else the last one."""
+        found = TAG.findall(self.text)
+        first = TAG.match(self.text, len(self.word)) or TAG.match(self.body)
+        return first[1] if first else found[-1] if found else None
+
+    @property
+    def word(self) -> str:
+        """The word that it begins with, if that is one of ours."""
+        return next((word for word in (DONE, FAILED, CANCEL) if self.text.startswith(word)), "")
+
+    @property
+    def body(self) -> str:
+        """What it says after its word, without blanks around it."""
+        return self.text.removeprefix(self.word).strip()
+
+    @property
+    def answer(self) -> str:
+        """What it says without word and tags."""
+        return _without_tags(self, self.body)
+
+    @property
+    def context(self) -> str | None:
+        """The conversation that it belongs to, if it says so."""
+        found = CONTEXT.findall(self.text)
+        return found[-1] if found else None
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it asks for something under a tag."""
+        return not self.word and self.tag is not None
+
+
+def format_request(text: str, tag: str, context: str | None = None) -> str:
+    """Return a request as it is posted: tags in what a caller wrote mean nothing, nor does a word of ours."""
+    harmless = CONTEXT.sub(r"(context:\1)", TAG.sub(r"(a2a:\1)", text))
+    belongs = "" if context is None else f"[context:{context}]\n"
+    if harmless.startswith((DONE, FAILED, CANCEL)):
+        return f"{belongs}[a2a:{tag}]\n{harmless}"
+    return f"{harmless}\n\n{belongs}[a2a:{tag}]"
+
+
+def request_text(entry: ChannelMessage) -> str:
+    """Return what a request asks, without its tags."""
+    return _without_tags(entry, entry.text)
+
+
+def _without_tags(entry: ChannelMessage, text: str) -> str:
+    for tag in (f"[context:{entry.context}]", f"[a2a:{entry.tag}]"):
+        text = text.replace(tag, "")
+    return text.strip()
+
+
+def parse_messages(messages: Iterable[Any]) -> list[ChannelMessage]:
+    """Return the messages of a page; what has no text is none."""
+    return [_entry(one) for one in messages if isinstance(one, dict) and isinstance(one.get("text"), str)]
+
+
+def _entry(message: dict[str, Any]) -> ChannelMessage:
+    number = message.get("id")
+    name = None if number is None else str(number)
+    thread = next((message[one] for one in THREADS if message.get(one) is not None), None)
+    sender = message.get("from")
+    said = hashlib.sha256(msgspec.json.encode(message, order="sorted")).hexdigest()[:32]
+    return ChannelMessage(
+        key=f"said:{said}" if name is None else f"id:{name}",
+        text=message["text"],
+        id=name,
+        sender=None if sender is None else str(sender),
+        thread=None if thread is None else str(thread),
+    )
+
+
+class RelayRequest(Struct, frozen=True, kw_only=True):
+    """A request: what was posted, when, and what the channel looked like before; it can be kept and gone on with."""
+
+    tag: str
+    text: str
+    at: float
+    before: tuple[ChannelMessage, ...] = ()
+    id: str | None = None
+
+
+class AnswerSearch:
+    """Looks for the answer to a request in pages of a channel, the newest of which may be first or last."""
+
+    def __init__(self, asked: RelayRequest, target: str | None = None) -> None:
+        """Look for an answer by `target`, or by anybody."""
+        self._asked = asked
+        self._target = target
+        self._known = Counter(entry.key for entry in asked.before)
+        self._said: list[ChannelMessage] = []
+
+    def feed(self, page: Sequence[ChannelMessage]) -> list[ChannelMessage]:
+        """Take in a page and return what is new in it, oldest first."""
+        left = Counter(self._known)
+        is_new = []
+        for entry in page:
+            is_new.append(left[entry.key] <= 0)
+            left[entry.key] -= 1
+        new = [entry for entry, fresh in zip(page, is_new, strict=True) if fresh]
+        for key, count in Counter(entry.key for entry in page).items():
+            self._known[key] = max(self._known[key], count)
+        self._said += _in_order(new, is_new, self._is_own)
+        return self._said[len(self._said) - len(new) :]
+
+    def answer(self) -> ChannelMessage | None:
+        """Return the message that answers, if it is there."""
+        for entry in self._said:
+            if entry.word in (DONE, FAILED) and self._may_answer(entry) and self._is_meant(entry):
+                return entry
+        return self._untagged()
+
+    def is_posted(self) -> bool:
+        """Whether the request is in the channel."""
+        return any(self._is_own(entry) for entry in self._said)
+
+    def is_about(self, entry: ChannelMessage) -> bool:
+        """Whether a message is about the request, by the agent that does it.
+
+        One without a tag is, if it can be about nothing else: it is the target's, no other request waits for an answer,
+        and nobody else has spoken since ours, to whom it might talk.
+        """
+        if entry.word or not self._may_answer(entry):
+            return False
+        if entry.tag is not None or entry.thread is not None:
+            return self._is_meant(entry)
+        return self._target is not None and self._is_alone_at(entry)
+
+    def _is_own(self, entry: ChannelMessage) -> bool:
+        if self._asked.id is not None and entry.id is not None:
+            return entry.id == self._asked.id
+        return entry.text == self._asked.text
+
+    def _may_answer(self, entry: ChannelMessage) -> bool:
+        return not self._is_own(entry) and (self._target is None or entry.sender == self._target)
+
+    def _is_meant(self, entry: ChannelMessage) -> bool:
+        if entry.tag is not None:
+            return entry.tag == self._asked.tag
+        return entry.thread is not None and entry.thread == self._asked.id
+
+    def _untagged(self) -> ChannelMessage | None:
+        """Return an answer that says to nobody whose it is, if there is only one request that it can be about.
+
+        So it must come after ours, while no other is open; and where anybody may answer, nobody else may have spoken
+        in between, who might have been asked, or have asked.
+        """
+        is_visible = self.is_posted()
+        is_ours, speakers = not is_visible, set[str | None]()
+        waiting = {self._asked.tag} if not is_visible else set[str]()
+        for at, entry in enumerate((*self._asked.before, *self._said)):
+            is_late = at >= len(self._asked.before)
+            if self._is_own(entry):
+                is_ours = True
+            elif is_ours and is_late and not entry.word and entry.tag is None:
+                speakers.add(entry.sender)
+            if self._closes(entry, waiting, is_ours=is_ours and is_late, speakers=speakers):
+                return entry
+        return None
+
+    def _is_alone_at(self, entry: ChannelMessage) -> bool:
+        """Whether only ours waits for an answer when something is said, and nobody but the target has spoken since."""
+        is_ours = not self.is_posted()
+        waiting, others = {self._asked.tag} if is_ours else set[str](), set[str | None]()
+        for one in (*self._asked.before, *self._said):
+            if one is entry:
+                break
+            if is_ours and one.sender != self._target:
+                others.add(one.sender)
+            is_ours = is_ours or self._is_own(one)
+            self._closes(one, waiting, is_ours=False, speakers=set())
+        return waiting == {self._asked.tag} and not others
+
+    def _closes(self, entry: ChannelMessage, waiting: set[str], *, is_ours: bool, speakers: set[str | None]) -> bool:
+        """Keep account of the requests that wait for an answer; whether this is the answer to ours."""
+        if entry.is_request or self._is_own(entry):
+            waiting.add(self._asked.tag if self._is_own(entry) else entry.tag or "")
+            return False
+        if entry.tag is not None:
+            waiting.discard(entry.tag)
+            return False
+        if entry.word != DONE or entry.thread is not None or not self._may_answer(entry) or len(waiting) != 1:
+            return False
+        if is_ours and waiting == {self._asked.tag}:
+            return self._target is not None or speakers <= {entry.sender}
+        waiting.clear()
+        return False
+
+
+def _in_order(new: list[ChannelMessage], is_new: Sequence[bool], is_own: Any) -> list[ChannelMessage]:
+    """Return what is new with the oldest first: by number, else as it lies beside what was known or to our own."""
+    if all(entry.id is not None and entry.id.isdecimal() for entry in new):
+        return sorted(new, key=lambda entry: int(entry.id or 0))
+    if not all(is_new):
+        return new[::-1] if is_new[0] else new
+    own = next((at for at, entry in enumerate(new) if is_own(entry)), 0)
+    return new[::-1] if own and own == len(new) - 1 else new
+
 
 PATH = "/channels/messages"
 
@@ -30,7 +258,7 @@ NOT_FOUND = 404
 log = logging.getLogger("accord.relay")
 
 
-class NoRelay(Exception):
+class RelayUnavailable(Exception):
     """The relay cannot be used: `may_pass` if that may be otherwise soon, `was_posted` if a message may be there."""
 
     def __init__(self, reason: str, *, may_pass: bool, was_posted: bool = False) -> None:
@@ -40,7 +268,7 @@ class NoRelay(Exception):
         self.was_posted = was_posted
 
 
-class Channel:
+class RelayChannel:
     """One channel, for whoever has a key."""
 
     def __init__(self, base_url: str, api_key: str, name: str) -> None:
@@ -59,15 +287,15 @@ class Channel:
         number = inside.get("id") if isinstance(inside, dict) else None
         return None if number is None else str(number)
 
-    async def latest(self, limit: int = LATEST, **more: Any) -> list[Entry]:
+    async def latest(self, limit: int = LATEST, **more: Any) -> list[ChannelMessage]:
         """Read the latest messages; `more` are parameters of relays that have them."""
         asked = {"channel": self._name, "limit": limit} | more
         found = _json(await self._ask("GET", f"{self._url}?{urlencode(asked)}"))
         if isinstance(found, dict):
             found = found.get("messages", found.get("data"))
         if not isinstance(found, list):
-            raise NoRelay("The relay's answer is no list of messages", may_pass=True)
-        return entries(found)
+            raise RelayUnavailable("The relay's answer is no list of messages", may_pass=True)
+        return parse_messages(found)
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -78,26 +306,28 @@ class Channel:
     async def _ask(self, method: str, url: str, body: bytes | None = None) -> Reply:
         if self._transport is None:  # the operator names the relay, and it may well be on this machine
             self._transport = transports.choose("aiohttp", policy=Policy(allow_private=True), max_bytes=MAX_BYTES)
-        headers = (("Authorization", f"Bearer {self._key}"), ("Accept", "application/json"), *_about(body))
+        headers = (("Authorization", f"Bearer {self._key}"), ("Accept", "application/json"), *_content_headers(body))
         asked = Outgoing(method=method, url=url, headers=headers, body=body, seconds=SECONDS)
         try:
             opened = await self._transport.open(asked)
             reply = Reply(status=opened.status, headers=opened.headers, body=await opened.read())
         except Unreachable as error:
             sent = error.was_sent and body is not None
-            raise NoRelay(f"The relay cannot be reached: {error.reason}", may_pass=True, was_posted=sent) from error
+            raise RelayUnavailable(
+                f"The relay cannot be reached: {error.reason}", may_pass=True, was_posted=sent
+            ) from error
         except InvalidAgentResponse as error:
-            raise NoRelay(f"The relay's answer cannot be taken: {error}", may_pass=False) from error
+            raise RelayUnavailable(f"The relay's answer cannot be taken: {error}", may_pass=False) from error
         if reply.status == NOT_FOUND and body is None:
             return replace(reply, body=b"[]")  # nobody has said anything in it yet
         if not 200 <= reply.status < 300:
             log.warning("relay refused", extra={"status": reply.status, "body": reply.body[:1024]})
             may_pass = reply.status >= 500 or reply.status == 429
-            raise NoRelay(f"The relay refused: HTTP {reply.status}", may_pass=may_pass)
+            raise RelayUnavailable(f"The relay refused: HTTP {reply.status}", may_pass=may_pass)
         return reply
 
 
-def _about(body: bytes | None) -> tuple[tuple[str, str], ...]:
+def _content_headers(body: bytes | None) -> tuple[tuple[str, str], ...]:
     return () if body is None else (("Content-Type", "application/json"),)
 
 

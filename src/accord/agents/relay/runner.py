@@ -1,26 +1,128 @@
-"""A command as an agent of a channel: what is asked there is given to it, and what it prints is said to be done.
+"""Runner: a command that answers requests in a relay channel.
 
     python -m accord.agents.relay.runner -- claude -p
     python -m accord.agents.relay.runner --native -- my-relay-agent
 
-It is a process of its own, so that it can be talked to only through the channel, and ends with whoever started it: its
-standard input is closed then, however they end, and everything that it has started goes with it. With `--native` the
-command speaks to the channel itself, by the `RELAY_*` variables of its environment. `local` starts it.
+It is a process of its own, reachable only through the channel, and ends with the process that started it: its standard
+input is closed then, and everything that it has started goes with it. With `--native` the command reads the channel
+itself, by the `RELAY_*` variables of its environment.
 """
 
 import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from accord.agents.environment import close_process
-from accord.agents.relay.channel import Channel, NoRelay
-from accord.agents.relay.correlation import CANCEL, DONE, FAILED, Entry, asked
-from accord.agents.relay.kept import Kept, NotStarted, start
+from accord.agents import command_supervisor
+from accord.agents.command_environment import close_process
+from accord.agents.relay.channel import (
+    CANCEL,
+    DONE,
+    FAILED,
+    ChannelMessage,
+    RelayChannel,
+    RelayUnavailable,
+    request_text,
+)
+
+GRACE_SECONDS = 2.0
+"""How long what is asked to stop may take before it is killed."""
+
+LATE_SECONDS = 3.0
+"""How much longer a keeper may take; one that does not end is killed, and the command with it."""
+
+
+class CommandNotStarted(Exception):
+    """The operating system does not start this command."""
+
+
+class SupervisedCommand:
+    """A command that runs; `process` has its streams."""
+
+    def __init__(self, process: Process, near: socket.socket) -> None:
+        """Hold a keeper that answers at `near`."""
+        self.process = process
+        self._near = near
+        self._says = asyncio.StreamReader()
+        self._control: asyncio.StreamWriter | None = None
+
+    async def begin(self) -> None:
+        """Wait until the command runs."""
+        self._says, self._control = await asyncio.open_unix_connection(sock=self._near)
+        word, value = await self._heard()
+        if word != "started":
+            raise CommandNotStarted(os.strerror(int(value)) if value else "its keeper could not be started")
+
+    async def ended(self) -> int:
+        """Wait until the command has ended, and return its exit status, or a signal as a negative number."""
+        word, value = await self._heard()
+        return int(value) if word == "exited" else -signal.SIGKILL  # a keeper without last words was killed
+
+    async def end(self) -> None:
+        """See to it that nothing of it is left, even if whoever waits here is told to stop meanwhile."""
+        with contextlib.suppress(OSError):  # it may be gone already
+            self._near.shutdown(socket.SHUT_WR)  # which is how the keeper is told
+        streams = (self.process.stdout, self.process.stderr)
+        reading = [asyncio.create_task(_drain(stream)) for stream in streams if stream is not None]
+        try:
+            async with asyncio.timeout(GRACE_SECONDS + LATE_SECONDS):
+                await self.process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+            await self.process.wait()
+        finally:
+            for task in reading:
+                task.cancel()
+            (self._control or self._near).close()
+
+    async def _heard(self) -> tuple[str, str]:
+        with contextlib.suppress(ConnectionError):
+            word, _, value = (await self._says.readline()).decode().strip().partition(" ")
+            return word, value
+        return "", ""
+
+
+async def _drain(stream: asyncio.StreamReader) -> None:
+    """Read on: asyncio takes a process for ended when its output is read."""
+    while await stream.read(65536):
+        pass
+
+
+async def start_command(
+    command: Sequence[str], env: Mapping[str, str], *, stdin: int, output: int | None
+) -> SupervisedCommand:
+    """Start a command; `output` is for both of its streams, or None where they are ours."""
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    options = (str(far.fileno()), str(GRACE_SECONDS), "0")
+    try:
+        with far:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", command_supervisor.__file__, *options, *command),
+                stdin=stdin,
+                stdout=output,
+                stderr=output,
+                env=dict(env),
+                pass_fds=(far.fileno(),),
+                start_new_session=True,
+            )
+    except (OSError, ValueError) as error:
+        near.close()
+        raise CommandNotStarted(getattr(error, "strerror", None) or str(error)) from error
+    kept = SupervisedCommand(process, near)
+    try:
+        await kept.begin()
+    except BaseException:  # whoever is told to stop meanwhile leaves nothing behind
+        await kept.end()
+        raise
+    return kept
+
 
 BASE_URL, API_KEY, CHANNEL, AGENT = "RELAY_BASE_URL", "RELAY_API_KEY", "RELAY_CHANNEL", "RELAY_AGENT_NAME"
 """What an agent is told in its environment."""
@@ -49,10 +151,10 @@ TASK_ID, CONTEXT_ID = "RELAY_TASK_ID", "RELAY_CONTEXT_ID"
 """What a command is told in its environment about what it is asked."""
 
 
-class Bridge:
+class ChannelWorker:
     """Lets a command answer what is asked in a channel."""
 
-    def __init__(self, channel: Channel, name: str, command: Sequence[str]) -> None:
+    def __init__(self, channel: RelayChannel, name: str, command: Sequence[str]) -> None:
         """Answer as `name`."""
         self._channel = channel
         self._name = name
@@ -81,15 +183,15 @@ class Bridge:
                 work.cancel()
             await asyncio.gather(*self._working.values(), return_exceptions=True)
 
-    async def _page(self, last: str | None) -> list[Entry]:
+    async def _page(self, last: str | None) -> list[ChannelMessage]:
         more = {"wait": WAIT_SECONDS} | ({} if last is None else {"after": last})
         try:
             return await self._channel.latest(PAGE, **more)
-        except NoRelay as error:
+        except RelayUnavailable as error:
             print(f"relay: {error}", file=sys.stderr, flush=True)
             return []
 
-    def _open(self, new: list[Entry]) -> list[Entry]:
+    def _open(self, new: list[ChannelMessage]) -> list[ChannelMessage]:
         """Return the requests that are not answered yet; those that are taken back are stopped."""
         over = {entry.tag for entry in new if entry.word}
         for entry in new:
@@ -97,11 +199,11 @@ class Bridge:
                 self._working[entry.tag].cancel()
         return [entry for entry in new if entry.is_request and entry.tag not in over and entry.sender != self._name]
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: ChannelMessage) -> None:
         tag = entry.tag or ""
         if tag in self._working:
             return
-        work = asyncio.create_task(self._work(tag, entry.context or tag, asked(entry)), name=f"relay {tag}")
+        work = asyncio.create_task(self._work(tag, entry.context or tag, request_text(entry)), name=f"relay {tag}")
         self._working[tag] = work
         work.add_done_callback(lambda _: self._working.pop(tag, None))
 
@@ -118,7 +220,7 @@ class Bridge:
         while True:
             try:
                 await self._channel.post(text)
-            except NoRelay as error:
+            except RelayUnavailable as error:
                 print(f"relay: {error}", file=sys.stderr, flush=True)
                 if not error.may_pass:
                     return
@@ -137,8 +239,8 @@ async def _run(command: Sequence[str], text: str, about: Mapping[str, str]) -> s
     takes_input = arguments == list(command)
     env = {**_without_secrets(os.environ), **about}
     try:
-        kept = await start(arguments, env, stdin=PIPE if takes_input else DEVNULL, output=PIPE)
-    except NotStarted as error:
+        kept = await start_command(arguments, env, stdin=PIPE if takes_input else DEVNULL, output=PIPE)
+    except CommandNotStarted as error:
         raise CommandFailed(f"{command[0]} cannot be started: {error}") from None
     try:
         return await _talk(kept, text.encode() if takes_input else None)
@@ -155,7 +257,7 @@ def _filled(command: Sequence[str], text: str) -> list[str]:
     ]
 
 
-async def _talk(kept: Kept, given: bytes | None) -> str:
+async def _talk(kept: SupervisedCommand, given: bytes | None) -> str:
     process = kept.process
     assert process.stdout is not None
     assert process.stderr is not None
@@ -168,7 +270,7 @@ async def _talk(kept: Kept, given: bytes | None) -> str:
             process.stdin.close()
 
     _, (said, is_all), (complained, _) = await asyncio.gather(
-        tell(), _kept(process.stdout, MAX_OUTPUT), _kept(process.stderr, MAX_REASON, keeps_end=True)
+        tell(), _read_limited(process.stdout, MAX_OUTPUT), _read_limited(process.stderr, MAX_REASON, keeps_end=True)
     )
     status = await kept.ended()
     if status:
@@ -177,7 +279,7 @@ async def _talk(kept: Kept, given: bytes | None) -> str:
     return said.decode("utf-8", "replace").strip() + ("" if is_all else "\n[the rest is left out]")
 
 
-async def _kept(stream: asyncio.StreamReader, most: int, *, keeps_end: bool = False) -> tuple[bytes, bool]:
+async def _read_limited(stream: asyncio.StreamReader, most: int, *, keeps_end: bool = False) -> tuple[bytes, bool]:
     """Read everything, and return the first or the last of it and whether that is all."""
     found, is_all = b"", True
     while piece := await stream.read(65536):
@@ -196,7 +298,7 @@ def _without_secrets(env: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _native(command: Sequence[str]) -> int:
-    kept = await start(command, os.environ, stdin=DEVNULL, output=None)
+    kept = await start_command(command, os.environ, stdin=DEVNULL, output=None)
     try:
         return await kept.ended()
     finally:
@@ -204,9 +306,9 @@ async def _native(command: Sequence[str]) -> int:
 
 
 async def _bridged(command: Sequence[str], env: Mapping[str, str]) -> int:
-    channel = Channel(env[BASE_URL], env[API_KEY], env.get(CHANNEL, "general"))
+    channel = RelayChannel(env[BASE_URL], env[API_KEY], env.get(CHANNEL, "general"))
     try:
-        await Bridge(channel, env.get(AGENT, ""), command).run()
+        await ChannelWorker(channel, env.get(AGENT, ""), command).run()
     finally:
         await channel.close()
     return 0

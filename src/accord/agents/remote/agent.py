@@ -1,29 +1,106 @@
-"""An A2A agent elsewhere, as an agent here.
+"""A remote A2A agent, hosted here, and its cancels.
 
-It is hosted like any other: its tasks are kept, listed, streamed, cancelled and resumed here, in every dialect, while
-it does the work. This is who it is and how it is reached; what one run does is `talk`, how cancels get to it
-`cancels`.
+Its tasks are stored, listed, streamed, canceled and resumed here, in every dialect, while it does the work. A task that
+is canceled has ended at once; the cancel is noted in the same transaction and passed on by whichever node comes first,
+until it is done or was tried often enough.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from accord.agents.remote.cancels import Cancels
-from accord.agents.remote.means import NO_ANSWER, Means, Peer
-from accord.agents.remote.reach import Connect, Reach
-from accord.agents.remote.talk import Talk
-from accord.agents.remote.terms import Terms
+from accord.agents.remote import RemoteTerms
+from accord.agents.remote.connection import NO_ANSWER, Connect, RemoteConnection, RemotePeer, RemoteResources
+from accord.agents.remote.execution import RemoteExecution
 from accord.engine.agent import Crash, Profile
 from accord.engine.context import Context
-from accord.model import AgentCard
+from accord.errors import AuthenticationFailed, MethodNotFound, TaskNotCancelable, TaskNotFound, UnsupportedOperation
+from accord.model import AgentCard, CancelRequest
 from accord.protocol.hosts import host_of, is_loopback
 from accord.remote.tasks import RemoteContact, RemoteTasks, WebhookKeys
+from accord.storage.commands.remotes import Cancel
+from accord.storage.store import StoreUnavailable
+
+POLL_SECONDS = 1.0
+"""How late a cancel may be passed on: nobody waits for it, and one look for all tasks is cheap."""
+
+AGAIN_SECONDS = 5.0
+"""When a cancel is tried again, doubled each time."""
+
+MAX_TRIES = 8
+"""How often it is tried: for about twenty minutes."""
+
+AT_ONCE = 16
+
+LAST_SECONDS = 3.0
+"""How long a node that leaves still tells of cancels: it may have been started for one task, and nobody comes after."""
+
+FINAL_ERRORS = (TaskNotFound, TaskNotCancelable, UnsupportedOperation, MethodNotFound, AuthenticationFailed)
+"""Answers that will not be others later: the task has ended there as well, or cannot be cancelled."""
+
+log = logging.getLogger("accord.remote")
+
+
+class RemoteCancels:
+    """Passes the cancels of one agent's tasks on."""
+
+    def __init__(self, agent: str, remotes: RemoteTasks, peer: Callable[[], Awaitable[RemotePeer]]) -> None:
+        """Tell `peer`, which is called `agent` here."""
+        self._agent = agent
+        self._remotes = remotes
+        self._peer = peer
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._loop = asyncio.create_task(self._keep(), name=f"cancels of {self._agent}")
+
+    async def stop(self) -> None:
+        """Stop, once what is due was tried; what is left is due again later, on any node."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_SECONDS):
+                    await self._look()
+
+    async def _keep(self) -> None:
+        while True:
+            await self._look()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _look(self) -> None:
+        try:
+            while found := await self._remotes.cancels(self._agent, AT_ONCE, AGAIN_SECONDS):
+                await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
+        except StoreUnavailable as error:
+            log.warning("store unavailable", extra={"reason": str(error)})
+        except Exception:  # the node must go on; what went wrong is in the log
+            log.exception("cancels were not passed on", extra={"agent": self._agent})
+
+    async def _pass_on(self, cancel: Cancel) -> None:
+        link = cancel.link
+        about = {"task_id": link.task_id, "agent": self._agent, "remote_task_id": link.remote_id}
+        try:
+            if link.remote_id is not None:  # otherwise it was never accepted, or will yet say what it is called
+                await (await self._peer()).cancel(CancelRequest(id=link.remote_id))
+                log.info("remote task cancelled", extra=about)
+        except FINAL_ERRORS as error:
+            log.info("remote task cannot be cancelled", extra=about | {"reason": str(error)})
+        except NO_ANSWER as error:
+            log.warning("cancel was not passed on", extra=about | {"reason": str(error)})
+            if cancel.cancels + 1 < MAX_TRIES:
+                return
+        else:
+            if link.remote_id is None and cancel.cancels + 1 < MAX_TRIES:
+                return
+        await self._remotes.told(cancel)
+
 
 PREPARE_SECONDS = 5.0
 """How long a server that starts waits for an agent's card; without it the agent is served with a plain one."""
@@ -40,8 +117,6 @@ ATTEMPTS = 20
 ANY = ("*/*",)
 """What is taken in for an agent of which nothing is known yet: it will say itself what it does not take."""
 
-log = logging.getLogger("accord.remote")
-
 
 class RemoteAgent:
     """An agent elsewhere."""
@@ -51,7 +126,7 @@ class RemoteAgent:
         url: str,
         *,
         name: str | None = None,
-        terms: Terms | None = None,
+        terms: RemoteTerms | None = None,
         trust: WebhookKeys | None = None,
         connect: Connect | None = None,
         states: Callable[[Profile], Profile] | None = None,
@@ -62,9 +137,9 @@ class RemoteAgent:
         What `states` says about it counts more than what it says itself.
         """
         self.url = url
-        self.terms = terms or Terms()
+        self.terms = terms or RemoteTerms()
         self.trust = trust or WebhookKeys()
-        self._states = states or _as_it_is
+        self._states = states or _unchanged
         unknown = Profile(
             name=name or "remote",
             description=f"The agent at {url}",
@@ -75,14 +150,14 @@ class RemoteAgent:
         )
         self.profile = self._states(unknown)
         self._client = client
-        self._reach = Reach(
+        self._reach = RemoteConnection(
             self.profile.name,
             connect or self._by_card,
             found=self._is_found,
             linger_seconds=max(self.terms.answer_seconds, self.terms.sla_seconds),
         )
-        self._means: Means | None = None
-        self._cancels: Cancels | None = None
+        self._means: RemoteResources | None = None
+        self._cancels: RemoteCancels | None = None
         self._looking: asyncio.Task[None] | None = None
 
     # --- startup, work, shutdown ----------------------------------------------------------------------------------
@@ -113,7 +188,7 @@ class RemoteAgent:
         terms = self.terms
         if terms.webhook is None and webhook is not None and _may_reach(self.url, webhook):
             terms = replace(terms, webhook=webhook)
-        self._means = Means(
+        self._means = RemoteResources(
             name=self.profile.name,
             terms=terms,
             remotes=remotes,
@@ -122,7 +197,7 @@ class RemoteAgent:
             answered=self._reach.answered,
             streams=asyncio.Semaphore(self.terms.streams),
         )
-        self._cancels = Cancels(self.profile.name, remotes, self._reach.peer)
+        self._cancels = RemoteCancels(self.profile.name, remotes, self._reach.peer)
         self._cancels.start()
         self._looking = asyncio.create_task(self._look_for(), name=f"look for {self.profile.name}")
 
@@ -146,7 +221,7 @@ class RemoteAgent:
         if self._means is None:
             raise RuntimeError("A remote agent is run by a host that it has joined")
         await ctx.usage(key="elsewhere")  # nothing yet: its budget is known to whoever hears what it uses
-        await Talk(ctx, self._means, uuid4().hex).go_on()
+        await RemoteExecution(ctx, self._means, uuid4().hex).go_on()
 
     # --- whether it is there ----------------------------------------------------------------------------------------
 
@@ -160,13 +235,13 @@ class RemoteAgent:
 
     # --- the way there --------------------------------------------------------------------------------------------
 
-    def _is_found(self, peer: Peer) -> None:
+    def _is_found(self, peer: RemotePeer) -> None:
         """Be described as the agent describes itself now; whether it takes webhooks is to be seen again."""
-        self.profile = self._states(described(self.profile, peer.card))
+        self.profile = self._states(describe_by_card(self.profile, peer.card))
         if self._means is not None:
             self._means.may_push = True
 
-    def _by_card(self) -> AbstractAsyncContextManager[Peer]:
+    def _by_card(self) -> AbstractAsyncContextManager[RemotePeer]:
         from accord.client.client import Client
 
         return Client.connect(self.url, timeout=self.terms.answer_seconds, **self._client)
@@ -177,11 +252,11 @@ def _may_reach(url: str, webhook: str) -> bool:
     return is_loopback(host_of(url)) or not is_loopback(host_of(webhook))
 
 
-def _as_it_is(profile: Profile) -> Profile:
+def _unchanged(profile: Profile) -> Profile:
     return profile
 
 
-def described(profile: Profile, card: AgentCard) -> Profile:
+def describe_by_card(profile: Profile, card: AgentCard) -> Profile:
     """Return how an agent elsewhere is described here: as its own card does, under the name that it has here."""
     return replace(
         profile,

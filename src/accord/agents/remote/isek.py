@@ -1,23 +1,34 @@
-"""Agents of the ISEK network that are reached through a peer-to-peer bridge.
+"""ISEK network: the agent type, over HTTP or through a peer-to-peer bridge.
 
-A bridge is a process on this machine: `POST /call_peer?p2p_address=...` passes one JSON-RPC request on to a peer and
-returns its one answer, and `GET /p2p_context` says how it stands itself. There is no stream, no webhook and no card, so
-the card is made here. An ISEK agent with an address of its own is A2A 0.3 like any other and needs nothing of this.
+A node with an address is A2A 0.3 like any other. A peer is named by its multiaddress, or by the ids that one is made
+of, and is reached through a bridge on this machine: `POST /call_peer?p2p_address=...` passes one JSON-RPC request on to
+a peer and returns its one answer, and `GET /p2p_context` reports the bridge's state. There is no stream, no webhook and
+no card, so the card is made here. No package of ISEK's is needed.
 """
 
 import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from accord.agents import agent_types
+from accord.agents.agent_types import Given, Kind, Options, Seconds
+from accord.agents.remote import RemoteTerms, ReportMode
 from accord.client import transports
 from accord.client.wire import Opened, Outgoing, Transport, Unreachable
+from accord.engine.agent import Agent
 from accord.errors import UnsupportedOperation
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
+from accord.protocol.operations import DialectName
+
+if TYPE_CHECKING:
+    from accord.agents.remote.connection import RemotePeer
+
 
 VERSION = "0.3"
 """What ISEK's nodes speak."""
@@ -25,7 +36,7 @@ VERSION = "0.3"
 CHECK_SECONDS = 5.0
 
 HTTP_OK = 200
-NOT_SAID = frozenset({404, 405, 501})
+NO_STATE = frozenset({404, 405, 501})
 """Answers of a bridge that does not say how it stands."""
 
 log = logging.getLogger("accord.remote")
@@ -39,7 +50,7 @@ class _Failure(Struct):
     jsonrpc: str | None = None
 
 
-async def check(transport: Transport, bridge: str) -> None:
+async def check_bridge(transport: Transport, bridge: str) -> None:
     """Ask a bridge how it stands, and say so in the log; one that is not there, or not well, is `Unreachable`."""
     asked = Outgoing(method="GET", url=f"{bridge.rstrip('/')}/p2p_context", seconds=CHECK_SECONDS)
     try:
@@ -47,7 +58,7 @@ async def check(transport: Transport, bridge: str) -> None:
         status, body = opened.status, await opened.read()
     except Unreachable as error:
         raise Unreachable(f"The bridge {bridge} is not there: {error.reason}", was_sent=False) from error
-    if status in NOT_SAID:
+    if status in NO_STATE:
         return
     try:
         found = msgspec.json.decode(body, type=dict[str, Any]) if status == HTTP_OK else None
@@ -59,7 +70,7 @@ async def check(transport: Transport, bridge: str) -> None:
     log.info("bridge is ready", extra={"bridge": bridge, "context": told})
 
 
-class Bridged:
+class BridgeTransport:
     """A transport that passes every request on to one peer."""
 
     def __init__(self, inner: Transport, bridge: str, peer: str) -> None:
@@ -71,14 +82,14 @@ class Bridged:
         """Send a request and return the answer's head."""
         if request.streams:
             raise UnsupportedOperation("A peer-to-peer bridge passes on one answer and no stream")
-        return Answered(await self._inner.open(replace(request, method="POST", url=self._url)))
+        return BridgeResponse(await self._inner.open(replace(request, method="POST", url=self._url)))
 
     async def close(self) -> None:
         """Close all connections."""
         await self._inner.close()
 
 
-class Answered:
+class BridgeResponse:
     """An answer of a bridge, in which a peer that was not reached is one that was not reached."""
 
     def __init__(self, opened: Opened) -> None:
@@ -107,7 +118,7 @@ class Answered:
         await self._opened.close()
 
 
-def bridged_card(name: str, bridge: str) -> AgentCard:
+def bridge_card(name: str, bridge: str) -> AgentCard:
     """Return the card of a peer behind a bridge: it cannot be asked for one."""
     return AgentCard(
         name=name,
@@ -121,12 +132,103 @@ def bridged_card(name: str, bridge: str) -> AgentCard:
     )
 
 
-async def bridged(name: str, bridge: str, peer: str) -> tuple[AgentCard, Bridged]:
+async def open_bridge(name: str, bridge: str, peer: str) -> tuple[AgentCard, BridgeTransport]:
     """Return the card of a peer behind a bridge and the way to it, once the bridge has said that it is well."""
     transport = transports.choose("aiohttp")
     try:
-        await check(transport, bridge)
+        await check_bridge(transport, bridge)
     except BaseException:
         await transport.close()
         raise
-    return bridged_card(name, bridge), Bridged(transport, bridge, peer)
+    return bridge_card(name, bridge), BridgeTransport(transport, bridge, peer)
+
+
+BRIDGE = "http://localhost:9001"
+"""Where a node's bridge listens if nothing else is said."""
+
+RELAY_PORT = 9090
+"""Where ISEK's relays listen."""
+
+PARTS = ("peer_id", "relay_ip", "relay_peer_id")
+
+
+class IsekOptions(Options, frozen=True, kw_only=True):
+    """A node: at its `url`, or a peer behind the bridge there.
+
+    A peer is named by `p2p_address`, or by its `peer_id`, the relay's address and the relay's own id. It changes its id
+    whenever it starts.
+    """
+
+    url: str = BRIDGE
+    p2p_address: str | None = None
+    peer_id: str | None = None
+    relay_ip: str | None = None
+    relay_peer_id: str | None = None
+    relay_port: Annotated[int, Meta(ge=1, le=65535)] = RELAY_PORT
+    token: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    dialect: DialectName | None = None
+    sla_seconds: Seconds = RemoteTerms().sla_seconds
+    answer_seconds: Seconds = 60.0
+    """How long it may take to answer; a bridge gives up after a minute itself."""
+
+    @property
+    def address(self) -> str | None:
+        """The multiaddress of a peer, or None for a node with an address of its own."""
+        given = {name: getattr(self, name) for name in PARTS}
+        if not any(given.values()):
+            return self.p2p_address
+        missing = [name for name, value in given.items() if not value]
+        if missing or self.p2p_address:
+            wrong = missing[0] if missing else "p2p_address"
+            raise ValueError(f"{wrong}: A peer is named by its p2p_address, or by {', '.join(PARTS)} together")
+        return f"/ip4/{self.relay_ip}/tcp/{self.relay_port}/ws/p2p/{self.relay_peer_id}/p2p-circuit/p2p/{self.peer_id}"
+
+    def __repr__(self) -> str:
+        return f"IsekOptions(url={self.url!r})"  # the rest may be secret
+
+
+def make(given: Given) -> Agent:
+    """Make an agent as its options say."""
+    from accord.agents.remote.agent import RemoteAgent
+
+    options: IsekOptions = given.options
+    peer = options.address
+    terms = RemoteTerms(
+        # A bridge passes on one answer and no stream, and what a node reports would not find the way back.
+        mode=ReportMode.AUTO if peer is None else ReportMode.POLL,
+        sla_seconds=options.sla_seconds,
+        answer_seconds=options.answer_seconds,
+    )
+    name = given.name or "isek"
+    return RemoteAgent(
+        options.url,
+        name=name,
+        terms=terms,
+        connect=_connecting(name, options, peer),
+        states=lambda profile: agent_types.with_options(profile, given),
+    )
+
+
+def _connecting(
+    name: str, options: IsekOptions, peer: str | None
+) -> Callable[[], AbstractAsyncContextManager["RemotePeer"]]:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator["RemotePeer"]:
+        from accord.client.auth import Bearer
+        from accord.client.client import Client
+
+        target: Any = options.url
+        more: dict[str, Any] = {"dialect": options.dialect}
+        if peer is not None:
+            target, more["transport"] = await open_bridge(name, options.url, peer)
+        auth = Bearer(options.token) if options.token else None
+        async with Client.connect(
+            target, auth=auth, headers=options.headers, timeout=options.answer_seconds, **more
+        ) as client:
+            yield client
+
+    return connect
+
+
+KIND = Kind(name="isek", options=IsekOptions, make=make)

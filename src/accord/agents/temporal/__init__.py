@@ -1,6 +1,6 @@
-"""Temporal workflows as agents: each task is one workflow, with the task's id as its own.
+"""Temporal workflows: the agent type and its options.
 
-This is what settings say about one, and how it becomes an agent (`agent`). Nothing of Temporal is imported here.
+Each task is one workflow, with the task's id as its own. Nothing of Temporal is imported here; the agent is `agent`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from accord.agents.kinds import Given, Kind, Options, Seconds
+from accord.agents.agent_types import Given, Kind, Options, Seconds
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from accord.agents.temporal.agent import TemporalAgent
+
 
 __all__ = ["KIND", "TemporalOptions", "workflow_agent"]
 

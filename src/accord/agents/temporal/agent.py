@@ -1,7 +1,9 @@
-"""One workflow as an agent.
+"""A Temporal workflow as an agent, with client and cancels.
 
-The work, its state and its retries are Temporal's; no worker runs here. A run holds nothing: it starts the workflow or
-finds it, passes on what the caller said, looks, and parks until the workflow ends or it is time to look again.
+The work, its state and its retries are Temporal's; no worker runs here. An execution holds nothing: it starts the
+workflow or finds it, passes on messages of the caller, looks, and suspends the task until the workflow ends or it is
+time to look again. A task that is canceled has ended at once; its workflow is canceled from here, by whichever node
+comes first.
 """
 
 import asyncio
@@ -9,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from temporalio.api.common.v1 import Payloads, WorkflowExecution
@@ -23,14 +26,12 @@ from temporalio.client import (
 )
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
-from accord.agents.contexts import outer_context
-from accord.agents.kinds import Given, profile
-from accord.agents.temporal import TemporalOptions, progress
-from accord.agents.temporal.cancels import Cancels
-from accord.agents.temporal.content import ANSWER, MODES, finish, given_of, input_of
-from accord.agents.temporal.service import NO_ANSWER, Service, heartbeat, may_pass
+from accord.agents.agent_types import Given, profile
+from accord.agents.temporal import TemporalOptions, workflow_data
+from accord.agents.temporal.workflow_data import ANSWER, MODES, report_result, workflow_input, workflow_value
+from accord.agents.turns import external_context
 from accord.engine.agent import Crash, Node
 from accord.engine.clock import SYSTEM
 from accord.engine.context import Context, Failed
@@ -39,7 +40,145 @@ from accord.engine.store_retry import retry_until_available
 from accord.errors import AccordError
 from accord.model import Message, Role, TaskState
 from accord.storage.commands import remotes
-from accord.storage.commands.remotes import Expected
+from accord.storage.commands.remotes import Cancel, Expected
+from accord.storage.store import Store, StoreUnavailable
+
+PASSING = frozenset(
+    {
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.INTERNAL,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.UNKNOWN,
+    }
+)
+"""Answers that may be others later."""
+
+
+class TemporalUnreachable(Exception):
+    """Temporal cannot be reached; the text says why."""
+
+
+class TemporalService:
+    """The way to Temporal; `name` tells it from others, to whom cancels of its workflows mean nothing."""
+
+    def __init__(self, name: str, options: TemporalOptions, connect: Callable[[], Awaitable[Client]] | None) -> None:
+        """Go there as the options say, or have `connect` make the client for the agent called `name`."""
+        self.name = f"temporal:{name}" if connect else f"temporal://{options.address}/{options.namespace}"
+        self._options = options
+        self._connect = connect or self._by_options
+        self._lock = asyncio.Lock()
+        self._client: Client | None = None
+
+    async def client(self) -> Client:
+        """Return the client; once connected it connects again by itself."""
+        async with self._lock:
+            if self._client is None:
+                try:
+                    self._client = await self._connect()
+                except (RuntimeError, OSError) as error:  # what the SDK raises, and what a file that is not there does
+                    raise TemporalUnreachable(str(error)) from error
+            return self._client
+
+    async def _by_options(self) -> Client:
+        options = self._options
+        tls: bool | TLSConfig = options.tls
+        if options.tls_ca or options.tls_cert:
+            tls = TLSConfig(
+                server_root_ca_cert=_read_file(options.tls_ca),
+                client_cert=_read_file(options.tls_cert),
+                client_private_key=_read_file(options.tls_key),
+            )
+        return await Client.connect(
+            options.address, namespace=options.namespace, api_key=options.api_key, tls=tls, connect_timeout=ANSWER
+        )
+
+
+NO_ANSWER = (RPCError, TemporalUnreachable)
+"""Everything that may come instead of an answer."""
+
+
+async def latest_heartbeat(client: Client, seen: WorkflowExecutionDescription) -> Any:
+    """Return what an activity of a workflow said with its latest heartbeat; None if none has said anything."""
+    said = [one for one in seen.raw_description.pending_activities if one.heartbeat_details.payloads]
+    if not said:
+        return None
+    latest = max(said, key=lambda one: one.last_heartbeat_time.ToNanoseconds())
+    found = await client.data_converter.decode(latest.heartbeat_details.payloads)
+    return found[0] if len(found) == 1 else found
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether Temporal may give another answer later."""
+    return not isinstance(error, RPCError) or error.status in PASSING
+
+
+def _read_file(path: str | None) -> bytes | None:
+    return None if path is None else Path(path).read_bytes()
+
+
+CANCEL_POLL_SECONDS = 0.3
+"""How late a cancel may be passed on; one look is for all tasks."""
+
+AT_ONCE = 16
+
+MAX_TRIES = 8
+"""How often it is tried, each time after twice the time: for an hour, if the grace is half a minute."""
+
+REASON = "The A2A task has ended"
+
+log = logging.getLogger("accord.temporal")
+
+
+class WorkflowCancels:
+    """Passes cancels on to one Temporal."""
+
+    def __init__(self, store: Store, service: TemporalService, grace_seconds: float) -> None:
+        """Cancel workflows of `service`, and terminate what has not ended after a grace."""
+        self._store = store
+        self._service = service
+        self._grace_ms = round(grace_seconds * 1000)
+
+    async def keep(self) -> None:
+        """Pass on what there is, for ever."""
+        while True:
+            try:
+                while found := await self._store.do(remotes.take_cancels, self._service.name, AT_ONCE, self._grace_ms):
+                    await asyncio.gather(*(self._pass_on(cancel) for cancel in found))
+            except StoreUnavailable as error:
+                log.warning("store unavailable", extra={"reason": str(error)})
+            except Exception:  # the node must go on; what went wrong is in the log
+                log.exception("cancels were not passed on", extra={"service": self._service.name})
+            await asyncio.sleep(CANCEL_POLL_SECONDS)
+
+    async def _pass_on(self, cancel: Cancel) -> None:
+        """Do it; what is not done is due again after the grace."""
+        about = {"task_id": cancel.link.task_id, "service": self._service.name}
+        try:
+            is_done = await self._cancelled(cancel.link.task_id)
+        except NO_ANSWER as error:  # a workflow that is not there may be on its way
+            log.warning("cancel was not passed on", extra=about | {"reason": str(error)})
+            is_done = cancel.cancels + 1 >= MAX_TRIES or (cancel.cancels > 0 and not is_transient(error))
+        if is_done:
+            await self._store.do(remotes.told, cancel.tenant, cancel.link.task_id)
+
+    async def _cancelled(self, workflow_id: str) -> bool:
+        """Cancel a workflow, or end one that was asked to and has not; true if nothing is left to do."""
+        handle = (await self._service.client()).get_workflow_handle(workflow_id)
+        seen = await handle.describe(rpc_timeout=ANSWER)
+        if seen.status is not WorkflowExecutionStatus.RUNNING:
+            return True
+        about = {"task_id": workflow_id, "service": self._service.name}
+        if not seen.raw_description.workflow_extended_info.cancel_requested:
+            await handle.cancel(reason=REASON, rpc_timeout=ANSWER)
+            log.info("workflow cancelled", extra=about)
+            return False
+        await handle.terminate(reason=REASON, rpc_timeout=ANSWER)
+        log.warning("workflow terminated: it did not end when it was cancelled", extra=about)
+        return True
+
 
 QUERY = timedelta(seconds=5)
 """How long a worker may take to say how a workflow stands; without a worker nobody ever does."""
@@ -61,8 +200,6 @@ QUESTION = "question"
 
 Handle = WorkflowHandle[Any, Any]
 
-log = logging.getLogger("accord.temporal")
-
 
 class TemporalAgent:
     """An agent whose tasks are workflows."""
@@ -79,7 +216,7 @@ class TemporalAgent:
         )
         self._options = options
         self._connect = connect
-        self._service = Service(self.profile.name, options, connect)
+        self._service = TemporalService(self.profile.name, options, connect)
         self._down_since: float | None = None
         self._node: Node | None = None
         self._cancels: asyncio.Task[None] | None = None
@@ -90,8 +227,8 @@ class TemporalAgent:
     async def start(self, node: Node) -> None:
         """Begin to pass on cancels; Temporal need not be there yet."""
         self._node = node
-        self._service = Service(self.profile.name, self._options, self._connect)  # a client is its event loop's
-        cancels = Cancels(node.store, self._service, self._options.grace_seconds)
+        self._service = TemporalService(self.profile.name, self._options, self._connect)  # a client is its event loop's
+        cancels = WorkflowCancels(node.store, self._service, self._options.grace_seconds)
         self._cancels = asyncio.create_task(cancels.keep(), name=f"cancels of {self.profile.name}")
 
     async def stop(self) -> None:
@@ -119,14 +256,14 @@ class TemporalAgent:
         handle = await self._begun(ctx, client, node)
         await self._pass_on_messages(ctx, client)
         said = None if ctx.handed_in(CLOSED) else await self._asked(ctx, handle, self._options.status)
-        has_grown = await progress.tell(ctx, await self._asked(ctx, handle, self._options.progress_query))
+        has_grown = await workflow_data.extend_answer(ctx, await self._asked(ctx, handle, self._options.progress_query))
         seen = await handle.describe(rpc_timeout=ANSWER)  # after that: what it asked before it ended is no question
         self._down_since = None
         if seen.status is not WorkflowExecutionStatus.RUNNING:
-            await finish(ctx, handle)
+            await report_result(ctx, handle)
             return True
         if said is None and self._options.heartbeats:
-            said = await heartbeat(client, seen)
+            said = await latest_heartbeat(client, seen)
         await _report(ctx, said)
         self._watch(ctx, handle, node)
         delay = self._options.progress_seconds if has_grown else self._delay(seen)
@@ -155,12 +292,12 @@ class TemporalAgent:
         try:
             await client.start_workflow(
                 options.workflow,
-                await input_of(ctx, _said(ctx)[0], options.input),
+                await workflow_input(ctx, _user_messages(ctx)[0], options.input),
                 id=ctx.task_id,
                 task_queue=options.task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 execution_timeout=None if limit is None else timedelta(seconds=limit),
-                memo={"agent": self.profile.name, "contextId": outer_context(ctx)},
+                memo={"agent": self.profile.name, "contextId": external_context(ctx)},
                 rpc_timeout=ANSWER,
             )
         except WorkflowAlreadyStartedError:
@@ -170,11 +307,11 @@ class TemporalAgent:
 
     async def _pass_on_messages(self, ctx: Context, client: Client) -> None:
         """Signal what the caller said since; Temporal takes a request id once, so that nothing is signalled twice."""
-        for message in _said(ctx)[1:]:
+        for message in _user_messages(ctx)[1:]:
             noted = f"signalled:{message.message_id}"
             if ctx.kept(noted) is not None:
                 continue
-            payloads = await client.data_converter.encode([given_of(ctx, message, self._options.input)])
+            payloads = await client.data_converter.encode([workflow_value(ctx, message, self._options.input)])
             request = SignalWorkflowExecutionRequest(
                 namespace=client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id=ctx.task_id),
@@ -224,7 +361,7 @@ class TemporalAgent:
         """Wait, if Temporal may answer later; fail, if it has said no."""
         about = {"task_id": ctx.task_id, "agent": self.profile.name, "reason": str(error)}
         is_begun = ctx.kept("workflow") is not None
-        if not may_pass(error):
+        if not is_transient(error):
             log.error("Temporal refused", extra=about)
             lost = "Temporal does not know the workflow any more" if is_begun else "Temporal did not take the task"
             raise Failed(lost) from error
@@ -236,7 +373,7 @@ class TemporalAgent:
         await ctx.pause(AGAIN_SECONDS)
 
 
-def _said(ctx: Context) -> list[Message]:
+def _user_messages(ctx: Context) -> list[Message]:
     return [message for message in ctx.history if message.role is Role.USER]
 
 

@@ -6,7 +6,7 @@ They are made and not started; agents elsewhere are `reach`'s.
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from accord.agents.load import NotAnAgent, load
+from accord.agents.loader import NotAnAgent, load
 from accord.app import cards
 from accord.app.agents import agent_of
 from accord.app.doctor.aside import aside

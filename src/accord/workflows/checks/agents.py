@@ -4,9 +4,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
-from accord.agents.environment import PASSED
-from accord.agents.process.presets import PROMPT
-from accord.agents.programs import placeholder_problem
+from accord.agents.command_environment import COMMON_VARIABLES
+from accord.agents.command_safety import placeholder_problem
+from accord.agents.process.options import PROMPT
 from accord.protocol import hosts
 from accord.workflows.checks.names import meant
 from accord.workflows.checks.subject import Problem, Subject, Where
@@ -171,7 +171,7 @@ def passed_on(subject: Subject) -> Iterator[Problem]:
             texts.append((("workflows", at, "preflight", number, "command"), check.command, {}))
     for place, command, own in texts:
         for name in dict.fromkeys(_READ.findall(command or "")):
-            is_given = name in own or name in subject.document.env or PASSED.fullmatch(name)
+            is_given = name in own or name in subject.document.env or COMMON_VARIABLES.fullmatch(name)
             is_set_here = re.search(rf"\b{name}=|\b(for|read)\b[^;\n]*\b{name}\b", command or "")
             if name in subject.env and not is_given and not is_set_here:
                 fix = f'say env: {{{name}: "${{{name}}}"}} at the top of the file'

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.agents.environment import without_ours
+from accord.agents.command_environment import document_variables
 from accord.client.keys import KeyManagementError, Keys
 from accord.workflows import custom
 from accord.workflows.agent import WorkflowAgent
@@ -51,7 +51,7 @@ def check(
     `base` is where its relative paths begin; `place` says where a problem stands in the text, if there is one;
     `env` is the environment that the server of a run would have.
     """
-    known = without_ours(os.environ if env is None else env)
+    known = document_variables(os.environ if env is None else env)
     subject = Subject(document, base, known, custom.beside(base))
     findings = []
     for problem in (problem for one in CHECKS for problem in one(subject)):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 from msgspec import Struct, inspect
 
-from accord.agents.regexes import BadRegex, compiled
+from accord.agents.safe_regexes import BadRegex, compile_regex
 from accord.entries import NotRegistered, Unusable
 from accord.workflows.checks.subject import Placed, Problem, Subject
 from accord.workflows.document import Step, Verification
@@ -264,7 +264,7 @@ def _wrong(wanted: Verification) -> tuple[str, str, str] | None:
 
 def _pattern_error(pattern: str) -> str | None:
     try:
-        compiled(pattern)
+        compile_regex(pattern)
     except BadRegex as error:
         return str(error)
     return None

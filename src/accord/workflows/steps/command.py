@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from accord.agents.process import spawn
-from accord.agents.process.plain import plain, tail
+from accord.agents.process import subprocesses
+from accord.agents.process.output import terminal_text, text_tail
 
 KEPT_BYTES = 1024 * 1024
 """How much of what a command prints is kept: its end, which says how it went."""
@@ -64,7 +64,7 @@ class Ran(Struct, frozen=True, kw_only=True):
         if self.problem is None and self.exit_code == 0:
             return None
         what = self.problem or f"The command {_ended(self.exit_code or 0)}"
-        said = tail(self.errors or self.output, SHOWN)
+        said = text_tail(self.errors or self.output, SHOWN)
         return f"{what}: {said}" if said else what
 
 
@@ -92,14 +92,14 @@ async def run(
     """Run a program to its end; whoever is cancelled meanwhile, or out of time, leaves nothing of it behind."""
     if not await asyncio.to_thread(directory.is_dir):
         return Ran(problem=f"{directory} is no directory")
-    command = spawn.Command(argv=argv, directory=directory, env=env, grace=GRACE_SECONDS)
+    command = subprocesses.SubprocessCommand(argv=argv, directory=directory, env=env, grace=GRACE_SECONDS)
     output, lines = _Tail(), Lines()
     errors = ""
     problem: str | None = None
     exit_code: int | None = None
     try:
         async with asyncio.timeout(seconds):
-            process = await spawn.start(command)
+            process = await subprocesses.start(command)
             try:
                 process.feed(b"")  # or one that reads its input would wait for ever
                 while data := await process.read():
@@ -112,7 +112,7 @@ async def run(
                 errors = process.tail
                 if heard is not None and (last := lines.rest()):
                     await heard(_shown(last))
-    except spawn.NotStarted as error:
+    except subprocesses.SubprocessNotStarted as error:
         return Ran(problem=f"{argv[0]} could not be started: {error}")
     except TimeoutError:
         problem = f"The command did not end within {seconds:g} seconds"
@@ -183,7 +183,7 @@ def _shown(data: bytes) -> str:
     text = _COLOURS.sub("", data.decode(errors="replace").replace("\r\n", "\n"))
     if not _CONTROLS.search(text):
         return text
-    return "\n".join(plain(line) if _CONTROLS.search(line) else line for line in text.split("\n"))
+    return "\n".join(terminal_text(line) if _CONTROLS.search(line) else line for line in text.split("\n"))
 
 
 # --- what is started --------------------------------------------------------------------------------------------------

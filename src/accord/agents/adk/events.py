@@ -1,0 +1,145 @@
+"""Events and contents of an ADK runner as artifacts and status updates.
+
+Text is streamed, files are artifacts, calls of tools are progress; data is text to a model.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+from google.genai import types
+
+from accord.agents.adk import PendingCall
+from accord.agents.messages import OCTETS, answer_id, describe_part
+from accord.engine.context import Context, Failed
+from accord.model import Part
+
+
+def user_content(parts: Iterable[Part]) -> types.Content:
+    """Return what a caller says."""
+    return types.Content(role="user", parts=[_adk_part(part) for part in parts])
+
+
+def function_responses(given: Iterable[tuple[PendingCall, dict[str, Any]]]) -> types.Content:
+    """Return what calls gave."""
+    made = [types.FunctionResponse(id=call.id, name=call.name, response=response) for call, response in given]
+    return types.Content(role="user", parts=[types.Part(function_response=one) for one in made])
+
+
+def pending_call(made: types.FunctionCall) -> PendingCall:
+    """Return a call as it is kept."""
+    return PendingCall(id=made.id or "", name=made.name or "", args=msgspec.to_builtins(made.args or {}))
+
+
+def file_part(part: types.Part) -> Part | None:
+    """Return the file that a part has, if it has one."""
+    if part.inline_data is not None:
+        blob = part.inline_data
+        return Part(raw=blob.data or b"", media_type=blob.mime_type or OCTETS, filename=blob.display_name)
+    if part.file_data is not None:
+        link = part.file_data
+        return Part(url=link.file_uri, media_type=link.mime_type, filename=link.display_name)
+    return None
+
+
+def _adk_part(part: Part) -> types.Part:
+    if part.text is not None:
+        return types.Part(text=part.text)
+    kind = part.media_type or OCTETS
+    if part.raw is not None:
+        return types.Part(inline_data=types.Blob(data=part.raw, mime_type=kind, display_name=part.filename))
+    if part.url is not None:
+        return types.Part(file_data=types.FileData(file_uri=part.url, mime_type=kind, display_name=part.filename))
+    return types.Part(text=describe_part(part))
+
+
+LoadArtifact = Callable[[str, int], Awaitable[Any]]
+
+
+class AdkEventHandler:
+    """One turn, as it is heard."""
+
+    def __init__(self, ctx: Context, load: LoadArtifact, turn: int, *, is_structured: bool) -> None:
+        """Say to `ctx` what is heard; `load` gives files that were saved, and a structured answer is data.
+
+        Each turn has an artifact: a run that takes a later one leaves what was said before it asked.
+        """
+        self._ctx = ctx
+        self._id = f"{answer_id(ctx)}-{turn + 1}" if turn else answer_id(ctx)
+        self._load = load
+        self._is_structured = is_structured
+        self._streamed = ""
+        self._answer = ""
+        self._error: str | None = None
+        self.calls: list[PendingCall] = []
+
+    async def hear(self, event: Any) -> None:
+        """Say what an event says."""
+        if event.author == "user":
+            return
+        if not event.partial:
+            await self._count(event)
+        self._error = (event.error_message or event.error_code) if event.error_code else None
+        for part in (event.content.parts or ()) if event.content else ():
+            await self._part(event, part)
+        if not event.partial:
+            self._streamed = ""
+        if event.output is not None and not event.content:
+            await self._ctx.artifact(event.output, id=self._id)
+        for name, version in (event.actions.artifact_delta or {}).items():
+            saved = await self._load(name, version)
+            if saved is not None and (made := file_part(saved) or saved.text) is not None:
+                await self._ctx.artifact(made, id=name, name=name)
+
+    async def end(self) -> None:
+        """Say that the turn is over; one that ended with an error of the model has failed."""
+        if self._error is not None:
+            raise Failed(f"The model failed: {self._error}")
+        if self._is_structured and self._answer:
+            await self._ctx.artifact(_data(self._answer), id=self._id)
+        await self._ctx.finish(self._id)
+
+    async def _part(self, event: Any, part: Any) -> None:
+        if part.thought:
+            return
+        if part.text:
+            await self._text(part.text, is_partial=bool(event.partial))
+        elif part.function_call is not None and not event.partial:
+            made = pending_call(part.function_call)
+            if made.id in (event.long_running_tool_ids or ()):
+                self.calls.append(made)
+            else:
+                await self._ctx.status(f"{event.author} calls {made.name}")
+        elif (given := file_part(part)) is not None:
+            await self._say(given)
+
+    async def _text(self, text: str, *, is_partial: bool) -> None:
+        """Say a text once: whole it comes again after its pieces."""
+        if is_partial:
+            self._streamed += text
+        elif self._streamed.startswith(text):
+            self._streamed = self._streamed[len(text) :]
+            return
+        if self._is_structured:
+            self._answer = self._streamed if is_partial else text
+        else:
+            await self._say(text)
+
+    async def _say(self, chunk: Any) -> None:
+        await self._ctx.artifact(chunk, id=self._id, append=True, last_chunk=False)
+
+    async def _count(self, event: Any) -> None:
+        used = event.usage_metadata
+        if used is not None:
+            spoken = (used.candidates_token_count or 0) + (used.thoughts_token_count or 0)
+            await self._ctx.usage(
+                input_tokens=used.prompt_token_count or 0, output_tokens=spoken, model=event.model_version
+            )
+
+
+def _data(text: str) -> Any:
+    """Return what an agent with a schema says; a model may not keep to it."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

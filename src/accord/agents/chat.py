@@ -1,0 +1,261 @@
+"""A chat model as an agent: streamed answer, counted usage.
+
+    [agents.helper]
+    type = "chat"
+    base_url = "http://localhost:11434/v1"
+    model = "llama3.2"
+
+It has no tools and asks nothing; an execution that is lost starts again. A call is repeated only while nothing of its
+answer has come. The wire formats are `chat_apis`.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from accord.agents.agent_types import JSON, Given, Kind, profile
+from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
+from accord.agents.messages import conversation_history, finish_answer, say
+from accord.client.links.answers import retry_after
+from accord.client.retries import Retries
+from accord.client.transports import choose
+from accord.client.wire import Opened, Outgoing, TimedOut, Transport, Unreachable
+from accord.engine.agent import TEXT, Node
+from accord.engine.context import Context, Failed, Rejected
+from accord.errors import AgentUnavailable
+from accord.model import Message
+
+__all__ = ["KIND", "ChatAgent", "ChatOptions"]
+
+
+PASSING = frozenset({408, 429, 500, 502, 503, 504, 529})
+"""Statuses that may be gone a moment later; 529 is what some servers of models say when they have too much to do."""
+
+UNTRUSTED = frozenset({401, 403})
+
+MAX_SENTENCE = 300
+"""Characters of what the server of a model says about an error."""
+
+WHOLE = "application/json"
+STREAMED = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+ACCEPTED = f"text/event-stream, application/x-ndjson, {WHOLE}"
+
+UNSTATED = frozenset({"", "text/plain", "application/octet-stream"})
+"""What servers say of a stream whose type they do not know."""
+
+log = logging.getLogger("accord.agents.chat")
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class UnexpectedContentType(Exception):
+    """What came is not even of a kind that the API sends: the page of a proxy, or of whoever else is at the address."""
+
+
+class ModelCall:
+    """Calls one model."""
+
+    def __init__(
+        self, options: ChatOptions, transport: Transport, about: Mapping[str, str], sleep: Sleep = asyncio.sleep
+    ) -> None:
+        """Call the model of `options` over `transport`; `about` is what the log says of each call."""
+        self._options = options
+        self._api = APIS[options.api]
+        self._transport = transport
+        self._about = about
+        self._sleep = sleep
+        self._retries = Retries(attempts=options.retries)
+
+    async def pieces(self, said: Sequence[Message]) -> AsyncGenerator[AnswerPiece, None]:
+        """Yield the answer as it comes, or raise `Failed`; whoever leaves early closes the connection."""
+        seconds = self._options.answer_seconds
+        until = asyncio.get_running_loop().time() + seconds
+        async with aclosing(self._tried(self._request(said))) as pieces:
+            while True:
+                try:
+                    async with asyncio.timeout_at(until):  # while it is waited for, not while whoever waits is busy
+                        piece = await anext(pieces, None)
+                except TimeoutError as error:
+                    self._note("not done in time", f"{seconds:g} seconds")
+                    raise Failed(f"The model was not done after {seconds:g} seconds") from error
+                if piece is None:
+                    return
+                yield piece
+
+    async def _tried(self, request: Outgoing) -> AsyncGenerator[AnswerPiece, None]:
+        """Yield an answer, of which nothing has come when it is asked for again."""
+        attempt, has_begun = 0, False
+        while True:
+            try:
+                async with aclosing(self._once(request)) as pieces:
+                    async for piece in pieces:
+                        has_begun = True
+                        yield piece
+                return
+            except AgentUnavailable as error:
+                delay = self._retries.delay(attempt, error)
+                if has_begun or attempt >= self._retries.attempts or delay is None:
+                    raise Failed(error.message) from error
+            attempt += 1
+            await self._sleep(delay)
+
+    def _request(self, said: Sequence[Message]) -> Outgoing:
+        options = self._options
+        key = (("Authorization", f"Bearer {options.api_key}"),) if options.api_key else ()
+        return Outgoing(
+            method="POST",
+            url=self._api.address(options.base_url),
+            headers=(("Content-Type", "application/json"), ("Accept", ACCEPTED), *key, *options.headers.items()),
+            body=msgspec.json.encode(self._api.request(options, said)),
+            seconds=options.start_seconds,
+            streams=True,
+        )
+
+    async def _once(self, request: Outgoing) -> AsyncGenerator[AnswerPiece, None]:
+        """Send a request and yield its answer; raises AgentUnavailable for what may be gone a moment later."""
+        try:
+            opened = await self._transport.open(request)
+            if opened.status != 200:
+                raise self._refusal(opened, await opened.read())
+            async with aclosing(self._read(opened)) as pieces:
+                async for piece in pieces:
+                    if piece.error is not None:
+                        raise Failed(f"The model failed: {self._shown(piece.error)}")
+                    yield piece
+        except TimedOut as error:
+            self._note("no answer in time", error.reason)
+            raise Failed("The model does not answer in time") from error
+        except Unreachable as error:
+            self._note("unreachable", error.reason)
+            raise AgentUnavailable("The model cannot be reached, or its answer broke off") from error
+        except UnexpectedContentType as error:
+            self._note("another kind of answer", f"{error}: is base_url the address of the API?")
+            raise Failed(f"The model's server answered with {error}, which is no answer of its API") from error
+        except MalformedAnswer as error:
+            self._note("malformed answer", str(error))
+            raise Failed("The model's server answered with something that is not understood") from error
+
+    async def _read(self, opened: Opened) -> AsyncGenerator[AnswerPiece, None]:
+        form = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if form == WHOLE:
+            yield self._api.read(await opened.read())
+            return
+        if form not in STREAMED | UNSTATED:
+            raise UnexpectedContentType(form)
+        reader, is_first = self._api.reader(), form in UNSTATED
+        async with aclosing(opened.pieces()) as chunks:  # type: ignore[type-var]  # a generator in every transport
+            async for chunk in chunks:
+                if is_first and chunk.lstrip().startswith(b"<"):
+                    raise UnexpectedContentType("a page")
+                is_first = False
+                for piece in reader.feed(chunk):
+                    yield piece
+        if not reader.is_done:
+            raise Unreachable("The stream ended before the answer did", was_sent=True)
+
+    def _refusal(self, opened: Opened, body: bytes) -> Exception:
+        """Return what an answer says that is none."""
+        status = opened.status
+        sentence = self._shown(self._sentence(body))
+        self._note(f"HTTP {status}", sentence)
+        if status in UNTRUSTED:
+            return Failed("The model's server does not accept the agent's credentials")
+        if status not in PASSING:
+            return Failed(f"The model refuses the request (HTTP {status}){': ' + sentence if sentence else ''}")
+        wanted = retry_after(opened.headers)
+        later = f": it may be asked again in {wanted} seconds" if wanted else ""
+        reason = "The model has too much to do" if status == 429 else f"The model's server fails (HTTP {status})"
+        return AgentUnavailable(f"{reason}{later}", retry_after=wanted)
+
+    def _sentence(self, body: bytes) -> str:
+        try:
+            return self._api.read(body).error or ""
+        except MalformedAnswer:
+            return ""
+
+    def _shown(self, text: str) -> str:
+        """Return a text of the server's that may be shown: not long, and without our secrets."""
+        for secret in self._options.secrets:
+            text = text.replace(secret, "***")
+        return text[:MAX_SENTENCE]
+
+    def _note(self, event: str, reason: str) -> None:
+        extra = {**self._about, "model": self._options.model, "reason": self._shown(reason)}
+        log.warning("model call: %s", event, extra=extra)
+
+
+INPUT_MODES = {"openai": (TEXT, JSON, "*/*"), "ollama": (TEXT, JSON, "text/*", "image/*")}
+"""API -> what its models may be sent; which of it a model takes, only its server knows."""
+
+CUT_OFF, WITHHELD = "length", "content_filter"
+"""Reasons for the end of an answer that its reader should know."""
+
+MILLION = 1_000_000
+
+
+class ChatAgent:
+    """A model behind an address."""
+
+    def __init__(self, given: Given, *, sleep: Sleep = asyncio.sleep) -> None:
+        """Make an agent of the model that the options name; nothing is opened before it is first asked."""
+        options: ChatOptions = given.options
+        self.profile = profile(
+            given,
+            name=options.model,
+            description=f"Talks as the model {options.model}.",
+            input_modes=INPUT_MODES[options.api],
+            output_modes=(TEXT, "image/*"),
+        )
+        self._options = options
+        self._transport = choose("aiohttp", silent_seconds=options.silent_seconds)
+        self._sleep = sleep
+
+    async def start(self, node: Node) -> None:
+        """Do nothing: connections are opened when they are needed."""
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+    async def run(self, ctx: Context) -> None:
+        """Answer what was said last, knowing what was said before."""
+        said = await conversation_history(ctx, self._options.history + 1)
+        has_said, refusal, last, used = False, "", AnswerPiece(), AnswerPiece()
+        call = ModelCall(self._options, self._transport, {"task_id": ctx.task_id}, self._sleep)
+        async with aclosing(call.pieces(said)) as pieces:
+            async for piece in pieces:
+                for chunk in (piece.text, *piece.files):
+                    has_said = has_said or chunk != ""
+                    await say(ctx, chunk)
+                refusal += piece.refusal
+                last = piece if piece.ending else last
+                used = piece if piece.input_tokens or piece.output_tokens else used  # some count with every piece
+        await finish_answer(ctx)
+        await self._count(ctx, used)
+        await self._end(ctx, last.ending, refusal, has_said=has_said)
+
+    async def _count(self, ctx: Context, used: AnswerPiece) -> None:
+        if not (used.input_tokens or used.output_tokens):
+            return  # not every server tells
+        options = self._options
+        cost = (used.input_tokens * options.input_price + used.output_tokens * options.output_price) / MILLION
+        await ctx.usage(
+            input_tokens=used.input_tokens, output_tokens=used.output_tokens, cost=cost, model=options.model
+        )
+
+    async def _end(self, ctx: Context, ending: str | None, refusal: str, *, has_said: bool) -> None:
+        """Say how the answer ended, if it is no good end."""
+        if ending == WITHHELD:
+            raise Failed("The provider of the model withholds the rest of the answer")
+        if refusal and not has_said:
+            raise Rejected(refusal)
+        if not has_said:
+            raise Failed("The model said nothing")
+        if ending == CUT_OFF:
+            await ctx.status("The answer is cut off: it has reached the longest that it may be")
+
+
+KIND = Kind(name="chat", options=ChatOptions, make=ChatAgent)

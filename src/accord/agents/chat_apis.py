@@ -1,0 +1,373 @@
+"""Chat APIs of model servers: options, requests and streamed answers.
+
+    OpenAI   POST /chat/completions   events, each with a piece of a choice, the last ones with a reason and the usage
+    Ollama   POST /api/chat           lines of JSON, each with a piece of a message, the last one with both
+
+It reads and writes values and bytes, and sends nothing; a server that answers with one whole value is understood too.
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, Literal, Protocol, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from accord.agents.agent_types import Options, Seconds
+from accord.agents.messages import base64_of, media_kind, openai_content, prompt, readable_text
+from accord.engine.context import Rejected
+from accord.model import Message, Part, Role
+from accord.protocol.sse import Decoder, FrameTooLarge
+
+Count = Annotated[int, Meta(ge=0)]
+Price = Annotated[float, Meta(ge=0)]
+
+
+class ChatOptions(Options, frozen=True, kw_only=True):
+    """A model and the way to it; `base_url` is as OpenAI's own libraries take it.
+
+    `extra` are further members of each request, as the API names them. Of the conversation the model is reminded of
+    `history` earlier messages. `input_price` and `output_price` are for a million tokens, and make the cost.
+    """
+
+    SECRET = frozenset({"api_key", "headers"})
+
+    model: str
+    base_url: str = "http://localhost:11434/v1"
+    api: Literal["openai", "ollama"] = "openai"
+    api_key: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    system_prompt: str | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    keep_alive: str | int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    history: Count = 100
+    input_price: Price = 0.0
+    output_price: Price = 0.0
+    retries: Count = 3
+    start_seconds: Seconds = 300.0
+    """Until the answer begins: a model that is not in memory yet is loaded first."""
+    silent_seconds: Seconds = 120.0
+    """Between two pieces of it."""
+    answer_seconds: Seconds = 1800.0
+    """Until it is whole, with all repetitions: a slow machine that says the longest its model can is done by then."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would have no effect."""
+        if not self.base_url.startswith(("http://", "https://")):
+            raise ValueError("`base_url` must begin with http:// or https://")
+        if self.keep_alive is not None and self.api != "ollama":
+            raise ValueError('`keep_alive` is of Ollama\'s own API: set api = "ollama"')
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be shown."""
+        return tuple(secret for secret in (self.api_key, *self.headers.values()) if secret)
+
+
+MAX_PIECE = 16 * 1024 * 1024
+"""Bytes of one piece of an answer: enough for a picture."""
+
+DONE = b"[DONE]"
+
+_ROLES = {Role.USER: "user", Role.AGENT: "assistant"}
+
+T = TypeVar("T")
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """What one piece says of the call of a tool, the one `at` a place: its name, and JSON of its arguments."""
+
+    at: int
+    name: str = ""
+    arguments: str = ""
+
+
+class AnswerPiece(Struct, frozen=True, kw_only=True):
+    """What one piece of an answer says; `ending` is why the model stopped. `calls` are for those who offer tools."""
+
+    text: str = ""
+    refusal: str = ""
+    files: tuple[Part, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    ending: str | None = None
+    error: str | None = None
+
+
+class MalformedAnswer(ValueError):
+    """What came is not what the API sends."""
+
+
+class ModelApi(Protocol):
+    """One way to talk to a model."""
+
+    def address(self, base_url: str) -> str:
+        """Return where requests go."""
+
+    def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+        """Return the body of a request."""
+
+    def reader(self) -> "ChatStreamReader":
+        """Return what reads one streamed answer."""
+
+    def read(self, value: bytes) -> AnswerPiece:
+        """Read a piece of an answer, or a whole one."""
+
+
+class ChatStreamReader:
+    """Reads a streamed answer, wherever its bytes were cut."""
+
+    def __init__(self, split: Callable[[bytes], Iterable[bytes]], read: Callable[[bytes], AnswerPiece]) -> None:
+        """Cut bytes into values with `split`, and read each with `read`."""
+        self.is_done = False
+        self._split = split
+        self._read = read
+
+    def feed(self, chunk: bytes) -> Iterator[AnswerPiece]:
+        """Yield the pieces that some bytes complete."""
+        for value in self._split(chunk):
+            if value.strip() == DONE:
+                self.is_done = True
+                continue
+            piece = self._read(value)
+            self.is_done = self.is_done or piece.ending is not None
+            yield piece
+
+
+# --- OpenAI ---------------------------------------------------------------------------------------------------------
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: Any = None
+
+
+class _ToolCall(Struct):
+    index: int | None = None
+    function: _Function | None = None
+
+
+class _ApiMessage(Struct):
+    content: str | list[dict[str, Any]] | None = None
+    refusal: str | None = None
+    images: list[Any] | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(Struct):
+    delta: _ApiMessage | None = None
+    message: _ApiMessage | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Completion(Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class OpenAI:
+    """OpenAI's chat API, which most servers of models have."""
+
+    def address(self, base_url: str) -> str:
+        """Return where requests go."""
+        return f"{base_url.rstrip('/')}/chat/completions"
+
+    def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+        """Return the body of a request."""
+        messages = [{"role": _ROLES[one.role], "content": _content(one)} for one in said]
+        body: dict[str, Any] = {
+            "model": options.model,
+            "messages": _with_system(options, messages),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        stated = _without_none(temperature=options.temperature, max_tokens=options.max_output_tokens)
+        return _merged(body | stated, options.extra)
+
+    def reader(self) -> ChatStreamReader:
+        """Return what reads one streamed answer."""
+        decoder = Decoder(max_bytes=MAX_PIECE)
+
+        def events(chunk: bytes) -> list[bytes]:
+            try:
+                return [frame.data for frame in decoder.feed(chunk) if frame.data]
+            except FrameTooLarge as error:
+                raise MalformedAnswer(str(error)) from error
+
+        return ChatStreamReader(events, self.read)
+
+    def read(self, value: bytes) -> AnswerPiece:
+        """Read a piece of an answer, or a whole one."""
+        found = _decoded(value, _Completion)
+        choice = found.choices[0] if found.choices else _Choice()
+        said, usage = choice.delta or choice.message or _ApiMessage(), found.usage or _Usage()
+        return AnswerPiece(
+            text=_text(said.content),
+            refusal=said.refusal or "",
+            files=tuple(_picture(image) for image in said.images or ()),
+            calls=tuple(_call(call, at) for at, call in enumerate(said.tool_calls or ())),
+            input_tokens=usage.prompt_tokens or 0,
+            output_tokens=usage.completion_tokens or 0,
+            ending=choice.finish_reason,
+            error=_error(found.error),
+        )
+
+
+def _content(said: Message) -> str | list[dict[str, Any]]:
+    """Return what was said; models take files from their callers only."""
+    return openai_content(said.parts) if said.role is Role.USER else prompt(said.parts)
+
+
+# --- Ollama ---------------------------------------------------------------------------------------------------------
+
+
+class _Line(Struct):
+    message: _ApiMessage | None = None
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    error: Any = None
+
+
+class Ollama:
+    """Ollama's own chat API, which has more to set than its OpenAI one."""
+
+    def address(self, base_url: str) -> str:
+        """Return where requests go, also if the base is the one of Ollama's OpenAI API."""
+        return f"{base_url.rstrip('/').removesuffix('/v1').removesuffix('/api')}/api/chat"
+
+    def request(self, options: ChatOptions, said: Sequence[Message]) -> dict[str, Any]:
+        """Return the body of a request."""
+        settings = _without_none(temperature=options.temperature, num_predict=options.max_output_tokens)
+        body: dict[str, Any] = {
+            "model": options.model,
+            "messages": _with_system(options, [_ollama_message(one) for one in said]),
+            "stream": True,
+        }
+        return _merged(body | _without_none(options=settings or None, keep_alive=options.keep_alive), options.extra)
+
+    def reader(self) -> ChatStreamReader:
+        """Return what reads one streamed answer."""
+        return ChatStreamReader(LineSplitter(), self.read)
+
+    def read(self, value: bytes) -> AnswerPiece:
+        """Read a piece of an answer, or a whole one."""
+        found = _decoded(value, _Line)
+        said = found.message or _ApiMessage()
+        return AnswerPiece(
+            text=_text(said.content),
+            files=tuple(_picture(image) for image in said.images or ()),
+            input_tokens=found.prompt_eval_count or 0,
+            output_tokens=found.eval_count or 0,
+            ending=(found.done_reason or "stop") if found.done else None,
+            error=_error(found.error),
+        )
+
+
+class LineSplitter:
+    """Cuts bytes into lines; one that the end cuts off is never given, and is no whole value either."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._rest = bytearray()
+
+    def __call__(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that some bytes complete."""
+        self._rest += chunk
+        if len(self._rest) > MAX_PIECE:
+            raise MalformedAnswer(f"a line exceeds the limit of {MAX_PIECE} bytes")
+        if b"\n" not in chunk:
+            return []
+        *lines, self._rest = self._rest.split(b"\n")
+        return [bytes(line) for line in lines if line.strip()]
+
+
+def _ollama_message(said: Message) -> dict[str, Any]:
+    pictures = [part for part in said.parts if part.raw is not None and media_kind(part) == "image"]
+    others = [part for part in said.parts if part not in pictures]
+    for part in others:
+        if said.role is Role.USER and part.raw is not None and readable_text(part) is None:
+            raise Rejected(f"The model takes text and pictures, and no {part.media_type or 'files of unknown type'}")
+    message: dict[str, Any] = {"role": _ROLES[said.role], "content": prompt(others)}
+    return message | _without_none(images=[base64_of(part) for part in pictures] or None)
+
+
+APIS: dict[str, ModelApi] = {"openai": OpenAI(), "ollama": Ollama()}
+"""The name that settings have for an API -> the API."""
+
+
+# --- both -----------------------------------------------------------------------------------------------------------
+
+
+def _decoded(value: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(value, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedAnswer(str(error)) from error
+
+
+def _with_system(options: ChatOptions, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"role": "system", "content": options.system_prompt}, *messages] if options.system_prompt else messages
+
+
+def _without_none(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _merged(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Return a request with members in its API's own words; groups of members are put together."""
+    groups = {
+        name: body[name] | extra[name]
+        for name in body.keys() & extra.keys()
+        if isinstance(body[name], dict) and isinstance(extra[name], dict)
+    }
+    return body | extra | groups
+
+
+def _error(stated: Any) -> str | None:
+    """Return what went wrong, as a text or an object with one says it."""
+    if stated is None:
+        return None
+    said = stated.get("message") if isinstance(stated, dict) else stated
+    return said if isinstance(said, str) and said else "no reason was given"
+
+
+def _text(content: str | list[dict[str, Any]] | None) -> str:
+    """Return a text, which some servers send in pieces of their own."""
+    if isinstance(content, list):
+        return "".join(str(piece.get("text") or "") for piece in content)
+    return content or ""
+
+
+def _call(call: _ToolCall, at: int) -> ToolCall:
+    """Return a call, whose arguments some servers send as the JSON that they are."""
+    said = call.function or _Function()
+    given = said.arguments if said.arguments is not None else ""
+    arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    return ToolCall(at=at if call.index is None else call.index, name=said.name or "", arguments=arguments)
+
+
+def _picture(image: Any) -> Part:
+    """Return a picture that a model made: `{"image_url": {"url": ...}}`, or its bytes as base64."""
+    holder = image.get("image_url") if isinstance(image, dict) else {"url": image}
+    url = holder.get("url") if isinstance(holder, dict) else None
+    if not isinstance(url, str):
+        raise MalformedAnswer("a picture has neither address nor bytes")
+    if url.startswith(("http://", "https://")):
+        return Part(url=url, media_type="image/png")
+    head, _, data = url.rpartition(",")
+    kind = head.removeprefix("data:").partition(";")[0] or "image/png"
+    try:
+        return Part(raw=base64.b64decode(data, validate=True), media_type=kind)
+    except ValueError as error:
+        raise MalformedAnswer("a picture is no base64") from error

@@ -1,0 +1,339 @@
+"""CrewAI flows: a kickoff for each task, resumed after its finished methods.
+
+A flow has the state in which the conversation left it, and asks its caller what it would ask at a terminal. The result
+of each method is stored with the flow's state, if it can be written as JSON and read again; otherwise the method runs
+again.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
+
+import msgspec
+from msgspec import Struct
+
+from accord.agents.crewai.files import input_files
+from accord.agents.crewai.threads import LoopBridge, run_in_thread
+from accord.agents.loader import import_object
+from accord.agents.messages import answer_id, prompt
+from accord.engine.agent import Profile
+from accord.engine.context import Context, Failed, Rejected
+from accord.engine.messages import IncomingMessage
+
+PLACE: ContextVar[str | None] = ContextVar("place", default=None)
+"""The method that runs, and which time it is."""
+
+log = logging.getLogger("accord.agents.crewai")
+
+
+class StoredValue(Struct, frozen=True):
+    """Something as JSON; a model of pydantic's has the name of its class."""
+
+    json: Any
+    model: str | None = None
+
+
+class FinishedMethod(Struct, frozen=True):
+    """What a method gave, and the state of the flow after it."""
+
+    result: StoredValue
+    state: dict[str, Any]
+
+
+class FlowMethods:
+    """The methods of one flow in one run."""
+
+    def __init__(self, ctx: Context, flow: Any, bridge: LoopBridge) -> None:
+        """Have every method of `flow` done at most once for the task."""
+        self.times = Counter[str]()
+        self._ctx = ctx
+        self._flow = flow
+        self._bridge = bridge
+        for name, method in flow._methods.items():
+            flow._methods[name] = self._once(str(name), method)
+
+    def _once(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method, updated=())  # or it would be marked as a coroutine function, which it is not
+        def once(*args: Any, **named: Any) -> Any:
+            place = self._begin(name)
+            if (done := self._known(place)) is not None:
+                self._flow._restore_state(done.state)
+                return _restored_value(done.result)
+            result = method(*args, **named)
+            if inspect.isawaitable(result):  # a flow awaits what its methods give
+                return self._awaited(name, place, result)
+            self._bridge.do(self._finish(name, place, result))
+            return result
+
+        return once
+
+    async def _awaited(self, name: str, place: str, result: Awaitable[Any]) -> Any:
+        PLACE.set(place)
+        found = await result
+        await self._bridge.done(self._finish(name, place, found))
+        return found
+
+    def _begin(self, name: str) -> str:
+        self._bridge.check()
+        self.times[name] += 1
+        place = f"{name}/{self.times[name]}"
+        PLACE.set(place)
+        return place
+
+    def _known(self, place: str) -> FinishedMethod | None:
+        kept = self._ctx.kept(f"crewai/method/{place}")
+        return None if kept is None else msgspec.json.decode(kept, type=FinishedMethod)
+
+    async def _finish(self, name: str, place: str, result: Any) -> None:
+        """Say that a method is done, and keep what it gave."""
+        await self._ctx.status(f"{name} is done")
+        written, state = _stored_value(result), stored_state(self._flow.state)
+        if written is None or state is None:
+            log.info("method of a flow is not kept", extra={"task_id": self._ctx.task_id, "method": place})
+            return
+        await self._ctx.keep(f"crewai/method/{place}", msgspec.json.encode(FinishedMethod(written, state)).decode())
+
+
+def stored_state(state: Any) -> dict[str, Any] | None:
+    """Return the state of a flow as JSON, if it is the same when it is read again; its class the flow knows itself."""
+    try:
+        json = _json(state)
+        is_same = (type(state).model_validate(json) if _is_model(state) else json) == state
+    except (TypeError, ValueError):  # pydantic's errors and msgspec's are among them
+        return None
+    return json if is_same and isinstance(json, dict) else None
+
+
+def _stored_value(value: Any) -> StoredValue | None:
+    """Return something as JSON, if it is the same when it is read again."""
+    kind = f"{type(value).__module__}:{type(value).__qualname__}" if _is_model(value) else None
+    try:
+        found = StoredValue(_json(value), kind)
+        return found if _restored_value(found) == value else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _restored_value(value: StoredValue) -> Any:
+    return value.json if value.model is None else import_object(value.model).model_validate(value.json)
+
+
+def _json(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value.model_dump(mode="json") if _is_model(value) else value))
+
+
+def _is_model(value: Any) -> bool:
+    return hasattr(type(value), "model_validate")
+
+
+TEXT_KEY = "input"
+"""What the text is called in a state that has no better place for it."""
+
+STATE = "crewai/state"
+
+RUN_FIELDS = frozenset({"human_feedback_history", "last_human_feedback", "execution_context"})
+"""What a flow notes about its own run, and another one begins without."""
+
+
+class FlowQuestion(Struct, frozen=True):
+    """What a flow asks, and where."""
+
+    place: str
+    text: str
+
+
+class FlowInputNeeded(BaseException):
+    """A flow asks something. It is no `Exception`: flows take those for no answer."""
+
+    def __init__(self, asked: FlowQuestion) -> None:
+        """Keep what is asked."""
+        self.asked = asked
+
+
+class FlowAgent:
+    """An agent made of a flow."""
+
+    def __init__(self, thing: Any, profile: Profile, *, inputs_key: str | None, keep_state: bool) -> None:
+        """Kick off flows like `thing`, which is one or the class of some."""
+        self.profile = profile
+        self._thing = thing
+        self._inputs_key = inputs_key
+        self._keep_state = keep_state
+
+    async def run(self, ctx: Context) -> None:
+        """Kick a flow off, and again with each answer to what it asks."""
+        answers: dict[str, str] = {}
+        number = 0
+        while True:
+            key = f"crewai/asked/{number}"
+            kept = ctx.kept(key)
+            if kept is None:
+                try:
+                    await self._kickoff(ctx, answers)
+                    return
+                except FlowInputNeeded as question:
+                    kept = await ctx.keep(key, msgspec.json.encode(question.asked).decode())
+            asked = msgspec.json.decode(kept, type=FlowQuestion)
+            answers[asked.place] = _answer(await ctx.ask(asked.text, key=key))
+            number += 1
+
+    async def _kickoff(self, ctx: Context, answers: dict[str, str]) -> None:
+        flow = new_flow(self._thing)
+        await self._begin(ctx, flow)
+        inputs, files = self._inputs(ctx, flow), input_files(ctx.message.parts)
+        run = FlowKickoff(ctx, flow, answers)
+        output = await run.done({**inputs, "id": self._id(ctx)}, files)
+        if self._keep_state and flow.persistence is None:
+            await self._remember(ctx, flow)
+        await _give(ctx, output)
+
+    def _id(self, ctx: Context) -> str:
+        """Return the id of the state: the caller's own, and no other that a caller may know."""
+        whose = (ctx.tenant, ctx.caller.owner, ctx.context_id) if self._keep_state else (ctx.tenant, ctx.task_id)
+        return str(uuid5(NAMESPACE_OID, "\0".join((self.profile.name, *whose))))
+
+    async def _begin(self, ctx: Context, flow: Any) -> None:
+        """Give a flow the state of the conversation: in every run of the task the same."""
+        if not self._keep_state or flow.persistence is not None:
+            return  # which it restores itself, by the id
+        found = await ctx.keep(STATE, await ctx.recall_context(STATE) or "null")
+        if (state := msgspec.json.decode(found)) is not None:
+            flow._restore_state(state)
+
+    async def _remember(self, ctx: Context, flow: Any) -> None:
+        state = stored_state(flow.state)
+        if state is None:
+            log.warning("state of a flow cannot be kept: it is not JSON", extra={"task_id": ctx.task_id})
+            return
+        await ctx.remember_context(STATE, msgspec.json.encode(state).decode())
+
+    def _inputs(self, ctx: Context, flow: Any) -> dict[str, Any]:
+        """Return what goes into the state: the data that was sent, and the text where it has a place."""
+        inputs = dict(ctx.data) if isinstance(ctx.data, dict) else {}
+        inputs.pop("id", None)  # or a caller would have the state of another
+        text = prompt(part for part in ctx.message.parts if part.data is msgspec.UNSET or not inputs)
+        if text:
+            inputs.setdefault(self._inputs_key or _text_field(flow.state, inputs), text)
+        try:
+            flow._initialize_state(inputs)
+        except ValueError as error:
+            raise Rejected(f"This is nothing that the flow can begin with: {error}") from error
+        return inputs
+
+
+class FlowKickoff:
+    """One kickoff of a flow, in a thread and a loop of its own: methods may block, and the flow waits in its loop."""
+
+    def __init__(self, ctx: Context, flow: Any, answers: dict[str, str]) -> None:
+        """Answer what it asks with `answers`, by place."""
+        self._ctx = ctx
+        self._flow = flow
+        self._answers = answers
+        self._bridge = LoopBridge(ctx)
+        self._methods = FlowMethods(ctx, flow, self._bridge)
+        self._asks = Counter[str]()
+        self._used = (0, 0)
+        self._cancel: Callable[[], object] | None = None
+        flow.stream = False
+        flow.input_provider = self
+        object.__setattr__(flow, "_request_human_feedback", self._feedback)  # which would read the server's terminal
+
+    async def done(self, inputs: dict[str, Any], files: dict[str, Any]) -> Any:
+        """Run the flow, and return what it gave."""
+        try:
+            output = await run_in_thread(lambda: asyncio.run(self._kickoff(inputs, files)))
+        finally:
+            self._bridge.is_over = True
+            if (cancel := self._cancel) is not None:
+                with suppress(RuntimeError):  # it has ended meanwhile
+                    cancel()
+        await self._count()
+        return output
+
+    # --- in the thread ---
+
+    async def _kickoff(self, inputs: dict[str, Any], files: dict[str, Any]) -> Any:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        self._bridge.check()
+        more = {"input_files": files} if files else {}
+        try:
+            with self._bridge.hooks(self._count):
+                return await self._flow.kickoff_async(inputs=inputs, **more)
+        finally:
+            self._cancel = None
+
+    def request_input(self, message: str, flow: Any, metadata: dict[str, Any] | None = None) -> str:
+        """Answer what a method asks (`ask`), or end the kickoff with the question."""
+        return self._asked(PLACE.get() or "flow", message)
+
+    def _feedback(self, message: str, output: Any, method_name: str = "", **_: Any) -> str:
+        place = f"{method_name}/{self._methods.times[method_name]}/feedback"
+        return self._asked(place, f"{message}\n\n{output}")
+
+    def _asked(self, where: str, text: str) -> str:
+        self._asks[where] += 1
+        place = f"{where}/{self._asks[where]}"
+        if place not in self._answers:
+            raise FlowInputNeeded(FlowQuestion(place, text))
+        return self._answers[place]
+
+    # --- in the run's loop ---
+
+    async def _count(self) -> None:
+        """Count what the models have used since the last time."""
+        used = self._flow.usage_metrics
+        now = (used.prompt_tokens, used.completion_tokens)
+        before, self._used = self._used, now
+        if now != before:
+            await self._ctx.usage(input_tokens=now[0] - before[0], output_tokens=now[1] - before[1])
+
+
+# --- what goes in and out ---------------------------------------------------------------------------------------------
+
+
+def new_flow(thing: Any) -> Any:
+    """Return a flow of its own for each run: a flow is its state."""
+    if inspect.isclass(thing):
+        return thing()
+    given = {name: getattr(thing, name) for name in thing.model_fields_set - RUN_FIELDS}
+    kind = type(thing)
+    if kind.__module__ == "crewai.flow.flow":  # it is made of a declaration, which is no class
+        return kind.model_validate(given, context={"flow_definition": thing._definition})
+    return kind(**given)
+
+
+def _text_field(state: Any, inputs: dict[str, Any]) -> str:
+    """Return where a text goes: a state with fields has one for it, if only one is left."""
+    fields = getattr(type(state), "model_fields", None)
+    if fields is None or TEXT_KEY in fields:
+        return TEXT_KEY
+    texts: list[str] = [
+        name for name, field in fields.items() if field.annotation is str and name not in {"id", *inputs}
+    ]
+    if len(texts) != 1:
+        raise Rejected(f"The flow takes data, by name: {', '.join(name for name in fields if name != 'id')}")
+    return texts[0]
+
+
+def _answer(said: IncomingMessage) -> str:
+    return said.text if said.data is None else msgspec.json.encode(said.data).decode()
+
+
+async def _give(ctx: Context, output: Any) -> None:
+    """Say what a flow gave, which may be what a crew of its gave."""
+    if isinstance(output, BaseException):  # which flows return, and do not raise
+        raise Failed("The flow waits for the feedback of somebody whom only it knows")
+    if hasattr(output, "json_dict") and hasattr(output, "raw"):
+        data = output.json_dict if output.pydantic is None else output.pydantic
+        output = output.raw if data is None else data
+    if output is not None:
+        await ctx.artifact(output, id=answer_id(ctx))

@@ -1,0 +1,380 @@
+"""Responses of a flow: JSON, events, text or a file.
+
+Each reader takes pieces of bytes, wherever they were cut, and returns what they complete. A JSON value holds text,
+files, other data, a question or a failure, whether it is a whole answer, one event of a stream or a list of n8n's
+items.
+"""
+
+import base64
+import codecs
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Struct
+
+from accord.agents.messages import OCTETS
+from accord.model import Part
+from accord.protocol.sse import Decoder, Frame
+
+TEXTS = ("output", "result", "message", "text", "response", "content")
+"""Where flows have their text, in this order."""
+
+REASONS = ("error", "message", "detail", "reason", "text", "output")
+"""Where they say what went wrong."""
+
+SILENT_EVENTS = frozenset({"begin", "start", "end", "done", "ping"})
+"""Types of events that say nothing but that a stream begins, lives or ends; n8n's are begin, item, end and error."""
+
+MAX_DEPTH = 4
+"""How deep a text may be wrapped: n8n's items in a list, in `json`, in `output`, is three."""
+
+MAX_REASON = 300
+"""Characters of a reason that callers are shown."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+class FlowResponse(Struct, frozen=True, kw_only=True):
+    """What a value says. At most one of `question`, `failure` and `progress` is there."""
+
+    parts: tuple[Part, ...] = ()
+    question: str | None = None
+    failure: str | None = None
+    progress: str | None = None
+    usage: Mapping[str, Any] | None = None
+
+
+def parse_response(value: Any) -> FlowResponse:
+    """Return what a whole answer says; what is beside the text is not lost."""
+    value = unwrap_items(value)
+    if not isinstance(value, dict):
+        return FlowResponse(parts=_plain(value))
+    usage = value.get("usage")
+    found = FlowResponse(usage=usage if isinstance(usage, dict) else None)
+    rest = {name: part for name, part in value.items() if name != "usage" or found.usage is None}
+    text, key = _find_text(rest)
+    match value.get("status"):
+        case "failed":
+            return FlowResponse(failure=failure_reason(value) or "The flow failed", usage=found.usage)
+        case "input-required":
+            return FlowResponse(question=text or "The flow needs an answer", usage=found.usage)
+        case "completed":
+            rest.pop("status")
+    files = file_list(rest.get("files"))
+    for name in (key, "files" if files else None):
+        rest.pop(name or "", None)
+    parts = (*_plain(text), *files)
+    if rest:
+        told = rest["data"] if set(rest) == {"data"} else rest
+        parts = (*parts, Part(data=told, media_type="application/json"))
+    return FlowResponse(parts=parts, usage=found.usage)
+
+
+def parse_event(value: Any) -> FlowResponse:
+    """Return what one event of a stream says: a piece of the text, mostly."""
+    value = unwrap_items(value)
+    if not isinstance(value, dict):
+        return FlowResponse(parts=_plain(value))
+    usage = value.get("usage")
+    used = usage if isinstance(usage, dict) else None
+    kind, state = value.get("type"), value.get("status")
+    if kind == "error" or state == "failed":
+        return FlowResponse(failure=failure_reason(value) or _first(value, TEXTS) or "The flow failed", usage=used)
+    text, _ = _find_text(value)
+    if state == "input-required":
+        return FlowResponse(question=text or "The flow needs an answer", usage=used)
+    if state == "working":
+        return FlowResponse(progress=text, usage=used)
+    if isinstance(value.get("delta"), str):
+        text = value["delta"]
+    if text is not None:
+        return FlowResponse(parts=(*_plain(text), *file_list(value.get("files"))), usage=used)
+    if kind in SILENT_EVENTS or set(value) == {"usage"}:
+        return FlowResponse(usage=used)
+    return FlowResponse(parts=file_list(value.get("files")) or _plain(value), usage=used)
+
+
+def failure_reason(value: Any) -> str | None:
+    """Return what a value says went wrong, in one line that a caller may see."""
+    value = unwrap_items(value)
+    if isinstance(value, str):
+        return one_line(value) or None
+    if not isinstance(value, dict):
+        return None
+    for name in REASONS:
+        found = value.get(name)
+        if found and (told := failure_reason(found) if isinstance(found, str | dict) else None):
+            return told
+    return None
+
+
+def one_line(text: str) -> str:
+    """Return the first line of a text, of which a caller is shown a bounded part: traces begin below it."""
+    lines = text.strip().splitlines()
+    return _CONTROL.sub(" ", lines[0]).strip()[:MAX_REASON] if lines else ""
+
+
+def unwrap_items(value: Any) -> Any:
+    """Return what is inside of a list of one, and of n8n's items, whose value is their `json`."""
+    for _ in range(MAX_DEPTH):
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        elif isinstance(value, dict) and "json" in value and set(value) <= {"json", "binary", "pairedItem", "index"}:
+            value = value["json"]
+        else:
+            break
+    if isinstance(value, list):
+        return [unwrap_items(item) if isinstance(item, dict) else item for item in value]
+    return value
+
+
+def file_list(value: Any) -> tuple[Part, ...]:
+    """Return files that a flow gives as JSON; what is no list of them is none."""
+    found = tuple(_file_part(entry) for entry in value) if isinstance(value, list) else ()
+    return tuple(part for part in found if part is not None) if all(found) else ()
+
+
+def _file_part(entry: Any) -> Part | None:
+    """Return a file: with its bytes in base64 as `data` or `bytes`, or with a `uri` or `url`."""
+    if not isinstance(entry, dict):
+        return None
+    name = _first(entry, ("name", "filename", "fileName"))
+    kind = _first(entry, ("mime_type", "mimeType", "mediaType"))
+    inside, at = _first(entry, ("data", "bytes")), _first(entry, ("uri", "url"))
+    try:
+        if inside is not None:
+            return Part(raw=base64.b64decode(inside, validate=True), filename=name, media_type=kind or OCTETS)
+    except ValueError:  # not base64, or not even ASCII
+        return None
+    return None if at is None else Part(url=at, filename=name, media_type=kind)
+
+
+def _find_text(value: Mapping[str, Any], depth: int = 0) -> tuple[str | None, str | None]:
+    """Return the text of an object and the key that it is under."""
+    for name in TEXTS:
+        found = unwrap_items(value.get(name))
+        if isinstance(found, str):
+            return found, name
+        if isinstance(found, dict) and depth < MAX_DEPTH and len(found) == 1:
+            text, _ = _find_text(found, depth + 1)
+            if text is not None:
+                return text, name
+    return None, None
+
+
+def _first(value: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    return next((found for name in names if isinstance(found := value.get(name), str)), None)
+
+
+def _plain(value: Any) -> tuple[Part, ...]:
+    if value is None or value == "":
+        return ()
+    return (Part(text=value),) if isinstance(value, str) else (Part(data=value, media_type="application/json"),)
+
+
+LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
+
+_FILENAME = re.compile(r"filename\*?=(?:UTF-8'[^']*')?\"?([^\";]+)", re.IGNORECASE)
+
+
+class UnreadableResponse(Exception):
+    """An answer is not what it says to be."""
+
+
+class ResponseReader(Protocol):
+    """Makes sense of one answer."""
+
+    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
+        """Return what some bytes complete."""
+
+    def end(self) -> Iterable[FlowResponse]:
+        """Return what is left when nothing more comes."""
+
+
+def response_reader(media_type: str, disposition: str = "") -> ResponseReader:
+    """Return what reads an answer of a media type."""
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind == "text/event-stream":
+        return _EventReader()
+    if kind in LINES:
+        return _JsonLinesReader()
+    if kind == "application/json" or kind.endswith("+json"):
+        return _JsonReader()
+    if not kind:
+        return _UntypedReader()
+    if kind.startswith("text/") and "attachment" not in disposition:
+        return _TextReader(_charset(media_type))
+    return _FileReader(kind, disposition)
+
+
+class _JsonReader:
+    """One value; or several lines, as n8n streams: it calls them application/json as well."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._looked = 0
+        self._first_ends: int | None = None
+        self._is_one = False
+        self._lines: _JsonLinesReader | None = None
+
+    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
+        if self._lines is not None:
+            yield from self._lines.feed(piece)
+            return
+        self._held += piece
+        if not self._is_one and self._has_lines():
+            self._lines = _JsonLinesReader()
+            yield from self._lines.feed(bytes(self._held))
+
+    def _has_lines(self) -> bool:
+        """Whether something follows after a line that is an object by itself."""
+        if self._first_ends is None:
+            at = self._held.find(b"\n", self._looked)
+            self._looked = len(self._held)
+            if at < 0:
+                return False
+            self._first_ends = at
+            self._is_one = not isinstance(_value(bytes(self._held[:at])), dict)
+        return not self._is_one and bool(self._held[self._first_ends :].strip())
+
+    def end(self) -> Iterable[FlowResponse]:
+        if self._lines is not None:
+            yield from self._lines.end()
+        elif self._held.strip():
+            value = _value(bytes(self._held))
+            if value is msgspec.NODEFAULT:
+                raise UnreadableResponse("it says that it is JSON, and is not")
+            yield parse_response(value)
+
+
+class _JsonLinesReader:
+    """A value in each line."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
+        self._held += piece
+        if b"\n" not in piece:
+            return
+        *lines, rest = bytes(self._held).split(b"\n")
+        self._held = bytearray(rest)
+        for line in lines:
+            yield from self._line(line)
+
+    def end(self) -> Iterable[FlowResponse]:
+        yield from self._line(bytes(self._held))
+
+    def _line(self, line: bytes) -> Iterable[FlowResponse]:
+        if not line.strip():
+            return
+        value = _value(line)
+        if value is msgspec.NODEFAULT:
+            raise UnreadableResponse("a line of it is not JSON")
+        yield parse_event(value)
+
+
+class _EventReader:
+    """Server-sent events; their data is JSON, or text as it is."""
+
+    def __init__(self) -> None:
+        self._decoder = Decoder()
+
+    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
+        for frame in self._decoder.feed(piece):
+            yield from _event(frame)
+
+    def end(self) -> Iterable[FlowResponse]:
+        yield from self.feed(b"\n\n")  # many a flow forgets the blank line after its last event
+
+
+def _event(frame: Frame) -> Iterable[FlowResponse]:
+    if not frame.data or frame.data == b"[DONE]":
+        return
+    value = _value(frame.data)
+    if value is msgspec.NODEFAULT:
+        value = frame.data.decode("utf-8", "replace")
+    if frame.event == "error":
+        value = {"type": "error", **(value if isinstance(value, dict) else {"message": value})}
+    yield parse_event(value)
+
+
+class _TextReader:
+    """Text, as it comes."""
+
+    def __init__(self, charset: str = "utf-8") -> None:
+        self._decoder = codecs.getincrementaldecoder(charset)("replace")
+
+    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
+        yield from _text_response(self._decoder.decode(piece))
+
+    def end(self) -> Iterable[FlowResponse]:
+        yield from _text_response(self._decoder.decode(b"", final=True))
+
+
+class _FileReader:
+    """A file."""
+
+    def __init__(self, media_type: str, disposition: str = "") -> None:
+        self._held = bytearray()
+        self._media_type = media_type
+        found = _FILENAME.search(disposition)
+        self._name = unquote(found[1]).rpartition("/")[2].strip() if found else None
+
+    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
+        self._held += piece
+        return ()
+
+    def end(self) -> Iterable[FlowResponse]:
+        if self._held:
+            yield FlowResponse(parts=(Part(raw=bytes(self._held), filename=self._name, media_type=self._media_type),))
+
+
+class _UntypedReader:
+    """An answer that does not say what it is: JSON if it is that, else text if it is that, else a file."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, piece: bytes) -> Iterable[FlowResponse]:
+        self._held += piece
+        return ()
+
+    def end(self) -> Iterable[FlowResponse]:
+        if not self._held.strip():
+            return
+        value = _value(bytes(self._held))
+        if value is not msgspec.NODEFAULT:
+            yield parse_response(value)
+            return
+        try:
+            yield from _text_response(bytes(self._held).decode())
+        except UnicodeDecodeError:
+            yield FlowResponse(parts=(Part(raw=bytes(self._held), media_type=OCTETS),))
+
+
+def _value(text: bytes) -> Any:
+    """Return the JSON value that some bytes are, or NODEFAULT if they are none."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.NODEFAULT
+
+
+def _text_response(text: str) -> Iterable[FlowResponse]:
+    if text:
+        yield FlowResponse(parts=(Part(text=text),))
+
+
+def _charset(media_type: str) -> str:
+    for parameter in media_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            try:
+                return codecs.lookup(value.strip().strip('"')).name
+            except LookupError:
+                break
+    return "utf-8"

@@ -1,0 +1,220 @@
+"""Webhook of a flow: post a message, read the answer.
+
+It knows webhooks, and of tasks only what the log is to contain.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+
+import msgspec
+from msgspec import Struct
+
+from accord.agents.http.payload import HttpOptions, RequestBody
+from accord.agents.http.responses import FlowResponse, UnreadableResponse, failure_reason, one_line, response_reader
+from accord.client import transports
+from accord.client.wire import Opened, Outgoing, TimedOut, Transport, Unreachable, too_large
+from accord.engine import tracing
+from accord.engine.context import Failed
+from accord.errors import InvalidAgentResponse
+from accord.outbound import Policy
+from accord.protocol.sse import FrameTooLarge
+
+IDEMPOTENCY = "Idempotency-Key"
+"""The header that is the same whenever a message is posted again, so that a flow can tell that it has it already."""
+
+ACCEPT = "application/json, text/event-stream, application/x-ndjson, text/plain;q=0.9, */*;q=0.5"
+
+CONNECT_SECONDS = 10.0
+"""How long a connection may take to be made: who is there takes it within one or two."""
+
+MAX_ERROR_BYTES = 16 * 1024
+"""How much of an error's body is read."""
+
+log = logging.getLogger("accord.http")
+
+
+class DeliveryUnknown(Failed):
+    """Nobody knows whether a flow has got the message: it was sent, and there is no answer."""
+
+
+class WebhookAddress(Struct, frozen=True):
+    """Where a flow is, as it may be shown: without what is behind a question mark, which may be a secret."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url.partition("?")[0]
+
+
+class PostedMessage(Struct, frozen=True):
+    """Which message of a task it is."""
+
+    task_id: str
+    number: int
+
+    @property
+    def key(self) -> str:
+        """What is the same whenever this message is posted."""
+        return f"{self.task_id}-{self.number}"
+
+
+class FlowWebhook:
+    """A webhook."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        """Post to the address of the options; nothing is opened before the first message."""
+        self._options = options
+        self._target = WebhookAddress(options.address)
+        self._transport: Transport | None = None
+
+    def _connections(self) -> Transport:
+        # The operator names the flow, and it may well be next door.
+        return transports.choose(
+            "aiohttp",
+            policy=Policy(allow_private=True),
+            max_bytes=self._options.max_bytes,
+            # Less than for an answer: who cannot be connected to has not got the message.
+            connect_seconds=min(CONNECT_SECONDS, (self._options.timeout or math.inf) / 2),
+            silent_seconds=self._options.timeout or 0.0,
+        )
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    def post(
+        self, body: RequestBody, posting: PostedMessage
+    ) -> AbstractAsyncContextManager[AsyncIterator[FlowResponse]]:
+        """Send a message and read what is answered, as it comes; raises Failed with what a caller may know."""
+        return self._posted(body, posting)
+
+    async def tell(self, body: RequestBody, posting: PostedMessage) -> None:
+        """Send a message to which only an acknowledgement is expected, whatever that says."""
+        opened = await self._accepted(body, posting)
+        try:
+            await self._beginning(opened, posting)
+        finally:
+            await opened.close()
+
+    @asynccontextmanager
+    async def _posted(self, body: RequestBody, posting: PostedMessage) -> AsyncIterator[AsyncIterator[FlowResponse]]:
+        opened = await self._accepted(body, posting)
+        try:
+            async with aclosing(self._answer(opened, posting)) as answer:
+                yield answer
+        finally:
+            await opened.close()
+
+    def _request(self, body: RequestBody, key: str) -> Outgoing:
+        own = {name.lower() for name in self._options.headers}
+        always = {"Content-Type": body.media_type, "Accept": ACCEPT, IDEMPOTENCY: key}
+        headers = {name: value for name, value in always.items() if name.lower() not in own} | self._options.headers
+        return Outgoing(
+            method="POST",
+            url=self._target.url,
+            headers=(*headers.items(), *tracing.headers().items()),
+            body=body.content,
+            seconds=self._options.timeout,
+            streams=True,
+        )
+
+    async def _accepted(self, body: RequestBody, posting: PostedMessage) -> Opened:
+        """Return an answer that is a success; what certainly was not taken, or went wrong there, is sent again."""
+        request = self._request(body, posting.key)
+        for tries in range(self._options.max_retries + 1):
+            is_last = tries == self._options.max_retries
+            try:
+                opened = await self._open(request)
+            except Unreachable as error:
+                log.warning(
+                    "flow not answered", extra=self._about(posting, tries=tries + 1, reason=error.reason)
+                )  # which names addresses that are nobody else's business
+                if error.was_sent:
+                    in_time = " in time" if isinstance(error, TimedOut) else ""
+                    raise DeliveryUnknown(f"The flow did not answer{in_time}") from error
+                if is_last:
+                    raise Failed("The flow could not be reached") from error
+            else:
+                if 200 <= opened.status < 300:
+                    return opened
+                refusal = await self._refusal(opened, posting)
+                log.warning("flow not answered", extra=self._about(posting, tries=tries + 1, reason=str(refusal)))
+                if opened.status < 500 or is_last:
+                    raise refusal
+            await asyncio.sleep(self._options.backoff * 2.0**tries)
+        raise AssertionError("the last try returns or raises")
+
+    async def _open(self, request: Outgoing) -> Opened:
+        if self._transport is None:
+            self._transport = self._connections()
+        return await self._transport.open(request)
+
+    def _about(self, posting: PostedMessage, **more: object) -> dict[str, object]:
+        return {"task_id": posting.task_id, "url": str(self._target), **more}
+
+    async def _refusal(self, opened: Opened, posting: PostedMessage) -> Failed:
+        """Return what a flow answered instead, in words that a caller may see; the log has more of it."""
+        body = await self._beginning(opened, posting)
+        log.warning("flow refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
+        if 300 <= opened.status < 400:
+            return Failed(f"The flow is somewhere else: HTTP {opened.status}")
+        told = _reason(body, opened.headers.get("Content-Type", ""))
+        who = "failed" if opened.status >= 500 else "refused the message"
+        return Failed(f"The flow {who}: HTTP {opened.status}{': ' + told if told else ''}")
+
+    async def _answer(self, opened: Opened, posting: PostedMessage) -> AsyncGenerator[FlowResponse, None]:
+        headers = opened.headers
+        reads = response_reader(headers.get("Content-Type", ""), headers.get("Content-Disposition", ""))
+        size = 0
+        try:
+            async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
+                async for piece in pieces:
+                    size += len(piece)
+                    if size > self._options.max_bytes:
+                        raise too_large(self._options.max_bytes)
+                    for said in reads.feed(piece):
+                        yield said
+            for said in reads.end():
+                yield said
+        except Unreachable as error:
+            log.warning("flow's answer was cut off", extra=self._about(posting, reason=error.reason))
+            raise DeliveryUnknown("The flow's answer was cut off") from error
+        except (InvalidAgentResponse, FrameTooLarge) as error:
+            raise Failed(f"The flow's answer cannot be taken: {error}") from error
+        except UnreadableResponse as error:
+            raise Failed(f"The flow's answer cannot be read: {error}") from error
+
+    async def _beginning(self, opened: Opened, posting: PostedMessage) -> bytes:
+        """Return the first bytes of a body that is not wanted for itself; that it breaks off is of little interest."""
+        found = b""
+        try:
+            async with aclosing(opened.pieces()) as pieces:  # type: ignore[type-var]  # transports give generators
+                async for piece in pieces:
+                    found += piece
+                    if len(found) >= MAX_ERROR_BYTES:
+                        break
+        except (Unreachable, InvalidAgentResponse) as error:
+            log.warning("flow's error was cut off", extra=self._about(posting, reason=str(error)))
+        return found[:MAX_ERROR_BYTES]
+
+
+def _reason(body: bytes, media_type: str) -> str | None:
+    """Return what an error's body says, if it is JSON or a line of text; pages for browsers say nothing."""
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind == "text/plain":
+        return one_line(body.decode("utf-8", "replace")) or None
+    if "json" not in kind:
+        return None
+    return failure_reason(_decoded(body))
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,234 @@
+"""Load agents, and other Python objects, by name.
+
+A name is `module:name`, `path/to/file.py:name` or a file. An object that is an agent stays as it is; any other becomes
+an agent of the type that recognizes it (`agents.agent_types`). Settings are read in `app`.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import RLock
+from types import MappingProxyType, ModuleType
+from typing import Any, NoReturn, TypeGuard
+
+import msgspec
+
+from accord.agents import agent_types
+from accord.agents.agent_types import KINDS, Given, Kind
+from accord.engine.agent import Agent, Profile
+
+HIDDEN_FRAMES = str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib"
+"""How the names of files begin that whoever wrote a module knows nothing of: what serves it, and what imports it."""
+
+
+_importing: dict[Path, RLock] = {}
+"""Files that are imported by one thread at a time: another would be given half of a module."""
+
+
+class ObjectNotFound(ValueError):
+    """A name that names nothing, and why."""
+
+
+class BrokenModule(ObjectNotFound):
+    """A module that cannot be imported because of what is in it; `lines` shows where, as Python does."""
+
+    def __init__(self, where: str, error: BaseException) -> None:
+        """Say in one line what went wrong in `where`."""
+        super().__init__(f"{where} cannot be imported: {_reason(error)}")
+        self.lines = _traceback_lines(error)
+
+
+def import_object(spec: str) -> Any:
+    """Return whatever `module:name` or `file.py:name` names."""
+    where, separator, name = spec.rpartition(":")
+    if not separator or not where or not name:
+        raise ObjectNotFound(f"{spec!r} names nothing: write module:name or path/to/file.py:name")
+    found: Any = _import_source(where)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ObjectNotFound(f"{where} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def public_members(path: str) -> dict[str, Any]:
+    """Return what is in a Python file, by the names that others may use."""
+    return {name: value for name, value in vars(_import_source(path)).items() if not name.startswith("_")}
+
+
+def traceback_of(error: BaseException | None) -> str | None:
+    """Return where a module is broken, if that is what led to an error."""
+    while error is not None and not isinstance(error, BrokenModule):
+        error = error.__cause__
+    return None if error is None else error.lines
+
+
+def import_function(spec: str, option: str) -> Callable[..., Any]:
+    """Return the function that an option of an agent names."""
+    try:
+        found: Any = import_object(spec)
+    except ObjectNotFound as error:
+        raise ObjectNotFound(f"{option}: {error}") from error
+    if not callable(found):
+        raise ObjectNotFound(f"{option}: {spec} is no function but {type(found).__name__}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _import_source(where: str) -> ModuleType:
+    try:
+        return _import_file(Path(where)) if where.endswith(".py") else _import_module(where)
+    except ObjectNotFound:
+        raise
+    except (Exception, SystemExit) as error:  # a module may raise anything
+        raise BrokenModule(where, error) from error
+
+
+def _import_module(name: str) -> ModuleType:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # the directory where the command was typed
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # something that the module itself needs
+        raise ObjectNotFound(f"There is no module called {name!r}") from None
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ObjectNotFound(f"There is no file {path}")
+    with _importing.setdefault(path.resolve(), RLock()):
+        return _execute_file(path)
+
+
+def _execute_file(path: Path) -> ModuleType:
+    known = sys.modules.get(path.stem)
+    source = getattr(known, "__file__", None)
+    if known is not None and source is not None and Path(source).resolve() == path.resolve():
+        return known  # several things of one file are of one module
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ObjectNotFound(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]  # half of a module is none
+        raise
+    return module
+
+
+# --- what is wrong with a module --------------------------------------------------------------------------------------
+
+
+def _reason(error: BaseException) -> str:
+    kind, said = type(error).__name__, " ".join(str(error).split())
+    match error:
+        case ImportError():
+            return said or kind  # which says what is missing
+        case SyntaxError():
+            return f"{kind}: {error.msg}"
+        case SystemExit():
+            return f"it ends the process: sys.exit({error.code!r})"
+    return f"{kind}: {said}" if said else kind
+
+
+def _traceback_lines(error: BaseException) -> str:
+    """Return where an error was raised, without those lines that import modules or are ours."""
+    found = traceback.TracebackException.from_exception(error)
+    frames = [frame for frame in found.stack if not frame.filename.startswith(HIDDEN_FRAMES)]
+    lines = traceback.StackSummary.from_list(frames).format()
+    if isinstance(error, SyntaxError):
+        lines += list(found.format_exception_only())[:-1]  # the last one is the reason
+    return "".join(lines).rstrip("\n")
+
+
+NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
+
+FILE_SUFFIXES = frozenset({".yaml", ".yml"})
+"""How the names of files end that are things by themselves."""
+
+
+class NotAnAgent(ValueError):
+    """There is nothing of that name, or it is no agent, or cannot be made one."""
+
+
+def load(spec: str, env: Mapping[str, str] = NO_ENVIRONMENT) -> Agent:
+    """Return the agent that `module:name`, `file.py:name` or a file names."""
+    return as_agent(load_object(spec), spec, env)
+
+
+def load_object(spec: str) -> Any:
+    """Return what a name names; if a framework is missing that we serve, what brings it is said.
+
+    A file that is no Python is a thing by itself, for the kind that recognises it.
+    """
+    if ":" not in spec and Path(spec).suffix in FILE_SUFFIXES:
+        if not Path(spec).is_file():
+            raise NotAnAgent(f"There is no file {spec}")
+        return Path(spec)
+    try:
+        return import_object(spec) if ":" in spec or not spec.endswith(".py") else _refuse_bare_path(spec)
+    except ObjectNotFound as error:
+        missing = error.__cause__.name if isinstance(error.__cause__, ModuleNotFoundError) else None
+        found = agent_types.framework(missing or "")
+        brought = "" if found is None else f": pip install 'accord[{found.extra}]'"
+        raise NotAnAgent(f"{error}{brought}") from error
+
+
+def _refuse_bare_path(file: str) -> NoReturn:
+    """Refuse a Python file without a name, and say which agents are in it."""
+    found = [f"{file}:{name}" for name, value in public_members(file).items() if is_agent(value)]
+    which = f"which of {', '.join(found)}" if len(found) > 1 else found[0] if found else f"{file}:name"
+    raise ObjectNotFound(f"{file} alone names nothing: write {which}")
+
+
+def as_agent(found: Any, name: str | None = None, env: Mapping[str, str] = NO_ENVIRONMENT, **options: Any) -> Agent:
+    """Return an agent as it is, and anything that an agent type recognizes as one of that type.
+
+    `options` are those of the type, as in `[agents.NAME]`: `as_agent(graph, extended_skills=["book"])`. `name` is the
+    name of the thing in errors.
+    """
+    name = name or str(getattr(found, "__name__", type(found).__name__))
+    if is_agent(found):
+        if options:
+            raise NotAnAgent(f"{name}: it is an agent already: state {', '.join(options)} where it is made")
+        return found
+    kind = find_type(found, name)
+    try:
+        return make_agent(kind, Given(options=msgspec.convert(options, kind.options), target=found, env=env))
+    except (NotAnAgent, msgspec.ValidationError) as error:
+        raise NotAnAgent(f"{name}: {error}") from error
+
+
+def is_agent(found: Any) -> TypeGuard[Agent]:
+    """Whether something is an agent already."""
+    return isinstance(getattr(found, "profile", None), Profile)
+
+
+def find_type(found: Any, name: str) -> Kind:
+    """Return the kind of agent that something can be made."""
+    kind = (
+        KINDS.load("function") if inspect.isroutine(found) else agent_types.kind_of(found)
+    )  # which looks at all of them
+    if kind is None:
+        what = f"the class {found.__name__}" if inspect.isclass(found) else type(found).__name__
+        raise NotAnAgent(
+            f"{name} is no agent but {what}: {agent_types.remedy(found) or 'decorate a function with @agent'}"
+        )
+    return kind
+
+
+def make_agent(kind: Kind, given: Given) -> Agent:
+    """Return an agent of a kind, unless its framework is not installed or it cannot work with what it is given."""
+    try:
+        return kind.make(given)
+    except (ImportError, ValueError) as error:
+        raise NotAnAgent(str(error)) from error

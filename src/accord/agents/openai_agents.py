@@ -1,0 +1,331 @@
+"""OpenAI Agents SDK: streamed text, structured output, approvals as questions.
+
+The agent is used as it is, with its own model, tools, handoffs and guardrails. The SDK's state is stored after every
+turn of the SDK, so that an execution that was lost or suspended resumes from there. The SDK is imported when an agent
+is made.
+"""
+
+import asyncio
+import base64
+import inspect
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from accord.agents.agent_types import JSON, Count, Given, Kind, Options, is_instance_of, profile
+from accord.agents.loader import import_function
+from accord.agents.messages import (
+    StreamedAnswer,
+    data_url,
+    describe_part,
+    finish_answer,
+    is_linked,
+    media_kind,
+    readable_text,
+)
+from accord.agents.turns import TurnMemory
+from accord.engine.agent import TEXT, Crash, Node
+from accord.engine.context import Context, Failed, Rejected
+from accord.engine.messages import parts_of
+from accord.model import Part
+
+if TYPE_CHECKING:
+    from agents.mcp import MCPServerManager
+
+
+__all__ = ["KIND", "OpenAIAgent", "OpenAIAgentsOptions"]
+
+
+def user_item(parts: Iterable[Part]) -> dict[str, Any]:
+    """Return what a caller says, as an item of a session."""
+    return {"role": "user", "content": [_input_content(part) for part in parts]}
+
+
+def _input_content(part: Part) -> dict[str, Any]:
+    is_file = part.raw is not None or is_linked(part)
+    if not is_file or readable_text(part) is not None:
+        return {"type": "input_text", "text": describe_part(part) if part.text is None else part.text}
+    if media_kind(part) == "image":
+        return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
+    if part.url is not None:
+        return {"type": "input_file", "file_url": part.url}
+    return {"type": "input_file", "filename": part.filename or "file", "file_data": data_url(part)}
+
+
+def output_parts(output: Any) -> tuple[Part, ...]:
+    """Return a structured output as data."""
+    import pydantic_core
+
+    if output is None:
+        return ()
+    return parts_of(Part(data=pydantic_core.to_jsonable_python(output), media_type="application/json"))
+
+
+def picture_part(item: Any) -> Part | None:
+    """Return the picture that an item of a response carries, if it does."""
+    if getattr(item, "type", None) != "image_generation_call" or not item.result:
+        return None
+    kind = getattr(item, "output_format", None) or "png"
+    return Part(raw=base64.b64decode(item.result), media_type=f"image/{kind}")
+
+
+NEEDED = "Agents of the OpenAI Agents SDK need openai-agents: pip install 'accord[openai-agents]'"
+
+AGENT = "agents.agent:AgentBase"
+"""The class of agents; other packages called `agents` have an Agent as well, but hardly this."""
+
+COMPLETED = frozenset({"response.completed", "response.incomplete"})
+"""Events with which a response of a model ends; they tell what it has used."""
+
+log = logging.getLogger("accord.agents.openai_agents")
+
+
+class OpenAIAgentsOptions(Options, frozen=True, kw_only=True):
+    """How an agent is run: `context` is a `module:function` that makes what its tools get, in place of our own context.
+
+    Of a conversation the agent is reminded of `history` turns. With `tracing`, runs are reported to OpenAI as the SDK
+    does by itself.
+    """
+
+    context: str | None = None
+    max_turns: Count | None = 10
+    history: Count = 50
+    tracing: bool = False
+
+
+class OpenAIMark(Struct, frozen=True, kw_only=True):
+    """How far a turn has come: the SDK's state, what was said, and how many items the conversation had before."""
+
+    state: Raw
+    said: tuple[Part, ...]
+    before: int
+
+
+class OpenAIAgent:
+    """An agent of the OpenAI Agents SDK, hosted."""
+
+    def __init__(self, given: Given) -> None:
+        """Host the agent that is given."""
+        try:
+            from agents import Agent, RunState  # noqa: F401  # a package called agents may be somebody else's
+        except ImportError as error:
+            raise ImportError(NEEDED) from error
+        self._options: OpenAIAgentsOptions = given.options
+        self._agent: Agent[Any] = given.target
+        self._servers: MCPServerManager | None = None
+        named = self._options.context
+        self._make_context = None if named is None else import_function(named, "context")
+        self.profile = profile(
+            given,
+            crash=Crash.RESUME,
+            name=self._agent.name,
+            description=self._agent.handoff_description,
+            input_modes=(TEXT, JSON, "*/*"),
+            output_modes=(TEXT, JSON, "image/*"),
+        )
+
+    async def start(self, node: Node) -> None:
+        """Connect to the MCP servers of the agent, and of those that it hands over to, for as long as the node runs."""
+        servers = _mcp_servers(self._agent)
+        if not servers:
+            return
+        from agents.mcp import MCPServerManager
+
+        self._servers = MCPServerManager(servers, strict=True, connect_in_parallel=True)
+        try:
+            await self._servers.connect_all()
+        except Exception as error:
+            raise ValueError(f"an MCP server cannot be reached: {error}") from error
+
+    async def stop(self) -> None:
+        """Let go of the MCP servers."""
+        if self._servers is not None:
+            await self._servers.cleanup_all()
+
+    async def run(self, ctx: Context) -> None:
+        """Do the work of one turn, from where it is."""
+        memory = TurnMemory(ctx, "openai_agents")
+        mark, is_done = await memory.noted(OpenAIMark)
+        if is_done:
+            return
+        answer = StreamedAnswer(ctx, mark.said if mark else (), resumes=self.profile.crash is Crash.RESUME)
+        await answer.restore()
+        context = await self._context(ctx)
+        before, given = await self._begin(ctx, memory, mark, context)
+        result, done = await self._go_on(ctx, given, context, answer), 0
+        while result.interruptions or (result.final_output is None and len(result.new_items) > done):
+            given, done = result.to_state(), len(result.new_items)
+            state = Raw(msgspec.json.encode(given.to_json(context_serializer=lambda context: {})))
+            await memory.note(OpenAIMark(state=state, said=tuple(answer.noted()), before=before))
+            await _decide(ctx, given)
+            result = await self._go_on(ctx, given, context, answer)
+        await _give(answer, result.final_output)
+        await finish_answer(ctx)
+        items = Raw(msgspec.json.encode(result.to_input_list()[before:]))
+        await memory.close(items, lambda turns: turns[-self._options.history :])
+
+    async def _begin(self, ctx: Context, memory: TurnMemory, mark: OpenAIMark | None, context: Any) -> tuple[int, Any]:
+        """Return how many items the conversation has, and what to run: all of it, or a state that was noted."""
+        from agents import RunState
+
+        if mark is None:
+            turns = (await memory.earlier())[-self._options.history :]
+            items = [item for turn in turns for item in msgspec.json.decode(turn.messages)]
+            return len(items), [*items, user_item(ctx.message.parts)]
+        state = await RunState.from_json(self._agent, msgspec.json.decode(mark.state), context_override=context)
+        await _decide(ctx, state)
+        return mark.before, state
+
+    async def _go_on(self, ctx: Context, given: Any, context: Any, answer: StreamedAnswer) -> Any:
+        """Let the agent do one turn of its own."""
+        from agents import RunConfig, Runner
+
+        options = self._options
+        config = RunConfig(
+            tracing_disabled=not options.tracing, workflow_name=self.profile.name, group_id=ctx.context_id
+        )
+        async with _translate_errors(answer, options.max_turns):
+            result = Runner.run_streamed(
+                self._agent, given, context=context, max_turns=options.max_turns, run_config=config
+            )
+            if not isinstance(given, list) and given.get_interruptions():
+                result.cancel(mode="after_turn")  # what was approved is done, and noted before the model goes on
+            try:
+                async with aclosing(result.stream_events()) as events:  # type: ignore[type-var]  # a generator
+                    await self._show(ctx, result, events, answer)
+            except BaseException:
+                await _stop(result)
+                raise
+            if result.run_loop_exception is not None:
+                raise result.run_loop_exception  # which the stream does not always tell
+        return result
+
+    async def _show(self, ctx: Context, result: Any, events: AsyncIterator[Any], answer: StreamedAnswer) -> None:
+        """Say what the model says, as it comes, and what else happens; let the run end after this turn."""
+        gives_text, has_text = _gives_text(self._agent), False
+        async for event in events:
+            if event.type == "agent_updated_stream_event":
+                gives_text = _gives_text(event.new_agent)
+            elif event.type == "run_item_stream_event":
+                await _report(ctx, event.name, event.item, answer)
+            elif event.data.type in COMPLETED:
+                result.cancel(mode="after_turn")
+                await _count(ctx, event.data.response)
+            elif event.data.type == "response.output_text.delta" and event.data.delta and gives_text:
+                await answer.say(f"\n\n{event.data.delta}" if not has_text and answer.text else event.data.delta)
+                has_text = True
+
+    async def _context(self, ctx: Context) -> Any:
+        """Make what tools and guardrails get; by default that is our context."""
+        if self._make_context is None:
+            return ctx
+        made = self._make_context(ctx) if inspect.signature(self._make_context).parameters else self._make_context()
+        return await made if inspect.isawaitable(made) else made
+
+
+def _mcp_servers(agent: Any) -> list[Any]:
+    """Return the MCP servers of an agent and of all that it may hand over to."""
+    found, left = {id(agent): agent}, [agent]
+    while left:
+        for other in left.pop().handoffs:
+            if is_instance_of(other, AGENT) and id(other) not in found:
+                found[id(other)] = other
+                left.append(other)
+    return list(dict.fromkeys(server for one in found.values() for server in one.mcp_servers))
+
+
+async def _give(answer: StreamedAnswer, output: Any) -> None:
+    """Say what the output is, unless it has been said."""
+    if isinstance(output, str):
+        await answer.conclude(output)
+    else:
+        for part in output_parts(output):
+            await answer.say(part)
+
+
+def _gives_text(agent: Any) -> bool:
+    """Whether words of an agent's model are its output as they are."""
+    return agent.output_type in (None, str)
+
+
+async def _decide(ctx: Context, state: Any) -> None:
+    """Ask for each tool call that waits for an approval: yes or no."""
+    for item in state.get_interruptions():
+        arguments = item.arguments or ""
+        about = {"toolCallId": item.call_id, "tool": item.name, "args": arguments}
+        question = Part(text=f"May {item.name}({arguments}) be called?"), Part(data=about, media_type=JSON)
+        if decision := await ctx.approve(question, key=item.call_id):
+            state.approve(item)
+        else:
+            state.reject(item, rejection_message=decision.comment or None)
+
+
+async def _report(ctx: Context, name: str, item: Any, answer: StreamedAnswer) -> None:
+    """Say what happens beside words: tools, handoffs, pictures."""
+    if (made := picture_part(item.raw_item)) is not None:
+        await answer.say(made)
+    elif name == "tool_called":
+        tool = getattr(item.raw_item, "name", None) or getattr(item.raw_item, "type", "a tool")
+        await ctx.status(f"Calling {tool}", metadata={"tool": tool})
+    elif name == "handoff_occured":
+        agent = item.target_agent.name
+        await ctx.status(f"Handed over to {agent}", metadata={"agent": agent})
+
+
+async def _count(ctx: Context, response: Any) -> None:
+    if response.usage is not None:
+        used = response.usage
+        await ctx.usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, model=response.model)
+
+
+async def _stop(result: Any) -> None:
+    """Let nothing of a run go on; one that has ended is left alone."""
+    task = result.run_loop_task
+    if task is not None and not task.done():
+        result.cancel()
+        await asyncio.wait([task])
+
+
+@asynccontextmanager
+async def _translate_errors(answer: StreamedAnswer, max_turns: int | None) -> AsyncIterator[None]:
+    """Say what went wrong in a sentence for the caller; the log has all of it."""
+    from agents import exceptions as errors
+    from openai import APIConnectionError, APIStatusError
+
+    try:
+        yield
+    except (errors.InputGuardrailTripwireTriggered, errors.OutputGuardrailTripwireTriggered) as error:
+        await answer.take_back()
+        raise Rejected(f"The guardrail {error.guardrail_result.guardrail.get_name()} refuses this") from error
+    except (errors.ToolInputGuardrailTripwireTriggered, errors.ToolOutputGuardrailTripwireTriggered) as error:
+        raise Rejected(f"The guardrail {error.guardrail.get_name()} refuses this") from error
+    except errors.ModelRefusalError as error:
+        raise Rejected(error.refusal) from error
+    except errors.UserError as error:
+        if isinstance(error.__cause__, Failed | Rejected):
+            raise error.__cause__ from error  # which a tool has raised for the caller to see
+        raise
+    except errors.MaxTurnsExceeded as error:
+        raise Failed(f"The agent was not done after {max_turns} turns") from error
+    except errors.ToolTimeoutError as error:
+        raise Failed(f"{error.tool_name} was not done in time") from error
+    except errors.ModelBehaviorError as error:
+        log.warning("model of no use", exc_info=error)
+        raise Failed(f"The model gave no answer of use: {error.message}") from error
+    except APIStatusError as error:
+        log.warning("model refused", exc_info=error, extra={"status": error.status_code})
+        raise Failed(f"The model answered with HTTP {error.status_code}") from error
+    except APIConnectionError as error:
+        log.warning("model unreachable", exc_info=error)
+        raise Failed("The model cannot be reached") from error
+
+
+def _recognises(thing: Any) -> bool:
+    return is_instance_of(thing, AGENT)
+
+
+KIND = Kind(name="openai-agents", options=OpenAIAgentsOptions, make=OpenAIAgent, recognises=_recognises)

@@ -1,0 +1,167 @@
+"""Rules that split a prompt into tasks, pick agents and parse commands.
+
+The same prompt always gives the same tasks: no model is asked. Lists are taken as they are, lines one by one, and
+sentences are cut where one thing ends and the next begins.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from accord.engine.child_tasks import ServedAgent
+
+ITEM = re.compile(r"^\s*(?:[-*•+]|\(?\d{1,3}[.):]|[a-z]\))\s+(?P<what>\S.*)$")
+"""A line of a list: bulleted, numbered or lettered."""
+
+NEXT = re.compile(
+    r"\s*(?:;|[.!?](?=\s)|,?\s+(?:and\s+)?(?:then|afterwards|after that|finally)\b[\s,]*)\s*", re.IGNORECASE
+)
+"""Where one thing ends within a line."""
+
+AND = re.compile(r",?\s+and\s+(?:also\s+)?(?=(?P<word>[a-z]+)\b)|,\s+(?=(?P<other>[a-z]+)\b)", re.IGNORECASE)
+"""Where one may end: if what follows says what to do."""
+
+FIRST = re.compile(r"^(?:(?:please|first|next|then|finally|and|also|can you|could you|i want you to)\b[\s,:]*)+", re.I)
+
+ACTION_WORDS = frozenset(
+    """add analyse analyze answer approve archive arrange ask assemble book build buy calculate call check clean collect
+    compare compile compose compute convert count create delete deliver deploy describe design document download draft
+    edit email estimate evaluate explain export extract fetch file find fix forecast gather generate get give identify
+    import inform install investigate invite list make measure merge message monitor move notify order organise organize
+    outline plan post prepare present print propose publish rank read record recommend remind remove rename repeat
+    replace report research reserve review revise run save say schedule search select send set share show sort start
+    store suggest summarise summarize tell test track translate update upload validate verify visit write""".split()  # noqa: SIM905  # words read best as such
+)
+"""Words that say what to do: after them an `and` joins two things to do, not two things to do it with."""
+
+WORD = re.compile(r"[a-z0-9]+")
+COMMON = frozenset(
+    """a an and are as at be by do for from give how i in into is it its me my of on or our please that the their them
+    then there these they this to us we what which who with you your agent agents task tasks""".split()  # noqa: SIM905
+)
+"""Words that say nothing about who is meant."""
+
+NAME, SKILL, TEXT = 4, 3, 1
+"""How much it says that a word is in an agent's name, in a skill's name or tags, or in what describes it."""
+
+TITLE = 120
+
+
+def split_prompt(prompt: str) -> list[str]:
+    """Return what there is to do, in order, each thing once."""
+    lines = [line for line in prompt.splitlines() if line.strip()]
+    items = [match["what"] for line in lines if (match := ITEM.match(line))]
+    found = items or [piece for line in lines for piece in _pieces(line)]
+    cleaned = [_cleaned(piece) for piece in found]
+    return list(dict.fromkeys(piece for piece in cleaned if WORD.search(piece.lower())))
+
+
+def _pieces(line: str) -> Iterable[str]:
+    # One space each: the patterns take cubic time for a run of blanks, 80 s for 2000 of them.
+    for sentence in NEXT.split(" ".join(line.split())):
+        begin = 0
+        for match in AND.finditer(sentence):
+            if (match["word"] or match["other"]).lower() in ACTION_WORDS and WORD.search(
+                sentence[begin : match.start()].lower()
+            ):
+                yield sentence[begin : match.start()]
+                begin = match.end()
+        yield sentence[begin:]
+
+
+def _cleaned(piece: str) -> str:
+    bare = FIRST.sub("", piece.strip()).strip(" \t.,;:!") or piece.strip()
+    whole = bare[:1].upper() + bare[1:]
+    return whole if len(whole) <= TITLE else whole[: TITLE - 1].rstrip() + "…"
+
+
+# --- who is to do it --------------------------------------------------------------------------------------------------
+
+
+def slug(name: str) -> str:
+    """Return a name as it is compared: in lower case, words joined by hyphens."""
+    return "-".join(WORD.findall(name.lower()))
+
+
+def pick_agent(task: str, agents: Mapping[str, ServedAgent], default: str) -> str:
+    """Return the agent whose name, skills and description have most of a task's words; else the default."""
+    wanted = _stems(task)
+    scores = {name: _score(wanted, served) for name, served in agents.items()}
+    best = max(scores, key=lambda name: (scores[name], name == default))
+    return best if scores[best] else default
+
+
+def _score(wanted: frozenset[str], served: ServedAgent) -> int:
+    name = _stems(served.name)
+    skills = _stems(*(word for skill in served.skills for word in (skill.id, skill.name or "", *skill.tags)))
+    examples = (word for skill in served.skills for word in (skill.description or "", *skill.examples))
+    text = _stems(served.description, *examples)
+    weights = ((NAME, name), (SKILL, skills - name), (TEXT, text - skills - name))
+    return sum(weight * len(wanted & words) for weight, words in weights)
+
+
+def _stems(*texts: str) -> frozenset[str]:
+    return frozenset(_stem(word) for text in texts for word in WORD.findall(text.lower()) if word not in COMMON)
+
+
+def _stem(word: str) -> str:
+    """Return the part of a word that its forms have in common, roughly: translate, translator, translation."""
+    for ending in ("ations", "ation", "ators", "ator", "ating", "ates", "ated", "ate", "ing", "ers", "er", "ed", "es"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word.removesuffix("s").removesuffix("e") if len(word) > 3 else word
+
+
+# --- what to do with what was planned ---------------------------------------------------------------------------------
+
+Verb = Literal["execute", "cancel", "done", "status"]
+
+_YES = r"y|yes|yep|yup|yeah|sure|ok(?:ay)?"
+_VERBS: Sequence[tuple[Verb, str]] = (
+    (
+        "execute",
+        rf"execute|run|start|begin|do|(?:let'?s )?go(?: ahead)?|launch|proceed|(?:{_YES})(?:,? please)?,?",
+    ),
+    ("cancel", r"(?:(?:no|nope)[ ,.!]+)?(?:cancel|drop|stop|skip|remove)"),
+    ("done", r"done|finish(?:ed)?|complete(?:d)?|mark"),
+    (
+        "status",
+        r"(?:no|nope)(?:,? thanks?(?: you)?)?|not (?:now|yet)|later|"
+        r"status|progress|plan|show|list|how is it going|how far(?: are we)?",
+    ),
+)
+_WHICH = r"(?:\s+(?:with|the|task|tasks|no\.?|number|them|plan|it|that|of|#))*"
+_ALL = r"\s*(?P<all>all|everything|every|both)?(?:\s+(?:of|them|tasks?|it))*"
+_NUMBER = r"#?\d{1,3}(?!\d)"
+_NUMBERS = rf"\s*(?P<numbers>{_NUMBER}(?:(?:\s*(?:,\s*and|,|and|&)\s*|\s*){_NUMBER})*)?"
+_DONE = r"(?:\s+as\s+done)?\s*"
+
+MAX_COMMAND = 1_000
+"""Characters of a command without what follows its colon. Some patterns take quadratic time for lists of words."""
+
+
+class PlanCommand(NamedTuple):
+    """What somebody wants done with planned tasks: with these, by their numbers, or with all; `rest` is what came of
+    it."""
+
+    verb: Verb
+    numbers: tuple[int, ...] = ()
+    rest: str = ""
+
+
+def parse_command(text: str) -> PlanCommand | None:
+    """Return what a text commands, if it commands nothing else."""
+    head, *rest = re.split("[:-]", text.strip().rstrip(".!?"), maxsplit=1)
+    said = " ".join(head.split())
+    if len(said) > MAX_COMMAND or rest == [""]:
+        return None
+    for verb, words in _VERBS:
+        match = re.fullmatch(
+            rf"(?:(?:{_YES})\b[\s,.!]+)?(?:please\s+)?(?:{words}){_WHICH}{_ALL}{_NUMBERS}{_DONE}", said, re.IGNORECASE
+        )
+        if match:
+            numbers = tuple(dict.fromkeys(int(one) for one in re.findall(r"\d+", match["numbers"] or "")))
+            if verb == "done" and not numbers:
+                return None
+            return PlanCommand(verb, numbers, "".join(rest).strip())
+    return None

@@ -1,0 +1,301 @@
+"""Running commands: their output and silences, and those parked for an answer.
+
+A command that waits for an answer in its terminal outlives the execution of its task. It is parked in this process, and
+stopped when its task is over, continues on another node, or was not answered in time.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+
+from msgspec import Struct
+
+from accord.agents.process.formats import CommandFailure, Observation, ObservedQuestion
+from accord.agents.process.options import CommandMode, Preset, ProcessOptions, PromptInput
+from accord.agents.process.output import EventReader, OutputReader, TextReader
+from accord.agents.process.subprocesses import MAX_LINE, Subprocess, keystrokes
+from accord.agents.safe_regexes import Regex
+from accord.engine.agent import Node
+from accord.errors import AccordError
+from accord.model import TaskState
+from accord.protocol import lifecycle
+from accord.storage.commands import tasks
+from accord.storage.records import state_of
+from accord.storage.store import StoreUnavailable
+
+SETTLE_SECONDS = 0.4
+"""How long nothing may come before what is shown counts as all: a question is looked for then."""
+
+BRIEF_BYTES = 2000
+"""More than a program says of a session that it does not know, less than it says of what it does."""
+
+TYPE_SECONDS = 2.0
+"""How long a command that shows nothing, or never stops to show something, may take until the prompt is typed."""
+
+
+class RunningCommand:
+    """A running command."""
+
+    def __init__(
+        self,
+        process: Subprocess,
+        preset: Preset,
+        mode: CommandMode,
+        options: ProcessOptions,
+        *,
+        is_resumed: bool = False,
+    ) -> None:
+        """Listen to a process that was just started, to go on with a session if `is_resumed`."""
+        self.process = process
+        self.is_resumed = is_resumed
+        self.is_done = self.fell_silent = False
+        self._options = options
+        self._answers: Mapping[str, str] = preset.answers
+        self._questions = [Regex(pattern, is_case_sensitive=False) for pattern in preset.questions]
+        self._done = None if options.done is None else Regex(options.done)
+        self._output: OutputReader = TextReader() if mode.form is None else EventReader(mode.form)
+        self._to_type: str | None = None
+        self._bytes = 0
+        self._began = self._heard = asyncio.get_running_loop().time()
+        self._has_said = False
+        self._is_settled = False
+        self._nudged = 0
+
+    async def tell(self, prompt: str, way: PromptInput) -> None:
+        """Give it the prompt, unless that is an argument."""
+        match way:
+            case PromptInput.STDIN:
+                self.process.feed(prompt.encode(errors="replace"))
+            case PromptInput.TYPED:
+                self._to_type = prompt
+            case PromptInput.ARGUMENT if self.process.terminal is None:
+                self.process.feed(b"")
+
+    async def answer(self, text: str) -> None:
+        """Type the answer to what it asked; for a yes or a no, what stands for it here."""
+        mapped = self._answers.get(text.strip().lower())
+        if mapped is None:
+            keys = keystrokes(text, pastes=self._pastes)
+        else:
+            keys = (mapped if mapped and mapped[-1] < " " else mapped + "\r").encode()
+        self._forget_screen()
+        await self.process.type(keys)
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether it has said next to nothing: a complaint, and no work."""
+        return self._bytes < BRIEF_BYTES
+
+    @property
+    def noise(self) -> str:
+        """What it printed beside its answer, on its standard error above all; if there is nothing, the answer's end."""
+        beside = "\n".join(filter(None, (self._output.noise.strip(), self.process.tail.strip())))
+        return beside or (self._output.screen if isinstance(self._output, TextReader) else "")
+
+    # --- listening ------------------------------------------------------------------------------------------------
+
+    async def listen(self) -> AsyncGenerator[Observation, None]:
+        """Yield what is seen until it ends, gives up or asks something in its terminal."""
+        while not self.is_done:
+            try:
+                async with asyncio.timeout_at(self._due()):
+                    data = await self.process.read()
+            except TimeoutError:
+                for seen in await self._silent():
+                    yield seen
+                    if isinstance(seen, ObservedQuestion | CommandFailure):
+                        return
+                continue
+            if not data:
+                break
+            for seen in self._heard_of(data):
+                yield seen
+            if isinstance(self._output, TextReader) and self.process.terminal is not None:
+                await self.process.type(self._output.replies())
+            if self._bytes > self._options.output_limit:
+                yield CommandFailure(f"It said more than {self._options.output_limit} bytes")
+                return
+        for seen in self._output.end():
+            yield seen
+
+    def _heard_of(self, data: bytes) -> list[Observation]:
+        self._heard = asyncio.get_running_loop().time()
+        self._bytes += len(data)
+        self._has_said, self._is_settled = True, False
+        seen = self._output.feed(data)
+        if self._done is not None and isinstance(self._output, TextReader) and self._done.search(self._output.screen):
+            self.is_done = True
+        return seen
+
+    def _due(self) -> float | None:
+        """Return when its silence means something, at the latest."""
+        options = self._options
+        dues = [
+            (self._heard, None if self._is_settled or not self._has_said else SETTLE_SECONDS),
+            (self._began, None if self._to_type is None else TYPE_SECONDS),
+            (self._began, None if self._has_said else options.first_output),
+            (self._heard, options.idle_timeout if self._has_said else None),
+            (self._heard, self._patience if self._may_nudge else None),
+        ]
+        return min((since + wait for since, wait in dues if wait is not None), default=None)
+
+    async def _silent(self) -> list[Observation]:
+        """Do what is due after a silence."""
+        now = asyncio.get_running_loop().time()
+        quiet = now - self._heard
+        if limit := self._over(now):
+            return [CommandFailure(limit)]
+        if self._to_type is not None:
+            keys, self._to_type = keystrokes(self._to_type, pastes=self._pastes), None
+            self._forget_screen()
+            terminal = self.process.terminal
+            if terminal is not None and terminal.edits_lines and len(keys) > MAX_LINE:
+                return [CommandFailure(f"What was said is too long to be typed: it takes lines of {MAX_LINE} bytes")]
+            await self.process.type(keys)
+            return []
+        if not self._is_settled and self._has_said:
+            return self._settle()
+        if self._may_nudge and self._patience is not None and quiet >= self._patience:
+            return await self._nudge()
+        return []
+
+    def _over(self, now: float) -> str | None:
+        """Return which of the limits of its silence is reached."""
+        first, idle = self._options.first_output, self._options.idle_timeout
+        if not self._has_said and first is not None and now >= self._began + first:
+            return f"It said nothing within {first:g} seconds"
+        if self._has_said and idle is not None and now >= self._heard + idle:
+            return f"It said nothing for {idle:g} seconds"
+        return None
+
+    def _settle(self) -> list[Observation]:
+        self._is_settled = True
+        seen = self._output.settle()
+        output, has_terminal = self._output, self.process.terminal is not None
+        if has_terminal and isinstance(output, TextReader) and output.is_question(self._questions):
+            return [*seen, ObservedQuestion(output.question())]
+        return seen
+
+    async def _nudge(self) -> list[Observation]:
+        """Remind it, or have enough of it."""
+        self._heard = asyncio.get_running_loop().time()
+        if self._nudged < self._options.nudges:
+            self._nudged += 1
+            await self.process.type(keystrokes(self._options.nudge, pastes=self._pastes))
+            return []
+        if self._options.on_idle == "fail":
+            return [CommandFailure(f"It said nothing any more, after {self._nudged} reminders")]
+        self.is_done = self.fell_silent = True
+        return []
+
+    @property
+    def _patience(self) -> float | None:
+        """How long it may say nothing: before it is reminded, or after."""
+        options = self._options
+        return (options.escalate_after or options.nudge_after) if self._nudged else options.nudge_after
+
+    @property
+    def _may_nudge(self) -> bool:
+        return self._options.nudge_after is not None and self.process.terminal is not None
+
+    @property
+    def _pastes(self) -> bool:
+        return isinstance(self._output, TextReader) and self._output.pastes
+
+    def _forget_screen(self) -> None:
+        self._heard, self._is_settled = asyncio.get_running_loop().time(), True
+        if isinstance(self._output, TextReader):
+            self._output.answered()
+
+
+LOOK_SECONDS = 0.5
+"""How often the task of a held command is looked at: as often as a node looks for what it no longer holds."""
+
+ELSEWHERE_SECONDS = 5.0
+"""How long an answered task may take to come back here; then it is gone on with elsewhere."""
+
+EXPIRED = "expired"
+"""What is handed in to a task whose command waited too long."""
+
+log = logging.getLogger("accord.process")
+
+Key = tuple[str, str]
+
+
+class ParkedCommand(Struct, frozen=True):
+    """A held command, and who looks after it."""
+
+    live: RunningCommand
+    watch: asyncio.Task[None]
+
+
+class ParkedCommands:
+    """The held commands of one agent, by tenant and task."""
+
+    def __init__(self, node: Node) -> None:
+        """Look after tasks in a node's store."""
+        self._node = node
+        self._held: dict[Key, ParkedCommand] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def put(self, key: Key, live: RunningCommand, seconds: float, question: str | None) -> None:
+        """Hold a command for so long; a task that waits under the key `question` is told when that is over."""
+        watch = asyncio.create_task(self._watch(key, live, seconds, question), name=f"held {key[1]}")
+        self._held[key] = ParkedCommand(live, watch)
+
+    def take(self, key: Key) -> RunningCommand | None:
+        """Return a held command to whoever goes on with it."""
+        kept = self._held.pop(key, None)
+        if kept is None:
+            return None
+        kept.watch.cancel()
+        return kept.live
+
+    async def close(self) -> None:
+        """Let go of all; their tasks go on waiting."""
+        held, self._held = self._held, {}
+        for kept in held.values():
+            kept.watch.cancel()
+        await asyncio.gather(*(kept.live.process.stop() for kept in held.values()), *self._leaving)
+
+    async def _watch(self, key: Key, live: RunningCommand, seconds: float, question: str | None) -> None:
+        """Wait for a reason to let go."""
+        try:
+            async with asyncio.timeout(seconds):
+                reason = await self._reason(key)
+        except TimeoutError:
+            reason = EXPIRED
+        leaving = self._held.pop(key).watch  # this very task, which whoever closes must wait for
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        log.info("held process is let go of: %s", reason, extra={"task_id": key[1], "pid": live.process.pid})
+        await live.process.stop()
+        if reason == EXPIRED and question is not None:
+            await self._tell(key, question)
+
+    async def _reason(self, key: Key) -> str:
+        """Wait until the task is no longer there to be answered, or was, and return which."""
+        has_asked, unasked = False, 0
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                head = await self._node.store.read(tasks.read_head, *key)
+            except StoreUnavailable:
+                continue
+            state = None if head is None else state_of(head.state)
+            if state is None or state in lifecycle.ENDED:
+                return "its task is over"
+            has_asked = has_asked or state is TaskState.INPUT_REQUIRED
+            unasked = unasked + 1 if has_asked and state is not TaskState.INPUT_REQUIRED else 0
+            if unasked * LOOK_SECONDS > ELSEWHERE_SECONDS:
+                return "its task goes on elsewhere"
+
+    async def _tell(self, key: Key, question: str) -> None:
+        """Tell the task that nobody can be answered any more, as soon as the store takes it."""
+        while True:
+            try:
+                await self._node.wake(*key, question, EXPIRED)
+                return
+            except (StoreUnavailable, AccordError) as error:
+                log.warning("task was not told", extra={"task_id": key[1], "reason": str(error)})
+                await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,404 @@
+"""One turn of a task with a command.
+
+A turn may take several executions and several processes. A question ends the execution, and the answer starts another,
+which continues with the process if it waits here, or with its session if it has one. What must be known for that is in
+the task's notes; nothing outlives an execution but a parked process.
+"""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from accord.agents.messages import answer_id, prompt
+from accord.agents.process import subprocesses, workspace
+from accord.agents.process.formats import (
+    CommandActivity,
+    CommandFailure,
+    Observation,
+    ObservedQuestion,
+    ResultValue,
+    SessionName,
+    TextOutput,
+    UsageReport,
+)
+from accord.agents.process.options import (
+    CommandCall,
+    CommandMode,
+    Preset,
+    ProcessOptions,
+    PromptInput,
+    build_argv,
+    is_session,
+)
+from accord.agents.process.output import text_tail
+from accord.agents.process.running_commands import EXPIRED, ParkedCommands, RunningCommand
+from accord.agents.process.workspace import Workspace
+from accord.agents.safe_regexes import compile_regex
+from accord.agents.turns import external_context
+from accord.engine.agent import Crash
+from accord.engine.context import APPROVAL, Context, Failed, Suspended
+from accord.engine.messages import YES
+
+GO_ON = "You were interrupted. Go on where you stopped, and do not repeat what is done."
+GRANTED = "You are now allowed to do this: {grants}. Go on."
+REFUSED = "You are not allowed to do this: {grants}. {comment}Go on without it, or say why that is impossible."
+ANSWERED = "You asked:\n{question}\n\nThe answer is: {answer}"
+
+
+NO = frozenset({"no", "n", "deny", "denied", "reject", "rejected", "false", "0"})
+
+
+class CommandQuestion(Struct, frozen=True):
+    """What a command asked: with `grants`, whether it may do these things; `waits` if it waits in its terminal."""
+
+    text: str
+    grants: tuple[str, ...] = ()
+    waits: bool = False
+
+
+class CommandReply(Struct, frozen=True):
+    """An answer; to the question whether something may be done, also what was decided."""
+
+    question: CommandQuestion
+    text: str
+    is_granted: bool = False
+
+    @property
+    def grants(self) -> tuple[str, ...]:
+        """What may be done by now."""
+        return self.question.grants if self.is_granted else ()
+
+    def told(self) -> str:
+        """Return the answer for a command that is started anew."""
+        if not self.question.grants:
+            return ANSWERED.format(question=self.question.text, answer=self.text)
+        comment = f"{self.text}\n" if self.text else ""
+        wording = GRANTED if self.is_granted else REFUSED
+        return wording.format(grants=", ".join(self.question.grants), comment=comment)
+
+
+def parse_reply(question: CommandQuestion, text: str, data: Any) -> CommandReply:
+    """Return what an answer says: a decision as consoles send it, or words."""
+    if isinstance(data, dict) and "approved" in data:
+        is_granted = data["approved"] is True
+        comment = str(data.get("comment") or "")
+        return CommandReply(question, comment if question.grants else "yes" if is_granted else "no", is_granted)
+    if not question.grants:
+        return CommandReply(question, text)
+    word, _, rest = text.strip().partition(" ")
+    word = word.strip(".,!").lower()
+    return CommandReply(question, rest.strip() if word in YES | NO else text.strip(), word in YES)
+
+
+SESSION = "process/session"
+"""What the command calls the conversation."""
+
+MAX_ARGUMENT = 120_000
+"""Bytes of one argument; Linux takes 128 KiB."""
+
+TAIL = 1500
+"""Characters of what a command said last that its caller is shown."""
+
+
+class TurnResources(Struct, frozen=True, kw_only=True):
+    """What an agent lends its turns; `secrets` are not shown to callers."""
+
+    name: str
+    options: ProcessOptions
+    preset: Preset
+    mode: CommandMode
+    crash: Crash
+    env: Mapping[str, str]
+    secrets: frozenset[str]
+    holding: ParkedCommands
+
+
+class CommandTurn:
+    """One run of a turn."""
+
+    def __init__(self, ctx: Context, means: TurnResources, place: Workspace) -> None:
+        """Work at a place."""
+        self._ctx = ctx
+        self._means = means
+        self._place = place
+        self._turn = answer_id(ctx)
+        self._replies: list[CommandReply] = []
+        self._asked: ObservedQuestion | None = None
+        self._broke: str | None = None
+        self._process: subprocesses.Subprocess | None = None
+        self._known: str | None = None
+        self._has_begun = False
+        self.fell_silent = False
+        self._acts: Mapping[type[Observation], Callable[[Any], Awaitable[None]]] = {
+            TextOutput: self._say,
+            CommandActivity: self._report,
+            SessionName: self._remember,
+            UsageReport: self._count,
+            ObservedQuestion: self._note,
+            ResultValue: self._give,
+            CommandFailure: self._give_up,
+        }
+
+    async def go(self) -> None:
+        """Talk until the turn is done; parks while a question is open."""
+        while (question := self._question(len(self._replies) + 1)) is not None:
+            self._replies.append(await self._answer(question))
+        try:
+            live = await self._resume()
+            while (asked := await self._listen(live)) is not None:
+                reply = await self._ask(asked, live)
+                self._replies.append(reply)
+                self._has_begun = False
+                live = await self._go_on(live, reply)
+        finally:
+            await self._let_go()
+        self.fell_silent = live.fell_silent
+        await self._ctx.finish(self._artifact)
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def _question(self, number: int) -> CommandQuestion | None:
+        """Return what was asked in this turn, by an earlier run perhaps."""
+        found = self._ctx.kept(f"{self._turn}/asked-{number}")
+        return None if found is None else msgspec.json.decode(found, type=CommandQuestion)
+
+    async def _ask(self, asked: ObservedQuestion, live: RunningCommand) -> CommandReply:
+        """Ask the caller; a process that waits in its terminal is held meanwhile."""
+        ctx, means, number = self._ctx, self._means, len(self._replies) + 1
+        question = CommandQuestion(asked.question, asked.grants, live.process.terminal is not None)
+        await ctx.finish(self._artifact)
+        await ctx.keep(f"{self._turn}/asked-{number}", msgspec.json.encode(question).decode())
+        if not question.waits:
+            return await self._answer(question)
+        key = (ctx.tenant, ctx.task_id)
+        expires = None if means.mode.resume else self._key(number)  # a session can be gone on with however late it is
+        means.holding.put(key, live, means.options.answer_timeout, expires)
+        self._process = None
+        try:
+            return await self._answer(question)
+        except Suspended:
+            raise  # which is what it is held for
+        except BaseException:
+            self._process = None if means.holding.take(key) is None else live.process
+            raise
+
+    async def _answer(self, question: CommandQuestion) -> CommandReply:
+        """Return the answer to a question; parks until it is there."""
+        key = self._key(len(self._replies) + 1)
+        said = await self._ctx.ask(question.text, key=key, metadata={APPROVAL: True} if question.grants else None)
+        if self._ctx.handed_in(key) == EXPIRED:
+            raise Failed("Nobody answered in time")
+        return parse_reply(question, said.text, said.data)
+
+    def _key(self, number: int) -> str:
+        return f"{self._turn}/answer-{number}"
+
+    # --- processes ------------------------------------------------------------------------------------------------
+
+    async def _resume(self) -> RunningCommand:
+        """Go on where an earlier run stopped, or begin."""
+        if self._replies and (held := self._held()) is not None:
+            return await self._type(held, self._replies[-1])
+        session = await self._session()
+        if session is not None and self._ctx.kept(self._begun) is not None:
+            return await self._start(GO_ON, session)
+        if self._replies:
+            return await self._restart(self._replies[-1])
+        return await self._start(await self._said(), session)
+
+    async def _go_on(self, live: RunningCommand, reply: CommandReply) -> RunningCommand:
+        """Give a process its answer: the same one, or one that goes on with its session."""
+        if reply.question.waits and self._held() is live:
+            return await self._type(live, reply)
+        return await self._restart(reply)
+
+    async def _type(self, live: RunningCommand, reply: CommandReply) -> RunningCommand:
+        await live.answer(reply.text)
+        return live
+
+    def _held(self) -> RunningCommand | None:
+        """Take over the process that was held for this task."""
+        live = self._means.holding.take((self._ctx.tenant, self._ctx.task_id))
+        self._process = None if live is None else live.process
+        return live
+
+    async def _restart(self, reply: CommandReply) -> RunningCommand:
+        """Start anew for an answer, because what asked is not running any more."""
+        session = await self._session()
+        if session is not None:
+            return await self._start(reply.told(), session)
+        if reply.question.waits and self._means.crash is Crash.FAIL:
+            raise Failed("What asked this is not running any more")
+        return await self._start(await self._said(), None)
+
+    async def _start_over(self) -> RunningCommand:
+        """Begin a new session, because the old one is gone."""
+        await self._ctx.status("The earlier conversation is not known any more: this begins a new one")
+        await self._keep_session("")
+        return await self._start(await self._said(), None)
+
+    async def _session(self) -> str | None:
+        """Return the session of the conversation."""
+        if self._known is None:
+            self._known = (await self._ctx.recall_context(SESSION) or "") if self._means.mode.resume else ""
+        return self._known or None
+
+    async def _keep_session(self, name: str) -> None:
+        if name != await self._session():
+            await self._ctx.remember_context(SESSION, name)
+            self._known = name
+
+    async def _said(self) -> str:
+        """Return what the caller said, with the files that came with it and what was asked and answered since."""
+        options, parts = self._means.options, self._ctx.message.parts
+        raw = [part for part in parts if part.raw is not None]
+        written = await asyncio.to_thread(
+            workspace.write_inbox, self._place.boxes, raw, options.max_files, options.max_file_bytes
+        )
+        texts = [prompt(part for part in parts if part.raw is None)]
+        if written:
+            texts.append("Files that came with this:\n" + "\n".join(f"- {path}" for path in written))
+        texts += [reply.told() for reply in self._replies]
+        if options.preset is not None:
+            texts.append(f"Put files that are meant for whoever asks into {self._place.boxes.outbox}")
+        return "\n\n".join(text for text in texts if text)
+
+    async def _start(self, said: str, session: str | None) -> RunningCommand:
+        """Start a process: in a session that is known, or in a new one."""
+        await self._let_go()
+        means, mode, resumes = self._means, self._means.mode, session is not None
+        if session is None and mode.begins:
+            session = str(uuid4())
+            await self._keep_session(session)
+        said = said.replace("\0", "")
+        if mode.way is PromptInput.ARGUMENT and len(said.encode(errors="replace")) > MAX_ARGUMENT:
+            raise Failed(f"What was said is too long for {means.name}, which takes it as an argument")
+        grants = tuple(dict.fromkeys(grant for reply in self._replies for grant in reply.grants))
+        call = CommandCall(prompt=said, session=session, resumes=resumes, grants=grants)
+        command = subprocesses.SubprocessCommand(
+            argv=build_argv(means.preset.binary, mode, means.options.args, call),
+            directory=self._place.directory,
+            env=self._environment(),
+            grace=means.options.grace,
+            has_terminal=means.options.mode == "pty",
+        )
+        try:
+            process = await subprocesses.start(command)
+        except subprocesses.SubprocessNotStarted as error:
+            raise Failed(f"{means.name} could not be started: {error}") from error
+        self._process = process
+        live = RunningCommand(process, means.preset, mode, means.options, is_resumed=resumes)
+        await live.tell(said, mode.way)
+        return live
+
+    async def _let_go(self) -> None:
+        """End the process that this run has, with everything that it has started."""
+        process, self._process = self._process, None
+        if process is not None:
+            await process.stop()
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **self._means.env,
+            **self._place.env,
+            "TASK_ID": self._ctx.task_id,
+            "CONTEXT_ID": external_context(self._ctx),
+            "TASK_INBOX": str(self._place.boxes.inbox),
+            "TASK_OUTBOX": str(self._place.boxes.outbox),
+        }
+
+    # --- what is seen ---------------------------------------------------------------------------------------------
+
+    async def _listen(self, live: RunningCommand) -> ObservedQuestion | None:
+        """Listen until a command is done, or asks; one that does not know its session is started without."""
+        self._asked = self._broke = None
+        async with aclosing(live.listen()) as listening:
+            async for seen in listening:
+                await self._acts[type(seen)](seen)
+        waits = self._asked is not None and live.process.terminal is not None
+        if not waits and not live.is_done and not await self._is_well(live):
+            return await self._listen(await self._start_over())
+        return self._asked
+
+    async def _is_well(self, live: RunningCommand) -> bool:
+        """Raise if a command has failed; false if it only does not know the session that it was to go on with."""
+        status = 0
+        if self._broke is None:
+            try:
+                async with asyncio.timeout(self._means.options.idle_timeout):
+                    status = await live.process.ended()
+            except TimeoutError:
+                self._broke = "It closed its output and did not end"
+        if self._broke is None and status == 0:
+            return True
+        means, said = self._means, "\n".join(filter(None, (live.noise, self._broke)))
+        is_lost = means.preset.lost is not None and compile_regex(means.preset.lost).search(said)
+        if live.is_resumed and is_lost and (live.is_brief or not self._has_begun):
+            return False
+        what = f"{means.name} {_exit_text(status)}" if self._broke is None else f"{means.name} failed"
+        reason = text_tail(self._broke or live.noise, TAIL)
+        for secret in means.secrets:
+            reason = reason.replace(secret, "***")
+        raise Failed(f"{what}: {reason}" if reason else what)
+
+    @property
+    def _artifact(self) -> str:
+        """The answer, or the part of it since the last question: what was said before stays as it is."""
+        return self._turn if not self._replies else f"{self._turn}-{len(self._replies) + 1}"
+
+    @property
+    def _begun(self) -> str:
+        """The note that what was last said to the command has arrived there."""
+        return f"{self._turn}/begun-{len(self._replies)}"
+
+    async def _begins(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            if self._means.mode.resume:
+                await self._ctx.keep(self._begun, "yes")
+
+    async def _say(self, seen: TextOutput) -> None:
+        await self._begins()
+        await self._ctx.artifact(seen.text, id=self._artifact, append=True, last_chunk=False)
+
+    async def _report(self, seen: CommandActivity) -> None:
+        await self._begins()
+        if seen.text.strip():
+            await self._ctx.status(seen.text)
+
+    async def _remember(self, seen: SessionName) -> None:
+        if is_session(seen.id) and self._means.mode.resume:
+            await self._keep_session(seen.id)
+
+    async def _count(self, seen: UsageReport) -> None:
+        await self._ctx.usage(
+            input_tokens=seen.input_tokens,
+            output_tokens=seen.output_tokens,
+            cost=seen.cost,
+            model=seen.model,
+            key=seen.key,
+        )
+
+    async def _note(self, seen: ObservedQuestion) -> None:
+        self._asked = seen
+
+    async def _give(self, seen: ResultValue) -> None:
+        await self._ctx.artifact(seen.data, id=f"{self._artifact}-data")
+
+    async def _give_up(self, seen: CommandFailure) -> None:
+        self._broke = seen.text
+
+
+def _exit_text(status: int) -> str:
+    if status >= 0:
+        return f"ended with exit code {status}"
+    try:
+        return f"was ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was ended by signal {-status}"

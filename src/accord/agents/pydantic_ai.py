@@ -1,0 +1,424 @@
+"""Pydantic AI agents: streamed text, structured output, deferred calls as questions.
+
+The agent is used as it is, with its own model, tools and settings. A turn is stored after every call of the model and
+after its tools, so that an execution that was lost or suspended resumes from there on any node. The framework is
+imported when an agent is made.
+"""
+
+import dataclasses
+import inspect
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from accord.agents.agent_types import JSON, Count, Given, Kind, Options, is_instance_of, profile
+from accord.agents.loader import import_function
+from accord.agents.messages import OCTETS, StreamedAnswer, describe_part, finish_answer, is_linked, readable_text
+from accord.agents.turns import StoredTurn, TurnMemory
+from accord.engine.agent import TEXT, Crash
+from accord.engine.context import Context, Failed
+from accord.engine.messages import parts_of
+from accord.model import Part
+
+__all__ = ["KIND", "PydanticAIAgent", "PydanticAIOptions"]
+
+
+def user_content(parts: Iterable[Part]) -> str | Sequence[Any]:
+    """Return what a caller says, as the prompt of an agent."""
+    found: list[Any] = []
+    for part in parts:
+        piece = _content(part)
+        if isinstance(piece, str) and found and isinstance(found[-1], str):
+            found[-1] += piece if part.text is not None else f"\n{piece}"
+        else:
+            found.append(piece)
+    return found[0] if len(found) == 1 and isinstance(found[0], str) else found
+
+
+def _content(part: Part) -> Any:
+    from pydantic_ai import AudioUrl, BinaryContent, DocumentUrl, ImageUrl, VideoUrl
+
+    urls = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
+    if part.text is not None:
+        return part.text
+    if part.url is not None and is_linked(part):
+        family = (part.media_type or "").partition("/")[0].lower()
+        return urls.get(family, DocumentUrl)(part.url, media_type=part.media_type)
+    if part.raw is not None and readable_text(part) is None:
+        return BinaryContent(part.raw, media_type=part.media_type or OCTETS)
+    return describe_part(part)
+
+
+def output_parts(output: Any) -> tuple[Part, ...]:
+    """Return what an agent gave: text, a file, or data."""
+    import pydantic_core
+
+    if output is None or isinstance(output, str):
+        return parts_of(output)
+    if is_file(output):
+        return (file_part(output),)
+    return (Part(data=pydantic_core.to_jsonable_python(output), media_type="application/json"),)
+
+
+def is_file(value: Any) -> bool:
+    """Whether a value is one of the framework's files."""
+    from pydantic_ai import BinaryContent
+
+    return isinstance(value, BinaryContent)
+
+
+def file_part(content: Any) -> Part:
+    """Return one of the framework's files."""
+    return Part(raw=content.data, media_type=content.media_type)
+
+
+NOTHING = Raw(b"[]")
+
+
+class DeferredCall(Struct, frozen=True, kw_only=True):
+    """A tool call that waits for a person's approval, or for a result that comes from elsewhere."""
+
+    id: str
+    tool: str
+    args: dict[str, Any]
+    is_approval: bool
+    metadata: dict[str, Any]
+
+
+class PydanticAIMark(Struct, frozen=True, kw_only=True):
+    """How far a turn has come; `replaces` are earlier turns that its messages have in them, which were made shorter."""
+
+    messages: Raw = NOTHING
+    said: tuple[Part, ...] = ()
+    wanted: tuple[DeferredCall, ...] = ()
+    replaces: tuple[str, ...] = ()
+
+
+class TurnProgress:
+    """The messages of a turn that is under way, and those before it."""
+
+    def __init__(
+        self, memory: TurnMemory, mark: PydanticAIMark, turns: Sequence[StoredTurn], *, is_done: bool, most: int
+    ) -> None:
+        """Use `load`."""
+        self.mark = mark
+        self.is_done = is_done
+        self.earlier = [message for turn in turns for message in _decoded(turn.messages)]
+        self.messages = _decoded(mark.messages)
+        self._memory = memory
+        self._known = tuple(turn.id for turn in turns)
+        self._replaces = mark.replaces
+        self._most = most
+
+    @classmethod
+    async def load(cls, ctx: Context, most: int) -> "TurnProgress":
+        """Read how far this turn has come, and at most so many turns before it."""
+        memory = TurnMemory(ctx, "pydantic_ai")
+        found, is_done = await memory.noted(PydanticAIMark)
+        mark = found or PydanticAIMark()
+        turns = [] if mark.replaces else _latest(await memory.earlier(), most)
+        return cls(memory, mark, turns, is_done=is_done, most=most)
+
+    def reached(self, messages: Sequence[Any]) -> None:
+        """Take in all messages of a run, which begin with those that it was given, unless it made them shorter."""
+        before = len(self.earlier)
+        if len(messages) < before or any(new is not old for new, old in zip(messages, self.earlier, strict=False)):
+            self.earlier, before, self._replaces = [], 0, self._known
+        self.messages = list(messages[before:])
+
+    async def note(self, said: Sequence[Part], wanted: Sequence[DeferredCall] = ()) -> None:
+        """Keep how far it has come."""
+        self.mark = PydanticAIMark(
+            messages=_encoded(self.messages), said=tuple(said), wanted=tuple(wanted), replaces=self._replaces
+        )
+        await self._memory.note(self.mark)
+
+    async def done(self) -> None:
+        """Add the turn to the conversation."""
+
+        def keep(turns: list[StoredTurn]) -> list[StoredTurn]:
+            if self._replaces:  # it begins with what they said, before what another task has added meanwhile
+                *others, own = turns
+                turns = [own, *(turn for turn in others if turn.id not in self._replaces)]
+            return _latest(turns, self._most)
+
+        await self._memory.close(_encoded(self.messages), keep)
+
+
+def _latest(turns: list[StoredTurn], most: int) -> list[StoredTurn]:
+    """Return the latest turns; what the system prompt said in the first one is never left out."""
+    if len(turns) <= most:
+        return turns
+    kept = turns[len(turns) - most :]
+    first, *rest = _decoded(kept[0].messages)
+    prompts = [part for part in _decoded(turns[0].messages)[0].parts if part.part_kind == "system-prompt"]
+    again = dataclasses.replace(first, parts=[*prompts, *first.parts])
+    return [StoredTurn(kept[0].id, _encoded([again, *rest])), *kept[1:]]
+
+
+def _decoded(messages: Raw) -> list[Any]:
+    from pydantic_ai import ModelMessagesTypeAdapter
+
+    return ModelMessagesTypeAdapter.validate_json(bytes(messages))
+
+
+def _encoded(messages: Sequence[Any]) -> Raw:
+    from pydantic_ai import ModelMessagesTypeAdapter
+
+    return Raw(ModelMessagesTypeAdapter.dump_json(list(messages)))
+
+
+NEEDED = "Pydantic AI agents need pydantic-ai: pip install 'accord[pydantic-ai]'"
+
+RETRIES = frozenset({"retry-feedback", "retry-prompt"})
+"""Parts with which the model is told that its answer will not do."""
+
+log = logging.getLogger("accord.agents.pydantic_ai")
+
+
+class PydanticAIOptions(Options, frozen=True, kw_only=True):
+    """How an agent is run: `deps` is a `module:function` that makes its dependencies, from the context if it takes one.
+
+    Of a conversation the agent is reminded of `history` turns.
+    """
+
+    deps: str | None = None
+    history: Count = 50
+    request_limit: Count | None = 50
+    tool_calls_limit: Count | None = None
+
+
+class CountedUsage(Struct):
+    """What of a run's usage has been counted."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+
+class PydanticAIAgent:
+    """A Pydantic AI agent, hosted."""
+
+    def __init__(self, given: Given) -> None:
+        """Host the agent that is given."""
+        try:
+            import pydantic_ai
+        except ImportError as error:
+            raise ImportError(NEEDED) from error
+        self._options: PydanticAIOptions = given.options
+        self._agent: pydantic_ai.Agent[Any, Any] = given.target
+        self._make_deps = None if self._options.deps is None else import_function(self._options.deps, "deps")
+        self._gives_text = _gives_text(self._agent.output_type)
+        description = getattr(self._agent, "description", None)
+        self.profile = profile(
+            given,
+            crash=Crash.RESUME,
+            name=self._agent.name,
+            description=description if isinstance(description, str) else None,
+            input_modes=(TEXT, JSON, "*/*"),
+            output_modes=(TEXT, JSON, "*/*"),
+        )
+
+    async def run(self, ctx: Context) -> None:
+        """Do the work of one turn, from where it is."""
+        progress = await TurnProgress.load(ctx, self._options.history)
+        if progress.is_done:
+            return
+        answer = StreamedAnswer(ctx, progress.mark.said, resumes=self.profile.crash is Crash.RESUME)
+        await answer.restore()
+        output = await self._output(ctx, progress, answer)
+        while (wanted := _deferred_calls(output)) is not None:
+            await progress.note(answer.noted(), wanted)
+            output = await self._output(ctx, progress, answer)
+        await self._give(answer, output, progress.messages)
+        await finish_answer(ctx)
+        await progress.done()
+
+    async def _output(self, ctx: Context, progress: TurnProgress, answer: StreamedAnswer) -> Any:
+        """Let the agent go on until it has an output, or tool calls that wait for somebody."""
+        results = await _results(ctx, progress.mark.wanted) if progress.mark.wanted else None
+        agent, used = self._agent, CountedUsage()
+        prompt = None if progress.messages else user_content(ctx.message.parts)
+        given = agent.iter(
+            prompt,
+            message_history=[*progress.earlier, *progress.messages] or None,
+            deferred_tool_results=results,
+            deps=await self._deps(ctx),
+            usage_limits=self._limits(),
+        )
+        async with _translate_errors(), given as run:
+            node = run.next_node
+            while not agent.is_end_node(node):
+                try:
+                    if agent.is_model_request_node(node):
+                        async with node.stream(run.ctx) as events:
+                            await self._show_response(events, answer)
+                    elif agent.is_call_tools_node(node):
+                        async with node.stream(run.ctx) as events:
+                            await _show_tools(ctx, events)
+                    node = await run.next(node)
+                except Exception:
+                    await _count(ctx, run, used)
+                    raise
+                await _count(ctx, run, used)
+                asked = [node.request] if agent.is_model_request_node(node) else []
+                progress.reached([*run.all_messages(), *asked])
+                if len(progress.messages) > 1 and not agent.is_end_node(node):  # the prompt alone is nothing to lose
+                    await progress.note(answer.noted())
+        assert run.result is not None
+        return run.result.output
+
+    async def _show_response(self, events: AsyncIterable[Any], answer: StreamedAnswer) -> None:
+        """Say what the model says, as it comes; words that are no answer yet are only shown if words may be one."""
+        has_text = False
+        async for event in events:
+            if event.event_kind == "part_start" and event.part.part_kind == "file":
+                await answer.say(file_part(event.part.content))
+            text = _text(event)
+            if text and self._gives_text:
+                await answer.say(f"\n\n{text}" if not has_text and answer.text else text)
+                has_text = True
+
+    async def _give(self, answer: StreamedAnswer, output: Any, messages: list[Any]) -> None:
+        """Say what the output is, unless it has been said."""
+        if not isinstance(output, str):
+            is_said = is_file(output) and any(part.raw == output.data for part in answer.said)
+            for part in () if is_said else output_parts(output):
+                await answer.say(part)
+            return
+        was_retried = any(part.part_kind in RETRIES for message in messages for part in message.parts)
+        await answer.conclude(output, exactly=was_retried)
+
+    async def _deps(self, ctx: Context) -> Any:
+        """Make the dependencies of a run; an agent whose dependencies are our context gets that."""
+        if self._make_deps is None:
+            return ctx if self._agent.deps_type is Context else None
+        made = self._make_deps(ctx) if inspect.signature(self._make_deps).parameters else self._make_deps()
+        return await made if inspect.isawaitable(made) else made
+
+    def _limits(self) -> Any:
+        from pydantic_ai import UsageLimits
+
+        options = self._options
+        return UsageLimits(
+            request_limit=options.request_limit,
+            tool_calls_limit=options.tool_calls_limit,
+            total_tokens_limit=self.profile.budget.max_tokens,
+        )
+
+
+# --- tool calls that wait -------------------------------------------------------------------------------------------
+
+
+def _deferred_calls(output: Any) -> list[DeferredCall] | None:
+    """Return the tool calls that an agent waits for, if that is its output."""
+    from pydantic_ai import DeferredToolRequests
+
+    if not isinstance(output, DeferredToolRequests):
+        return None
+    return [
+        DeferredCall(
+            id=call.tool_call_id,
+            tool=call.tool_name,
+            args=call.args_as_dict(),
+            is_approval=is_approval,
+            metadata=output.metadata.get(call.tool_call_id, {}),
+        )
+        for calls, is_approval in ((output.approvals, True), (output.calls, False))
+        for call in calls
+    ]
+
+
+async def _results(ctx: Context, wanted: Sequence[DeferredCall]) -> Any:
+    """Ask for each tool call: yes or no, or its result as data or in words."""
+    from pydantic_ai import DeferredToolResults, ToolApproved, ToolDenied, ToolReturn
+
+    results = DeferredToolResults()
+    for call in wanted:
+        if not call.is_approval:
+            said = await ctx.ask(_question(call), key=call.id)
+            results.calls[call.id] = ToolReturn(said.text if said.data is None else said.data)
+        elif decision := await ctx.approve(_question(call), key=call.id):
+            results.approvals[call.id] = ToolApproved()
+        else:
+            results.approvals[call.id] = ToolDenied(decision.comment) if decision.comment else ToolDenied()
+    return results
+
+
+def _question(call: DeferredCall) -> tuple[Part, ...]:
+    """Return what is asked about a tool call: in words, and as data for those who answer by program."""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
+    usual = "May {} be called?" if call.is_approval else "What is the result of {}?"
+    text = call.metadata.get("question") or usual.format(f"{call.tool}({arguments})")
+    about = {"toolCallId": call.id, "tool": call.tool, "args": call.args, "metadata": call.metadata}
+    return Part(text=str(text)), Part(data=about, media_type=JSON)
+
+
+# --- what happens meanwhile -----------------------------------------------------------------------------------------
+
+
+def _text(event: Any) -> str:
+    """Return the words that an event of a model's response adds."""
+    if event.event_kind == "part_start" and event.part.part_kind == "text":
+        return str(event.part.content)
+    if event.event_kind == "part_delta" and event.delta.part_delta_kind == "text":
+        return str(event.delta.content_delta)
+    return ""
+
+
+async def _show_tools(ctx: Context, events: AsyncIterable[Any]) -> None:
+    async for event in events:
+        if event.event_kind == "function_tool_call":
+            name, call = event.part.tool_name, event.part.tool_call_id
+            await ctx.status(f"Calling {name}", metadata={"tool": name, "toolCallId": call})
+
+
+async def _count(ctx: Context, run: Any, used: CountedUsage) -> None:
+    """Count what the model has used since the last time, also if its answer was of no use."""
+    now = run.usage
+    tokens, answers = now.input_tokens - used.input_tokens, now.output_tokens - used.output_tokens
+    cost = float(now.cost or 0) - used.cost
+    if tokens or answers or cost:
+        used.input_tokens, used.output_tokens, used.cost = now.input_tokens, now.output_tokens, float(now.cost or 0)
+        responses = [message for message in run.all_messages() if message.kind == "response"]
+        model = responses[-1].model_name if responses else None
+        await ctx.usage(input_tokens=tokens, output_tokens=answers, cost=cost, model=model)
+
+
+@asynccontextmanager
+async def _translate_errors() -> AsyncIterator[None]:
+    """Say what went wrong in a sentence for the caller; the log has all of it."""
+    from pydantic_ai import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UsageLimitExceeded
+
+    try:
+        yield
+    except ModelHTTPError as error:
+        log.warning("model refused", exc_info=error, extra={"model": error.model_name, "status": error.status_code})
+        raise Failed(f"The model answered with HTTP {error.status_code}") from error
+    except ModelAPIError as error:
+        log.warning("model unreachable", exc_info=error, extra={"model": error.model_name})
+        raise Failed("The model cannot be reached") from error
+    except UsageLimitExceeded as error:
+        raise Failed(f"The agent may not use more: {str(error).partition('. ')[0]}") from error
+    except UnexpectedModelBehavior as error:
+        log.warning("model of no use", exc_info=error)
+        raise Failed(f"The model gave no answer of use: {error.message}") from error
+
+
+# --- what an agent is made of ---------------------------------------------------------------------------------------
+
+
+def _gives_text(output_type: Any) -> bool:
+    """Whether words of the model may be the output as they are."""
+    given = output_type if isinstance(output_type, list | tuple) else (output_type,)
+    return any(one is str for one in given) or str in getattr(output_type, "__args__", ())
+
+
+def _recognises(thing: Any) -> bool:
+    return is_instance_of(thing, "pydantic_ai.agent:Agent", "pydantic_ai.agent.abstract:AbstractAgent")
+
+
+KIND = Kind(name="pydantic-ai", options=PydanticAIOptions, make=PydanticAIAgent, recognises=_recognises)

@@ -1,0 +1,407 @@
+"""One execution of a remote task: send messages, recover doubtful ones.
+
+Nothing is remembered here: what was sent and received is in the link, and that a message is about to be sent is stored
+before, so that no execution sends anything twice. A message that is not found may have been accepted all the same
+(lists lag, leave the history out, or are cut short). Reading and waiting is `task_updates`.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NoReturn, cast
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.agents.remote import CardOffer, ReportMode
+from accord.agents.remote.connection import NO_ANSWER, NotReachable, RemotePeer, RemoteResources
+from accord.agents.remote.task_updates import NOT_OFFERED, RETRY, TaskUpdates
+from accord.client.retries import was_turned_away
+from accord.client.sending import Unconfirmed
+from accord.client.wire import TimedOut
+from accord.engine.context import Context, Failed
+from accord.errors import (
+    AccordError,
+    AuthenticationFailed,
+    ContentTypeNotSupported,
+    ExtensionSupportRequired,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ParseError,
+    PermissionDenied,
+    PushNotSupported,
+    RequestTimeout,
+    TaskNotFound,
+    UnsupportedOperation,
+    VersionNotSupported,
+)
+from accord.model import (
+    Event,
+    GetRequest,
+    Message,
+    PushConfig,
+    SendConfiguration,
+    SendRequest,
+    Task,
+    TaskFilter,
+    TaskState,
+)
+from accord.model.base import Metadata
+from accord.model.keys import BUDGET
+from accord.model.requests import MAX_PAGE_SIZE
+from accord.protocol import lifecycle
+from accord.protocol.budgets import stated_as
+from accord.protocol.extensions import Route, route_of
+from accord.remote.reports import Report
+from accord.remote.tasks import patiently, poll_signal, unsent_message
+from accord.storage.commands.remotes import Link
+
+LOOKS = 5
+"""How often a message is looked for before it is waited for: about half a minute, for lists that lag behind."""
+
+PAGES = 10
+"""Pages that are looked through each time: ours is new, and lists begin with what is new."""
+
+CANDIDATES = 20
+"""Tasks without a history that are read one by one, because some lists leave it out."""
+
+DELIVERY_UNKNOWN = "It is not known whether the remote agent got the message, so it is not sent again"
+
+REFUSALS = (
+    AuthenticationFailed,
+    ContentTypeNotSupported,
+    ExtensionSupportRequired,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ParseError,
+    PermissionDenied,
+    PushNotSupported,
+    TaskNotFound,
+    UnsupportedOperation,
+    VersionNotSupported,
+)
+"""Answers of an agent, or of who guards it, that has looked at a message and does not take it."""
+
+WEBHOOK_WORDS = ("push", "webhook", "callback", "url", "https")
+
+
+def is_refusal(error: AccordError) -> bool:
+    """Whether an agent says that it has not taken a message, and will not; a slow one may have been taken."""
+    return isinstance(error, REFUSALS) and not isinstance(error, RequestTimeout)
+
+
+def is_about_webhook(error: Exception, request: SendRequest) -> bool:
+    """Whether a message was refused because of the webhook that it brought, so that it may do without."""
+    if request.configuration is None or request.configuration.task_push_notification_config is None:
+        return False
+    if isinstance(error, InvalidParams | PermissionDenied):
+        said = " ".join((error.message, *(f"{field} {why}" for field, why in error.violations))).lower()
+        return any(word in said for word in WEBHOOK_WORDS)
+    return isinstance(error, PushNotSupported)
+
+
+async def find_task(peer: RemotePeer, link: Link, message_id: str) -> Task | None:
+    """Return the task that has a message of ours, if the agent shows it."""
+    if link.remote_id is not None:
+        task = await peer.get(GetRequest(id=link.remote_id))
+        return task if _has_taken(task, message_id) else None
+    # Its name for the conversation is known only once it has answered; until then it may be any.
+    return await _find_in_list(peer, link.context_id, message_id) or await _find_in_list(peer, None, message_id)
+
+
+async def _find_in_list(peer: RemotePeer, context_id: str | None, message_id: str) -> Task | None:
+    token: str | None = None
+    read = 0
+    for _ in range(PAGES):
+        wanted = TaskFilter(
+            context_id=context_id, page_size=MAX_PAGE_SIZE, history_length=MAX_PAGE_SIZE, page_token=token
+        )
+        page = await peer.list(wanted)
+        for task in page.tasks:
+            if not task.history and read < CANDIDATES:
+                read += 1
+                whole = await peer.get(GetRequest(id=task.id))
+                if _has_message(whole, message_id):
+                    return whole
+            elif _has_message(task, message_id):
+                return await peer.get(GetRequest(id=task.id))  # a list leaves the artifacts out
+        token = page.next_page_token or None
+        if token is None:
+            break
+    return None
+
+
+def _has_taken(task: Task, message_id: str) -> bool:
+    """Whether a task has got an answer to its question; without a history, whether it has gone on since."""
+    if task.history:
+        return _has_message(task, message_id)
+    return task.status.state not in lifecycle.INTERRUPTED
+
+
+def _has_message(task: Task, message_id: str) -> bool:
+    return any(said.message_id == message_id for said in task.history)
+
+
+LEAST_SECONDS = 0.001
+"""The shortest time that a message states: a time that is over is for this server to notice."""
+
+UNLIMITED = sys.maxsize
+"""How often a message is sent again that is safe to send again; the time that an agent may be silent limits it."""
+
+log = logging.getLogger("accord.remote")
+
+
+class RemoteExecution(TaskUpdates):
+    """One run."""
+
+    def __init__(self, ctx: Context, means: RemoteResources, run_id: str) -> None:
+        """Talk for the task of `ctx`; `run_id` tells this run from others."""
+        super().__init__(ctx, means)
+        self._run_id = run_id
+        self._is_answered = self._is_left = False
+
+    async def go_on(self) -> NoReturn:
+        """Do what there is to do, and wait; the task ends by a report, never by returning from here."""
+        while True:
+            link, state = await self._look()
+            if state in lifecycle.TERMINAL:
+                await self._rest(None)
+            elif (said := unsent_message(link, self._ctx.history)) is not None:
+                await self._say(link, said)
+            elif link.asks > link.looked:
+                await self._answer_ask(link)
+            elif state in lifecycle.INTERRUPTED:
+                await self._rest(link)  # for the caller, who has all the time there is
+            elif state is TaskState.UNKNOWN:
+                await self._look_late(link)
+            else:
+                await self._wait(link)
+
+    # --- saying something -----------------------------------------------------------------------------------------
+
+    async def _say(self, link: Link, message: Message) -> None:
+        """Send a message, unless an earlier run may have done so, or this one before."""
+        number = link.sent + 1
+        if number == 1 and link.remote_id is not None:  # whoever knows the token of the message has got it
+            await self._noted(replace(link, sent=1, tries=0))
+            return
+        attempt = f"send:{number}:{link.tries}"
+        before = self._ctx.kept(attempt)
+        try:
+            peer = await self._means.peer()
+        except NO_ANSWER as error:
+            link, _ = await self._expecting(link, None)
+            await (self._put_off(link, error) if before is None else self._wait_in_doubt(link, looks=UNLIMITED))
+            return
+        message = replace(message, metadata=await self._metadata(message, number))
+        request = self._request(link, message, number, CardOffer.of(peer.card))
+        if before is not None and not peer.is_idempotent:
+            await self._recover(peer, link, request)
+            return
+        if number == 1:
+            mode = CardOffer.of(peer.card).mode(self._terms, may_push=self._means.may_push)
+            link, push = await self._expecting(link, mode)
+            request = _with_push(request, push)
+        if await self._ctx.keep(attempt, self._run_id) == self._run_id or peer.is_idempotent:
+            await self._send(peer, link, request)
+
+    def _request(self, link: Link, message: Message, number: int, offer: CardOffer) -> SendRequest:
+        """Return a message as it is sent, each time the same."""
+        ctx = self._ctx
+        name = f"{ctx.tenant}\n{ctx.task_id}\n{number}"
+        said = replace(
+            message,
+            message_id=str(uuid5(NAMESPACE_URL, name)),
+            context_id=link.context_id,
+            task_id=link.remote_id if number > 1 else None,
+            reference_task_ids=(),
+        )
+        configuration = SendConfiguration(return_immediately=True, accepted_output_modes=offer.output_modes)
+        return SendRequest(message=said, configuration=configuration)
+
+    async def _metadata(self, message: Message, number: int) -> Metadata:
+        """Return a message's metadata with the route of the task and with what is left of its budget and its time.
+
+        What was left when the message was sent first is kept: one that is sent again must be the same.
+        """
+        ctx, remotes = self._ctx, self._remotes
+        route = (route_of(ctx.history) or Route()).after(f"{remotes.server_id}/{self._means.name}")
+        metadata = route.added_to(message.metadata)
+        key = f"limits:{number}"
+        kept = ctx.kept(key)
+        if kept is None:
+            budget = await patiently(lambda: remotes.left(ctx.tenant, ctx.task_id))
+            limits = (stated_as(budget) or {}).get(BUDGET, {})
+            if ctx.deadline is not None:
+                limits["deadline"] = max(LEAST_SECONDS, round(ctx.deadline - remotes.now_ms() / 1000, 3))
+            if not limits and BUDGET not in metadata:
+                return metadata
+            kept = await ctx.keep(key, msgspec.json.encode(limits).decode())
+        return {**metadata, BUDGET: msgspec.json.decode(kept)}
+
+    async def _expecting(self, link: Link, mode: ReportMode | None) -> tuple[Link, PushConfig | None]:
+        """Note how reports will get here; a webhook has a fresh token, whose hash is kept before it is used."""
+        expected = replace(link, mode=None if mode is None else mode.value)
+        with_token = mode is ReportMode.PUSH
+        tenant = self._ctx.tenant
+        link, token = await patiently(lambda: self._remotes.expect(tenant, expected, with_token=with_token))
+        return link, PushConfig(url=self._terms.webhook or "", token=token) if with_token else None
+
+    async def _send(self, peer: RemotePeer, link: Link, request: SendRequest) -> None:
+        """Send, and take in the answer, even if this run is stopped meanwhile: somebody has to know what it was."""
+        exchange = asyncio.create_task(self._exchange(peer, link, request), name=f"send {link.task_id}")
+        self._means.sending.add(exchange)
+        exchange.add_done_callback(self._means.sending.discard)
+        exchange.add_done_callback(lambda task: task.cancelled() or task.exception())  # known, if nobody waits
+        try:
+            state = await asyncio.shield(exchange)
+        except asyncio.CancelledError:
+            self._is_left = True
+            if self._is_answered:
+                exchange.cancel()
+                await asyncio.gather(exchange, return_exceptions=True)
+            raise
+        except NO_ANSWER as error:
+            await self._not_answered(peer, link, request, error)
+        else:
+            self._means.answered()
+            await self._unless_ended(state)
+
+    async def _not_answered(self, peer: RemotePeer, link: Link, request: SendRequest, error: Exception) -> None:
+        """Go on after a message that was sent, and came back with an error."""
+        self._means.fault(error)
+        if is_about_webhook(error, request):
+            log.warning("remote agent takes no webhook", extra={"agent": link.agent, "reason": str(error)})
+            self._means.may_push = False
+            await self._noted(replace(link, tries=link.tries + 1))
+        elif was_turned_away(error):
+            await self._put_off(link, error)
+        elif isinstance(error, AccordError) and is_refusal(error):
+            await self._refused(peer, link, error)
+        else:
+            await self._recover(peer, link, request, error)
+
+    async def _exchange(self, peer: RemotePeer, link: Link, request: SendRequest) -> TaskState:
+        is_first = request.message.task_id is None
+        if is_first and link.mode == ReportMode.SUBSCRIBE.value and not self._means.streams.locked():
+            return await self._stream(peer, link, request)
+        answer = await peer.send(request)
+        return await self._report(Report(body=answer, sent=link.sent + 1))
+
+    async def _stream(self, peer: RemotePeer, link: Link, request: SendRequest) -> TaskState:
+        """Send, and follow what comes of it: its first event is the answer, and what breaks later is looked up."""
+        is_numbered = CardOffer.of(peer.card).numbers_events
+        events = cast("AsyncGenerator[Event]", peer.stream(request))
+        async with self._means.streams, aclosing(events) as stream:
+            try:
+                async with asyncio.timeout(self._terms.answer_seconds):
+                    first = await anext(stream)
+            except TimeoutError:
+                raise TimedOut(f"Nothing within {self._terms.answer_seconds:g} seconds", was_sent=True) from None
+            seq = first.seq if is_numbered and not isinstance(first.body, Task) else None
+            state = await self._report(Report(body=first.body, seq=seq, sent=link.sent + 1))
+            self._is_answered = True
+            if self._is_left or state in lifecycle.ENDED | lifecycle.INTERRUPTED:
+                return state
+            try:
+                async with asyncio.timeout(self._terms.sla_seconds):
+                    await self._relay(stream, is_numbered)
+            except (*NO_ANSWER, TimeoutError) as error:
+                log.info("remote stream ended", extra={"task_id": link.task_id, "reason": str(error)})
+        return (await self._look())[1]
+
+    async def _put_off(self, link: Link, error: Exception) -> None:
+        """Try a message again later that certainly did not arrive."""
+        tries = link.tries + 1
+        self._means.fault(error)
+        log.warning("remote agent not reached", extra={"agent": link.agent, "tries": tries, "reason": str(error)})
+        if isinstance(error, NotReachable) and link.sent == 0:
+            raise Failed(f"The remote agent cannot be talked to: {error}")
+        if tries >= self._terms.sends:
+            raise Failed(f"The remote agent could not be reached: {error}")
+        await self._noted(replace(link, tries=tries))
+        seconds = self._terms.send_seconds(link.tries)
+        if isinstance(error, AccordError) and error.retry_after is not None:
+            seconds = max(seconds, min(error.retry_after, self._terms.sla_seconds))
+        await self._ctx.pause(seconds)
+
+    async def _refused(self, peer: RemotePeer, link: Link, error: AccordError) -> None:
+        """Fail, if it is the first message; an answer that is refused changes nothing but is said to the caller."""
+        if link.sent == 0:
+            raise Failed(f"The remote agent refused the message: {error.message}")
+        log.warning("remote agent refused a message", extra={"agent": link.agent, "reason": error.message})
+        await self._noted(replace(link, sent=link.sent + 1))
+        await self._ctx.status(f"The remote agent did not take the message: {error.message}")
+        await self._ctx.flush()
+        try:
+            task = await peer.get(GetRequest(id=link.remote_id or ""))
+        except NO_ANSWER as failed:
+            log.info("remote task cannot be read", extra={"task_id": link.task_id, "reason": str(failed)})
+        else:
+            await self._unless_ended(await self._report(Report(body=task, insists=True)))
+
+    # --- when nobody knows whether it was said --------------------------------------------------------------------
+
+    async def _recover(
+        self, peer: RemotePeer, link: Link, request: SendRequest, error: Exception | None = None
+    ) -> None:
+        """Look for what became of a message that may have been accepted; it is never sent twice on a guess."""
+        latest, _ = await self._look()
+        if latest.sent > link.sent or (latest.sent == 0 and latest.remote_id is not None):
+            return
+        looks = UNLIMITED if peer.is_idempotent else LOOKS
+        try:
+            if isinstance(error, Unconfirmed) and error.task_id is not None:
+                task: Task | None = await peer.get(GetRequest(id=error.task_id))
+            else:
+                task = await find_task(peer, latest, request.message.message_id)
+        except NO_ANSWER as failed:
+            log.info("remote agent cannot be asked", extra={"agent": link.agent, "reason": str(failed)})
+            task = None
+            if isinstance(failed, NOT_OFFERED) and not peer.is_idempotent:
+                looks = 0
+        if task is not None:
+            await self._unless_ended(await self._report(Report(body=task, sent=link.sent + 1)))
+        else:
+            await self._wait_in_doubt(latest, looks=looks)
+
+    async def _wait_in_doubt(self, link: Link, *, looks: int) -> None:
+        """Look again soon, then wait for a webhook that may yet tell, and in the end say that nobody knows.
+
+        `looks` is how often it is looked. An agent that knows a message again gets it each time: it is in doubt for as
+        long as an agent may be silent, and so is one that cannot be asked.
+        Only a person may have the message sent again, who takes the risk that it is done twice.
+        """
+        told = self._ctx.handed_in(poll_signal(link.asks)) if link.asks > link.looked else None
+        if told == RETRY:
+            log.warning("remote message is sent again by hand", extra={"task_id": link.task_id, "agent": link.agent})
+            await self._noted(replace(link, tries=link.tries + 1, looked=link.asks, polls=0))
+            return
+        _, state = await self._look()
+        left = self._sla_left(link)
+        if state is TaskState.UNKNOWN:
+            await self._rest_in_doubt(link, may_find=looks > 0)
+        elif link.polls < looks and left > 0:
+            await self._poll_later(link)
+        elif link.mode == ReportMode.PUSH.value and left > 0:
+            await self._rest(link, left)
+        else:
+            await self._give_up(link, DELIVERY_UNKNOWN)
+
+    async def _rest_in_doubt(self, link: Link, *, may_find: bool) -> None:
+        """Look now and then for a message that was given up; a webhook or a person may be sooner."""
+        if not may_find or link.polls >= self._terms.late_looks:
+            await self._rest(link)
+            return
+        await self._noted(replace(link, polls=link.polls + 1, asked_at=self._remotes.now_ms()))
+        await self._rest(link, self._terms.sla_seconds * 2.0**link.polls)
+
+
+def _with_push(request: SendRequest, push: PushConfig | None) -> SendRequest:
+    configuration = request.configuration or SendConfiguration()
+    return replace(request, configuration=replace(configuration, task_push_notification_config=push))
