@@ -23,10 +23,10 @@ from accord.workflows.agent import WorkflowAgent
 from accord.workflows.decide import decide, ended
 from accord.workflows.document import Document, Step, Swarm, Workflow
 from accord.workflows.plan import Plan
-from accord.workflows.planning import plan
-from accord.workflows.records import Begun
-from accord.workflows.state import State
-from accord.workflows.steps.scene import Result, Scene
+from accord.workflows.planner import make_plan
+from accord.workflows.records import StepStarted
+from accord.workflows.state import RunState
+from accord.workflows.steps import Result, Scene
 from bench import hosting
 from bench.memory import ROOT
 from bench.report import Table, Target, side_by_side
@@ -193,10 +193,10 @@ def _at_its_best(found: dict[str, Measured]) -> dict[str, Measured]:
 
 async def decided(made: Plan) -> None:
     """Decide everything in a run whose steps each end at once."""
-    state = State(made)
+    state = RunState(made)
     while (decision := decide(state, 0, lambda _: True)).outcome is None:
         for name, attempt in decision.begin:
-            state.apply(Begun(step=name, attempt=attempt, at=0))
+            state.apply(StepStarted(step=name, attempt=attempt, at=0))
         for node in list(state.running.values()):
             assert node.step is not None
             state.apply(ended(node.step, node.attempt, Result(ok=True), 0))
@@ -210,7 +210,7 @@ async def long_runs(setting: Setting) -> dict[str, Measured]:
         row = rows[f"{length:,} steps"] = {}
         async with serving(setting.database(MEMORY), *(agent(shape, length) for shape in SHAPES)) as host:
             for shape, said in SHAPES.items():
-                made = plan(document(shape, length), base=ROOT, env={})
+                made = make_plan(document(shape, length), base=ROOT, env={})
                 works = {DECIDING: partial(decided, made), RUNNING: partial(run_one, host, shape, length)}
                 for what, work in works.items():
                     row[f"{what}, {said}"] = (await best(work, tries)).cpu / length * 1e3

@@ -22,9 +22,9 @@ from typer.main import get_command
 from accord.agents.agent_types import KINDS
 from accord.cli import app
 from accord.config import Loaded, settings_of
-from accord.workflows.checks import check_source
 from accord.workflows.findings import BadDocument
-from accord.workflows.reading import source
+from accord.workflows.source import read_source
+from accord.workflows.validation import check_source
 from docs import check_links
 
 ROOT = check_links.ROOT
@@ -148,7 +148,7 @@ def workflow(block: Block) -> None:
     try:
         wrong = [
             str(found)
-            for found in check_source(source(text, str(block)))
+            for found in check_source(read_source(text, str(block)))
             if found.severity == "error" and found.code != "MISSING_ENV"
         ]
     except BadDocument as error:

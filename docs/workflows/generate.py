@@ -1,6 +1,6 @@
 """Writes what the code knows of workflow files: `reference.md` and the JSON Schema, beside this file.
 
-Run it after a key or a code has changed; a test fails until then. Words are in `accord.workflows.meanings` and
+Run it after a key or a code has changed; a test fails until then. Words are in `accord.workflows.schema` and
 `accord.workflows.findings`.
 """
 
@@ -9,17 +9,15 @@ from pathlib import Path
 
 from msgspec import Struct, inspect, json
 
-from accord.workflows import document, keys
-from accord.workflows.checks import agents, steps
-from accord.workflows.durations import format_duration
+from accord.workflows import decoder, document
+from accord.workflows.decoder import MEANT, REFUSED, REFUSED_VALUES
+from accord.workflows.document import format_duration
 from accord.workflows.findings import CODES
-from accord.workflows.keys import MEANT, REFUSED, REFUSED_VALUES
-from accord.workflows.library import templates
-from accord.workflows.meanings import MEANINGS
 from accord.workflows.patterns import PATTERNS
-from accord.workflows.reading import SCHEMA_FILE, read
-from accord.workflows.schema import schema
-from accord.workflows.text import text_of
+from accord.workflows.schema import MEANINGS, schema
+from accord.workflows.source import SCHEMA_FILE, read_document, template_files
+from accord.workflows.validation import agents, steps
+from accord.workflows.yaml_nodes import read_text
 
 FOLDER = Path(__file__).parent
 
@@ -85,17 +83,17 @@ def _purpose(struct: type[Struct]) -> str:
 def _table(struct: type[Struct]) -> Iterator[str]:
     yield "| key | value | default | what it does |"
     yield "| --- | --- | --- | --- |"
-    for field in keys.fields(struct):
+    for field in decoder.fields_of(struct):
         star = "\\*" if field.required else ""
         default = "" if field.required else _default(field)
         meaning = MEANINGS[struct][field.encode_name]
-        yield f"| `{field.encode_name}`{star} | {_value(keys.kind_of(field.type))} | {default} | {meaning} |"
+        yield f"| `{field.encode_name}`{star} | {_value(decoder.without_none(field.type))} | {default} | {meaning} |"
 
 
 def _value(kind: inspect.Type) -> str:
     match kind:
         case inspect.Metadata():
-            return _WRITTEN.get(keys.written_as(kind) or "", "text")
+            return _WRITTEN.get(decoder.written_as(kind) or "", "text")
         case inspect.StructType(cls=cls):
             return _link(cls)
         case inspect.UnionType(types=kinds):
@@ -127,10 +125,10 @@ def _link(struct: type[Struct]) -> str:
 
 
 def _default(field: inspect.Field) -> str:
-    value = keys.default(field)
+    value = decoder.default_of(field)
     if value is None or value in ((), {}, "") or isinstance(value, Struct):
         return ""
-    if keys.written_as(field.type) == "duration":
+    if decoder.written_as(field.type) == "duration":
         return f"`{format_duration(value)}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
@@ -175,7 +173,7 @@ def _templates() -> str:
         "| `swarm` | what it does |",
         "| --- | --- |",
     ]
-    found = {name: read(text_of(file)) for name, file in templates(FOLDER).items()}
+    found = {name: read_document(read_text(file)) for name, file in template_files(FOLDER).items()}
     return "\n".join([*lines, *(f"| `{name}` | {document.description} |" for name, document in found.items())])
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.client.names import DEFAULT
 from accord.lazy import lazily
-from accord.workflows.running import RUNNER
+from accord.workflows import RUNNER
 
 __version__ = "0.1.0"
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from accord.storage.located import Location, NoOptions
     from accord.storage.signals import Carrier, Hear
     from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
-    from accord.workflows.steps.kinds import Executor, StepKind
-    from accord.workflows.steps.scene import Result, Scene
+    from accord.workflows.steps import Executor, Result, Scene, StepKind
 
 __all__ = [
     "Agent",
@@ -83,8 +82,7 @@ _HOMES = {
     "accord.storage.located": ("Location", "NoOptions"),
     "accord.storage.signals": ("Carrier", "Hear"),
     "accord.storage.store": ("StoreFull", "StoreRefused", "StoreUnavailable"),
-    "accord.workflows.steps.kinds": ("Executor", "StepKind"),
-    "accord.workflows.steps.scene": ("Result", "Scene"),
+    "accord.workflows.steps": ("Executor", "Result", "Scene", "StepKind"),
 }
 """Module -> the public names that are at home there."""
 
@@ -93,7 +91,7 @@ __getattr__ = lazily(__name__, _HOMES)
 
 FAMILIES = {
     "accord.agents": "accord.agents.agent_types:KINDS",
-    "accord.steps": "accord.workflows.steps.kinds:STEPS",
+    "accord.steps": "accord.workflows.steps:STEPS",
     "accord.auth": "accord.auth.schemes:SCHEMES",
     "accord.signals": "accord.storage.carriers:CARRIERS",
     "accord.blobs": "accord.storage.blobs.kinds:BLOBS",

@@ -32,7 +32,7 @@ from accord.storage import migrate
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey
 from accord.storage.sqlite import SqliteStore
-from accord.workflows import hooks
+from accord.workflows import triggers
 from accord.workflows.document import Hook
 
 COMPARED = "compare_digest"
@@ -191,9 +191,9 @@ def test_a_password_that_is_nearly_right_takes_the_same_path() -> None:
 
 
 def _hook(guess: str) -> bool:
-    call = hooks.Call("/", {"x-hub-signature-256": f"sha256={guess}"}, BODY)
+    call = triggers.WebhookCall("/", {"x-hub-signature-256": f"sha256={guess}"}, BODY)
     try:
-        return bool(hooks.verify(Hook(path="x", signature="github"), SECRET, call, 0, 300))
+        return bool(triggers.verify_webhook(Hook(path="x", signature="github"), SECRET, call, 0, 300))
     except AuthenticationFailed:
         return False
 

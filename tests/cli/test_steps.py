@@ -5,7 +5,7 @@ from rich.console import Console
 from accord.cli.steps import News, Row, Steps, news_of, spelled
 from accord.cli.tree import Tree, _fitting
 from accord.model import Event, Message, Part, Role, StatusUpdate, TaskState, TaskStatus
-from accord.workflows.standing import Line
+from accord.workflows.stored_run import StoredStep
 
 AT = "2026-01-01T00:00:00.000Z"
 
@@ -41,7 +41,9 @@ def test_what_says_nothing_about_steps_is_no_news() -> None:
 
 def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
     steps = Steps()
-    steps.learn([Line(name="m", type="map", status="running"), Line(name="z", type="wait", status="pending")])
+    steps.learn(
+        [StoredStep(name="m", type="map", status="running"), StoredStep(name="z", type="wait", status="pending")]
+    )
     for name in ("m[1]", "m[0]", "m[1][0]"):
         steps.take(News(event="started", step=name, at=AT))
     assert [(row.name, row.depth) for row in steps.rows()] == [
@@ -55,7 +57,7 @@ def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
 
 def test_what_was_known_already_is_not_counted_again() -> None:
     steps = Steps()
-    steps.learn([Line(name="a", type="deterministic", status="running", attempts=1)])
+    steps.learn([StoredStep(name="a", type="deterministic", status="running", attempts=1)])
     steps.take(News(event="started", step="a", at=AT))
     (row,) = steps.rows()
     assert (row.attempt, row.status) == (1, "running")

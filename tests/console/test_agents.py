@@ -22,7 +22,7 @@ from accord.remote.tasks import RemoteContact
 from accord.service.service import Offers
 from accord.testing import Response, call, lifespan
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.reading import read
+from accord.workflows.source import read_document
 from tests.app.conftest import echo, planner
 from tests.databases import emptied, postgres
 from tests.registry.conftest import SCHEMES, SECRETS
@@ -125,7 +125,7 @@ async def test_a_workflow_is_shown_with_a_form_for_what_it_takes(tmp_path: Path)
         '{name: a, type: deterministic, command: "echo {{inputs.city}}"}',
         head="inputs: {city: {type: string, required: true}}",
     )
-    workflow = WorkflowAgent(read(text), directory=tmp_path, env={})
+    workflow = WorkflowAgent(read_document(text), directory=tmp_path, env={})
     async with serving(workflow) as app:
         (row,) = (await told(app))["items"]
     assert row["kind"] == "workflow"

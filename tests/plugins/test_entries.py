@@ -16,10 +16,10 @@ from accord.storage.carriers import CARRIERS
 from accord.storage.open import open_store
 from accord.storage.sqlite import SqliteStore
 from accord.storage.store import StoreRefused
+from accord.workflows.attempts import EXECUTORS
 from accord.workflows.findings import BadDocument
-from accord.workflows.means import EXECUTORS
-from accord.workflows.reading import read
-from accord.workflows.steps.kinds import STEPS, step_types
+from accord.workflows.source import read_document
+from accord.workflows.steps import STEPS, step_types
 from tests.plugins.conftest import Install
 
 FAMILIES: list[Group[Any]] = [KINDS, STEPS, SCHEMES, CARRIERS, BLOBS]
@@ -99,7 +99,9 @@ def test_a_name_that_nobody_has_is_answered_with_the_nearest() -> None:
 
 def test_a_step_of_an_unknown_type_is_refused_where_it_stands() -> None:
     with pytest.raises(BadDocument, match="did you mean deterministic"):
-        read("version: '1'\nname: x\nswarm: dag\nworkflows: [{name: x, steps: [{name: a, type: determinstic}]}]")
+        read_document(
+            "version: '1'\nname: x\nswarm: dag\nworkflows: [{name: x, steps: [{name: a, type: determinstic}]}]"
+        )
 
 
 async def test_carriers_are_not_mixed(install: Install) -> None:

@@ -8,8 +8,8 @@ import pytest
 from accord.entries import registered
 from accord.testing import assert_task, running
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.checks import check
-from accord.workflows.reading import read
+from accord.workflows.source import read_document
+from accord.workflows.validation import check
 from tests.plugins.conftest import Install
 
 POLISH = """
@@ -53,7 +53,7 @@ workflows:
 
 def flow(folder: Path, *steps: str) -> WorkflowAgent:
     text = HEAD + "".join(f"      - {{ {step} }}\n" for step in steps)
-    return WorkflowAgent(read(text), directory=folder, env={})
+    return WorkflowAgent(read_document(text), directory=folder, env={})
 
 
 @pytest.fixture
@@ -101,7 +101,9 @@ async def test_it_is_given_what_others_said_also_in_maps_and_loops(tmp_path: Pat
 def test_a_broken_package_is_named_before_a_run(install: Install, tmp_path: Path) -> None:
     install("acme-steps", "STEP = 5", "accord.steps", "polish = acme_steps:STEP")
     (found,) = [
-        one for one in check(read(HEAD + "      - { name: a, type: polish }"), tmp_path) if one.code == "BAD_VALUE"
+        one
+        for one in check(read_document(HEAD + "      - { name: a, type: polish }"), tmp_path)
+        if one.code == "BAD_VALUE"
     ]
     assert "the package acme-steps 1.0 cannot be used" in found.message
 

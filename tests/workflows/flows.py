@@ -15,15 +15,13 @@ from accord.engine.context import Context, Failed
 from accord.model import Event, Part, SendRequest, StatusUpdate, Task
 from accord.service.host import Host
 from accord.workflows import members
+from accord.workflows.attempts import RunSetup, SharedValues
 from accord.workflows.channel import METADATA
-from accord.workflows.decide import Outcome
+from accord.workflows.decide import RunOutcome
 from accord.workflows.document import AgentDef, Step
-from accord.workflows.driving import Drive
-from accord.workflows.means import Means
-from accord.workflows.namespace import Shared
 from accord.workflows.plan import Plan
-from accord.workflows.steps.kinds import Executor
-from accord.workflows.steps.scene import Result, Scene
+from accord.workflows.runner import Runner
+from accord.workflows.steps import Executor, Result, Scene
 from tests.core.conftest import ALICE, AT_ONCE, saying
 
 
@@ -64,22 +62,22 @@ class FlowAgent:
         self.plan = plan
         self.executor = executor
         self.profile = Profile(name="flow", crash=Crash.RESUME, attempts=1000, **profile)
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[RunOutcome] = []
 
     async def run(self, ctx: Context) -> None:
-        means = Means(
+        means = RunSetup(
             flow="flow",
             plan=self.plan,
-            hosted=members.definitions(self.plan),
+            hosted=members.define_members(self.plan),
             env={},
             commands={},
             now_ms=lambda: time.time_ns() // 1_000_000,
             keys=KeyManager(env={}),
-            shared=Shared(ctx, self.plan, None),
+            shared=SharedValues(ctx, self.plan, None),
             executors={"deterministic": self.executor},
         )
         await means.shared.load()
-        drive = Drive(ctx, means)
+        drive = Runner(ctx, means)
         outcome = await drive.go()
         self.outcomes.append(outcome)
         if outcome.status == "failed":

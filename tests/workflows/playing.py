@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from accord.workflows.decide import Decision, Outcome, cancelled, decide, ended
+from accord.workflows.decide import RunDecision, RunOutcome, cancelled, decide, ended
 from accord.workflows.document import Barrier, Step
 from accord.workflows.plan import Plan
-from accord.workflows.records import Begun, Ended, Record
-from accord.workflows.state import Node, State
-from accord.workflows.steps.scene import Result
+from accord.workflows.records import Record, StepEnded, StepStarted
+from accord.workflows.state import PlanNode, RunState
+from accord.workflows.steps import Result
 
 START = 1_000_000
 
@@ -30,7 +30,7 @@ def mapping(name: str, *after: str, each: Mapping[str, Any] | None = None, **mem
     )
 
 
-def answer(state: State, node: Node) -> bool:
+def answer(state: RunState, node: PlanNode) -> bool:
     """Answer the few conditions that played steps have."""
     assert node.step is not None
     before = [state.nodes[name].standing for name in node.after]
@@ -51,22 +51,22 @@ class Play:
         self.failures = failures or {}
         self.items = items or {}
         self.random = random or Random(0)
-        self.state = State(plan)
+        self.state = RunState(plan)
         self.records: list[Record] = []
         self.now = START
         self.running: list[str] = []
         self.looks: list[Callable[[], None]] = []
 
-    def holds(self, node: Node) -> bool:
+    def holds(self, node: PlanNode) -> bool:
         return answer(self.state, node)
 
-    def turn(self, stop: str | None = None) -> Decision:
+    def turn(self, stop: str | None = None) -> RunDecision:
         """Decide, and begin what is to begin."""
         decision = decide(self.state, self.now, self.holds, stop)
         self.records += decision.ends
         for name, attempt in decision.begin:
             items = tuple(range(self.items.get(name, 0))) if self.state.nodes[name].is_map else None
-            self.note(Begun(step=name, attempt=attempt, at=self.now, items=items))
+            self.note(StepStarted(step=name, attempt=attempt, at=self.now, items=items))
         for look in self.looks:
             look()
         return decision
@@ -74,12 +74,12 @@ class Play:
     def note(self, record: Record) -> None:
         self.records.append(record)
         self.state.apply(record)
-        if isinstance(record, Ended):
+        if isinstance(record, StepEnded):
             self.running.remove(record.step)
         elif record.items is None:
             self.running.append(record.step)
 
-    def end(self, name: str, ok: bool | None = None) -> Ended:
+    def end(self, name: str, ok: bool | None = None) -> StepEnded:
         """Let a running step end, by the script unless told otherwise."""
         node = self.state.nodes[name]
         assert node.step is not None
@@ -90,7 +90,7 @@ class Play:
         self.note(record)
         return record
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         """Go on until the end, which must come."""
         for _ in range(100_000):
             decision = self.turn()
@@ -99,7 +99,7 @@ class Play:
             self._go_on(decision)
         raise AssertionError("it does not end")
 
-    def _go_on(self, decision: Decision) -> None:
+    def _go_on(self, decision: RunDecision) -> None:
         if decision.begin:
             return
         for name in decision.cancel:
@@ -118,4 +118,4 @@ class Play:
         return {name: node.standing for name, node in self.state.nodes.items()}
 
     def began(self) -> list[str]:
-        return [record.step for record in self.records if isinstance(record, Begun)]
+        return [record.step for record in self.records if isinstance(record, StepStarted)]

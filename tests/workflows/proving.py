@@ -8,7 +8,7 @@ from accord.app.workflows import run_document
 from accord.config import Settings
 from accord.model import Event, StatusUpdate, Task
 from accord.workflows.channel import METADATA
-from accord.workflows.reading import read
+from accord.workflows.source import read_document
 from tests.workflows.scenes import environment
 
 
@@ -73,7 +73,7 @@ async def ran(
         events.append(event)
 
     task = await run_document(
-        read(text),
+        read_document(text),
         wish,
         directory=folder,
         on_event=told,

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import Struct, inspect
 
-from accord.workflows import keys
+from accord.workflows import decoder
 from accord.workflows.document import STEP_TYPES, CustomStep, Document, Step
 
 DOCUMENTS = Path(__file__).parent / "documents"
@@ -26,10 +26,10 @@ raw_steps = st.fixed_dictionaries(
 def structs(struct: type[Struct], depth: int = 0) -> st.SearchStrategy[Any]:
     """Any value of a struct: what is required, and any of the others."""
     if struct is CustomStep:
-        return st.builds(CustomStep, params=_of(keys.members(CustomStep)["params"].field.type, 0), step=raw_steps)
+        return st.builds(CustomStep, params=_of(decoder.members_of(CustomStep)["params"].field.type, 0), step=raw_steps)
     required: dict[str, st.SearchStrategy[Any]] = {}
     optional: dict[str, st.SearchStrategy[Any]] = {}
-    for field in keys.fields(struct):
+    for field in decoder.fields_of(struct):
         if not (struct is Step and field.name == "step" and depth):
             (required if field.required else optional)[field.name] = _of(field.type, depth + (struct is Step))
     return st.fixed_dictionaries(required, optional=optional).map(lambda members: struct(**members))
@@ -46,7 +46,7 @@ def _of(kind: inspect.Type, depth: int) -> st.SearchStrategy[Any]:
         case inspect.DictType(value_type=value):
             return st.dictionaries(texts, _of(value, depth), max_size=2)
         case inspect.Metadata(type=inner):
-            is_type = keys.written_as(kind) == "step type"
+            is_type = decoder.written_as(kind) == "step type"
             return st.sampled_from(STEP_TYPES) if is_type else _of(inner, depth)
         case inspect.LiteralType(values=words):
             return st.sampled_from(words)

@@ -23,17 +23,17 @@ from accord.workflows import (
     isWorktreeStep,
     workflow,
 )
+from accord.workflows.decoder import camel_case
 from accord.workflows.document import STEP_TYPES, Document, IdleNudge, Permissions, Step, Swarm, Verification
 from accord.workflows.findings import BadDocument
-from accord.workflows.keys import camel
-from accord.workflows.reading import load, read, tree_of
+from accord.workflows.source import load_document, read_document, tree_of
 from tests.workflows.saying import DOCUMENTS, documents
 
 
 def same(builder: Builder) -> Document:
     """Return what it comes to, which its own file says as well."""
     document = builder.to_config()
-    assert read(builder.to_yaml()) == document
+    assert read_document(builder.to_yaml()) == document
     return document
 
 
@@ -112,7 +112,7 @@ def test_the_hybrid_file_written_in_python_is_the_same_document() -> None:
         )
         .step("test", type="deterministic", command="npm test", dependsOn=["implement"])
     )
-    assert built == load(DOCUMENTS / "hybrid.yaml")
+    assert built == load_document(DOCUMENTS / "hybrid.yaml")
 
 
 def test_members_may_be_written_in_any_way_that_a_file_has_and_as_structs() -> None:
@@ -231,7 +231,7 @@ def test_what_is_wrong_is_refused_where_it_is_said(build, says: str) -> None:
 def test_every_method_has_its_name_in_camel_case_too() -> None:
     methods = {name: one for name, one in inspect.getmembers(Builder, inspect.isfunction) if not name.startswith("_")}
     for name, method in methods.items():
-        assert methods[camel(name)] is method
+        assert methods[camel_case(name)] is method
 
 
 def build_workflows(builder: Builder, workflows: list[dict[str, Any]]) -> None:
@@ -362,6 +362,6 @@ async def test_an_option_that_is_none_is_refused() -> None:
 
 def test_a_step_may_be_a_program_with_its_arguments() -> None:
     made = workflow("w").step("a", type="deterministic", argv=["git", "log", "{{input}}"], allow_options=True)
-    assert made.to_config() == read(made.to_yaml())
+    assert made.to_config() == read_document(made.to_yaml())
     (step,) = made.to_config().workflows[0].steps
     assert (step.argv, step.allow_options, step.command) == (("git", "log", "{{input}}"), True, None)

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from accord.workflows import checks
-from accord.workflows.checks import agents, check, check_source, steps
-from accord.workflows.cron import BadCron, read_cron
+from accord.workflows import validation
+from accord.workflows.decoder import fields_of
 from accord.workflows.document import STEP_TYPES, AgentDef, Document, Step, Swarm, Workflow
-from accord.workflows.findings import CODES, BadDocument, Finding, Place
-from accord.workflows.keys import fields
-from accord.workflows.reading import open_source, read, source
+from accord.workflows.findings import CODES, BadDocument, DocumentFinding, TextPosition
+from accord.workflows.source import load_source, read_document, read_source
+from accord.workflows.triggers import BadCron, read_cron
+from accord.workflows.validation import agents, check, check_source, steps
 from tests.workflows.saying import DOCUMENTS, documents
 
 ENV = {"PATH": "/nowhere", "SHOP_DIR": "/", "WRITER_URL": "http://writer", "MAIL_TOKEN": "t"}
@@ -53,9 +53,9 @@ def mistakes() -> list[Case]:
 CASES = mistakes()
 
 
-def found(text: str) -> list[Finding]:
+def found(text: str) -> list[DocumentFinding]:
     """Return what is found in a file."""
-    return check_source(source(text, "flow.yaml"), ENV)
+    return check_source(read_source(text, "flow.yaml"), ENV)
 
 
 def codes(text: str) -> set[str]:
@@ -77,21 +77,21 @@ def test_what_is_wrong_is_found_where_it_stands(case: Case) -> None:
 def test_every_code_has_a_file_that_it_is_found_in() -> None:
     from tests.workflows.test_reading import MISTAKES
 
-    package = Path(checks.__file__).parent.parent
+    package = Path(validation.__file__).parent.parent
     files = [
-        *package.glob("checks/*.py"),
-        *(package / name for name in ("text.py", "keys.py", "shapes.py", "reading.py")),
+        *package.glob("validation/*.py"),
+        *(package / name for name in ("yaml_nodes.py", "decoder.py", "source.py")),
     ]
     said = {word for file in files for word in re.findall(r'"([A-Z_]{5,})"', file.read_text(encoding="utf-8"))}
     proven = {case.code for case in CASES} | {row[1] for row in MISTAKES}
-    assert said & set(CODES) - proven == {"BAD_YAML", "TOO_LARGE", "BAD_DURATION", "BAD_AGENT"}, (
+    assert said & set(CODES) - proven == {"BAD_YAML", "TOO_LARGE", "BAD_DURATION", "BAD_AGENT", "UNKNOWN_TEMPLATE"}, (
         "which others have by name"
     )
 
 
 @pytest.mark.parametrize("file", sorted(DOCUMENTS.glob("*.yaml")), ids=lambda file: file.name)
 def test_the_documents_have_no_errors(file: Path) -> None:
-    assert [str(one) for one in check_source(open_source(file), ENV) if one.severity == "error"] == []
+    assert [str(one) for one in check_source(load_source(file), ENV) if one.severity == "error"] == []
 
 
 def test_a_document_without_a_text_is_checked_as_well(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_document_without_a_text_is_checked_as_well(tmp_path: Path) -> None:
     )
     told = check(document, tmp_path, env=ENV)
     assert {one.code for one in told} >= {"BAD_NAME", "MISSING_MEMBER"}
-    assert {one.place for one in told} == {Place("<made>")}
+    assert {one.place for one in told} == {TextPosition("<made>")}
     assert str(told[0]).startswith("<made>: error ")
 
 
@@ -108,7 +108,7 @@ def test_a_document_without_a_text_is_checked_as_well(tmp_path: Path) -> None:
 
 
 def test_every_member_of_a_step_is_used_by_some_type() -> None:
-    known = {field.encode_name for field in fields(Step)}
+    known = {field.encode_name for field in fields_of(Step)}
     used = Counter(name for row in steps.ROWS.values() for name in (*row.needs, *row.uses))
     assert set(steps.ROWS) == set(STEP_TYPES)
     assert known - set(used) - set(steps.ALWAYS) == {"use", "with"}
@@ -117,7 +117,7 @@ def test_every_member_of_a_step_is_used_by_some_type() -> None:
 
 
 def test_every_member_of_an_agent_is_used_by_some_kind() -> None:
-    known = {field.encode_name for field in fields(AgentDef)}
+    known = {field.encode_name for field in fields_of(AgentDef)}
     assert {"name", *agents.PROCESS, *agents.MODEL, *agents.A2A} == known
 
 
@@ -175,15 +175,15 @@ def test_an_a2a_step_has_its_address_from_itself_or_its_agent() -> None:
 def test_steps_of_ones_own_may_be_beside_the_file(tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(STEPS + "      - {name: a, use: lint}\n", encoding="utf-8")
-    assert {one.code for one in check_source(open_source(file), ENV)} == {"UNKNOWN_CUSTOM_STEP"}
+    assert {one.code for one in check_source(load_source(file), ENV)} == {"UNKNOWN_CUSTOM_STEP"}
     (tmp_path / ".relay").mkdir()
     (tmp_path / ".relay" / "steps.yaml").write_text(
         "steps: {lint: {type: deterministic, command: ls}}", encoding="utf-8"
     )
-    assert check_source(open_source(file), ENV) == []
+    assert check_source(load_source(file), ENV) == []
     (tmp_path / ".relay" / "steps.yaml").write_text("steps: {lint: {typ: x}}", encoding="utf-8")
     with pytest.raises(BadDocument, match=r"steps\.yaml:1:16: error UNKNOWN_KEY"):
-        check_source(open_source(file), ENV)
+        check_source(load_source(file), ENV)
 
 
 def test_a_chain_of_thousands_is_checked() -> None:
@@ -197,7 +197,7 @@ def test_a_chain_of_thousands_is_checked() -> None:
 
 
 def test_only_the_first_of_two_with_a_name_is_meant() -> None:
-    document = read(HEAD + "agents: [{name: a, cli: codex}, {name: a, runtime: a2a, url: 'http://x'}]")
+    document = read_document(HEAD + "agents: [{name: a, cli: codex}, {name: a, runtime: a2a, url: 'http://x'}]")
     assert document.agent("a") == document.agents[0]
 
 
@@ -249,8 +249,8 @@ def test_files_that_have_each_other_among_their_steps_are_found(tmp_path: Path) 
 
     first = written("one", "two")
     written("two", "one")
-    (found,) = check_source(open_source(first), {})
+    (found,) = check_source(load_source(first), {})
     assert (found.code, found.severity, found.line) == ("CYCLE", "error", 4)
     written("two", "three")
     (tmp_path / "three.yaml").write_text("nothing of ours")
-    assert [one.code for one in check_source(open_source(first), {})] == []
+    assert [one.code for one in check_source(load_source(first), {})] == []

@@ -4,14 +4,22 @@ import re
 
 import pytest
 
-from accord.workflows.completion import DONE, Evidence, asked, completed, decided, is_marked, unmarked
-from accord.workflows.steps.scene import Reason, Result
+from accord.workflows.steps import Reason, Result
+from accord.workflows.verification import (
+    DONE,
+    CompletionEvidence,
+    completion_prompt,
+    is_marked,
+    judge_completion,
+    read_owner_decision,
+    without_markers,
+)
 
-NOTHING, SOMETHING = Evidence(), Evidence(files=1)
+NOTHING, SOMETHING = CompletionEvidence(), CompletionEvidence(files=1)
 
 
-def came(output: str, evidence: Evidence = NOTHING, **members: object) -> Result:
-    return completed("build", Result(**{"ok": True, "output": output, **members}), evidence)  # type: ignore[arg-type]
+def came(output: str, evidence: CompletionEvidence = NOTHING, **members: object) -> Result:
+    return judge_completion("build", Result(**{"ok": True, "output": output, **members}), evidence)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -28,15 +36,17 @@ def came(output: str, evidence: Evidence = NOTHING, **members: object) -> Result
             "completed_by_owner_decision",
         ),
         ("done", SOMETHING, True, "completed_by_evidence"),
-        ("done", Evidence(posts=2), True, "completed_by_evidence"),
+        ("done", CompletionEvidence(posts=2), True, "completed_by_evidence"),
         ("STEP_COMPLETE:build", NOTHING, True, "completed_by_evidence"),
-        ("done", Evidence(has_exited=True), True, "completed_by_process_exit"),
+        ("done", CompletionEvidence(has_exited=True), True, "completed_by_process_exit"),
         ("done", NOTHING, False, "failed_no_evidence"),
         ("REVIEW_DECISION: REJECT", NOTHING, True, "completed_by_evidence"),
         ("STEP_COMPLETE:builder", NOTHING, False, "failed_no_evidence"),
     ],
 )
-def test_words_and_deeds_decide_in_their_order(output: str, evidence: Evidence, ok: bool, reason: Reason) -> None:
+def test_words_and_deeds_decide_in_their_order(
+    output: str, evidence: CompletionEvidence, ok: bool, reason: Reason
+) -> None:
     result = came(output, evidence)
     assert (result.ok, result.reason, result.error is None) == (ok, reason, ok)
 
@@ -54,12 +64,12 @@ def test_an_agent_that_has_failed_has_failed() -> None:
 
 
 def test_a_reason_is_passed_on() -> None:
-    assert decided("OWNER_DECISION: INCOMPLETE_RETRY\nREASON: the disk was full\n") == (
+    assert read_owner_decision("OWNER_DECISION: INCOMPLETE_RETRY\nREASON: the disk was full\n") == (
         "INCOMPLETE_RETRY",
         "the disk was full",
     )
     assert "the disk was full" in (came("OWNER_DECISION: INCOMPLETE_RETRY\nREASON: the disk was full").error or "")
-    assert decided("nothing of that") == (None, None)
+    assert read_owner_decision("nothing of that") == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +90,9 @@ def test_what_an_agent_is_told_does_not_end_its_work() -> None:
     )
     assert all(re.search(DONE, marker) for marker in markers)
     task = f"Build it, then print {', '.join(markers)}"
-    told = f"{unmarked(task)}\n\n{asked('build')}"
+    told = f"{without_markers(task)}\n\n{completion_prompt('build')}"
     assert not re.search(DONE, told)
     assert not is_marked(told, "build")
-    assert decided(told) == (None, None)
+    assert read_owner_decision(told) == (None, None)
     for word in ("STEP_COMPLETE", '"build"', "OWNER_DECISION", "INCOMPLETE_RETRY", "REASON"):
         assert word in told

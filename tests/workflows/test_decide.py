@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from accord.workflows.decide import LONGEST_DELAY, cancelled, decide, ended
 from accord.workflows.document import Barrier, Step
-from accord.workflows.records import Begun, Ended, Record
-from accord.workflows.state import FINAL, State
-from accord.workflows.steps.scene import Result
+from accord.workflows.records import Record, StepEnded, StepStarted
+from accord.workflows.state import FINAL, RunState
+from accord.workflows.steps import Result
 from accord.workflows.values import Unresolved
 from tests.workflows.playing import START, Play, answer, mapping, plan_of, step
 from tests.workflows.scripts import scripts
@@ -20,7 +20,7 @@ from tests.workflows.scripts import scripts
 DIAMOND = (step("a"), step("b", "a"), step("c", "a"), step("d", "b", "c"))
 
 
-def ended_as(play: Play, name: str) -> Ended:
+def ended_as(play: Play, name: str) -> StepEnded:
     end = play.state.nodes[name].end
     assert end is not None
     return end
@@ -43,7 +43,7 @@ def test_what_is_to_begin_is_said_again_until_it_has_begun() -> None:
     play = Play(plan_of(*DIAMOND))
     state = play.state
     assert decide(state, START, play.holds).begin == decide(state, START, play.holds).begin == (("a", 1),)
-    play.note(Begun(step="a", attempt=1, at=START))
+    play.note(StepStarted(step="a", attempt=1, at=START))
     assert decide(state, START, play.holds).begin == ()
 
 
@@ -140,7 +140,7 @@ def test_a_stop_from_outside_ends_a_run_like_a_failure_and_is_remembered() -> No
     play.note(cancelled(play.state, "a", play.now))
     assert play.turn(stop="it took longer than 10m").begin == (("clean", 1),)
     play.end("clean")
-    outcome = decide(State(play.state.plan, play.records), play.now, play.holds).outcome
+    outcome = decide(RunState(play.state.plan, play.records), play.now, play.holds).outcome
     assert outcome is not None
     assert (outcome.status, outcome.error) == ("failed", "it took longer than 10m")
     assert [end.error for end in (ended_as(play, "a"), ended_as(play, "b"))] == ["it took longer than 10m"] * 2
@@ -175,7 +175,7 @@ def test_who_asks_about_failures_is_skipped_if_there_was_none() -> None:
 
 
 def test_an_if_without_an_answer_fails_its_step() -> None:
-    state = State(plan_of(step("a", if_="vars.x == 1", retries=3)))
+    state = RunState(plan_of(step("a", if_="vars.x == 1", retries=3)))
 
     def lost(_node: object) -> bool:
         raise Unresolved("there is no vars.x")
@@ -257,8 +257,8 @@ def test_what_a_person_rejects_is_not_tried_again() -> None:
 def test_a_wait_is_over_at_its_time() -> None:
     play = Play(plan_of(step("nap", type="wait", for_=5.0)))
     play.turn()
-    state = State(play.state.plan)
-    state.apply(Begun(step="nap", attempt=1, at=START, until=START + 5_000))
+    state = RunState(play.state.plan)
+    state.apply(StepStarted(step="nap", attempt=1, at=START, until=START + 5_000))
     assert decide(state, START, play.holds).wake_at == START + 5_000
     decision = decide(state, START + 5_000, play.holds)
     assert decision.outcome is not None
@@ -374,7 +374,7 @@ def test_a_map_whose_run_failed_is_given_up_with_its_items() -> None:
 
 def test_a_map_cannot_begin_without_its_items() -> None:
     with pytest.raises(ValueError, match="'m' cannot begin without its items"):
-        State(plan_of(mapping("m"))).apply(Begun(step="m", attempt=1, at=START))
+        RunState(plan_of(mapping("m"))).apply(StepStarted(step="m", attempt=1, at=START))
 
 
 # --- barriers ---------------------------------------------------------------------------------------------------------
@@ -430,7 +430,7 @@ def test_every_run_ends_and_every_attempt_is_made_once_and_ended_once(play: Play
     assert len(keys) == len(set(keys))
     assert set(play.standing().values()) <= FINAL
     assert play.turn().outcome == outcome, "and stays ended"
-    for begun in (record for record in play.records if isinstance(record, Begun)):
+    for begun in (record for record in play.records if isinstance(record, StepStarted)):
         assert f"{begun.step}:{begun.attempt}:ended" in keys
         assert begun.attempt == 1 or f"{begun.step}:{begun.attempt - 1}:ended" in keys
 
@@ -447,7 +447,7 @@ def test_no_step_begins_before_all_that_it_depends_on_has_ended_nor_too_many_at_
     play.looks.append(look)
     play.run()
     places = {record.key: place for place, record in enumerate(play.records)}
-    for begun in (record for record in play.records if isinstance(record, Begun)):
+    for begun in (record for record in play.records if isinstance(record, StepStarted)):
         for name in play.state.nodes[begun.step].after:
             end = ended_as(play, name)
             assert places[end.key] < places[begun.key]
@@ -461,7 +461,7 @@ def test_after_a_failure_only_those_begin_that_ask_about_failures(play: Play) ->
     failed = False
     for record in play.records:
         node = play.state.nodes[record.step]
-        if isinstance(record, Ended):
+        if isinstance(record, StepEnded):
             failed = failed or (record.fails and record.again_at is None and node.parent is None)
         elif failed:
             assert node.immune
@@ -524,14 +524,14 @@ def test_exactly_those_are_done_that_can_be_and_exactly_the_dependents_of_failur
 def test_a_state_made_again_of_the_records_in_any_order_decides_the_same(play: Play, seed: int) -> None:
     random = Random(seed)
 
-    def again(records: list[Record]) -> State:
+    def again(records: list[Record]) -> RunState:
         mixed = [*records, *random.sample(records, len(records) // 3)]
         random.shuffle(mixed)
-        return State(play.state.plan, mixed)
+        return RunState(play.state.plan, mixed)
 
     def look() -> None:
         """Compare before anything begins or ends again: then both have the same to decide."""
-        stored = msgspec.json.decode(msgspec.json.encode(play.records), type=list[Begun | Ended])
+        stored = msgspec.json.decode(msgspec.json.encode(play.records), type=list[StepStarted | StepEnded])
         other = again(stored)
         now = play.now
         theirs = decide(other, now, lambda node: answer(other, node))
@@ -550,9 +550,9 @@ def test_a_state_made_again_of_the_records_in_any_order_decides_the_same(play: P
 
 def test_records_have_a_json_of_their_own() -> None:
     records: list[Record] = [
-        Begun(step="m", attempt=1, at=1, items=(1, "two", {"three": 3})),
-        Ended(step="m", attempt=1, at=2, status="failed", error="no", cause="m", again_at=9),
+        StepStarted(step="m", attempt=1, at=1, items=(1, "two", {"three": 3})),
+        StepEnded(step="m", attempt=1, at=2, status="failed", error="no", cause="m", again_at=9),
     ]
     text = msgspec.json.encode(records)
-    assert msgspec.json.decode(text, type=list[Begun | Ended]) == records
+    assert msgspec.json.decode(text, type=list[StepStarted | StepEnded]) == records
     assert b'"kind":"begun"' in text

@@ -8,9 +8,8 @@ from accord.model import CancelRequest, GetRequest, SubscribeRequest, Task, Task
 from accord.service.host import Host
 from accord.workflows.channel import LOGGED, Printed
 from accord.workflows.document import Step
-from accord.workflows.driving import handed_in
-from accord.workflows.steps.command import Lines
-from accord.workflows.steps.shell import shell
+from accord.workflows.runner import signal_key
+from accord.workflows.steps.deterministic import LineSplitter, run_step
 from tests.core.conftest import ALICE, Hosting, all_of, said, saying, state
 from tests.crash.conftest import until
 from tests.workflows.flows import FlowAgent, Member, Noting, abouts, agents, begun, ended, outputs, plan_of, step
@@ -89,8 +88,8 @@ async def test_an_approval_can_be_given_from_elsewhere_on_any_node(hosting: Host
     assert said(task) == "Approve one?"
     following = first.services["flow"].subscribe(SubscribeRequest(id=task.id), ALICE)
     await anext(following)  # or it might have ended before there is somebody to follow it
-    assert await second.services["flow"].wake(ALICE.tenant, task.id, handed_in("two"), {"approved": False})
-    assert await second.services["flow"].wake(ALICE.tenant, task.id, handed_in("one"), "ok")
+    assert await second.services["flow"].wake(ALICE.tenant, task.id, signal_key("two"), {"approved": False})
+    assert await second.services["flow"].wake(ALICE.tenant, task.id, signal_key("one"), "ok")
     await all_of(following)
     assert state(await ended(first, task)) is S.COMPLETED
     assert noting.runs == {"a": 1}
@@ -120,7 +119,7 @@ async def test_a_wait_for_an_event_gives_what_was_handed_in(hosting: Hosting) ->
     host = await hosting(FlowAgent(plan, Noting()))
     task = await begun(host)
     await no_run(host)
-    assert await host.services["flow"].wake(ALICE.tenant, task.id, handed_in("event/payment"), {"sum": 3})
+    assert await host.services["flow"].wake(ALICE.tenant, task.id, signal_key("event/payment"), {"sum": 3})
     assert outputs(await ended(host, task))["paid"] == '{"sum":3}'
 
 
@@ -174,7 +173,7 @@ async def test_what_a_member_asks_is_asked_of_the_caller(hosting: Hosting) -> No
 
 
 async def test_a_run_that_waits_for_a_quiet_member_parks_and_goes_on(hosting: Hosting, monkeypatch: Any) -> None:
-    monkeypatch.setattr("accord.workflows.driving.PATIENCE", 0.05)
+    monkeypatch.setattr("accord.workflows.runner.PATIENCE", 0.05)
 
     async def patient(ctx: Context) -> str:
         return str(await ctx.wait("news"))
@@ -225,7 +224,7 @@ async def no_run(host: Host) -> None:
 
 async def test_every_line_that_a_step_prints_is_in_the_log(hosting: Hosting) -> None:
     command = "n=0; while [ $n -lt 3000 ]; do n=$((n+1)); echo line $n; done; printf 'no line break'"
-    host = await hosting(FlowAgent(plan_of(step("a", command=command)), shell))
+    host = await hosting(FlowAgent(plan_of(step("a", command=command)), run_step))
     task = await finished(host)
     assert state(task) is S.COMPLETED
     about = abouts(await all_of(host.services["flow"].subscribe(SubscribeRequest(id=task.id), ALICE, after=0)))
@@ -255,7 +254,7 @@ def test_a_step_that_prints_too_much_says_where_its_log_skips_lines() -> None:
 def test_output_is_cut_at_line_breaks_wherever_it_was_read() -> None:
     whole = "".join(f"{n} ü\r\n" for n in range(40)) + "\n10%\r20%\r30%\nlast"
     for size in (1, 2, 3, 7, 1000):
-        lines, found = Lines(), []
+        lines, found = LineSplitter(), []
         data = whole.encode()
         for at in range(0, len(data), size):
             if (text := lines.add(data[at : at + size])) is not None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 
 from accord.workflows.document import Barrier, Step
-from accord.workflows.earlier import carried_over
 from accord.workflows.plan import Plan
-from accord.workflows.records import Begun, Ended, Record
+from accord.workflows.records import Record, StepEnded, StepStarted
+from accord.workflows.run_request import carry_over_records
 from tests.workflows.playing import Play, mapping, plan_of, step
 from tests.workflows.scripts import scripts
 
@@ -21,7 +21,7 @@ def entries(records: Iterable[Record]) -> dict[str, str]:
 def next_run(play: Play, start_from: str | None = None, plan: Plan | None = None) -> Play:
     """Begin another run, in which nothing fails, with what is kept of one."""
     again = Play(plan or play.state.plan, items=play.items)
-    for record in carried_over(again.state.plan, entries(play.records), start_from, again.now):
+    for record in carry_over_records(again.state.plan, entries(play.records), start_from, again.now):
         assert record.attempt == 1
         again.records.append(record)
         again.state.apply(record)
@@ -33,7 +33,7 @@ def done_again(play: Play, start_from: str | None = None, plan: Plan | None = No
     again = next_run(play, start_from, plan)
     before = len(again.records)
     assert again.run().status == "completed"
-    return sorted({record.step for record in again.records[before:] if isinstance(record, Begun)})
+    return sorted({record.step for record in again.records[before:] if isinstance(record, StepStarted)})
 
 
 CHAIN = (step("a"), step("b", "a"), step("c", "b"), step("x"), step("y", "x"))
@@ -134,14 +134,14 @@ def test_a_run_does_not_start_from_a_step_whose_way_is_not_done() -> None:
 @pytest.mark.parametrize("name", ["nothing", "gate"])
 def test_a_run_starts_from_a_step_that_is_there(name: str) -> None:
     with pytest.raises(ValueError, match=f"no step called '{name}'"):
-        carried_over(plan_of(*CHAIN, Barrier(name="gate", wait_for=("a",))), {}, name, 0)
+        carry_over_records(plan_of(*CHAIN, Barrier(name="gate", wait_for=("a",))), {}, name, 0)
 
 
 def test_without_an_earlier_run_what_comes_before_is_left_out() -> None:
     play = Play(plan_of(*CHAIN))
     assert done_again(play, start_from="c") == ["c", "x", "y"]
     left_out = next_run(play, start_from="c").records
-    assert [(record.step, isinstance(record, Ended) and record.reason) for record in left_out] == [
+    assert [(record.step, isinstance(record, StepEnded) and record.reason) for record in left_out] == [
         ("a", "skipped_by_start"),
         ("b", "skipped_by_start"),
     ]
@@ -168,7 +168,7 @@ def test_nothing_that_ended_well_after_such_is_ever_done_twice_and_all_else_is(p
         assert (before.status, before.output, before.cause) == (after.status, after.output, None)
     first = len(again.records)
     assert again.run().status == "completed"
-    begun = {record.step for record in again.records[first:] if isinstance(record, Begun)}
+    begun = {record.step for record in again.records[first:] if isinstance(record, StepStarted)}
     assert not begun & kept
     for name, node in play.state.nodes.items():
         if node.end is not None and node.end.fails and node.parent is None and node.step is not None:

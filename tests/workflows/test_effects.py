@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.checks import check_source
-from accord.workflows.dryrun import report
+from accord.workflows.dry_run import dry_run_report
 from accord.workflows.findings import BadDocument
-from accord.workflows.planning import plan
-from accord.workflows.reading import load, read, source
+from accord.workflows.planner import make_plan
+from accord.workflows.source import load_document, read_document, read_source
+from accord.workflows.validation import check_source
 from tests.workflows.proving import Ran, flow, ran
 from tests.workflows.scenes import environment, repository
 from tests.workflows.test_members import cardless, paints
@@ -207,7 +207,7 @@ async def test_an_interpreter_gets_the_task_as_an_argument_only_if_allowed(tmp_p
     assert (run.state, run.output) == ("COMPLETED", "$(touch pwned) it"), run.why
     assert not (tmp_path / "pwned").exists()
     with pytest.raises(ValueError, match="`sh` may run"):
-        WorkflowAgent(read(flow(step, head=f"agents: {json.dumps([agent])}")), directory=tmp_path, env={})
+        WorkflowAgent(read_document(flow(step, head=f"agents: {json.dumps([agent])}")), directory=tmp_path, env={})
 
 
 @pytest.mark.parametrize(
@@ -398,7 +398,7 @@ async def test_a_map_within_a_map_knows_the_items_of_both(tmp_path: Path) -> Non
     inner = f'{{name: cells, type: map, over: "{{{{row.cells}}}}", as: cell, step: {cell}}}'
     rows = "[{name: a, cells: [1, 2]}, {name: b, cells: [3]}]"
     text = flow(f"name: all\ntype: map\nover: {rows}\nas: row\nstep: {inner}")
-    assert [one.code for one in check_source(source(text, "f.yaml"), {})] == []
+    assert [one.code for one in check_source(read_source(text, "f.yaml"), {})] == []
     run = await ran(text, tmp_path)
     assert [json.loads(row) for row in json.loads(run.output)] == [["a110", "a221"], ["b330"]], run.why
 
@@ -434,7 +434,7 @@ steps:
     run = await ran(flow("name: a\nuse: greet\nwith: {who: Ada}", head=head), tmp_path)
     assert run.output == "hello Ada", run.why
     with pytest.raises(BadDocument, match="whom to greet"):
-        plan(read(flow("name: a\nuse: greet", head=head)), base=tmp_path, env={})
+        make_plan(read_document(flow("name: a\nuse: greet", head=head)), base=tmp_path, env={})
 
 
 async def test_values_are_set_for_steps_that_follow(tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ async def test_an_item_of_a_map_sets_what_it_said_itself(tmp_path: Path, name: s
     one = f'{{name: one, type: deterministic, command: "echo {{{{item}}}}", set: {said}}}'
     every = f"name: all\ntype: map\nover: [x, y]\nconcurrency: 1\nstep: {one}"
     text = flow(every, shell("b", 'echo "{{state.said}}"', "dependsOn: [all]"))
-    assert [one.code for one in check_source(source(text, "f.yaml"), {})] == []
+    assert [one.code for one in check_source(read_source(text, "f.yaml"), {})] == []
     run = await ran(text, tmp_path)
     assert run.output == "Y", run.why
 
@@ -580,7 +580,7 @@ async def test_places_have_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("more", "count"), [("", 1), (", required: false", 0)])
 def test_a_place_that_is_not_there_is_said_with_what_it_is_for(tmp_path: Path, more: str, count: int) -> None:
     head = f"paths: [{{name: shop, path: ./gone, description: the shop{more}}}]"
-    found = check_source(source(flow(shell("a", "pwd", "workdir: shop"), head=head), str(tmp_path / "f.yaml")), {})
+    found = check_source(read_source(flow(shell("a", "pwd", "workdir: shop"), head=head), str(tmp_path / "f.yaml")), {})
     wrong = [one for one in found if one.code == "NO_DIRECTORY" and "(the shop)" in one.message]
     assert len(wrong) == count
 
@@ -610,7 +610,7 @@ async def test_a_required_input_with_an_enum_can_be_served_and_run(tmp_path: Pat
     assert run.output == "large 4 Ada", run.why
     refused = await ran(text, tmp_path, inputs={**given, "size": "huge"}, input="[1]")
     assert (refused.state, "give one of small, large" in refused.why) == ("REJECTED", True)
-    agent = WorkflowAgent(read(text), directory=tmp_path, env={}, vars={"size": "small"})
+    agent = WorkflowAgent(read_document(text), directory=tmp_path, env={}, vars={"size": "small"})
     assert agent.profile.skills[0].name == "main"
 
 
@@ -630,7 +630,7 @@ async def test_commands_get_the_variables_that_the_file_names(tmp_path: Path) ->
 
 def test_a_dry_run_shows_what_a_step_is_for(tmp_path: Path) -> None:
     steps = (shell("a", "make all", "description: Builds everything"), shell("b", "make test"))
-    found = report(plan(read(flow(*steps)), base=tmp_path, env={}))
+    found = dry_run_report(make_plan(read_document(flow(*steps)), base=tmp_path, env={}))
     assert [line.does for wave in found.waves for line in wave] == ["Builds everything", "make test"]
 
 
@@ -642,7 +642,7 @@ def test_a_file_has_a_version_a_name_and_a_description(tmp_path: Path) -> None:
             workflow="    description: The main one",
         ).replace('"1"', '"2.5"')
     )
-    profile = WorkflowAgent(load(tmp_path / "f.yaml"), directory=tmp_path, env={}).profile
+    profile = WorkflowAgent(load_document(tmp_path / "f.yaml"), directory=tmp_path, env={}).profile
     assert (profile.name, profile.description, profile.version) == ("flow", "Does it all", "2.5")
     (skill,) = profile.skills
     assert (skill.name, skill.description) == ("main", "The main one")
@@ -660,5 +660,5 @@ async def test_what_is_fixed_before_a_run_stands_in_addresses_and_headers(tmp_pa
 
 async def test_the_name_of_an_event_may_have_what_is_known_before_a_run(tmp_path: Path) -> None:
     text = flow('name: w\ntype: wait\nevent: "paid-{{vars.x}}"\ntimeout: 300ms', head="vars: {x: 7}")
-    (step,) = plan(read(text), base=tmp_path, env={}).steps
+    (step,) = make_plan(read_document(text), base=tmp_path, env={}).steps
     assert step.event == "paid-7"

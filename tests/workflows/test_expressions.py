@@ -8,15 +8,15 @@ from accord.workflows.expressions import (
     COMPARISONS,
     BadExpression,
     Both,
-    Call,
     Constant,
+    Expression,
     Filtered,
+    FunctionCall,
     Name,
-    Node,
     Not,
     heeds_failure,
     mentions,
-    parse,
+    parse_expression,
     renamed,
     rendered,
 )
@@ -100,7 +100,7 @@ def test_what_conditions_are_worth(condition: str, expected: bool) -> None:
 )
 def test_what_is_no_expression_is_refused_with_its_reason(text: str, problem: str) -> None:
     with pytest.raises(BadExpression, match=problem):
-        parse(text)
+        parse_expression(text)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,9 @@ def test_which_conditions_are_about_failures() -> None:
 
 
 def test_what_an_expression_mentions() -> None:
-    found = list(mentions(parse("failed(a, 'b') or steps.c.json.x == vars.y and (state.z | default(steps.d.output))")))
+    found = list(
+        mentions(parse_expression("failed(a, 'b') or steps.c.json.x == vars.y and (state.z | default(steps.d.output))"))
+    )
     assert [(mention.path, mention.is_optional) for mention in found] == [
         (("steps", "a", "status"), False),
         (("steps", "b", "status"), False),
@@ -139,7 +141,7 @@ def test_what_an_expression_mentions() -> None:
 
 
 def test_steps_can_be_renamed_and_taken_out() -> None:
-    node = parse("vote(a) == 'X' and steps.a.output contains steps.b.output")
+    node = parse_expression("vote(a) == 'X' and steps.a.output contains steps.b.output")
     assert (
         rendered(renamed(node, {"a": "a-2"})) == '(vote("a-2") == "X") and (steps.a-2.output contains steps.b.output)'
     )
@@ -158,7 +160,7 @@ CONSTANTS = st.one_of(
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map(lambda parts: Name(tuple(parts)))
 
 
-def _deeper(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+def _deeper(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     # A pattern that is a constant is compiled when it is read, so `matches` is given a path.
     signs = st.sampled_from([sign for sign in COMPARISONS if sign != "matches"] + ["and", "or"])
     return st.one_of(
@@ -166,19 +168,19 @@ def _deeper(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
         st.builds(Both, signs, inner, inner),
         st.builds(lambda node: Filtered(node, "trim", ()), inner),
         st.builds(lambda node, length: Filtered(node, "truncate", (Constant(length),)), inner, st.integers(0, 9)),
-        st.lists(NAMES, min_size=1, max_size=3).map(lambda names: Call("failed", tuple(map(Constant, names)))),
+        st.lists(NAMES, min_size=1, max_size=3).map(lambda names: FunctionCall("failed", tuple(map(Constant, names)))),
     )
 
 
 @given(st.recursive(st.one_of(CONSTANTS, PATHS), _deeper, max_leaves=12))
-def test_what_is_written_again_is_read_the_same(node: Node) -> None:
-    assert parse(rendered(node)) == node
+def test_what_is_written_again_is_read_the_same(node: Expression) -> None:
+    assert parse_expression(rendered(node)) == node
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_an_expression_or_refused(text: str) -> None:
     try:
-        node = parse(text)
+        node = parse_expression(text)
     except BadExpression:
         return
-    assert parse(rendered(node)) == node
+    assert parse_expression(rendered(node)) == node

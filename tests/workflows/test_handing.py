@@ -15,11 +15,11 @@ from accord.model import Task, TaskState
 from accord.remote.tasks import ReportCredentials
 from accord.service.host import Host
 from accord.storage.commands import steps
-from accord.workflows import driving
+from accord.workflows import runner
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.handing import Handing, NotWaiting, Shown
-from accord.workflows.reading import read
-from accord.workflows.standing import Standing
+from accord.workflows.signals import EventToken, NotWaiting, RunSignals
+from accord.workflows.source import read_document
+from accord.workflows.stored_run import StoredRun
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, said, saying, state, text
 from tests.crash.conftest import until
 from tests.workflows.flows import Noting
@@ -33,14 +33,14 @@ class Flow:
 
     def __init__(self, host: Host, agent: WorkflowAgent, noting: Noting) -> None:
         self.host, self.agent, self.noting = host, agent, noting
-        self.handing = Handing(host.engine.store, host.default.wake, {"flow"})
+        self.handing = RunSignals(host.engine.store, host.default.wake, {"flow"})
 
     async def begun(self) -> str:
         task = await self.host.services["flow"].send(saying("go", configuration=AT_ONCE), ALICE)
         assert isinstance(task, Task)
         return task.id
 
-    async def find(self, run: str) -> Standing:
+    async def find(self, run: str) -> StoredRun:
         return await self.handing.find(ALICE.tenant, run)
 
     async def stands(self, run: str, **wanted: str) -> None:
@@ -70,7 +70,9 @@ def serving(hosting: Hosting, tmp_path: Path) -> Any:
 
     async def serve(lines: str, url: str = HERE) -> Flow:
         noting = Noting()
-        agent = WorkflowAgent(read(HEAD + lines), directory=tmp_path, env={}, executors={"deterministic": noting})
+        agent = WorkflowAgent(
+            read_document(HEAD + lines), directory=tmp_path, env={}, executors={"deterministic": noting}
+        )
         host = await hosting(agent)
         await agent.start(Node(store=host.engine.store, url=url, wake=host.default.wake))
         return Flow(host, agent, noting)
@@ -79,7 +81,7 @@ def serving(hosting: Hosting, tmp_path: Path) -> Any:
 
 
 async def test_an_event_may_come_before_its_step_and_comes_once(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driving, "PATIENCE", 600)  # what is there is not waited for
+    monkeypatch.setattr(runner, "PATIENCE", 600)  # what is there is not waited for
     flow = await serving(
         "      - {name: first, type: approval}\n"
         "      - {name: late, type: wait, event: paid, dependsOn: [first]}\n"
@@ -140,7 +142,7 @@ async def test_what_is_another_tenant_s_or_no_run_is_not_there(serving: Any) -> 
     flow = await serving("      - {name: one, type: approval}\n")
     run = await flow.begun()
     await flow.stands(run, one="running")
-    stranger = Handing(flow.host.engine.store, flow.host.default.wake, {"other"})
+    stranger = RunSignals(flow.host.engine.store, flow.host.default.wake, {"other"})
     for look in (flow.handing.find("elsewhere", run), flow.handing.find(ALICE.tenant, "x"), stranger.find("acme", run)):
         with pytest.raises(TaskNotFound):
             await look
@@ -187,13 +189,13 @@ async def test_an_address_is_for_one_event_of_one_run_and_stays_good(serving: An
     second = token(await told(flow, run, "again"))
     assert second != first, "the run was driven anew, and has not kept the secret"
     events = Events(flow.handing)
-    shown = Shown.read(first)
+    shown = EventToken.read(first)
     assert shown is not None
     for wrong in (
-        Shown(shown.tenant, shown.run, "other", shown.secret),
-        Shown(shown.tenant, await flow.begun(), "paid", shown.secret),
-        Shown("b", shown.run, "paid", shown.secret),
-        Shown(shown.tenant, shown.run, "paid", shown.secret[:-1]),
+        EventToken(shown.tenant, shown.run, "other", shown.secret),
+        EventToken(shown.tenant, await flow.begun(), "paid", shown.secret),
+        EventToken("b", shown.run, "paid", shown.secret),
+        EventToken(shown.tenant, shown.run, "paid", shown.secret[:-1]),
     ):
         await refused(events, wrong.token)
     for none in (None, "", "x", "é", "AAAA", first + "A" * 5):

@@ -10,8 +10,8 @@ import pytest
 
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.findings import BadDocument
-from accord.workflows.planning import plan
-from accord.workflows.reading import read
+from accord.workflows.planner import make_plan
+from accord.workflows.source import read_document
 from tests.workflows.proving import flow, ran
 from tests.workflows.scenes import environment, repository
 from tests.workflows.test_members import Plain, cardless, paints
@@ -269,9 +269,9 @@ async def test_what_an_agent_says_is_asked_as_it_is_and_answers_nothing(tmp_path
 )
 def test_no_agent_says_where_another_one_is(tmp_path: Path, step: str) -> None:
     first = 'name: say\ntype: a2a\nurl: http://127.0.0.1:9\ntask: speak\nset: {kept: "{{steps.say.output}}"}'
-    document = read(flow(first, step))
+    document = read_document(flow(first, step))
     with pytest.raises(BadDocument):
-        plan(document, base=tmp_path, env={})
+        make_plan(document, base=tmp_path, env={})
     with pytest.raises(BadDocument):
         WorkflowAgent(document, directory=tmp_path, env={})
 

@@ -262,7 +262,7 @@ SHOWN_BY = {
 PARTS = {
     name: part
     for name, part in vars(document).items()
-    if inspect.isclass(part) and issubclass(part, document.Said) and part is not document.Said
+    if inspect.isclass(part) and issubclass(part, document.DocumentPart) and part is not document.DocumentPart
 }
 
 

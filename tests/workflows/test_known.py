@@ -2,10 +2,10 @@
 
 import pytest
 
+from accord.workflows.attempts import step_values
 from accord.workflows.decide import decide
-from accord.workflows.known import values_of
-from accord.workflows.records import Begun
-from accord.workflows.state import Node, State
+from accord.workflows.records import StepStarted
+from accord.workflows.state import PlanNode, RunState
 from accord.workflows.values import StepValue, Unresolved
 from tests.workflows.playing import START, Play, mapping, plan_of, step
 
@@ -13,15 +13,15 @@ from tests.workflows.playing import START, Play, mapping, plan_of, step
 class Real(Play):
     """A run whose conditions are really asked."""
 
-    def holds(self, node: Node) -> bool:
+    def holds(self, node: PlanNode) -> bool:
         assert node.step is not None
-        return values_of(self.state, node).holds(node.step.if_ or "")
+        return step_values(self.state, node).holds(node.step.if_ or "")
 
 
 def test_only_steps_that_have_ended_are_known() -> None:
     play = Play(plan_of(step("a", retries=1), step("b", "a"), vars={"x": 1}, input="hello"))
     play.turn()
-    steps = values_of(play.state, play.state.nodes["b"]).steps
+    steps = step_values(play.state, play.state.nodes["b"]).steps
     assert (len(steps), list(steps), "a" in steps) == (0, [], False)
     play.end("a", ok=False)
     assert "a" not in steps, "it is tried again"
@@ -29,16 +29,16 @@ def test_only_steps_that_have_ended_are_known() -> None:
     play.turn()
     play.end("a", ok=True)
     assert dict(steps) == {"a": StepValue(status="completed", output="a/2")}
-    values = values_of(play.state, play.state.nodes["b"])
+    values = step_values(play.state, play.state.nodes["b"])
     assert values.text("{{input}} {{vars.x}} {{steps.a.output}}") == "hello 1 a/2"
     with pytest.raises(Unresolved):
         values.text("{{steps.b.output}}")
 
 
 def test_an_item_is_called_as_its_map_says() -> None:
-    state = State(plan_of(mapping("m", as_="word")))
-    state.apply(Begun(step="m", attempt=1, at=START, items=("x", "y")))
-    values = values_of(state, state.nodes["m[1]"])
+    state = RunState(plan_of(mapping("m", as_="word")))
+    state.apply(StepStarted(step="m", attempt=1, at=START, items=("x", "y")))
+    values = step_values(state, state.nodes["m[1]"])
     assert values.text("{{word}} {{index}}") == "y 1"
 
 

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from accord.workflows.checks import check_source
 from accord.workflows.findings import BadDocument
-from accord.workflows.library import templates
-from accord.workflows.planning import plan
-from accord.workflows.reading import open_source, read, source, write
+from accord.workflows.planner import make_plan
+from accord.workflows.source import load_source, read_document, read_source, template_files, write_document
+from accord.workflows.validation import check_source
 
 NAMES = (
     "bug-fix",
@@ -23,21 +22,21 @@ NAMES = (
 
 
 def test_these_come_with_the_package(tmp_path: Path) -> None:
-    assert tuple(templates(tmp_path)) == NAMES
+    assert tuple(template_files(tmp_path)) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_template_can_be_run_as_it_is(name: str, tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(f'version: "1"\nname: mine\nswarm: {name}\n', encoding="utf-8")
-    opened = open_source(file)
+    opened = load_source(file)
     assert {one.code for one in check_source(opened, {"PATH": ""})} <= {"CLI_NOT_FOUND"}
-    assert plan(opened.document, input="Do it", base=tmp_path, env={}).name == "mine"
-    assert read(write(opened.document)) == opened.document
+    assert make_plan(opened.document, input="Do it", base=tmp_path, env={}).name == "mine"
+    assert read_document(write_document(opened.document)) == opened.document
 
 
 def test_the_file_counts_before_its_template() -> None:
-    document = read(
+    document = read_document(
         'version: "1"\nname: mine\nswarm: bug-fix\nvars: {test: npm test, more: 1}\n'
         "agents:\n  - {name: fixer, cli: gemini}\n  - {name: another, cli: claude}\n"
         "workflows:\n  - name: main\n    steps:\n      - {name: test, timeout: 5m}\n"
@@ -65,7 +64,7 @@ def test_lists_without_names_are_replaced(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     text = 'version: "1"\nname: mine\nswarm: own\nagents: [{name: a, channels: [z]}]\n'
-    assert source(text, str(tmp_path / "flow.yaml")).document.agents[0].channels == ("z",)
+    assert read_source(text, str(tmp_path / "flow.yaml")).document.agents[0].channels == ("z",)
 
 
 def test_ones_own_templates_count_first_and_mistakes_are_where_they_are(tmp_path: Path) -> None:
@@ -73,21 +72,21 @@ def test_ones_own_templates_count_first_and_mistakes_are_where_they_are(tmp_path
     own = tmp_path / ".accord" / "workflows" / "bug-fix.yaml"
     own.write_text('version: "1"\nname: own\nswarm: {patern: dag}\n', encoding="utf-8")
     with pytest.raises(BadDocument) as caught:
-        source('version: "1"\nname: mine\nswarm: bug-fix\n', str(tmp_path / "flow.yaml"))
+        read_source('version: "1"\nname: mine\nswarm: bug-fix\n', str(tmp_path / "flow.yaml"))
     assert [(one.code, one.place) for one in caught.value.findings] == [("UNKNOWN_KEY", (str(own), 3, 9))]
 
 
 def test_the_name_of_a_pattern_is_one_where_there_are_steps() -> None:
     agents = "agents: [{name: a, cli: codex}]\n"
-    assert read(f'version: "1"\nname: a\nswarm: competitive\n{agents}').agents[0].name == "a"
-    assert read('version: "1"\nname: a\nswarm: competitive\n').agents[0].name == "one"
-    assert read('version: "1"\nname: a\nswarm: dag\n').swarm.pattern == "dag"
+    assert read_document(f'version: "1"\nname: a\nswarm: competitive\n{agents}').agents[0].name == "a"
+    assert read_document('version: "1"\nname: a\nswarm: competitive\n').agents[0].name == "one"
+    assert read_document('version: "1"\nname: a\nswarm: dag\n').swarm.pattern == "dag"
 
 
 @pytest.mark.parametrize(("name", "fix"), [("bugfix", "did you mean bug-fix?"), ("../x", "templates are bug-fix, ")])
 def test_an_unknown_template_is_an_error(name: str, fix: str) -> None:
     with pytest.raises(BadDocument) as caught:
-        read(f'version: "1"\nname: a\nswarm: {name}\n', "flow.yaml")
+        read_document(f'version: "1"\nname: a\nswarm: {name}\n', "flow.yaml")
     (finding,) = caught.value.findings
     assert (finding.code, finding.line, finding.column) == ("UNKNOWN_TEMPLATE", 3, 8)
     assert fix in finding.fix

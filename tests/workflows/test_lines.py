@@ -1,7 +1,7 @@
 """Where the steps of a workflow stand in the text of their document."""
 
 from accord.workflows.document import Step
-from accord.workflows.lines import Lines, Places
+from accord.workflows.source import LineRange, StepPositions
 
 TEXT = """\
 version: "1"
@@ -36,21 +36,21 @@ workflows:
 """
 
 
-def lines(name: str, workflow: str = "main", step: Step | None = None, text: str = TEXT) -> Lines | None:
-    return Places(text, workflow).of(name, step)
+def lines(name: str, workflow: str = "main", step: Step | None = None, text: str = TEXT) -> LineRange | None:
+    return StepPositions(text, workflow).of(name, step)
 
 
 def test_a_step_stands_from_its_first_line_to_its_last() -> None:
-    assert lines("first") == Lines(14, 19)
-    assert lines("first", "other") == Lines(9, 11)
-    assert lines("second") == Lines(21, 21)
-    assert lines("third") == Lines(23, 28)
+    assert lines("first") == LineRange(14, 19)
+    assert lines("first", "other") == LineRange(9, 11)
+    assert lines("second") == LineRange(21, 21)
+    assert lines("third") == LineRange(23, 28)
 
 
 def test_items_rounds_and_steps_of_patterns_stand_where_they_come_from() -> None:
     assert lines("third[0][2]") == lines("third")
     assert lines("second-round-3") == lines("second")
-    assert lines("writer-turn", step=Step(name="writer-turn", agent="writer")) == Lines(5, 5)
+    assert lines("writer-turn", step=Step(name="writer-turn", agent="writer")) == LineRange(5, 5)
 
 
 def test_what_is_not_there_stands_nowhere() -> None:

@@ -11,8 +11,8 @@ from accord.engine.node import Limits
 from accord.model import GetRequest, Task, TaskFilter, TaskState
 from accord.service.host import Host
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.handing import Handing
-from accord.workflows.reading import read
+from accord.workflows.signals import RunSignals
+from accord.workflows.source import read_document
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, saying, text
 from tests.crash.conftest import until
 from tests.workflows.flows import Noting
@@ -40,7 +40,7 @@ workflows:
 
 
 async def node(hosting: Hosting, folder: Path, noting: Noting) -> Host:
-    agent = WorkflowAgent(read(FLOW), directory=folder, env={}, executors={"deterministic": noting})
+    agent = WorkflowAgent(read_document(FLOW), directory=folder, env={}, executors={"deterministic": noting})
     host = await hosting(agent, limits=Limits())
     agent._store = host.engine.store
     return host
@@ -96,7 +96,7 @@ async def test_a_thousand_runs_that_wait_hold_nothing_and_go_on_on_another_node(
 
     noting = Noting()
     second = await node(hosting, tmp_path, noting)
-    handing = Handing(second.engine.store, second.default.wake, {"release"})
+    handing = RunSignals(second.engine.store, second.default.wake, {"release"})
 
     async def approve(number: int) -> None:
         run = await handing.find(ALICE.tenant, ids[number])

@@ -17,14 +17,13 @@ from accord.agents.remote import CardOffer, RemoteTerms, ReportMode
 from accord.client.keys import KeyManager
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from accord.testing.inprocess import running
-from accord.workflows.completion import Evidence, completed
+from accord.workflows.agent_access import card_of, fill_secrets, find_missing_agents, introduction_line
 from accord.workflows.document import AgentDef, Constraints, Files, IdleNudge, Permissions, Step
-from accord.workflows.elsewhere import filled
-from accord.workflows.members import Member, definitions, made, member_for, member_of, mode_of
+from accord.workflows.members import Member, define_members, make_member_agent, member_for, member_of, mode_of
 from accord.workflows.plan import Plan
-from accord.workflows.preflight import absent, card_of, introduced
-from accord.workflows.steps.scene import Result
-from accord.workflows.telling import has_exited, not_empty, outcome, said_to, told
+from accord.workflows.prompts import child_message, child_result, has_exited, member_prompt, require_output
+from accord.workflows.steps import Result
+from accord.workflows.verification import CompletionEvidence, judge_completion
 from tests.agents.chat.server import serving
 from tests.serve.running import Server
 from tests.serve.running import running as served
@@ -54,10 +53,10 @@ async def asked(
     member: Member, task: str, directory: Path, *, env: dict[str, str] | None = None, keys: Any = KEYS, **said: Any
 ) -> Task:
     """What becomes of a step's child task."""
-    agent = made("member", member, env or environment(directory), keys)
+    agent = make_member_agent("member", member, env or environment(directory), keys)
     said = {"id": "m-1", "run_id": "run-1", "directory": directory, **said}
     async with running(agent) as a2a:
-        answer = await a2a.send(said_to(member, said.pop("step", STEP), task, **said))
+        answer = await a2a.send(child_message(member, said.pop("step", STEP), task, **said))
     assert isinstance(answer, Task)
     return answer
 
@@ -81,7 +80,7 @@ def test_steps_of_one_agent_are_done_by_one_member_unless_they_want_it_otherwise
         Step(name="shell", type="deterministic", command="true"),
     )
     plan = plan_of(dev, FAR, steps=steps)
-    found = definitions(plan)
+    found = define_members(plan)
     assert sorted(found) == [
         "flow/.main.inline",
         "flow/dev",
@@ -102,7 +101,7 @@ def test_steps_of_one_agent_are_done_by_one_member_unless_they_want_it_otherwise
     item = Step(name="each[3]", type="a2a", agent="far", mode="poll")
     assert member_of(plan, item) == "flow/far.main.each"
     assert member_for(plan, steps[-1]) is None
-    assert [made(name, one, {"PATH": ""}).profile.name for name, one in found.items()] == list(found)
+    assert [make_member_agent(name, one, {"PATH": ""}).profile.name for name, one in found.items()] == list(found)
 
 
 @pytest.mark.proves("C-16", "1-21")
@@ -196,7 +195,7 @@ async def test_a_command_is_called_as_its_documentation_says(
         permissions=Permissions(access="readonly"),
         additional_paths=("/more",),
     )
-    member = definitions(plan_of(agent))["flow/dev"]
+    member = define_members(plan_of(agent))["flow/dev"]
     await asked(member, "build it", tmp_path, env=recorded(tmp_path, binary))
     called = (tmp_path / "argv").read_text().splitlines()
     at = [called.index(word) for word in expected]
@@ -215,8 +214,8 @@ async def test_an_agent_is_told_who_it_is_what_it_may_and_what_to_do(tmp_path: P
         additional_paths=("/more",),
         permissions=Permissions(files=Files(deny=("*.key",))),
     )
-    member = definitions(plan_of(agent))["flow/dev"]
-    result = outcome(member, await asked(member, "build it\nSTEP_COMPLETE:build", tmp_path))
+    member = define_members(plan_of(agent))["flow/dev"]
+    result = child_result(member, await asked(member, "build it\nSTEP_COMPLETE:build", tmp_path))
     assert result.ok
     order = ["you said", "a careful builder", "start no other agents", "You know make.", "*.key", "/more", "build it"]
     places = [result.output.index(text) for text in order]
@@ -229,7 +228,7 @@ async def test_an_agent_is_told_who_it_is_what_it_may_and_what_to_do(tmp_path: P
 def test_who_only_looks_is_told_to_change_nothing(preset: Any) -> None:
     member = Member(agent=AgentDef(name="dev", command="true", preset=preset))
     assert not member.is_interactive
-    assert "change no files" in told(member, STEP, "look")
+    assert "change no files" in member_prompt(member, STEP, "look")
 
 
 async def test_an_agent_works_where_its_step_does_with_its_variables(
@@ -246,13 +245,15 @@ async def test_an_agent_works_where_its_step_does_with_its_variables(
         env={"OWN": "own ${TOKEN}", "BOTH": "agent", "ANTHROPIC_API_KEY": "${ANTHROPIC_API_KEY}"},
         constraints=Constraints(model="m-1"),
     )
-    member = definitions(plan_of(agent))["flow/dev"]
-    agent_ = made("member", member, env, KEYS)
+    member = define_members(plan_of(agent))["flow/dev"]
+    agent_ = make_member_agent("member", member, env, KEYS)
     async with running(agent_) as a2a:
-        message = said_to(member, STEP, "x", id="m", run_id="r", directory=place, env={"BOTH": "step", "STEP": "s"})
+        message = child_message(
+            member, STEP, "x", id="m", run_id="r", directory=place, env={"BOTH": "step", "STEP": "s"}
+        )
         answer = await a2a.send(message)
     assert isinstance(answer, Task)
-    found = json.loads(outcome(member, answer).output)
+    found = json.loads(child_result(member, answer).output)
     assert found["PWD"] == str(place) if "PWD" in found else True
     assert found["TASK_OUTBOX"].startswith(str(place))
     expected = {
@@ -282,7 +283,7 @@ async def test_an_agent_that_fails_says_why_and_paths_are_no_secrets(tmp_path: P
     command = f"sh -c {shlex.quote('echo $WHERE and $API_TOKEN >&2; exit 3')}"
     named = {"WHERE": "${WHERE}", "API_TOKEN": "${API_TOKEN}"}
     member = Member(agent=AgentDef(name="dev", command=command, interactive=False, env=named))
-    result = outcome(member, await asked(member, "x", tmp_path, env=env))
+    result = child_result(member, await asked(member, "x", tmp_path, env=env))
     assert (result.ok, result.exit_code) == (False, None)
     assert result.error == f"member ended with exit code 3: {HERE / 'clis' / 'painter.py'} and ***"
 
@@ -293,14 +294,14 @@ async def test_a_command_goes_on_with_a_conversation_that_steps_share(tmp_path: 
     (tmp_path / "bin" / "claude").write_text(f'#!/bin/sh\nexec {sys.executable} -I {script} "$@"\n')
     agent = AgentDef(name="dev", cli="claude", preset=None, interactive=False, share_context=True)
     member = Member(agent=agent)
-    agent_ = made("member", member, env, KEYS)
+    agent_ = make_member_agent("member", member, env, KEYS)
     async with running(agent_) as a2a:
         texts = []
         for number, step in enumerate((STEP, STEP, Step(name="alone", agent="dev", share_context=False))):
             said: dict[str, Any] = {"id": f"m-{number}", "run_id": "r", "directory": tmp_path}
-            answer = await a2a.send(said_to(member, step, f"word {number}", **said))
+            answer = await a2a.send(child_message(member, step, f"word {number}", **said))
             assert isinstance(answer, Task)
-            texts.append(outcome(member, answer).output.strip())
+            texts.append(child_result(member, answer).output.strip())
     assert texts == ["word 0", "word 0 | word 1", "word 2"]
 
 
@@ -318,7 +319,7 @@ def test_an_answer_that_is_a_file_is_not_empty(place: str) -> None:
     )
     member = Member(agent=AgentDef(name="dev", runtime="a2a"))
     is_answer = place in ("artifact", "status", "history")
-    assert not_empty(STEP, outcome(member, task), task).ok is is_answer
+    assert require_output(STEP, child_result(member, task), task).ok is is_answer
 
 
 # --- in a terminal ----------------------------------------------------------------------------------------------------
@@ -334,7 +335,7 @@ def interactive(what: str, **members: Any) -> Member:
 
 
 def came(member: Member, task: Task) -> Result:
-    return completed("build", outcome(member, task), Evidence(has_exited=has_exited(task)))
+    return judge_completion("build", child_result(member, task), CompletionEvidence(has_exited=has_exited(task)))
 
 
 async def test_an_agent_in_a_terminal_is_done_when_it_says_so_and_not_when_it_is_told(tmp_path: Path) -> None:
@@ -362,7 +363,7 @@ async def test_an_agent_that_falls_silent_without_evidence_has_failed(tmp_path: 
     task = await asked(member, "Build it", tmp_path)
     assert task.status.state is TaskState.COMPLETED
     assert not has_exited(task)
-    assert "which counts as its end" not in outcome(member, task).output
+    assert "which counts as its end" not in child_result(member, task).output
     assert came(member, task).reason == "failed_no_evidence"
 
 
@@ -390,7 +391,7 @@ async def test_a_model_is_asked_as_what_it_is(tmp_path: Path) -> None:
         keys = KeyManager(env={"ACCORD_KEY_MODELS": "sk-models"})
         env = environment(tmp_path, MODELS=models.url)
         task = await asked(Member(agent=agent), "hello", tmp_path, env=env, keys=keys)
-    assert outcome(Member(agent=agent), task).ok, task
+    assert child_result(Member(agent=agent), task).ok, task
     request = models.asked[0]
     assert request.headers["authorization"] == "Bearer sk-models"
     assert request.body["messages"][0] == {"role": "system", "content": "You are: a thinker\n\nYou are brief."}
@@ -399,7 +400,7 @@ async def test_a_model_is_asked_as_what_it_is(tmp_path: Path) -> None:
 
 def test_a_model_must_have_a_name() -> None:
     with pytest.raises(ValueError, match="say which, as constraints"):
-        made("x", Member(agent=AgentDef(name="thinker", cli="api")), {}, KEYS)
+        make_member_agent("x", Member(agent=AgentDef(name="thinker", cli="api")), {}, KEYS)
 
 
 # --- agents elsewhere -------------------------------------------------------------------------------------------------
@@ -421,7 +422,7 @@ def remote(url: str, **said: Any) -> Member:
 @pytest.mark.parametrize("said", [{}, {"streaming": False}, {"streaming": True}, {"mode": "push"}])
 async def test_an_agent_elsewhere_answers(tmp_path: Path, parrot: Server, said: dict[str, Any]) -> None:
     member = remote(parrot.url, **said)
-    result = outcome(member, await asked(member, "hello there", tmp_path))
+    result = child_result(member, await asked(member, "hello there", tmp_path))
     assert result.ok, result
     assert result.output.split()[1:] == ["hello", "there"]
     assert result.exit_code == 0
@@ -430,7 +431,7 @@ async def test_an_agent_elsewhere_answers(tmp_path: Path, parrot: Server, said: 
 @pytest.mark.proves("1-16", "1-26")
 async def test_an_agent_elsewhere_that_fails_says_why(tmp_path: Path, parrot: Server) -> None:
     member = remote(parrot.url)
-    result = outcome(member, await asked(member, "break", tmp_path))
+    result = child_result(member, await asked(member, "break", tmp_path))
     assert (result.ok, result.error) == (False, "A2A agent failed: no such city")
 
 
@@ -442,13 +443,13 @@ async def test_steps_of_one_agent_may_share_a_conversation(tmp_path: Path, parro
     ]
     member = remote(parrot.url)
     contexts = []
-    async with running(made("far", member, environment(tmp_path), KEYS)) as a2a:
+    async with running(make_member_agent("far", member, environment(tmp_path), KEYS)) as a2a:
         for step in steps:
-            said = said_to(member, step, "x", id=step.name, run_id="r", directory=tmp_path)
+            said = child_message(member, step, "x", id=step.name, run_id="r", directory=tmp_path)
             assert said.metadata is None, "nobody elsewhere needs to know our directories"
             answer = await a2a.send(said)
             assert isinstance(answer, Task)
-            contexts.append(outcome(member, answer).output.split()[0])
+            contexts.append(child_result(member, answer).output.split()[0])
     assert contexts[0] == contexts[1] != contexts[2]
 
 
@@ -524,7 +525,7 @@ async def test_an_agent_without_a_card_is_talked_to_all_the_same(
 ) -> None:
     with cardless(version, status) as there:
         member = remote(there.url)
-        result = outcome(member, await asked(member, "hi", tmp_path))
+        result = child_result(member, await asked(member, "hi", tmp_path))
     assert result == Result(ok=True, output=expected, exit_code=0), there.methods
     assert there.methods.count("SendMessage" if version == "1.0" else "message/send") == 1
 
@@ -536,7 +537,7 @@ async def test_secrets_of_headers_come_from_the_environment_and_from_credentials
     with cardless() as there:
         headers = {"X-One": "Token ${TOKEN}", "X-Two": "${credential:far}", "X-Plain": "$TOKEN"}
         member = remote(there.url, headers=headers)
-        assert outcome(member, await asked(member, "hi", tmp_path, env=env, keys=keys)).ok
+        assert child_result(member, await asked(member, "hi", tmp_path, env=env, keys=keys)).ok
     found = [there.headers[name] for name in ("x-one", "x-two", "x-plain")]
     assert found == ["Token from-the-environment", "from-the-keys", "$TOKEN"]
 
@@ -558,7 +559,9 @@ async def test_what_a_card_asks_for_may_be_a_header_or_a_credential(tmp_path: Pa
             "securityRequirements": [{"schemes": {"b": {"list": []}}}],
         }
         member = remote(there.url, **said)
-        result = outcome(member, await asked(member, "hi", tmp_path, env=environment(tmp_path, TOKEN="t-1"), keys=keys))
+        result = child_result(
+            member, await asked(member, "hi", tmp_path, env=environment(tmp_path, TOKEN="t-1"), keys=keys)
+        )
     assert result.output == "new hi", result
     assert there.headers["authorization"] == "Bearer t-1"
 
@@ -566,7 +569,7 @@ async def test_what_a_card_asks_for_may_be_a_header_or_a_credential(tmp_path: Pa
 async def test_a_credential_that_is_nowhere_is_not_left_out(tmp_path: Path) -> None:
     with cardless() as there:
         member = remote(there.url, credentials="mistyped")
-        result = outcome(member, await asked(member, "hi", tmp_path))
+        result = child_result(member, await asked(member, "hi", tmp_path))
     assert "There is no credential called mistyped" in (result.error or "")
     assert there.methods == []
 
@@ -576,28 +579,28 @@ async def test_credential_of_other_hosts_is_not_sent_to_an_agent(tmp_path: Path,
     keys = KeyManager(env={"ACCORD_KEY_FAR": "k", "ACCORD_HOSTS_FAR": "far.example"})
     with cardless() as there:
         member = remote(there.url, **said)
-        result = outcome(member, await asked(member, "hi", tmp_path, keys=keys))
+        result = child_result(member, await asked(member, "hi", tmp_path, keys=keys))
     assert "`far` is not for 127.0.0.1" in (result.error or "")
     assert there.methods == []
 
 
 async def test_an_agent_that_is_not_there_fails_in_its_time_and_says_so(tmp_path: Path) -> None:
     member = remote("http://127.0.0.1:9", timeout=3)
-    result = outcome(member, await asked(member, "hi", tmp_path))
+    result = child_result(member, await asked(member, "hi", tmp_path))
     assert (result.error or "").startswith("A2A agent failed: The remote agent could not be reached: ")
 
 
 async def test_a_secret_that_is_nowhere_fails_before_anything_is_sent(tmp_path: Path) -> None:
     with cardless() as there:
         member = remote(there.url, headers={"Authorization": "Bearer ${NOT_SET}"})
-        result = outcome(member, await asked(member, "hi", tmp_path))
+        result = child_result(member, await asked(member, "hi", tmp_path))
     assert not result.ok
     assert "There is no variable called NOT_SET" in (result.error or "")
     assert there.methods == []
 
 
 def test_a_text_without_references_is_as_it_is() -> None:
-    assert filled("$X ${} {Y}", {}, KEYS) == "$X ${} {Y}"
+    assert fill_secrets("$X ${} {Y}", {}, KEYS) == "$X ${} {Y}"
 
 
 @pytest.mark.proves("C-07")
@@ -605,13 +608,13 @@ def test_everything_that_an_agent_made_is_the_output() -> None:
     made_of = (Part(text="one "), Part(text="two"), Part(data={"three": 3}), Part(raw=b"x", filename="four"))
     artifacts = (Artifact(artifact_id="a", parts=made_of), Artifact(artifact_id="b", parts=(Part(text="five"),)))
     task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.COMPLETED), artifacts=artifacts)
-    assert outcome(Member(agent=FAR), task) == Result(ok=True, output='one two\n{"three":3}\nfive', exit_code=0)
+    assert child_result(Member(agent=FAR), task) == Result(ok=True, output='one two\n{"three":3}\nfive', exit_code=0)
 
 
 @pytest.mark.parametrize("state", [TaskState.CANCELED, TaskState.REJECTED, TaskState.UNKNOWN])
 def test_an_end_without_a_word_is_named(state: TaskState) -> None:
     task = Task(id="t", context_id="c", status=TaskStatus(state=state))
-    assert outcome(Member(agent=FAR), task).error == f"A2A agent failed: the task is {state.name.lower()}"
+    assert child_result(Member(agent=FAR), task).error == f"A2A agent failed: the task is {state.name.lower()}"
 
 
 @pytest.mark.proves("1-02", "1-58")
@@ -620,15 +623,15 @@ async def test_agents_elsewhere_are_looked_for_before_a_run(tmp_path: Path, parr
     away = AgentDef(name="away", runtime="a2a", url="http://127.0.0.1:9")
     unset = AgentDef(name="unset", runtime="a2a", url=parrot.url, headers={"X": "${NOT_SET}"})
     local = AgentDef(name="local", command="true")
-    found = await absent([there, away, unset, local], environment(tmp_path), KEYS)
+    found = await find_missing_agents([there, away, unset, local], environment(tmp_path), KEYS)
     assert [problem.partition(":")[0] for problem in found] == [
         "The A2A agent away is not there",
         "The A2A agent unset is not there",
     ]
     card = await card_of(there, environment(tmp_path), KEYS)
     assert (
-        introduced(there, card)
+        introduction_line(there, card)
         == "A2A agent: parrot (Says in which conversation it is and what it was told, in pieces)"
     )
-    line = introduced(away, await card_of(away, environment(tmp_path), KEYS))
+    line = introduction_line(away, await card_of(away, environment(tmp_path), KEYS))
     assert line.startswith("A2A agent: away (no card: ")

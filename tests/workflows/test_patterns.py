@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from accord.workflows import votes
-from accord.workflows.checks import check
+from accord.workflows import functions
+from accord.workflows.attempts import step_values
 from accord.workflows.decide import ended
 from accord.workflows.document import Step
+from accord.workflows.expressions import references
 from accord.workflows.findings import BadDocument
-from accord.workflows.known import values_of
 from accord.workflows.patterns import PATTERNS
 from accord.workflows.plan import Plan
-from accord.workflows.planning import plan
-from accord.workflows.reading import read
-from accord.workflows.records import Ended
-from accord.workflows.state import Node
-from accord.workflows.steps.scene import Result
-from accord.workflows.templates import references
+from accord.workflows.planner import make_plan
+from accord.workflows.records import StepEnded
+from accord.workflows.source import read_document
+from accord.workflows.state import PlanNode
+from accord.workflows.steps import Result
+from accord.workflows.validation import check
 from tests.workflows.expansions import lines_of
 from tests.workflows.playing import Play
 
@@ -35,7 +35,7 @@ def example(pattern: str) -> str:
 
 
 def planned(text: str, **given: Any) -> Plan:
-    return plan(read(text), base=Path.cwd(), **{"input": "the thing", **given})
+    return make_plan(read_document(text), base=Path.cwd(), **{"input": "the thing", **given})
 
 
 def document(pattern: str, agents: Sequence[str], steps: Sequence[str], more: str = "") -> str:
@@ -62,7 +62,7 @@ def test_each_example_becomes_what_its_section_says(pattern: str) -> None:
     (becomes,) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
     assert lines_of(planned(example(pattern))) == becomes.splitlines()
     assert f"When {PATTERNS[pattern].when}." in section
-    assert [str(one) for one in check(read(example(pattern)), Path.cwd()) if one.severity == "error"] == []
+    assert [str(one) for one in check(read_document(example(pattern)), Path.cwd()) if one.severity == "error"] == []
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -246,20 +246,20 @@ class Scripted(Play):
         self.folder = folder
         self.told: dict[str, str] = {}
 
-    def holds(self, node: Node) -> bool:
+    def holds(self, node: PlanNode) -> bool:
         assert node.step is not None
         assert node.step.if_ is not None
-        return values_of(self.state, node).holds(node.step.if_)
+        return step_values(self.state, node).holds(node.step.if_)
 
-    def end(self, name: str, ok: bool | None = None) -> Ended:
+    def end(self, name: str, ok: bool | None = None) -> StepEnded:
         node = self.state.nodes[name]
         assert node.step is not None
         record = ended(node.step, node.attempt, self._done(node, node.step), self.now)
         self.note(record)
         return record
 
-    def _done(self, node: Node, step: Step) -> Result:
-        values = values_of(self.state, node)
+    def _done(self, node: PlanNode, step: Step) -> Result:
+        values = step_values(self.state, node)
         if step.command is not None:
             command, env = values.shell(step.command)
             done = subprocess.run(
@@ -323,7 +323,7 @@ def test_votes_are_counted_as_the_strategy_says(
     decisions: list[str], strategy: str, threshold: float | None, agreed: str
 ) -> None:
     texts = [f"I think so.\n**VOTE:** {word}." if word else "I abstain" for word in decisions]
-    assert votes.consensus(strategy, threshold, texts, len(texts)) == agreed
+    assert functions.consensus(strategy, threshold, texts, len(texts)) == agreed
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_votes_are_counted_as_the_strategy_says(
     ],
 )
 def test_which_line_is_a_vote(text: str, vote: str) -> None:
-    assert votes.vote_in(text) == vote
+    assert functions.vote_in(text) == vote
 
 
 def test_a_rejection_is_no_consensus(tmp_path: Path) -> None:

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from accord.workflows.document import Files, Permissions
-from accord.workflows.permissions import Rules, broken, changed, look, matches, resolved, rules, since, told
+from accord.workflows.permissions import (
+    PermissionRules,
+    changed_files,
+    changed_since,
+    describe_permissions,
+    find_violation,
+    matches,
+    resolve_permissions,
+    rules_in,
+    take_snapshot,
+)
 from tests.workflows.scenes import git, repository
 
 
@@ -64,20 +74,20 @@ def test_permissions_come_to_what_may_be_changed(
 ) -> None:
     (tmp_path / ".agentignore").write_text("# not for agents\n\nignored/\n")
     (tmp_path / ".agentreadonly").write_text("fixed\n")
-    assert (broken([path], rules(permissions, tmp_path)) is None) is may
+    assert (find_violation([path], rules_in(permissions, tmp_path)) is None) is may
 
 
 def test_who_may_do_anything_need_not_be_watched(tmp_path: Path) -> None:
-    assert rules(Permissions(), tmp_path).is_free
-    assert not rules(Permissions(access="readonly"), tmp_path).is_free
+    assert rules_in(Permissions(), tmp_path).is_free
+    assert not rules_in(Permissions(access="readonly"), tmp_path).is_free
 
 
 def test_a_profile_says_what_an_agent_does_not() -> None:
     profile = Permissions(access="readonly", why="of the profile", files=Files(write=("a",), deny=("x",)))
     own = Permissions(profile="careful", files=Files(write=("b",), deny=("y",)))
     expected = Permissions(access="readonly", why="of the profile", files=Files(write=("b",), deny=("x", "y")))
-    assert resolved(own, {"careful": profile}) == expected
-    assert resolved(None, {}) == Permissions(files=Files())
+    assert resolve_permissions(own, {"careful": profile}) == expected
+    assert resolve_permissions(None, {}) == Permissions(files=Files())
 
 
 async def test_every_change_is_seen(tmp_path: Path) -> None:
@@ -85,7 +95,7 @@ async def test_every_change_is_seen(tmp_path: Path) -> None:
     (here / ".gitignore").write_text(".env\n")
     for name in (".env", "same", "touched", "removed", "old", "forged"):
         (here / name).write_text("before")
-    before = await look(here)
+    before = await take_snapshot(here)
     (here / ".env").write_text("stolen")
     (here / "removed").unlink()
     (here / "old").rename(here / "new")
@@ -97,19 +107,19 @@ async def test_every_change_is_seen(tmp_path: Path) -> None:
     (here / "link").symlink_to("/")
     git(here, "add", "-A")
     git(here, "commit", "--quiet", "-m", "hidden in a commit")
-    found = changed(before, await look(here))
+    found = changed_files(before, await take_snapshot(here))
     assert found == [".env", "forged", "link", "made/file", "new", "old", "removed"]
 
 
 async def test_what_is_not_the_agents_is_not_looked_at(tmp_path: Path) -> None:
     here = repository(tmp_path / "repo")
-    before = await look(here)
+    before = await take_snapshot(here)
     git(here, "worktree", "add", "--quiet", "-b", "other", str(here / ".worktrees" / "other"))
     (here / ".accord" / "task").mkdir(parents=True)
     (here / ".accord" / "task" / "began").touch()
-    assert changed(before, await look(here)) == []
+    assert changed_files(before, await take_snapshot(here)) == []
     (here / ".accord" / "steps.yaml").touch()
-    assert changed(before, await look(here)) == [".accord/steps.yaml"]
+    assert changed_files(before, await take_snapshot(here)) == [".accord/steps.yaml"]
 
 
 async def test_what_was_changed_since_is_seen_without_having_looked_before(tmp_path: Path) -> None:
@@ -118,12 +128,12 @@ async def test_what_was_changed_since_is_seen_without_having_looked_before(tmp_p
     at_ms = (tmp_path / "old").stat().st_ctime_ns // 1_000_000 + 1
     while (tmp_path / "new").stat().st_ctime_ns < at_ms * 1_000_000:
         (tmp_path / "new").touch()
-    assert await since(tmp_path, at_ms) == ["new"]
-    assert await since(tmp_path, at_ms - 1) == ["new", "old"]
+    assert await changed_since(tmp_path, at_ms) == ["new"]
+    assert await changed_since(tmp_path, at_ms - 1) == ["new", "old"]
 
 
 def test_an_error_names_the_files() -> None:
-    found = broken([f"f{n:02}" for n in range(12)], rules(Permissions(access="readonly"), Path("/nowhere")))
+    found = find_violation([f"f{n:02}" for n in range(12)], rules_in(Permissions(access="readonly"), Path("/nowhere")))
     assert found is not None
     assert found.endswith("f00, f01, f02, f03, f04, f05, f06, f07, f08, f09 and 2 more")
 
@@ -135,14 +145,14 @@ def test_an_agent_is_told() -> None:
         description="Only the report",
         files=Files(write=("r.md",), deny=("*.key",)),
     )
-    text = told(said)
+    text = describe_permissions(said)
     for part in ("must not change any", "r.md", "*.key", "an audit", "Only the report"):
         assert part in text
-    assert told(Permissions()) == ""
+    assert describe_permissions(Permissions()) == ""
 
 
 def test_what_somebody_else_may_change_is_not_held_against_an_agent() -> None:
-    mine, theirs = Rules(write=("a/**",)), Rules(write=("b/**",))
-    assert broken(["a/x", "b/y"], mine, [theirs]) is None
-    assert "c/z" in (broken(["a/x", "c/z"], mine, [theirs]) or "")
-    assert broken(["c/z"], mine, [Rules()]) is None
+    mine, theirs = PermissionRules(write=("a/**",)), PermissionRules(write=("b/**",))
+    assert find_violation(["a/x", "b/y"], mine, [theirs]) is None
+    assert "c/z" in (find_violation(["a/x", "c/z"], mine, [theirs]) or "")
+    assert find_violation(["c/z"], mine, [PermissionRules()]) is None

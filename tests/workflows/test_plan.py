@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from accord.workflows.dryrun import report
+from accord.workflows.dry_run import dry_run_report
 from accord.workflows.findings import BadDocument
 from accord.workflows.plan import Plan
-from accord.workflows.planning import plan
-from accord.workflows.reading import read
+from accord.workflows.planner import make_plan
+from accord.workflows.source import read_document
 
 HEAD = 'version: "1"\nname: flow\n'
 
@@ -52,7 +52,7 @@ workflows:
 
 def planned(text: str, **given: Any) -> Plan:
     given.setdefault("base", Path("/nowhere"))
-    return plan(read(text), **{"env": {"TOKEN": "secret"}, **given})
+    return make_plan(read_document(text), **{"env": {"TOKEN": "secret"}, **given})
 
 
 def refused(text: str, **given: Any) -> list[str]:
@@ -389,7 +389,7 @@ def test_what_is_in_a_map_within_a_map_is_judged_too() -> None:
 
 
 def test_the_dry_run_says_what_would_be_done() -> None:
-    found = report(planned(HYBRID))
+    found = dry_run_report(planned(HYBRID))
     assert [[line.name for line in wave] for wave in found.waves] == [
         ["plan", "elsewhere", "inline"],
         ["fetch"],
@@ -413,7 +413,7 @@ def test_the_dry_run_says_what_is_waited_asked_and_gone_over() -> None:
         "name: g, type: approval, task: 'Ship it?'",
         more="vars: {rows: [1]}",
     )
-    (wave,) = report(planned(text)).waves
+    (wave,) = dry_run_report(planned(text)).waves
     assert {line.name: (line.type, line.does) for line in wave} == {
         "a": ("wait", "waits for 1h30m"),
         "b": ("wait", "For the mail: waits for the event mail"),
@@ -430,7 +430,7 @@ def test_the_dry_run_warns_of_what_may_surprise() -> None:
     text = steps(*written, f"name: all, agent: a, timeout: 1m, dependsOn: [{names}], task: x").replace(
         "{pattern: dag}", "{pattern: dag, maxConcurrency: 2}"
     )
-    found = report(planned(text))
+    found = dry_run_report(planned(text))
     assert found.peak == 2
     assert [warning.split(" ")[0] for warning in found.warnings] == ["all", "6"]
 
@@ -443,13 +443,13 @@ def test_a_large_plan_is_made() -> None:
         for number in range(1, 1000)
     ]
     made = planned(steps(*written))
-    assert len(report(made).waves) == 1000
+    assert len(dry_run_report(made).waves) == 1000
 
 
 # --- templates --------------------------------------------------------------------------------------------------------
 
 TEMPLATES = sorted(
-    Path(str(file)) for file in files("accord.workflows.library").iterdir() if file.name.endswith(".yaml")
+    Path(str(file)) for file in (files("accord.workflows") / "library").iterdir() if file.name.endswith(".yaml")
 )
 
 
@@ -457,7 +457,7 @@ TEMPLATES = sorted(
 def test_every_template_can_be_planned(file: Path) -> None:
     made = planned(file.read_text(encoding="utf-8"), input="what is wanted")
     assert made.steps
-    assert report(made).total == len(made.steps)
+    assert dry_run_report(made).total == len(made.steps)
 
 
 def test_all_templates_are_there() -> None:

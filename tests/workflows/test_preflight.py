@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.workflows import preflight
+from accord.workflows import agent_access
+from accord.workflows.agent_access import find_missing_commands, run_preflight_checks
 from accord.workflows.document import AgentDef, Preflight
-from accord.workflows.preflight import checked, missing_commands
 from tests.workflows.scenes import environment
 
 
@@ -28,7 +28,7 @@ from tests.workflows.scenes import environment
     ],
 )
 async def test_a_check_fails_as_it_says(tmp_path: Path, check: Preflight, wrong: str | None) -> None:
-    found = await checked([check], directory=tmp_path, env=environment(tmp_path))
+    found = await run_preflight_checks([check], directory=tmp_path, env=environment(tmp_path))
     if wrong is None:
         assert found == []
     else:
@@ -42,7 +42,7 @@ async def test_all_checks_are_done_where_the_run_works(tmp_path: Path) -> None:
         Preflight(command="echo 2 >> seen"),
         Preflight(command="false"),
     ]
-    found = await checked(checks, directory=tmp_path, env=environment(tmp_path))
+    found = await run_preflight_checks(checks, directory=tmp_path, env=environment(tmp_path))
     assert [problem.partition(": The command")[0] for problem in found] == [
         "Preflight failed: The first",
         "Preflight failed: false",
@@ -51,8 +51,8 @@ async def test_all_checks_are_done_where_the_run_works(tmp_path: Path) -> None:
 
 
 async def test_a_check_has_so_much_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "CHECK_SECONDS", 0.5)
-    found = await checked([Preflight(command="sleep 1000")], directory=tmp_path, env=environment(tmp_path))
+    monkeypatch.setattr(agent_access, "CHECK_SECONDS", 0.5)
+    found = await run_preflight_checks([Preflight(command="sleep 1000")], directory=tmp_path, env=environment(tmp_path))
     assert "did not end within 0.5 seconds" in found[0]
 
 
@@ -67,7 +67,7 @@ def test_commands_that_are_not_there_are_named(tmp_path: Path) -> None:
         AgentDef(name="five", runtime="a2a", url="http://localhost"),
         AgentDef(name="six", command="whatever"),
     ]
-    found = missing_commands(agents, {"PATH": str(tmp_path)}, tmp_path)
+    found = find_missing_commands(agents, {"PATH": str(tmp_path)}, tmp_path)
     assert found == [
         "The agent two needs the command codex, which is not there: install it (npm install -g @openai/codex)",
         "The agent three needs the command agent, which is not there: install it (see https://cursor.com/cli)",

@@ -8,12 +8,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from accord.workflows import keys
-from accord.workflows.document import CustomStep, Document, Param, Step, Swarm, Trajectories
-from accord.workflows.durations import format_duration, parse_duration
-from accord.workflows.findings import CODES, BadDocument, Finding, Place
-from accord.workflows.reading import load, open_source, read, read_step, read_steps, source, write
-from accord.workflows.text import MAX_DEPTH, parse
+from accord.workflows import decoder
+from accord.workflows.document import (
+    CustomStep,
+    Document,
+    Param,
+    Step,
+    Swarm,
+    Trajectories,
+    format_duration,
+    parse_duration,
+)
+from accord.workflows.findings import CODES, BadDocument, DocumentFinding, TextPosition
+from accord.workflows.source import (
+    load_document,
+    load_source,
+    read_document,
+    read_source,
+    read_step,
+    read_steps,
+    write_document,
+)
+from accord.workflows.yaml_nodes import MAX_DEPTH, parse_yaml
 from tests.workflows.saying import DOCUMENTS, documents, structs_in, texts
 
 HEAD = 'version: "1"\nname: a\nswarm: {pattern: dag}\n'
@@ -22,13 +38,13 @@ HEAD = 'version: "1"\nname: a\nswarm: {pattern: dag}\n'
 def step(text: str) -> Step:
     """Read one step, given as the lines of its mapping."""
     indented = "".join(f"        {line}\n" for line in text.strip().splitlines()).replace("        ", "      - ", 1)
-    return read(f"{HEAD}workflows:\n  - name: main\n    steps:\n{indented}").workflows[0].steps[0]
+    return read_document(f"{HEAD}workflows:\n  - name: main\n    steps:\n{indented}").workflows[0].steps[0]
 
 
-def findings(text: str) -> tuple[Finding, ...]:
+def findings(text: str) -> tuple[DocumentFinding, ...]:
     """Return what is found in a text that is no document."""
     with pytest.raises(BadDocument) as caught:
-        read(text, "flow.yaml")
+        read_document(text, "flow.yaml")
     return caught.value.findings
 
 
@@ -37,7 +53,7 @@ def findings(text: str) -> tuple[Finding, ...]:
 
 @pytest.mark.proves("1-04", "1-32", "1-33", "1-34", "1-35", "1-36", "1-37", "1-38", "1-41")
 def test_the_hybrid_example_reads_unchanged() -> None:
-    document = load(DOCUMENTS / "hybrid.yaml")
+    document = load_document(DOCUMENTS / "hybrid.yaml")
     assert (document.version, document.name, document.swarm.pattern) == ("1", "hybrid-data-pipeline", "dag")
     planner, processor, summarizer, developer = document.agents
     assert (planner.cli, planner.runtime, planner.interactive) == ("claude", "cli", None)
@@ -59,7 +75,7 @@ def test_the_hybrid_example_reads_unchanged() -> None:
 
 @pytest.mark.proves("1-17", "1-18", "1-42")
 def test_the_pipeline_of_remote_agents_reads_unchanged() -> None:
-    document = load(DOCUMENTS / "a2a-pipeline.yaml")
+    document = load_document(DOCUMENTS / "a2a-pipeline.yaml")
     assert document.swarm.pattern == "pipeline"
     assert [agent.is_a2a for agent in document.agents] == [True, True, True]
     assert [one.type for one in document.workflows[0].steps] == ["a2a", "a2a", "a2a"]
@@ -72,7 +88,7 @@ def test_the_examples_are_the_same_files(name: str) -> None:
 
 
 def test_names_of_agent_relay_and_ours_are_the_same_document() -> None:
-    assert load(DOCUMENTS / "relay-camel.yaml") == load(DOCUMENTS / "relay-snake.yaml")
+    assert load_document(DOCUMENTS / "relay-camel.yaml") == load_document(DOCUMENTS / "relay-snake.yaml")
 
 
 def test_every_name_that_is_accepted_is_read_somewhere_in_the_documents() -> None:
@@ -80,17 +96,17 @@ def test_every_name_that_is_accepted_is_read_somewhere_in_the_documents() -> Non
     wanted = {
         (struct, member.name)
         for struct in _structs(Document)
-        for member in keys.members(struct).values()
+        for member in decoder.members_of(struct).values()
         if (struct, member.name) != (CustomStep, "step")
     }
     used: set[tuple[type[Struct], str]] = set()
     for file in DOCUMENTS.glob("*.yaml"):
-        used |= _used(load(file))
+        used |= _used(load_document(file))
     assert {f"{struct.__name__}.{name}" for struct, name in wanted - used} == set()
 
 
 def _structs(struct: type[Struct], seen: frozenset[type[Struct]] = frozenset()) -> frozenset[type[Struct]]:
-    for field in keys.fields(struct):
+    for field in decoder.fields_of(struct):
         for kind in structs_in(field.type):
             if kind not in seen:
                 seen = _structs(kind, seen | {kind})
@@ -106,9 +122,9 @@ def _used(value: object) -> set[tuple[type[Struct], str]]:
     if not isinstance(value, Struct):
         return set()
     found = set()
-    for field in keys.fields(type(value)):
+    for field in decoder.fields_of(type(value)):
         part = getattr(value, field.name)
-        if field.required or part != keys.default(field):
+        if field.required or part != decoder.default_of(field):
             found |= {(type(value), field.encode_name)} | _used(part)
     return found
 
@@ -118,29 +134,29 @@ def _used(value: object) -> set[tuple[type[Struct], str]]:
 
 def test_scalars_are_those_of_yaml_1_2() -> None:
     text = "[on, yes, NO, 012, 0o17, 0x1f, 1e3, .5, 1_000, 2001-01-01, ~, '', TRUE, '1', !!str 1, 12:30:00]"
-    assert parse(text).tree == [
+    assert parse_yaml(text).tree == [
         *("on", "yes", "NO", 12, 15, 31, 1000.0, 0.5, "1_000", "2001-01-01", None, "", True, "1", "1", "12:30:00")
     ]
-    assert parse("on: {1: a, null: b, true: c}").tree == {"on": {"1": "a", "null": "b", "true": "c"}}
+    assert parse_yaml("on: {1: a, null: b, true: c}").tree == {"on": {"1": "a", "null": "b", "true": "c"}}
 
 
 def test_values_know_where_they_stand() -> None:
-    node = parse("a:\n  - b: 1\n    c: [x, y]\n", "f.yaml")
-    assert node.at(("a", 0, "c", 1)) == Place("f.yaml", 3, 12)
-    assert node.at(("a", 0, "c"), key=True) == Place("f.yaml", 3, 5)
-    assert node.at(("a", 0, "missing", "more")) == Place("f.yaml", 2, 5), "where it should be"
+    node = parse_yaml("a:\n  - b: 1\n    c: [x, y]\n", "f.yaml")
+    assert node.at(("a", 0, "c", 1)) == TextPosition("f.yaml", 3, 12)
+    assert node.at(("a", 0, "c"), key=True) == TextPosition("f.yaml", 3, 5)
+    assert node.at(("a", 0, "missing", "more")) == TextPosition("f.yaml", 2, 5), "where it should be"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_what_is_in_a_text_has_its_place_too(end: str) -> None:
-    node = parse(end.join(["a: |-", "  one", "    {{two}}", "b: 'x {{y}}'", 'c: "\\x41 {{y}}"']))
+    node = parse_yaml(end.join(["a: |-", "  one", "    {{two}}", "b: 'x {{y}}'", 'c: "\\x41 {{y}}"']))
     assert node.at(("a",), start=6)[1:] == (3, 5)
     assert node.at(("b",), start=2)[1:] == (4, 7)
     assert node.at(("c",), start=2)[1:] == (5, 4), "not as it is written: where it begins"
 
 
 def test_anchors_and_merges() -> None:
-    node = parse("a: &d {x: 1, y: 2}\nb: *d\nc: {<<: *d, y: 3}\ne: {<<: [*d, {z: 4}]}\n")
+    node = parse_yaml("a: &d {x: 1, y: 2}\nb: *d\nc: {<<: *d, y: 3}\ne: {<<: [*d, {z: 4}]}\n")
     assert node.tree["b"] == {"x": 1, "y": 2}
     assert node.tree["c"] == {"x": 1, "y": 3}
     assert node.tree["e"] == {"x": 1, "y": 2, "z": 4}
@@ -188,16 +204,16 @@ def test_a_few_lines_of_aliases_do_not_become_a_billion_values() -> None:
 
 def test_a_file_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
     with pytest.raises(BadDocument, match=r"none\.yaml: error BAD_YAML: There is no such file"):
-        load(tmp_path / "none.yaml")
+        load_document(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_bytes(b"a: 1\nb: \xff")
     with pytest.raises(BadDocument, match=r"bad\.yaml:2:4: error BAD_YAML: It is not UTF-8"):
-        load(tmp_path / "bad.yaml")
+        load_document(tmp_path / "bad.yaml")
 
 
 @given(st.text(st.sampled_from("ab:-[]{}#&*!|>'\"%@`?, \n\t\\~<1e.0x\u2028")) | st.text())
 def test_any_text_is_a_document_or_has_findings(text: str) -> None:
     with pytest.raises(BadDocument) as caught:
-        read(text)
+        read_document(text)
     assert all(one.code in CODES and one.line > 0 for one in caught.value.findings)
 
 
@@ -208,7 +224,7 @@ def test_a_file_that_somebody_damaged_is_read_or_has_findings(data: st.DataObjec
     end = begin + data.draw(st.integers(0, 20))
     damaged = text[:begin] + data.draw(texts) + text[end:]
     with suppress(BadDocument):
-        read(damaged)
+        read_document(damaged)
 
 
 # --- names and values -------------------------------------------------------------------------------------------------
@@ -253,13 +269,13 @@ def test_texts_that_people_write_as_numbers() -> None:
     assert made.env == {"PORT": "8080", "DEBUG": "true", "VERSION": "1.10"}
     assert made.verification is not None
     assert made.verification.value == "0"
-    assert read(HEAD.replace('"1"', "1.0")).version == "1.0"
+    assert read_document(HEAD.replace('"1"', "1.0")).version == "1.0"
 
 
 def test_short_forms() -> None:
-    assert read(HEAD + "trajectories: false").trajectories == Trajectories(enabled=False)
-    assert read(HEAD + "trajectories: {}").trajectories == Trajectories()
-    assert read(HEAD.replace("{pattern: dag}", "pipeline")).swarm == Swarm(pattern="pipeline")
+    assert read_document(HEAD + "trajectories: false").trajectories == Trajectories(enabled=False)
+    assert read_document(HEAD + "trajectories: {}").trajectories == Trajectories()
+    assert read_document(HEAD.replace("{pattern: dag}", "pipeline")).swarm == Swarm(pattern="pipeline")
 
 
 def test_a_step_of_ones_own_is_kept_as_it_is_written_until_it_is_used() -> None:
@@ -271,7 +287,7 @@ def test_a_step_of_ones_own_is_kept_as_it_is_written_until_it_is_used() -> None:
     relay = "    type: deterministic\n    command: lint {{path}}\n    timeoutMs: '{{wait}}'\n"
     ours = "    step: {type: deterministic, command: 'lint {{path}}', timeoutMs: '{{wait}}'}\n"
     assert read_steps(below + relay) == read_steps(below + ours) == {"lint": lint}
-    assert read(HEAD + below + relay).steps == {"lint": lint}
+    assert read_document(HEAD + below + relay).steps == {"lint": lint}
     assert step("name: a\nuse: lint\nwait: 5\nwith: {path: src}") == step(
         "name: a\nuse: lint\nwith: {wait: 5, path: src}"
     )
@@ -290,7 +306,7 @@ def test_mistakes_in_a_step_of_ones_own_have_their_place() -> None:
     told = [(one.code, one.line, one.column) for one in caught.value.findings]
     assert told == [("UNKNOWN_KEY", 3, 5), ("BAD_TYPE", 4, 14), ("UNKNOWN_KEY", 6, 1)]
     with pytest.raises(BadDocument, match=r"here:7:1: error MISSING_KEY"):
-        read_step({}, Place("here", 7, 1))
+        read_step({}, TextPosition("here", 7, 1))
 
 
 MISTAKES = [
@@ -356,7 +372,7 @@ def test_all_mistakes_are_said_at_once() -> None:
 
 
 def test_places_are_found_by_the_names_of_the_document() -> None:
-    read_from = source(
+    read_from = read_source(
         HEAD + "workflows:\n  - name: m\n    steps:\n      - {name: s, depends_on: [x], timeout_ms: 5}\n"
     )
     base = ("workflows", 0, "steps", 0)
@@ -366,7 +382,9 @@ def test_places_are_found_by_the_names_of_the_document() -> None:
 
 def test_an_anchor_may_be_used_for_several_steps() -> None:
     text = "workflows:\n  - name: m\n    steps:\n      - &s {name: a, timeout_ms: 5}\n      - {<<: *s, name: b}\n"
-    assert [one.timeout for one in read(HEAD + text + "  - {name: n, steps: [*s]}\n").workflows[0].steps] == [0.005] * 2
+    assert [one.timeout for one in read_document(HEAD + text + "  - {name: n, steps: [*s]}\n").workflows[0].steps] == [
+        0.005
+    ] * 2
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -375,7 +393,7 @@ def test_an_anchor_may_be_used_for_several_steps() -> None:
 @settings(max_examples=40)  # each is a whole document
 @given(documents)
 def test_what_is_written_reads_the_same(document: Document) -> None:
-    assert read(write(document)) == document
+    assert read_document(write_document(document)) == document
 
 
 @given(st.floats(0, 10 * 366 * 86_400))
@@ -384,15 +402,15 @@ def test_a_time_that_is_spelled_reads_the_same(time: float) -> None:
 
 
 def test_a_file_that_is_written_is_for_people_too() -> None:
-    document = read(
+    document = read_document(
         HEAD + "workflows: [{name: m, steps: [{name: a, task: 'one\n\n  two', timeoutMs: 5400000, dependsOn: [b]}]}]"
     )
-    assert write(document).splitlines()[0] == "# yaml-language-server: $schema=accord-workflow.schema.json"
-    assert "timeout: 1h30m\n" in write(document)
-    assert "dependsOn: [b]\n" in write(document)
+    assert write_document(document).splitlines()[0] == "# yaml-language-server: $schema=accord-workflow.schema.json"
+    assert "timeout: 1h30m\n" in write_document(document)
+    assert "dependsOn: [b]\n" in write_document(document)
 
 
 @pytest.mark.parametrize("file", sorted(DOCUMENTS.glob("*.yaml")), ids=lambda file: file.name)
 def test_the_documents_read_the_same_after_writing(file: Path) -> None:
-    opened = open_source(file)
-    assert read(write(opened.document)) == opened.document
+    opened = load_source(file)
+    assert read_document(write_document(opened.document)) == opened.document

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from accord.agents.safe_regexes import LOOP_STEPS, PATTERN_BYTES, STEPS, BadRegex, Regex, compile_regex, escape_text
 from accord.model import TaskState
+from accord.workflows.functions import score_in, vote_in
 from accord.workflows.permissions import matches
 from accord.workflows.values import Unresolved, Values
-from accord.workflows.votes import score_in, vote_in
 from tests.core.conftest import Hosting, state
 from tests.workflows.flows import FlowAgent, Noting, begun, ended, plan_of, step
 from tests.workflows.test_checks import found

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from accord.config.settings import Settings
-from accord.workflows.planning import plan
-from accord.workflows.reading import read, write
+from accord.workflows.planner import make_plan
+from accord.workflows.source import read_document, write_document
 from tests.workflows.proving import flow, ran
 from tests.workflows.saying import DOCUMENTS
 from tests.workflows.scenes import environment, repository
@@ -16,7 +16,7 @@ from tests.workflows.test_effects import DEV, acting, attempts, shell
 
 pytestmark = pytest.mark.proves("1-04", "1-06")
 
-FORMS = read((DOCUMENTS / "relay-forms.yaml").read_text(encoding="utf-8"))
+FORMS = read_document((DOCUMENTS / "relay-forms.yaml").read_text(encoding="utf-8"))
 
 
 async def test_a_loop_without_until_ends_with_its_verification(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_the_store_is_not_what_an_agent_changes(tmp_path: Path) -> None:
 
 
 def test_competitors_without_a_judge_keep_the_order_of_the_file() -> None:
-    made = plan(FORMS, base=Path("/nowhere"), env={})
+    made = make_plan(FORMS, base=Path("/nowhere"), env={})
     assert {step.name: step.depends_on for step in made.steps} == {
         "order": (),
         "rye": ("order",),
@@ -87,7 +87,7 @@ def test_competitors_without_a_judge_keep_the_order_of_the_file() -> None:
 
 def test_a_file_with_these_forms_is_written_as_it_was_read() -> None:
     assert FORMS.workflows[0].on_error == "fail"
-    assert read(write(FORMS)) == FORMS
+    assert read_document(write_document(FORMS)) == FORMS
 
 
 async def test_a_file_may_be_named_by_its_whole_path(tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ from accord.model import Message, SendConfiguration, SendRequest, Task, TaskFilt
 from accord.service.host import Host
 from accord.storage.store import StoreUnavailable
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.cron import read_cron
 from accord.workflows.document import Schedule
-from accord.workflows.reading import read
-from accord.workflows.schedules import MISSED_MS, RETRY_SECONDS, Timetable, entries_of, latest, next_after
+from accord.workflows.source import read_document
+from accord.workflows.triggers import MISSED_MS, RETRY_SECONDS, Timetable, entries_of, latest_time, next_time, read_cron
 from tests.core.conftest import Hosting, text
 
 UTC_ZONE, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
@@ -36,7 +35,7 @@ def times(cron: str, zone: str, since: str, count: int) -> list[str]:
     """The next times of a schedule, in its zone."""
     found, at = [], ms(since)
     for _ in range(count):
-        later = next_after(read_cron(cron), ZoneInfo(zone), at)
+        later = next_time(read_cron(cron), ZoneInfo(zone), at)
         assert later is not None
         at = later
         found.append(datetime.fromtimestamp(at / 1000, ZoneInfo(zone)).isoformat(timespec="minutes"))
@@ -73,9 +72,9 @@ def test_the_next_times_of_a_schedule(cron: str, zone: str, since: str, due: lis
 def test_the_latest_time_is_one_that_has_passed_since_another() -> None:
     hourly = read_cron("0 * * * *")
     at = ms("2030-05-01T10:00Z")
-    assert latest(hourly, UTC_ZONE, at - 1, at) == at
-    assert latest(hourly, UTC_ZONE, at, at + HOUR - 1) is None
-    assert latest(hourly, UTC_ZONE, at - 5 * HOUR, at + 1) == at
+    assert latest_time(hourly, UTC_ZONE, at - 1, at) == at
+    assert latest_time(hourly, UTC_ZONE, at, at + HOUR - 1) is None
+    assert latest_time(hourly, UTC_ZONE, at - 5 * HOUR, at + 1) == at
 
 
 FIELD = st.sampled_from(["*", "*/7", "0", "3,17", "5-9"])
@@ -90,12 +89,12 @@ def test_what_is_next_is_latest_when_it_has_come_and_nothing_is_in_between(
     fields: tuple[str, ...], at: int, zone: str
 ) -> None:
     cron, where = read_cron(" ".join(fields)), ZoneInfo(zone)
-    due = next_after(cron, where, at)
+    due = next_time(cron, where, at)
     assert due is not None
     assert due > at
     assert due % MINUTE == 0
-    assert latest(cron, where, at, due) == due
-    assert latest(cron, where, at, due - 1) is None
+    assert latest_time(cron, where, at, due) == due
+    assert latest_time(cron, where, at, due - 1) is None
 
 
 def test_schedules_that_are_alike_have_names_of_their_own() -> None:
@@ -143,7 +142,7 @@ class Nodes:
         self.host: Host
 
     async def add(self) -> Timetable:
-        document = read(FLOW)
+        document = read_document(FLOW)
         agent = WorkflowAgent(document, directory=self._folder, env={"PATH": "/usr/bin:/bin"})
         self.host = host = await self._hosting(agent, *agent.members.values())
         agent._store = host.engine.store

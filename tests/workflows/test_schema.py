@@ -7,13 +7,12 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 
-from accord.workflows import keys
+from accord.workflows import decoder
 from accord.workflows.document import Document
 from accord.workflows.findings import CODES, BadDocument
-from accord.workflows.meanings import MEANINGS
-from accord.workflows.reading import SCHEMA_FILE, read, write
-from accord.workflows.schema import schema
-from accord.workflows.text import parse
+from accord.workflows.schema import MEANINGS, schema
+from accord.workflows.source import SCHEMA_FILE, read_document, write_document
+from accord.workflows.yaml_nodes import parse_yaml
 from docs.workflows import generate
 from tests.workflows.saying import DOCUMENTS, documents, structs_in
 from tests.workflows.test_reading import HEAD, MISTAKES
@@ -27,13 +26,13 @@ BESIDES = "DUPLICATE_KEY"
 @pytest.mark.proves("1-29")
 @pytest.mark.parametrize("file", sorted(DOCUMENTS.glob("*.yaml")), ids=lambda file: file.name)
 def test_the_documents_are_valid(file: Path) -> None:
-    JUDGE.validate(parse(file.read_text(encoding="utf-8")).tree)
+    JUDGE.validate(parse_yaml(file.read_text(encoding="utf-8")).tree)
 
 
 @settings(max_examples=40)
 @given(documents)
 def test_what_is_written_is_valid(document: Document) -> None:
-    OF_SHAPE.validate(parse(write(document)).tree)
+    OF_SHAPE.validate(parse_yaml(write_document(document)).tree)
 
 
 @pytest.mark.parametrize("row", [row for row in MISTAKES if row[1] != BESIDES], ids=lambda row: row[0][:50])
@@ -41,9 +40,9 @@ def test_what_is_not_read_is_not_valid(row: tuple[str, str, int, int, str]) -> N
     text = row[0]
     whole = HEAD.replace("swarm: {pattern: dag}", text) if text.startswith("swarm") else HEAD + text
     with pytest.raises(BadDocument):
-        read(whole)
+        read_document(whole)
     too_long = "99999d" in text  # how long a text of units is, only a reader knows
-    assert JUDGE.is_valid(parse(whole).tree) == too_long
+    assert JUDGE.is_valid(parse_yaml(whole).tree) == too_long
 
 
 @pytest.mark.proves("1-29")
@@ -58,9 +57,9 @@ def test_a2a_steps_are_described_as_asked_for() -> None:
 
 
 def test_every_key_has_a_sentence_and_nothing_else_has_one() -> None:
-    stated = {struct: {field.encode_name for field in keys.fields(struct)} for struct in MEANINGS}
+    stated = {struct: {field.encode_name for field in decoder.fields_of(struct)} for struct in MEANINGS}
     assert stated == {struct: set(words) for struct, words in MEANINGS.items()}
-    below = {one for struct in MEANINGS for field in keys.fields(struct) for one in structs_in(field.type)}
+    below = {one for struct in MEANINGS for field in decoder.fields_of(struct) for one in structs_in(field.type)}
     assert below | {Document} == set(MEANINGS) == set(generate.TITLES)
     assert all(words.endswith(".") for table in MEANINGS.values() for words in table.values())
     assert all(row.meaning.endswith((".", "?")) for row in CODES.values())

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from accord.workflows.steps.command import KEPT_BYTES, VALUE_BYTES
-from accord.workflows.steps.scene import Result, Scene
-from accord.workflows.steps.shell import shell
+from accord.workflows.steps import Result, Scene
+from accord.workflows.steps.deterministic import KEPT_BYTES, VALUE_BYTES, run_step
 from accord.workflows.values import StepValue, UnsafeCommand, Values
 from tests.workflows.scenes import BOUND_SECONDS, appears, environment, gone, repository, scene
 
@@ -59,7 +58,7 @@ PLACES = (
 async def ran(a_scene: Scene) -> Result:
     """What comes of a command, in time."""
     async with asyncio.timeout(BOUND_SECONDS):
-        return await shell(a_scene)
+        return await run_step(a_scene)
 
 
 @pytest.mark.proves("1-41")
@@ -195,7 +194,7 @@ async def test_after_its_time_nothing_of_a_command_is_left(tmp_path: Path) -> No
 
 
 async def test_cancelled_nothing_of_a_command_is_left(tmp_path: Path) -> None:
-    working = asyncio.create_task(shell(scene(tmp_path, command=STUBBORN)))
+    working = asyncio.create_task(run_step(scene(tmp_path, command=STUBBORN)))
     pids = [int(await appears(tmp_path / name)) for name in ("near", "far")]
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -206,7 +205,7 @@ async def test_cancelled_nothing_of_a_command_is_left(tmp_path: Path) -> None:
 
 async def test_killed_ourselves_nothing_of_a_command_is_left(tmp_path: Path) -> None:
     script = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom accord.workflows.steps.command import run_shell\n"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom accord.workflows.steps.deterministic import run_shell\n"
         "asyncio.run(run_shell(sys.argv[1], directory=Path(sys.argv[2]), env={'PATH': sys.argv[3]}))"
     )
     arguments = [sys.executable, "-c", script, STUBBORN, str(tmp_path), os.environ["PATH"]]

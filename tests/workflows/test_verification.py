@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from accord.workflows.document import Verification
-from accord.workflows.steps.command import VALUE_BYTES
-from accord.workflows.steps.scene import Result
+from accord.workflows.steps import Result
+from accord.workflows.steps.deterministic import VALUE_BYTES
 from accord.workflows.values import UnsafeCommand, Values
-from accord.workflows.verification import diagnosing, verify
+from accord.workflows.verification import diagnostic_prompt, verify
 from tests.workflows.scenes import BOUND_SECONDS, scene
 
 TASK = "Build the parser.\nRun the tests, and when all of them pass, print TESTS_PASSED on a line."
@@ -195,7 +195,7 @@ async def test_a_pull_request_that_was_asked_about_is_not_a_new_one(tmp_path: Pa
 async def test_who_looks_for_the_reason_is_told_everything(tmp_path: Path) -> None:
     a_scene = scene(tmp_path, verification=Verification(type="output_contains", value="DONE"))
     failed = await verify(a_scene, Result(ok=True, output="o" * 9000 + "the end"), TASK)
-    asked = diagnosing(a_scene.step, failed, TASK)
+    asked = diagnostic_prompt(a_scene.step, failed, TASK)
     for text in ("'work'", TASK, "output_contains DONE", "does not contain 'DONE'", "the end"):
         assert text in asked
     assert len(asked) < 6000

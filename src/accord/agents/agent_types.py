@@ -129,7 +129,7 @@ KINDS = Group(
         "pydantic-ai": "accord.agents.pydantic_ai:KIND",
         "relay": "accord.agents.relay.agent:KIND",
         "temporal": "accord.agents.temporal:KIND",
-        "workflow": "accord.workflows.kind:KIND",
+        "workflow": "accord.workflows.agent_type:KIND",
     },
 )
 """All kinds, by their names."""

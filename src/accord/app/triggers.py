@@ -27,9 +27,8 @@ from accord.service.host import Host
 from accord.service.service import Service
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.document import Hook, Schedule
-from accord.workflows.handing import ADDRESS, Handing
-from accord.workflows.hooks import standard_key
-from accord.workflows.schedules import Timetable
+from accord.workflows.signals import ADDRESS, RunSignals
+from accord.workflows.triggers import Timetable, standard_key
 
 SCHEDULE = Caller()
 """Whose the runs are that a schedule begins: they belong to the server itself, as nobody has asked for them."""
@@ -121,9 +120,9 @@ def runs_of(flows: Mapping[str, WorkflowAgent], host: Host, roles: Roles) -> Run
     return RunsApi(handing_of(flows, host), roles, _names(flows))
 
 
-def handing_of(flows: Mapping[str, WorkflowAgent], host: Host) -> Handing:
+def handing_of(flows: Mapping[str, WorkflowAgent], host: Host) -> RunSignals:
     """Return what hands things in to the runs of workflows."""
-    return Handing(host.engine.store, host.default.wake, _names(flows))
+    return RunSignals(host.engine.store, host.default.wake, _names(flows))
 
 
 def _names(flows: Mapping[str, WorkflowAgent]) -> dict[str, str]:

@@ -23,14 +23,14 @@ from accord.model import Message, Part, Role, SendConfiguration, SendRequest, Ta
 from accord.protocol import lifecycle
 from accord.storage.address import default, parse
 from accord.workflows.agent import WorkflowAgent
-from accord.workflows.beginning import INNER
+from accord.workflows.attempts import INNER
 from accord.workflows.document import Document
-from accord.workflows.origin import own_name
+from accord.workflows.run_request import own_name
 
 if TYPE_CHECKING:
     from accord.client.keys import Keys
     from accord.service.host import Host
-    from accord.workflows.running import Told
+    from accord.workflows import Told
 
 OWNER = Caller(tenant="", owner="")
 """Who runs workflows by a command: the one who also calls a server that asks nobody who they are."""

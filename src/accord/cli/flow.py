@@ -18,9 +18,9 @@ from accord.cli.exits import Exit
 
 if TYPE_CHECKING:
     from accord.workflows.document import Document
-    from accord.workflows.findings import Finding
-    from accord.workflows.origin import Wish
+    from accord.workflows.findings import DocumentFinding
     from accord.workflows.plan import Plan
+    from accord.workflows.run_request import RunRequest
 
 STDIN = "-"
 
@@ -42,15 +42,15 @@ def opened(file: str, vars: Mapping[str, Any] = NOTHING) -> Flow:
     """
     from accord.agents.loader import FILE_SUFFIXES
     from accord.cli.places import keys_of
-    from accord.workflows.checks import validate
     from accord.workflows.findings import BadDocument
-    from accord.workflows.reading import open_source
+    from accord.workflows.source import load_source
+    from accord.workflows.validation import validate
 
     try:
         if Path(file).suffix in FILE_SUFFIXES:
             if not Path(file).exists():
                 raise typer.BadParameter(f"There is no file {file}", param_hint="FILE")
-            source = open_source(file)
+            source = load_source(file)
             report(validate(source, vars=vars, keys=keys_of()), file)
             return Flow(source.document, Path(file).absolute().parent, file)
         document = _built(file)
@@ -80,15 +80,15 @@ def _built(name: str) -> "Document":
     return document
 
 
-def planned(flow: Flow, wish: "Wish") -> "Plan":
+def planned(flow: Flow, wish: "RunRequest") -> "Plan":
     """Return what a run would follow; else say what is wrong."""
     from accord.agents.command_environment import document_variables
     from accord.workflows.findings import BadDocument
     from accord.workflows.functions import nearest
-    from accord.workflows.planning import plan
+    from accord.workflows.planner import make_plan
 
     try:
-        made = plan(
+        made = make_plan(
             flow.document,
             wish.workflow,
             {**wish.inputs, **wish.vars},
@@ -106,7 +106,7 @@ def planned(flow: Flow, wish: "Wish") -> "Plan":
     return made
 
 
-def report(findings: "Iterable[Finding]", file: str) -> None:
+def report(findings: "Iterable[DocumentFinding]", file: str) -> None:
     """Say what was found, on standard error; end if a run cannot be begun with it."""
     from msgspec.structs import replace
 
@@ -143,13 +143,13 @@ def check_names(flow: Flow, pairs: Sequence[str]) -> None:
 
     A file of values may be for several documents; a value that is given by itself is meant for this one.
     """
-    from accord.workflows import custom
+    from accord.workflows import planner
+    from accord.workflows.expressions import texts_in
     from accord.workflows.functions import nearest
     from accord.workflows.members import steps_of
-    from accord.workflows.templates import texts_in
 
     document = flow.document
-    own = {**custom.beside(flow.directory), **document.steps} if pairs else {}
+    own = {**planner.load_custom_steps(flow.directory), **document.steps} if pairs else {}
     files = [step.file for one in document.workflows for step in steps_of(one.steps)]
     if any(files) or any("file" in one.step for one in own.values()):
         return  # the workflows of other files have the same variables
@@ -171,10 +171,10 @@ def _mentions(text: str, name: str) -> bool:
 def _table(file: Path) -> dict[str, Any]:
     """Return what a file of values says, which is YAML, as JSON is too."""
     from accord.workflows.findings import BadDocument
-    from accord.workflows.text import parse, text_of
+    from accord.workflows.yaml_nodes import parse_yaml, read_text
 
     try:
-        tree = parse(text_of(file), str(file)).tree
+        tree = parse_yaml(read_text(file), str(file)).tree
     except BadDocument as error:
         raise typer.BadParameter(str(error), param_hint="--vars-file") from None
     if not isinstance(tree, dict):

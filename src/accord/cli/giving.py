@@ -1,7 +1,7 @@
 """Giving a run what it waits for, and ending it, with nothing but its store.
 
 What is given is written down; whichever node hosts the workflow goes on with the run, and if none does, that is said.
-What may be asked of it is `cli.runs`, and what a run waits for `workflows.handing`.
+What may be asked of it is `cli.runs`, and what a run waits for `workflows.signals`.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from accord.protocol.states import LOWER
 from accord.storage.commands import endings, journal, runs, tasks
 from accord.storage.store import Store
 from accord.workflows.channel import METADATA
-from accord.workflows.handing import Handing, NotWaiting
-from accord.workflows.standing import Standing, decision
+from accord.workflows.signals import NotWaiting, RunSignals
+from accord.workflows.stored_run import StoredRun, encode_decision
 
 TAKEN_SECONDS = 2.5
 """How long a node may take to see that there is something to do, before it is said that there is none: they look every
@@ -38,11 +38,11 @@ LOOK_SECONDS = 0.1
 class Giving:
     """One run that is given something; each method says what it has done and returns how the command ends."""
 
-    def __init__(self, command: str, store: Store, run: Standing, going: Going) -> None:
+    def __init__(self, command: str, store: Store, run: StoredRun, going: Going) -> None:
         """Speak for `command`; `going` knows how to go on with the run."""
         self._command, self._store, self._run, self._going = command, store, run, going
         self._id, self._tenant = run.task.task_id, run.task.tenant
-        self._handing = Handing(store, self._wake, {run.task.agent})
+        self._handing = RunSignals(store, self._wake, {run.task.agent})
 
     async def decide(self, step: str | None, *, is_approved: bool, comment: str) -> Exit:
         """Approve or refuse what a step asks: the only one that does, if none is named."""
@@ -58,7 +58,7 @@ class Giving:
             step = asking[0]
         what = f"{step} is {'approved' if is_approved else 'rejected'}"
         if step == helper:
-            return await self._say(Part(data=decision(is_approved=is_approved, comment=comment)), what)
+            return await self._say(Part(data=encode_decision(is_approved=is_approved, comment=comment)), what)
         return await self._hand(self._handing.decide(self._run, step, approved=is_approved, comment=comment), what)
 
     async def signal(self, event: str, data: str) -> Exit:
@@ -153,7 +153,7 @@ class Giving:
             return False
 
 
-def giving(command: str, store: Store, run: Standing, url: str | None) -> Giving:
+def giving(command: str, store: Store, run: StoredRun, url: str | None) -> Giving:
     """Return what gives a run of the store at `url` what it waits for."""
     going = Going(url, Output.TEXT)
     going.run_id = run.task.task_id

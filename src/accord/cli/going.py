@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from accord.model import Task
     from accord.service.host import Host
     from accord.workflows.agent import WorkflowAgent
-    from accord.workflows.origin import Wish
-    from accord.workflows.standing import Standing, Wait
+    from accord.workflows.run_request import RunRequest
+    from accord.workflows.stored_run import RunWait, StoredRun
 
 
 class Going:
@@ -58,13 +58,13 @@ class Going:
         return command(*does.split(), self.run_id, *operands, *(("--store", shown) if is_said else ()))
 
 
-def begin(flow: Flow, wish: "Wish", *, store: str | None, output: Output) -> None:
+def begin(flow: Flow, wish: "RunRequest", *, store: str | None, output: Output) -> None:
     """Begin a run and watch it; exits."""
     going = Going(store, output)
     _execute(going, lambda: _begun(going, flow, wish))
 
 
-def resume(run_id: str, flow: Flow | None, wish: "Wish", *, store: str | None, output: Output) -> None:
+def resume(run_id: str, flow: Flow | None, wish: "RunRequest", *, store: str | None, output: Output) -> None:
     """Go on with a run and watch it; exits."""
     going = Going(store, output)
     _execute(going, lambda: _resumed(going, run_id, flow, wish))
@@ -124,7 +124,7 @@ def _interrupted(going: Going) -> None:
 # --- a new run --------------------------------------------------------------------------------------------------------
 
 
-async def _begun(going: Going, flow: Flow, wish: "Wish") -> Exit:
+async def _begun(going: Going, flow: Flow, wish: "RunRequest") -> Exit:
     import msgspec
 
     from accord.app import workflows
@@ -138,24 +138,24 @@ async def _begun(going: Going, flow: Flow, wish: "Wish") -> Exit:
         return await _watched(going, host, workflows.OWNER.tenant)
 
 
-async def _check_earlier(going: Going, flow: Flow, wish: "Wish", run_id: str) -> None:
+async def _check_earlier(going: Going, flow: Flow, wish: "RunRequest", run_id: str) -> None:
     """Refuse to take over from a run that cannot be taken over from, before anything is begun or stored."""
     from accord.app.workflows import OWNER
     from accord.cli.db import opened
     from accord.storage.store import StoreRefused
-    from accord.workflows import standing
-    from accord.workflows.earlier import carried_over
+    from accord.workflows import stored_run
+    from accord.workflows.run_request import carry_over_records
 
     try:
         async with opened(going.store, read_only=True) as store:
-            found = await standing.stands(store, run_id)
+            found = await stored_run.load_stored_run(store, run_id)
     except StoreRefused as error:  # there is no database yet, and so no run
         raise _refused(error) from None
     owned = found is not None and (found.task.tenant, found.task.owner) == (OWNER.tenant, OWNER.owner)
     if found is None or not owned or found.origin.name != flow.document.name:
         raise _refused(f"There is no earlier run {run_id} of {flow.document.name}")
     try:
-        carried_over(planned(flow, wish), found.records, wish.start_from, 0)
+        carry_over_records(planned(flow, wish), found.records, wish.start_from, 0)
     except ValueError as error:
         raise _refused(error) from None
 
@@ -187,7 +187,7 @@ async def _watched(going: Going, host: "Host", tenant: str) -> Exit:
     from accord.cli.answering import Keyboard
     from accord.cli.shown import shown_as
     from accord.cli.watching import Watch, summed
-    from accord.workflows import standing
+    from accord.workflows import stored_run
 
     assert going.run_id is not None  # it has begun
     shown = shown_as(is_json=going.form is Output.JSON)
@@ -195,7 +195,7 @@ async def _watched(going: Going, host: "Host", tenant: str) -> Exit:
     shown.begun(going.run_id)
     try:
         task = await Watch(host, tenant, going.run_id, shown, keyboard, partial(_how_to_signal, going)).to_rest()
-        found = await standing.stands(host.engine.store, task.id)
+        found = await stored_run.load_stored_run(host.engine.store, task.id)
         shown.end(summed(task, found))
     finally:
         shown.pause()
@@ -204,7 +204,7 @@ async def _watched(going: Going, host: "Host", tenant: str) -> Exit:
     return _ended(going, task, [] if found is None else found.waits())
 
 
-def _ended(going: Going, task: "Task", waits: "list[Wait]") -> Exit:
+def _ended(going: Going, task: "Task", waits: "list[RunWait]") -> Exit:
     from accord.model import TaskState
     from accord.protocol.lifecycle import ENDED
 
@@ -222,7 +222,7 @@ def _how_to_signal(going: Going, event: str) -> None:
     output.tell(f"The run waits for the event {output.line(event)}: {going.again('runs signal', event)}")
 
 
-def _how_to_answer(going: Going, task: "Task", waits: "list[Wait]") -> None:
+def _how_to_answer(going: Going, task: "Task", waits: "list[RunWait]") -> None:
     """Say what a run waits for, and how it gets it: what it asks just now, and what else is open."""
     from accord.engine.context import APPROVAL
     from accord.workflows.channel import METADATA
@@ -247,14 +247,14 @@ def _how_to_answer(going: Going, task: "Task", waits: "list[Wait]") -> None:
 # --- a run that is there ----------------------------------------------------------------------------------------------
 
 
-async def _resumed(going: Going, run_id: str, flow: Flow | None, wish: "Wish") -> Exit:
+async def _resumed(going: Going, run_id: str, flow: Flow | None, wish: "RunRequest") -> Exit:
     from accord.cli.db import opened
     from accord.model import TaskState
     from accord.protocol.lifecycle import TERMINAL
-    from accord.workflows import standing
+    from accord.workflows import stored_run
 
     async with opened(going.store, read_only=True) as store:
-        found = await standing.stands(store, run_id)
+        found = await stored_run.load_stored_run(store, run_id)
     if found is None:
         output.tell(f"accord: there is no run {output.line(run_id)}")
         return Exit.FAILED
@@ -269,12 +269,12 @@ async def _resumed(going: Going, run_id: str, flow: Flow | None, wish: "Wish") -
     return await _gone_on(going, found, wish)
 
 
-def _kept(found: "Standing") -> Flow:
+def _kept(found: "StoredRun") -> Flow:
     """Return the document of a run as it is kept."""
     return Flow(found.document, Path(found.origin.directory), found.origin.name)
 
 
-def _again(found: "Standing", wish: "Wish") -> "Wish":
+def _again(found: "StoredRun", wish: "RunRequest") -> "RunRequest":
     """Return what a run is asked for that takes over from one that has ended: what that was, and what is new."""
     from msgspec.structs import replace
 
@@ -290,12 +290,12 @@ def _again(found: "Standing", wish: "Wish") -> "Wish":
     )
 
 
-async def _gone_on(going: Going, found: "Standing", wish: "Wish") -> Exit:
+async def _gone_on(going: Going, found: "StoredRun", wish: "RunRequest") -> Exit:
     """Host the workflow of a run that has not ended, as it was when that began."""
     from accord.app import workflows
-    from accord.workflows.origin import Wish
+    from accord.workflows.run_request import RunRequest
 
-    if wish != Wish():
+    if wish != RunRequest():
         said = "A run that has not ended goes on as it began: cancel it first to begin it with other values"
         raise typer.BadParameter(said, param_hint="--resume")
     going.run_id = found.task.task_id

@@ -12,7 +12,7 @@ from accord.cli.db import StoreOption
 from accord.cli.tables import Output
 
 if TYPE_CHECKING:
-    from accord.workflows.dryrun import DryRun
+    from accord.workflows.dry_run import DryRun
 
 
 def run(  # size: one parameter for each flag
@@ -62,7 +62,7 @@ def run(  # size: one parameter for each flag
     be run, with 6 if it waits for somebody, and with 130 after Ctrl+C, which leaves it to be resumed.
     """
     from accord.cli import flow, going
-    from accord.workflows.origin import Wish
+    from accord.workflows.run_request import RunRequest
 
     if resume is not None and (previous_run is not None or dry_run):
         raise typer.BadParameter("A run that is resumed is neither new nor dry", param_hint="--resume")
@@ -70,7 +70,7 @@ def run(  # size: one parameter for each flag
         raise typer.BadParameter("Name a workflow file, or a run with --resume", param_hint="FILE")
     given = flow.vars_given(var or (), vars_file)
     opened = None if file is None else flow.opened(file, given)
-    wish = Wish(
+    wish = RunRequest(
         input=flow.text_given(input),
         vars=given,
         workflow=workflow,
@@ -86,9 +86,9 @@ def run(  # size: one parameter for each flag
     assert opened is not None  # there is a file
     plan = flow.planned(opened, wish)
     if dry_run:
-        from accord.workflows.dryrun import report
+        from accord.workflows.dry_run import dry_run_report
 
-        _print(report(plan), output)
+        _print(dry_run_report(plan), output)
         return
     going.begin(opened, wish, store=store, output=output)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from accord.cli.giving import Giving
     from accord.model import TaskState
     from accord.storage.store import Store
-    from accord.workflows.standing import Standing
+    from accord.workflows.stored_run import StoredRun
 
 NAME = "accord runs"
 
@@ -128,9 +128,9 @@ def cancel(
 def resume(run: RunArgument, output: OutputOption = Output.TEXT, store: StoreOption = None) -> None:
     """Go on with a run here; one that failed or was cancelled begins anew, without what it has done."""
     from accord.cli import going
-    from accord.workflows.origin import Wish
+    from accord.workflows.run_request import RunRequest
 
-    going.resume(run, None, Wish(), store=store, output=output)
+    going.resume(run, None, RunRequest(), store=store, output=output)
 
 
 # --- how it is done ---------------------------------------------------------------------------------------------------
@@ -189,10 +189,10 @@ async def _given(url: str | None, run: str, give: "Callable[[Giving], Awaitable[
         return Exit.FAILED if found is None else await give(giving(NAME, store, found, url))
 
 
-async def _found(store: "Store", run: str) -> "Standing | None":
-    from accord.workflows import standing
+async def _found(store: "Store", run: str) -> "StoredRun | None":
+    from accord.workflows import stored_run
 
-    found = await standing.stands(store, run)
+    found = await stored_run.load_stored_run(store, run)
     if found is None:
         typer.echo(f"{NAME}: there is no run {plain(run)}", err=True)
     return found

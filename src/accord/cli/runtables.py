@@ -15,15 +15,15 @@ from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
 from accord.storage.commands import journal, tasks
 from accord.storage.records import decode_event
-from accord.workflows import standing
-from accord.workflows.origin import origin_of
-from accord.workflows.standing import Line
+from accord.workflows import stored_run
+from accord.workflows.run_request import origin_of
+from accord.workflows.stored_run import StoredStep
 
 if TYPE_CHECKING:
     from accord.model import Event
     from accord.storage.commands.journal import Begun
     from accord.storage.store import Store
-    from accord.workflows.standing import Standing
+    from accord.workflows.stored_run import StoredRun
 
 COLUMNS = ("run", "workflow", "state", "started", "duration", "waits_for")
 
@@ -56,7 +56,7 @@ async def waits(store: "Store", run: "Begun") -> list[str]:
     held = await store.read(journal.held, run.tenant, run.task_id)
     if held is not None and held.is_left:
         return [LEFT]
-    found = await standing.stands(store, run.task_id)
+    found = await stored_run.load_stored_run(store, run.task_id)
     told = [] if found is None else [str(wait) for wait in found.waits()]
     if run.state in INTERRUPTED and not told:
         return ["credentials" if run.state is TaskState.AUTH_REQUIRED else "an answer"]
@@ -70,7 +70,7 @@ def show_list(rows: list[dict[str, Any]], form: Output) -> None:
     tables.show(rows, COLUMNS, form)
 
 
-async def show_run(store: "Store", found: "Standing", form: Output) -> None:
+async def show_run(store: "Store", found: "StoredRun", form: Output) -> None:
     """Print a run and its steps."""
     about = await row(store, found.task)
     lines = found.lines()
@@ -89,14 +89,14 @@ async def show_run(store: "Store", found: "Standing", form: Output) -> None:
     )
 
 
-def _whole(line: Line) -> dict[str, Any]:
+def _whole(line: StoredStep) -> dict[str, Any]:
     from msgspec import to_builtins
 
     found: dict[str, Any] = to_builtins(line)
     return found if line.seconds is None else {**found, "seconds": round(line.seconds, 3)}
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: StoredStep) -> dict[str, Any]:
     took = line.seconds
     if took is None and line.status == "running" and line.begun_at is not None:
         took = (SYSTEM.now_ms() - line.begun_at) / 1000
@@ -114,7 +114,7 @@ def _row(line: Line) -> dict[str, Any]:
 # --- logs -------------------------------------------------------------------------------------------------------------
 
 
-async def show_log(store: "Store", found: "Standing", step: str | None, form: Output, *, follow: bool) -> bool:
+async def show_log(store: "Store", found: "StoredRun", step: str | None, form: Output, *, follow: bool) -> bool:
     """Print what was said in a run; false if that is nothing."""
     is_any = False
     async for event in _events(store, found, follow=follow):
@@ -136,7 +136,7 @@ def _print(news: News, form: Output) -> None:
         output.write(f"{news.at or '-'}  {output.line(news.step or '-')}  {line}\n")
 
 
-async def _events(store: "Store", found: "Standing", *, follow: bool) -> "AsyncIterator[Event]":
+async def _events(store: "Store", found: "StoredRun", *, follow: bool) -> "AsyncIterator[Event]":
     """Yield the log of a run, and what comes while it has not ended."""
     import asyncio
 

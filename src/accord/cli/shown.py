@@ -13,7 +13,7 @@ from accord.cli.steps import News, Steps, spelled
 
 if TYPE_CHECKING:
     from accord.cli.tree import Tree
-    from accord.workflows.standing import Line
+    from accord.workflows.stored_run import StoredStep
 
 
 class Shown(Protocol):
@@ -25,7 +25,7 @@ class Shown(Protocol):
     def begun(self, run_id: str) -> None:
         """Say which run it is."""
 
-    def learn(self, lines: "Iterable[Line]") -> None:
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
         """Know how steps stand by what is written down."""
 
     def news(self, news: News) -> None:
@@ -70,7 +70,7 @@ class JsonLines:
         output.write(output.compact({"event": "begun", "run": run_id}) + "\n")
         _begun(run_id)
 
-    def learn(self, lines: "Iterable[Line]") -> None:
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
         """What is written down is in the last line."""
 
     def news(self, news: News) -> None:
@@ -100,7 +100,7 @@ class PlainLines:
         """Print it."""
         _begun(run_id)
 
-    def learn(self, lines: "Iterable[Line]") -> None:
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
         """Lines tell only what is new."""
 
     def news(self, news: News) -> None:
@@ -160,7 +160,7 @@ class Live:
         """Print it above the tree."""
         _begun(run_id)
 
-    def learn(self, lines: "Iterable[Line]") -> None:
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
         """Draw steps as they stand."""
         self._steps.learn(lines)
         self._draw()

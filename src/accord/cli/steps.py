@@ -16,7 +16,7 @@ from accord.workflows.channel import METADATA
 from accord.workflows.state import FINAL
 
 if TYPE_CHECKING:
-    from accord.workflows.standing import Line
+    from accord.workflows.stored_run import StoredStep
 
 ITEM = "["
 """What an item of a map is called begins, after its map's name, so."""
@@ -104,7 +104,7 @@ class Steps:
         self._items: dict[str, list[str]] = {}
         self._starts: Counter[str] = Counter()
 
-    def learn(self, lines: "Iterable[Line]") -> None:
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
         """Take over how steps stand by what is written down."""
         for line in lines:
             row = self._row(line.name)

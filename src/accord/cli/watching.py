@@ -25,15 +25,15 @@ from accord.model.base import timestamp_ms
 from accord.protocol.lifecycle import ENDED, INTERRUPTED
 from accord.protocol.states import LOWER
 from accord.storage.commands import journal, steps, tasks
-from accord.workflows import standing
-from accord.workflows.beginning import child_key
+from accord.workflows import stored_run
+from accord.workflows.attempts import child_key
 from accord.workflows.channel import METADATA
-from accord.workflows.handing import Handing, NotWaiting
-from accord.workflows.telling import RESULT, failure_of
+from accord.workflows.prompts import RESULT, workflow_failure
+from accord.workflows.signals import NotWaiting, RunSignals
 
 if TYPE_CHECKING:
     from accord.service.host import Host
-    from accord.workflows.standing import Standing
+    from accord.workflows.stored_run import StoredRun
 
 KEPT = 2000
 """Characters of what an agent says that are kept to be shown: the last line of it is."""
@@ -121,7 +121,7 @@ class Watch:
                 self._listen(news)
 
     async def _learn(self) -> None:
-        if (found := await standing.stands(self._host.engine.store, self._id)) is not None:
+        if (found := await stored_run.load_stored_run(self._host.engine.store, self._id)) is not None:
             self._shown.learn(found.lines())
 
     def _listen(self, news: News) -> None:
@@ -199,7 +199,7 @@ class Watch:
         if self._keyboard is not None or not self._moved:
             return
         self._moved = False
-        found = await standing.stands(self._host.engine.store, self._id)
+        found = await stored_run.load_stored_run(self._host.engine.store, self._id)
         open_ = [] if found is None else [wait.event for wait in found.waits() if wait.event is not None]
         for event in dict.fromkeys(open_):
             if event not in self._told:
@@ -230,13 +230,13 @@ class Watch:
             if about.get("task") is None:
                 await self._decide(step, *decided)
             else:  # somebody asks who works for the run
-                await self._answer(Part(data=standing.decision(is_approved=decided[0], comment=decided[1])))
+                await self._answer(Part(data=stored_run.encode_decision(is_approved=decided[0], comment=decided[1])))
         return decided is not None
 
     async def _decide(self, step: str, is_approved: bool, comment: str) -> None:
         """Hand in a decision about a step; it may have been made elsewhere meanwhile."""
         host = self._host
-        handing = Handing(host.engine.store, host.default.wake, host.services)
+        handing = RunSignals(host.engine.store, host.default.wake, host.services)
         try:
             run = await handing.find(self._tenant, self._id)
             await handing.decide(run, step, approved=is_approved, comment=comment)
@@ -245,7 +245,7 @@ class Watch:
 
     async def _answer(self, part: Part) -> None:
         """Say something to the run, for whoever has begun it."""
-        found = await standing.stands(self._host.engine.store, self._id)
+        found = await stored_run.load_stored_run(self._host.engine.store, self._id)
         if found is None:
             return
         message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)
@@ -254,7 +254,7 @@ class Watch:
         await self._host.services[found.task.agent].send(request, caller)
 
 
-def summed(task: Task, found: "Standing | None") -> dict[str, Any]:
+def summed(task: Task, found: "StoredRun | None") -> dict[str, Any]:
     """Return what came of a run, for programs."""
     result = next((one for one in task.artifacts if one.artifact_id == RESULT), None)
     text = "" if result is None else output.text_of(result.parts)
@@ -264,5 +264,5 @@ def summed(task: Task, found: "Standing | None") -> dict[str, Any]:
         if task.status.state not in ENDED and (waits := found.waits()):
             told["waits"] = [msgspec.structs.asdict(one) for one in waits]
     if task.status.state in ENDED and task.status.state is not TaskState.COMPLETED:
-        told["error"] = failure_of(task) or f"The run is {LOWER[task.status.state]}"
+        told["error"] = workflow_failure(task) or f"The run is {LOWER[task.status.state]}"
     return told

@@ -13,7 +13,7 @@ from accord.cli.exits import Exit
 from accord.cli.tables import Output, echo_json, plain
 
 if TYPE_CHECKING:
-    from accord.workflows.findings import Finding
+    from accord.workflows.findings import DocumentFinding
 
 app = typer.Typer(no_args_is_help=True, help="Check workflow files, and print what they may say.")
 
@@ -57,15 +57,15 @@ def schema() -> None:
     echo_json(made(), indent=2)
 
 
-def _found(file: Path, given: Mapping[str, Any]) -> "list[Finding]":
+def _found(file: Path, given: Mapping[str, Any]) -> "list[DocumentFinding]":
     """Return the findings of a file, the same as `accord run` and `accord serve` have."""
     from accord.cli.places import keys_of
-    from accord.workflows.checks import validate as findings_of
     from accord.workflows.findings import BadDocument
-    from accord.workflows.reading import open_source
+    from accord.workflows.source import load_source
+    from accord.workflows.validation import validate as findings_of
 
     try:
-        return findings_of(open_source(file), vars=given, keys=keys_of())
+        return findings_of(load_source(file), vars=given, keys=keys_of())
     except BadDocument as error:
         return list(error.findings)
 

@@ -1,12 +1,21 @@
-"""Workflows: documents that say what agents, shells and people do together, and the runs that follow them."""
+"""Workflows: documents, the plans made of them, and their runs.
 
-from typing import TYPE_CHECKING
+The public names are imported when they are used. `run_document` is a port: importing `accord` sets who runs documents,
+because a store and hosted agents are in a higher layer. Nothing heavy is imported here.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from accord.lazy import lazily
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from accord.model import Event, Task
     from accord.workflows.builder import Builder, workflow
-    from accord.workflows.predicates import (
+    from accord.workflows.document import Document
+    from accord.workflows.steps import (
         is_a2a_step,
         is_agent_step,
         is_deterministic_step,
@@ -16,6 +25,47 @@ if TYPE_CHECKING:
         isDeterministicStep,
         isWorktreeStep,
     )
+
+    Told = Callable[[Event], Awaitable[None]]
+    Run = Callable[..., Awaitable[Task]]
+
+
+class RunPort:
+    """Who runs documents."""
+
+    run: "Run | None" = None
+
+
+RUNNER = RunPort()
+
+
+async def run_document(
+    document: "Document",
+    *,
+    workflow: str | None = None,
+    vars: Mapping[str, Any] | None = None,
+    input: str = "",
+    directory: "Path | None" = None,
+    start_from: str | None = None,
+    previous_run_id: str | None = None,
+    on_event: "Told | None" = None,
+) -> "Task":
+    """Run a workflow of a document to its end, or to where it asks somebody, and return the task that the run is.
+
+    It is kept in the store that the settings name, as are its steps: `accord runs` shows and resumes it.
+    """
+    if RUNNER.run is None:
+        raise RuntimeError("Nobody here runs documents: import accord")
+    asked = {
+        "input": input,
+        "vars": dict(vars or {}),
+        "workflow": workflow,
+        "startFrom": start_from,
+        "previousRun": previous_run_id,
+    }
+    wish = {name: value for name, value in asked.items() if value}
+    return await RUNNER.run(document, wish, directory=directory, on_event=on_event)
+
 
 __all__ = [
     "Builder",
@@ -32,7 +82,7 @@ __all__ = [
 
 _HOMES = {
     ".builder": ("Builder", "workflow"),
-    ".predicates": (
+    ".steps": (
         "isA2AStep",
         "isAgentStep",
         "isDeterministicStep",

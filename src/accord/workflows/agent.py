@@ -1,7 +1,7 @@
-"""A workflow as an agent: each of its runs is a task, and its members are agents beside it that only runs reach.
+"""A workflow as an agent: each run of it is a task.
 
-It says who it is, makes a plan of what it is asked, and has the plan driven; the plan is written down with the run, so
-that a file which changes meanwhile changes no run. Served, called, listed and cancelled it is like any other agent.
+It makes a plan of a request, stores the plan with the run, and has the runner execute it. A file that changes meanwhile
+changes no run. The members of a workflow are agents beside it that only its runs can call.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,27 +23,64 @@ from accord.protocol.budgets import Budget
 from accord.storage.commands import steps, tasks
 from accord.storage.commands.journal import ORIGIN
 from accord.storage.store import Store
-from accord.workflows import members, origin, preflight, trajectory
-from accord.workflows.circles import runs_itself
-from accord.workflows.decide import Outcome
-from accord.workflows.defaults import ruled
+from accord.workflows import agent_access, members, run_request
+from accord.workflows.agent_access import fill_secrets
+from accord.workflows.attempts import EXECUTORS, RunSetup, SharedValues, run_output
+from accord.workflows.decide import RunOutcome
 from accord.workflows.document import AgentDef, Document, Workflow
-from accord.workflows.driving import PREFIX, Drive
-from accord.workflows.earlier import carried_over
-from accord.workflows.elsewhere import filled
 from accord.workflows.findings import BadDocument
-from accord.workflows.handing import addresses, mentioned_events
-from accord.workflows.known import values_of_run
-from accord.workflows.means import EXECUTORS, Means
 from accord.workflows.members import Member
-from accord.workflows.namespace import Shared
-from accord.workflows.origin import PLAN, Wish
 from accord.workflows.plan import Plan
-from accord.workflows.planning import plan
-from accord.workflows.reading import open_source
-from accord.workflows.steps.kinds import Executor
+from accord.workflows.planner import includes_itself, make_plan, with_approval_rules
+from accord.workflows.run_request import PLAN, RunRequest, carry_over_records, read_run_request
+from accord.workflows.runner import PREFIX, Runner
+from accord.workflows.signals import event_addresses, mentioned_events
+from accord.workflows.source import load_source
+from accord.workflows.state import PlanNode, RunState
+from accord.workflows.steps import Executor
 from accord.workflows.values import Unresolved
-from accord.workflows.wishes import wish_of
+
+FAN_IN = 2
+"""Steps that another comes after, for their meeting to be worth a note."""
+
+
+def trajectory_of(plan: Plan, state: RunState) -> dict[str, Any] | None:
+    """Return what is kept of a run, if its document wants that."""
+    wanted = plan.trajectories
+    if wanted is None or not wanted.enabled:
+        return None
+    chapters: list[dict[str, Any]] = []
+    for node in state.nodes.values():
+        if node.ended is None:
+            continue
+        if node.barrier is not None:
+            if wanted.reflect_on_barriers:
+                chapters.append(_chapter(node, "barrier", waited_for=_statuses_before(state, node)))
+            continue
+        chapters.append(_chapter(node, "step"))
+        if wanted.reflect_on_converge and len(node.after) >= FAN_IN:
+            chapters.append(_chapter(node, "converge", met=_statuses_before(state, node)))
+        if wanted.auto_decisions and _is_decision(node):
+            chapters.append(_chapter(node, "decision", because=node.ended.error or node.ended.reason))
+    chapters.sort(key=lambda one: one["at"])
+    return {"workflow": plan.workflow, "pattern": plan.pattern, "chapters": chapters}
+
+
+def _chapter(node: PlanNode, kind: str, **more: Any) -> dict[str, Any]:
+    end = node.ended
+    assert end is not None
+    return {"kind": kind, "name": node.name, "at": end.at, "status": end.status, "attempts": end.attempt, **more}
+
+
+def _statuses_before(state: RunState, node: PlanNode) -> dict[str, str]:
+    return {name: end.status for name in node.after if (end := state.nodes[name].ended) is not None}
+
+
+def _is_decision(node: PlanNode) -> bool:
+    """Whether something was decided about a step besides doing it: to leave it out, or to try again."""
+    end = node.ended
+    return end is not None and (end.status == "skipped" or end.attempt > 1)
+
 
 JSON = "application/json"
 
@@ -65,7 +102,7 @@ _EMPTY: Mapping[str, Any] = {
 """Type of an input -> a value of it: who the members are may depend on no input."""
 
 
-class Known:
+class MemberKeys:
     """The credentials that a workflow's members may name: of the environment, and later those that its node has."""
 
     def __init__(self, first: Keys) -> None:
@@ -103,17 +140,17 @@ class WorkflowAgent:
         self.document = document if name is None else _renamed(document, name)
         self._vars = dict(vars or {})
         self._directory, self._env = directory, document_variables(env)
-        self._keys = Known(keys or KeyManager(env.get(KEY_FILE) or None, env=env))
+        self._keys = MemberKeys(keys or KeyManager(env.get(KEY_FILE) or None, env=env))
         self._executors, self._given_ms = executors, now_ms
         self._now_ms = now_ms or SYSTEM.now_ms
         self._approvals = Approvals()
         self.profile = _profile(document, name or document.name)
         self._hosted = self._definitions()
         self.members: dict[str, Agent] = {
-            member: members.made(member, one, env, self._keys) for member, one in self._hosted.items()
+            member: members.make_member_agent(member, one, env, self._keys) for member, one in self._hosted.items()
         }
         self.members.update(self._files(env))
-        own = {variable: filled(value, self._env, self._keys) for variable, value in document.env.items()}
+        own = {variable: fill_secrets(value, self._env, self._keys) for variable, value in document.env.items()}
         self._commands = command_variables(self._env) | own
         self._store: Store
         self._store_files: frozenset[Path] = frozenset()
@@ -123,7 +160,9 @@ class WorkflowAgent:
         found: dict[str, Member] = {}
         workflows: list[str | None] = [one.name for one in self.document.workflows]
         for workflow in workflows or [None]:
-            for name, member in members.definitions(self._plan(Wish(workflow=workflow), is_outline=True)).items():
+            for name, member in members.define_members(
+                self._plan(RunRequest(workflow=workflow), is_outline=True)
+            ).items():
                 if found.setdefault(name, member) != member:
                     raise ValueError(f"{name}: two workflows have a step of that name that say different things of it")
         return found
@@ -136,9 +175,9 @@ class WorkflowAgent:
                 name = f"{self.document.name}/{step.file}"
                 if step.kind == "workflow" and step.file is not None and name not in found:
                     path = self._directory / step.file
-                    if runs_itself(path):
+                    if includes_itself(path):
                         raise ValueError(f"The file {step.file} would run itself for ever: name another file")
-                    source = open_source(path)
+                    source = load_source(path)
                     inner = WorkflowAgent(
                         source.document,
                         name=name,
@@ -169,7 +208,7 @@ class WorkflowAgent:
     async def run(self, ctx: Context) -> None:
         """Do the work of one run, from wherever it stands."""
         made = await self._begun(ctx)
-        means = Means(
+        means = RunSetup(
             flow=self.profile.name,
             plan=made,
             hosted=self._hosted,
@@ -177,16 +216,16 @@ class WorkflowAgent:
             commands=self._commands,
             now_ms=self._now_ms,
             keys=self._keys,
-            shared=Shared(ctx, made, self._store),
-            run={"id": ctx.task_id, "events": await addresses(ctx, made, self._url)},
+            shared=SharedValues(ctx, made, self._store),
+            run={"id": ctx.task_id, "events": await event_addresses(ctx, made, self._url)},
             executors=self._executors,
             store_files=self._store_files,
         )
         await self._checked(ctx, made)
         await means.shared.load()
-        drive = Drive(ctx, means)
+        drive = Runner(ctx, means)
         outcome = await drive.go()
-        if (told := trajectory.told(made, drive.state)) is not None:
+        if (told := trajectory_of(made, drive.state)) is not None:
             await ctx.artifact(told, id="trajectory", name="trajectory")
         await self._finish(ctx, drive, outcome, means)
 
@@ -195,12 +234,12 @@ class WorkflowAgent:
         entry = ctx.journal.entry(PLAN)
         if entry is not None:
             return msgspec.json.decode(entry, type=Plan)
-        wish = wish_of(ctx, self.document)
+        wish = read_run_request(ctx, self.document)
         try:
             made = self._plan(wish)
         except BadDocument as error:
             raise Rejected(str(error)) from error
-        for name, member in members.definitions(made).items():
+        for name, member in members.define_members(made).items():
             if self._hosted.get(name) != member:
                 raise Rejected(f"What says where {name} is cannot be given with a run: it is fixed when it is served")
         if not self._url and (events := mentioned_events(made)):
@@ -216,15 +255,15 @@ class WorkflowAgent:
             await ctx.journal.write({})
         return made
 
-    def _origin(self, made: Plan, wish: Wish) -> dict[str, str]:
+    def _origin(self, made: Plan, wish: RunRequest) -> dict[str, str]:
         """Return where a run comes from."""
-        found = origin.Origin(
+        found = run_request.RunOrigin(
             name=self._title, workflow=made.workflow, directory=str(self._directory), vars=self._vars, wish=wish
         )
-        return origin.entries(found, self._told, self.text)
+        return run_request.origin_entries(found, self._told, self.text)
 
-    def _plan(self, wish: Wish, *, is_outline: bool = False) -> Plan:
-        made = plan(
+    def _plan(self, wish: RunRequest, *, is_outline: bool = False) -> Plan:
+        made = make_plan(
             self.document,
             workflow=wish.workflow,
             vars={**self._vars, **wish.inputs, **wish.vars},
@@ -233,21 +272,21 @@ class WorkflowAgent:
             env=self._env,
             is_outline=is_outline,
         )
-        steps = tuple(ruled(step, self._approvals) for step in made.steps)
+        steps = tuple(with_approval_rules(step, self._approvals) for step in made.steps)
         return replace(made, check_agents=wish.check_agents, steps=steps)
 
-    async def _earlier(self, ctx: Context, made: Plan, wish: Wish) -> dict[str, str]:
+    async def _earlier(self, ctx: Context, made: Plan, wish: RunRequest) -> dict[str, str]:
         """Return what an earlier run has done already and this one need not do again."""
         found: dict[str, str] = {}
         if wish.previous_run is not None:
             head = await self._store.read(tasks.read_head, ctx.tenant, wish.previous_run)
             if head is not None and head.owner == ctx.caller.owner:
                 found = await self._store.read(steps.load, ctx.tenant, wish.previous_run)
-            if ORIGIN not in found or origin.origin_of(found[ORIGIN]).name != self._title:
+            if ORIGIN not in found or run_request.origin_of(found[ORIGIN]).name != self._title:
                 raise Rejected(f"There is no earlier run {wish.previous_run} of {self._title}")
         kept = {key.removeprefix(PREFIX): entry for key, entry in found.items() if key.startswith(PREFIX)}
         try:
-            records = carried_over(made, kept, wish.start_from, self._now_ms())
+            records = carry_over_records(made, kept, wish.start_from, self._now_ms())
         except ValueError as error:
             raise Rejected(str(error)) from error
         return {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
@@ -257,22 +296,22 @@ class WorkflowAgent:
         if ctx.journal.entry(CHECKED) is not None:
             return
         directory = Path(made.directory)
-        problems = preflight.missing_commands(_used(made), self._env, directory)
-        problems += await preflight.checked(made.preflight, directory=directory, env=self._commands)
+        problems = agent_access.find_missing_commands(_used(made), self._env, directory)
+        problems += await agent_access.run_preflight_checks(made.preflight, directory=directory, env=self._commands)
         if made.check_agents:
-            problems += await preflight.absent(_asked(made), self._env, self._keys)
+            problems += await agent_access.find_missing_agents(_asked(made), self._env, self._keys)
         if problems:
             raise Failed("\n".join(["The preflight has failed", *problems]))
         if made.preflight or made.check_agents:
             await ctx.journal.write({CHECKED: "true"})
 
-    async def _finish(self, ctx: Context, drive: Drive, outcome: Outcome, means: Means) -> None:
+    async def _finish(self, ctx: Context, drive: Runner, outcome: RunOutcome, means: RunSetup) -> None:
         if outcome.status == "failed":
             failed = ", ".join(outcome.failed)
             what = f"Failed at {failed}: {outcome.error}" if failed else f"Failed: {outcome.error}"
             raise Failed(what)
         try:
-            said = values_of_run(drive.state, means.env, means.run)
+            said = run_output(drive.state, means.env, means.run)
         except Unresolved as error:
             raise Failed(f"The output of the workflow: {error}") from error
         await ctx.artifact(said or None, id="result", name="result")

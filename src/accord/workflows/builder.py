@@ -1,7 +1,7 @@
 """Workflows written in Python: calls that add up to the document that a file would be.
 
 A builder has no rules of its own: what it is given goes through the same reading as a file, with a file's names in
-camelCase or snake_case, and is refused at the line that said it. `reading` is below; scripts stand above.
+camelCase or snake_case, and is refused at the line that said it. `source` is below; scripts stand above.
 
     workflow("my-flow")
         .a2a_agent("data-processor", url="http://localhost:9000", role="Processes data via n8n")
@@ -22,6 +22,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.model import Task
+from accord.workflows import run_document
+from accord.workflows.decoder import DocumentDecoder, camel_case
 from accord.workflows.document import (
     AgentDef,
     Barrier,
@@ -42,14 +44,11 @@ from accord.workflows.document import (
     Triggers,
     Workflow,
 )
-from accord.workflows.dryrun import DryRun, report
-from accord.workflows.findings import Place
-from accord.workflows.keys import camel
-from accord.workflows.planning import plan
-from accord.workflows.reading import tree_of, write
-from accord.workflows.running import run_document
-from accord.workflows.shapes import Shaping
-from accord.workflows.text import planted
+from accord.workflows.dry_run import DryRun, dry_run_report
+from accord.workflows.findings import TextPosition
+from accord.workflows.planner import make_plan
+from accord.workflows.source import tree_of, write_document
+from accord.workflows.yaml_nodes import node_of_values
 
 VERSION = "1"
 
@@ -223,7 +222,7 @@ class Builder:
 
     def to_yaml(self) -> str:
         """Return it as a file."""
-        return write(self.to_config())
+        return write_document(self.to_config())
 
     def dry_run(
         self,
@@ -234,7 +233,7 @@ class Builder:
         directory: FilePath | str = ".",
     ) -> DryRun:
         """Return what a run would do; raises BadDocument for what could not be run."""
-        return report(plan(self.to_config(), workflow, vars, input, base=FilePath(directory)))
+        return dry_run_report(make_plan(self.to_config(), workflow, vars, input, base=FilePath(directory)))
 
     def start_from(self, step: str) -> Self:
         """Let runs begin with a step: what comes before it is taken from the run before, or left out."""
@@ -298,7 +297,7 @@ def workflow(name: str) -> Builder:
 
 def _made(kind: type[T], said: Any, what: str) -> T:
     """Return what a file would say with these values; raises BadDocument."""
-    return Shaping().made(kind, planted(_tree(said), Place(f"<{what}>")), what)
+    return DocumentDecoder().made(kind, node_of_values(_tree(said), TextPosition(f"<{what}>")), what)
 
 
 def _said(members: Members | None, more: Members) -> dict[str, Any]:
@@ -312,7 +311,7 @@ def _named(more: Members) -> dict[str, Any]:
 
 def _options(given: Members) -> dict[str, Any]:
     """Return what a run is given, in our spelling; a name that is none is refused where it is called."""
-    spelled = {camel(name): name for name in inspect.signature(run_document).parameters}
+    spelled = {camel_case(name): name for name in inspect.signature(run_document).parameters}
     return {spelled.get(name, name): value for name, value in given.items()}
 
 

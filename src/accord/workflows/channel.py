@@ -1,16 +1,79 @@
-"""What a run says in its channel: one post for everything that happens to a step.
+"""Messages of a run: posts to its channel, and questions to its caller.
 
-Posts are statuses of the run's task. Their text is for people; what they are about is in their metadata, for whatever
-shows a run. Nothing is decided here, and nothing is sent: the driver of a run does.
+Posts are statuses of the run's task: text for people, metadata for programs. A task shows one question at a time.
 """
 
 from typing import Any
 
 from msgspec import Struct
 
+from accord.engine.child_tasks import answer_to
+from accord.engine.context import Context
+from accord.engine.journal import StatusEntry
+from accord.model import Message, TaskState
+from accord.protocol import lifecycle
 from accord.workflows.document import Step
 from accord.workflows.plan import Plan
-from accord.workflows.records import Ended
+from accord.workflows.records import StepEnded
+
+
+class OpenQuestion:
+    """Somebody's question: the message, and whether it asks for credentials."""
+
+    def __init__(self, message: Message, state: TaskState = TaskState.INPUT_REQUIRED) -> None:
+        self.message = message
+        self.state = state
+
+
+class OpenQuestions:
+    """The open questions of one run, by the step that asks, oldest first."""
+
+    def __init__(self, ctx: Context) -> None:
+        """Ask the caller of `ctx`."""
+        self._ctx = ctx
+        self._open: dict[str, OpenQuestion] = {}
+        status = ctx.task.status
+        self._shown = status.message.message_id if status.state in lifecycle.INTERRUPTED and status.message else None
+
+    def __bool__(self) -> bool:
+        return bool(self._open) or self._shown is not None
+
+    def open(self, step: str, question: OpenQuestion) -> None:
+        """Let a step ask."""
+        self._open[step] = question
+
+    def close(self, step: str) -> None:
+        """Let a step ask no longer."""
+        self._open.pop(step, None)
+
+    @property
+    def first(self) -> str | None:
+        """The step whose question is shown, or is next."""
+        return next(iter(self._open), None)
+
+    def answer(self) -> Message | None:
+        """Return what the caller said to the question that is shown, if anything."""
+        first = self.first
+        if first is None:
+            return None
+        return answer_to(self._open[first].message, self._ctx.history)
+
+    def forget(self) -> None:
+        """Know that whatever was shown is shown no longer: something else was said."""
+        self._shown = None
+
+    def show(self) -> StatusEntry | None:
+        """Return what shows the first question, or none any more, if that is not shown already."""
+        first = self.first
+        if first is None:
+            was, self._shown = self._shown, None
+            return None if was is None else StatusEntry(TaskState.WORKING)
+        question = self._open[first]
+        if self._shown == question.message.message_id:
+            return None
+        self._shown = question.message.message_id
+        return StatusEntry(question.state, question.message)
+
 
 METADATA = "workflow"
 """Metadata key of what a post is about."""
@@ -35,7 +98,7 @@ class Post(Struct, frozen=True):
     about: dict[str, Any]
 
 
-def ended(step: Step, end: Ended, seconds: float | None = None) -> Post:
+def end_post(step: Step, end: StepEnded, seconds: float | None = None) -> Post:
     """Return the post for the end of an attempt."""
     about: dict[str, Any] = {"step": end.step, "status": _status(end), "attempt": end.attempt}
     if seconds is not None:
@@ -46,12 +109,12 @@ def ended(step: Step, end: Ended, seconds: float | None = None) -> Post:
     return Post(_said(step, end), about)
 
 
-def progress(step: str, chunks: int) -> Post:
+def progress_post(step: str, chunks: int) -> Post:
     """Return the post for a streamed answer on its way."""
     return Post(f"**[{step}]** A2A streaming... ({chunks} chunks)", {"step": step, "chunks": chunks})
 
 
-def line(step: str, text: str) -> Post:
+def line_post(step: str, text: str) -> Post:
     """Return the post for something that is said about a step."""
     return Post(f"**[{step}]** {text}", {"step": step})
 
@@ -91,7 +154,7 @@ def last_line(text: str) -> str:
     return next((line[-SHOWN:] for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-def heard_in(plan: Plan, step: Step | None, post: Post) -> list[str]:
+def channels_of(plan: Plan, step: Step | None, post: Post) -> list[str]:
     """Return the channels that a post about a step is for: the document's, its agent's, and that for failures."""
     agent = None if step is None else plan.agent(step.agent)
     found = [plan.channel, *(agent.channels if agent is not None else ())]
@@ -100,11 +163,11 @@ def heard_in(plan: Plan, step: Step | None, post: Post) -> list[str]:
     return list(dict.fromkeys(name for name in found if name is not None))
 
 
-def _status(end: Ended) -> str:
+def _status(end: StepEnded) -> str:
     return "retrying" if end.again_at is not None else end.status
 
 
-def _said(step: Step, end: Ended) -> str:
+def _said(step: Step, end: StepEnded) -> str:
     name = f"**[{end.step}]**"
     if end.status == "completed":
         rest = "\n...(truncated)" if len(end.output) > SHOWN else ""

@@ -32,14 +32,14 @@ from accord.workflows.records import (
     ITEM_FAILED,
     TIMED_OUT,
     UNDECIDABLE,
-    Ended,
     Status,
+    StepEnded,
 )
-from accord.workflows.state import FINAL, PARKED, Doom, Node, State
-from accord.workflows.steps.scene import Result
+from accord.workflows.state import FINAL, PARKED, PlanNode, RunState, SkipCause
+from accord.workflows.steps import Result
 from accord.workflows.values import Unresolved
 
-Holds = Callable[[Node], bool]
+Holds = Callable[[PlanNode], bool]
 """Answers the `if` of a step of which all that it comes after has ended; raises `Unresolved`."""
 
 RETRIES = 2
@@ -53,7 +53,7 @@ LONGEST_DELAY = 3600.0
 """Seconds: longer than that nobody expects a run to stand still between two attempts."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class RunOutcome(Struct, frozen=True, kw_only=True):
     """How a run ended, and the steps that it failed with."""
 
     status: Literal["completed", "failed"]
@@ -61,7 +61,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class RunDecision(Struct, frozen=True, kw_only=True):
     """What happens next.
 
     `begin` are steps and the number of their attempt; they are named again until their `Begun` is applied. `ends` are
@@ -70,18 +70,18 @@ class Decision(Struct, frozen=True, kw_only=True):
     """
 
     begin: tuple[tuple[str, int], ...] = ()
-    ends: tuple[Ended, ...] = ()
+    ends: tuple[StepEnded, ...] = ()
     cancel: tuple[str, ...] = ()
     wake_at: int | None = None
-    outcome: Outcome | None = None
+    outcome: RunOutcome | None = None
 
 
-def decide(state: State, now: int, holds: Holds, stop: str | None = None) -> Decision:
+def decide(state: RunState, now: int, holds: Holds, stop: str | None = None) -> RunDecision:
     """Return what happens next; with `stop` nothing new begins for that reason, as after a failure."""
     if stop is not None:
         state.stop(stop)
     state.ring(now)
-    ends: list[Ended] = []
+    ends: list[StepEnded] = []
     while state.touched:
         node = state.touched.popleft()
         end = _end_of(state, node, now, holds)
@@ -90,7 +90,7 @@ def decide(state: State, now: int, holds: Holds, stop: str | None = None) -> Dec
             state.apply(end)
         elif _can_begin(node):
             state.offer(node)
-    return Decision(
+    return RunDecision(
         begin=tuple((node.name, node.attempt + 1) for node in state.ready()),
         ends=tuple(ends),
         cancel=tuple(state.condemned),
@@ -99,7 +99,7 @@ def decide(state: State, now: int, holds: Holds, stop: str | None = None) -> Dec
     )
 
 
-def ended(step: Step, attempt: int, result: Result, now: int, rule: OnError | None = None) -> Ended:
+def ended(step: Step, attempt: int, result: Result, now: int, rule: OnError | None = None) -> StepEnded:
     """Return how an attempt ended, and when the next begins if there is one.
 
     A `rule` takes the place of the step's `onError` and of its retries: what a person rejected is not tried again.
@@ -110,7 +110,7 @@ def ended(step: Step, attempt: int, result: Result, now: int, rule: OnError | No
     else:
         again_at = _again_at(step, attempt, now) if rule is None else None
         status, cause = ("failed", None) if again_at is not None else _failure(step, rule)
-    return Ended(
+    return StepEnded(
         step=step.name,
         attempt=attempt,
         at=now,
@@ -124,10 +124,10 @@ def ended(step: Step, attempt: int, result: Result, now: int, rule: OnError | No
     )
 
 
-def cancelled(state: State, name: str, now: int) -> Ended:
+def cancelled(state: RunState, name: str, now: int) -> StepEnded:
     """Return how a running step ends that was cancelled because nobody needs it any more."""
     node = state.nodes[name]
-    doom = state.doom(node) or Doom(None, "it was cancelled")
+    doom = state.doom(node) or SkipCause(None, "it was cancelled")
     return _given_up(node, node.attempt, doom, now)
 
 
@@ -155,7 +155,7 @@ def _failure(step: Step, rule: OnError | None = None) -> tuple[Status, str | Non
             return "failed", step.name
 
 
-def _can_begin(node: Node) -> bool:
+def _can_begin(node: PlanNode) -> bool:
     if node.standing == "waiting":
         return node.due
     return node.standing == "pending" and node.open == 0 and not node.held and node.step is not None
@@ -164,7 +164,7 @@ def _can_begin(node: Node) -> bool:
 # --- ends without work ------------------------------------------------------------------------------------------------
 
 
-def _end_of(state: State, node: Node, now: int, holds: Holds) -> Ended | None:
+def _end_of(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEnded | None:
     """Return how a node ends without being done, or by itself, if it does."""
     if node.standing in FINAL:
         return None
@@ -182,7 +182,7 @@ def _end_of(state: State, node: Node, now: int, holds: Holds) -> Ended | None:
     return _unwanted(state, node, now, holds)
 
 
-def _unwanted(state: State, node: Node, now: int, holds: Holds) -> Ended | None:
+def _unwanted(state: RunState, node: PlanNode, now: int, holds: Holds) -> StepEnded | None:
     """Return how a step ends that could begin, but is not to."""
     if not node.immune and node.passed < node.needed:
         return _skipped_after(state, node, now)
@@ -198,7 +198,7 @@ def _unwanted(state: State, node: Node, now: int, holds: Holds) -> Ended | None:
     return _end(node, now, "skipped", reason=BY_CONDITION, error=f"its if is false: {step.if_}")
 
 
-def _skipped_after(state: State, node: Node, now: int) -> Ended:
+def _skipped_after(state: RunState, node: PlanNode, now: int) -> StepEnded:
     """Return how a node ends after one that nothing comes after."""
     before = (state.nodes[name].ended for name in node.after)
     cause = next(end.cause for end in before if end is not None and end.cause is not None)
@@ -209,8 +209,8 @@ def _skipped_after(state: State, node: Node, now: int) -> Ended:
 _PAST = {"failed": "failed", "skipped": "was skipped"}
 
 
-def _given_up(node: Node, attempt: int, doom: Doom, now: int) -> Ended:
-    return Ended(
+def _given_up(node: PlanNode, attempt: int, doom: SkipCause, now: int) -> StepEnded:
+    return StepEnded(
         step=node.name,
         attempt=attempt,
         at=now,
@@ -222,22 +222,22 @@ def _given_up(node: Node, attempt: int, doom: Doom, now: int) -> Ended:
 
 
 def _end(
-    node: Node,
+    node: PlanNode,
     now: int,
     status: Status,
     *,
     reason: str | None = None,
     error: str | None = None,
     cause: str | None = None,
-) -> Ended:
+) -> StepEnded:
     attempt = node.attempt + (node.standing != "running")
-    return Ended(step=node.name, attempt=attempt, at=now, status=status, reason=reason, error=error, cause=cause)
+    return StepEnded(step=node.name, attempt=attempt, at=now, status=status, reason=reason, error=error, cause=cause)
 
 
 # --- ends by themselves -----------------------------------------------------------------------------------------------
 
 
-def _end_of_running(state: State, node: Node, step: Step, doom: Doom | None, now: int) -> Ended | None:
+def _end_of_running(state: RunState, node: PlanNode, step: Step, doom: SkipCause | None, now: int) -> StepEnded | None:
     if node.items is not None and node.items_open == 0:
         return _end_of_map(node, step, node.items, now)
     if node.due and node.begun is not None and node.begun.until is not None and node.begun.until <= now:
@@ -250,7 +250,7 @@ def _end_of_running(state: State, node: Node, step: Step, doom: Doom | None, now
     return None
 
 
-def _end_of_map(node: Node, step: Step, items: list[Node], now: int) -> Ended:
+def _end_of_map(node: PlanNode, step: Step, items: list[PlanNode], now: int) -> StepEnded:
     """Return how a map ends: with what its items said, in their order; of those that were skipped, nothing."""
     ends = [item.ended for item in items if item.ended is not None]
     broken = [end for end in ends if end.fails]
@@ -271,7 +271,7 @@ def _end_of_map(node: Node, step: Step, items: list[Node], now: int) -> Ended:
     return msgspec.structs.replace(end, output=output)
 
 
-def _end_of_barrier(state: State, node: Node, now: int) -> Ended | None:
+def _end_of_barrier(state: RunState, node: PlanNode, now: int) -> StepEnded | None:
     barrier = node.barrier
     if barrier is None:
         return None
@@ -285,11 +285,11 @@ def _end_of_barrier(state: State, node: Node, now: int) -> Ended | None:
     return None
 
 
-def _outcome(state: State) -> Outcome:
+def _outcome(state: RunState) -> RunOutcome:
     failed = tuple(node.name for node in sorted(state.failed, key=lambda node: node.order))
     if failed:
         first = state.nodes[failed[0]].ended
-        return Outcome(status="failed", failed=failed, error=first.error if first is not None else None)
+        return RunOutcome(status="failed", failed=failed, error=first.error if first is not None else None)
     if state.halted is not None:
-        return Outcome(status="failed", error=state.halted.error)
-    return Outcome(status="completed")
+        return RunOutcome(status="failed", error=state.halted.error)
+    return RunOutcome(status="completed")

@@ -1,21 +1,50 @@
-"""What a workflow file says, as plain data: agents, workflows, their steps, and how they are run together.
+"""Workflow documents as plain data: agents, workflows, steps and triggers.
 
-A document is only values with the names and defaults of the file; `reading` makes one of YAML and says what is wrong
-with it, `plan` makes of it what a run follows. Its own JSON, with camelCase names, is the file's form.
+The structs are the file's form: their names and defaults are those of the file, in camelCase. `source` reads a document
+from YAML, `planner` makes a plan of it.
 """
 
+import re
 import shlex
+from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from accord.workflows.durations import MAX_SECONDS
+UNITS = {"d": Decimal(86_400), "h": Decimal(3_600), "m": Decimal(60), "s": Decimal(1), "ms": Decimal("0.001")}
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
+DURATION_PATTERN = r"^\s*(\d+(\.\d+)?(ms|[dhms])\s*)+$"
+"""What may be written, as a regular expression for everybody."""
+
+MAX_SECONDS = 10 * 366 * 86_400
+"""Ten years: a longer time is a mistake, and would not fit everywhere."""
+
+
+def parse_duration(text: str) -> float:
+    """Return a time in seconds; raises ValueError for what is none."""
+    if re.fullmatch(DURATION_PATTERN[1:-1], text, re.ASCII) is None:
+        raise ValueError(text)
+    return float(sum((Decimal(number) * UNITS[unit] for number, unit in _PART.findall(text)), Decimal(0)))
+
+
+def format_duration(time: float) -> str:
+    """Return a time as files have it; `parse_duration` of it is the same time."""
+    left = Decimal(repr(time))
+    if left % UNITS["ms"]:
+        return f"{left:f}s"
+    words = []
+    for unit, size in UNITS.items():
+        count, left = divmod(left, size)
+        words += [f"{count:f}{unit}"] if count else []
+    return "".join(words) or "0s"
+
 
 STEP_TYPES = ("agent", "deterministic", "worktree", "a2a", "approval", "wait", "workflow", "map")
 
 StepType = Annotated[str, Meta(extra={"written": "step type"})]
-"""One of these, or a type that another package has added (`steps.kinds`)."""
+"""One of these, or a type that another package has added (`steps`)."""
 
 Access = Literal["readonly", "readwrite", "restricted", "full"]
 ACCESS = get_args(Access)
@@ -41,14 +70,14 @@ A2A_SECONDS = 60.0
 """How long an A2A agent may take, unless it or the step says otherwise."""
 
 
-class Said(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+class DocumentPart(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """Base of everything that a file says: durations are seconds, whatever the file wrote them as."""
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------
 
 
-class Constraints(Said, frozen=True, kw_only=True):
+class Constraints(DocumentPart, frozen=True, kw_only=True):
     """What an agent may use, and how patient we are with it."""
 
     model: str | None = None
@@ -59,7 +88,7 @@ class Constraints(Said, frozen=True, kw_only=True):
     idle_threshold: Seconds = 30.0
 
 
-class Files(Said, frozen=True, kw_only=True):
+class Files(DocumentPart, frozen=True, kw_only=True):
     """Patterns of files, relative to where an agent works."""
 
     read: tuple[str, ...] = ()
@@ -67,7 +96,7 @@ class Files(Said, frozen=True, kw_only=True):
     deny: tuple[str, ...] = ()
 
 
-class Permissions(Said, frozen=True, kw_only=True):
+class Permissions(DocumentPart, frozen=True, kw_only=True):
     """What an agent may change; it is looked after every step whether it kept to that."""
 
     profile: str | None = None
@@ -78,14 +107,14 @@ class Permissions(Said, frozen=True, kw_only=True):
     why: str | None = None
 
 
-class FilePermissions(Said, frozen=True, kw_only=True):
+class FilePermissions(DocumentPart, frozen=True, kw_only=True):
     """Permissions as agent-relay writes them for a whole file."""
 
     profiles: dict[str, Permissions] = field(default_factory=dict)
     default: Permissions | None = None
 
 
-class AgentDef(Said, frozen=True, kw_only=True):
+class AgentDef(DocumentPart, frozen=True, kw_only=True):
     """Who works: a command line agent (`cli`, or any `command`), or with `runtime: a2a` an agent at a URL."""
 
     name: str
@@ -124,7 +153,7 @@ class AgentDef(Said, frozen=True, kw_only=True):
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-class Verification(Said, frozen=True, kw_only=True):
+class Verification(DocumentPart, frozen=True, kw_only=True):
     """What must be so after a step for it to count as done."""
 
     type: Literal["output_contains", "exit_code", "file_exists", "custom", "regex", "pr_url"]
@@ -138,7 +167,7 @@ class Verification(Said, frozen=True, kw_only=True):
     diagnostic_timeout: Seconds = 60.0
 
 
-class Step(Said, frozen=True, kw_only=True):
+class Step(DocumentPart, frozen=True, kw_only=True):
     """One thing to do. Which members count is a matter of its type; `checks` says so where others are used."""
 
     name: str
@@ -249,7 +278,7 @@ class Step(Said, frozen=True, kw_only=True):
         return self.kind == "a2a"
 
 
-class Preflight(Said, frozen=True, kw_only=True):
+class Preflight(DocumentPart, frozen=True, kw_only=True):
     """What must be so before anything is done."""
 
     command: str
@@ -258,7 +287,7 @@ class Preflight(Said, frozen=True, kw_only=True):
     description: str | None = None
 
 
-class Workflow(Said, frozen=True, kw_only=True):
+class Workflow(DocumentPart, frozen=True, kw_only=True):
     """Steps that belong together."""
 
     name: str
@@ -272,7 +301,7 @@ class Workflow(Said, frozen=True, kw_only=True):
 # --- how they are run together ----------------------------------------------------------------------------------------
 
 
-class IdleNudge(Said, frozen=True, kw_only=True):
+class IdleNudge(DocumentPart, frozen=True, kw_only=True):
     """What becomes of an agent that says nothing."""
 
     nudge_after: Seconds = 120.0
@@ -280,7 +309,7 @@ class IdleNudge(Said, frozen=True, kw_only=True):
     max_nudges: Tally = 1
 
 
-class Swarm(Said, frozen=True, kw_only=True):
+class Swarm(DocumentPart, frozen=True, kw_only=True):
     """How the agents of a document work together; `pattern` is a row of `patterns`, where one is chosen if none is."""
 
     pattern: str | None = None
@@ -293,7 +322,7 @@ class Swarm(Said, frozen=True, kw_only=True):
     completion_grace_period: Seconds = 5.0
 
 
-class Barrier(Said, frozen=True, kw_only=True):
+class Barrier(DocumentPart, frozen=True, kw_only=True):
     """Nothing that comes after a barrier begins before those it waits for have ended."""
 
     name: str
@@ -302,7 +331,7 @@ class Barrier(Said, frozen=True, kw_only=True):
     mode: Literal["all", "any", "majority"] = "all"
 
 
-class Coordination(Said, frozen=True, kw_only=True):
+class Coordination(DocumentPart, frozen=True, kw_only=True):
     """How agents agree."""
 
     barriers: tuple[Barrier, ...] = ()
@@ -310,7 +339,7 @@ class Coordination(Said, frozen=True, kw_only=True):
     consensus_strategy: Literal["majority", "unanimous", "quorum"] | None = None
 
 
-class SharedState(Said, frozen=True, kw_only=True):
+class SharedState(DocumentPart, frozen=True, kw_only=True):
     """What the runs of a document have in common: values that steps `set`, and read as `{{state.NAME}}`."""
 
     backend: Literal["memory", "database"] = "database"
@@ -318,7 +347,7 @@ class SharedState(Said, frozen=True, kw_only=True):
     namespace: str | None = None
 
 
-class ErrorHandling(Said, frozen=True, kw_only=True):
+class ErrorHandling(DocumentPart, frozen=True, kw_only=True):
     """What becomes of a run when a step fails."""
 
     strategy: Literal["fail-fast", "continue", "retry"] = "fail-fast"
@@ -330,7 +359,7 @@ class ErrorHandling(Said, frozen=True, kw_only=True):
     repair_retries: Tally | None = None
 
 
-class Trajectories(Said, frozen=True, kw_only=True):
+class Trajectories(DocumentPart, frozen=True, kw_only=True):
     """Which decisions of a run are written down in an artifact of it."""
 
     enabled: bool = True
@@ -339,7 +368,7 @@ class Trajectories(Said, frozen=True, kw_only=True):
     auto_decisions: bool = False
 
 
-class Path(Said, frozen=True, kw_only=True):
+class Path(DocumentPart, frozen=True, kw_only=True):
     """A named place that agents and steps may work in."""
 
     name: str
@@ -348,7 +377,7 @@ class Path(Said, frozen=True, kw_only=True):
     required: bool = True
 
 
-class Input(Said, frozen=True, kw_only=True):
+class Input(DocumentPart, frozen=True, kw_only=True):
     """A value that whoever runs the document gives."""
 
     type: Literal["string", "number", "integer", "boolean", "array", "object"] = "string"
@@ -358,7 +387,7 @@ class Input(Said, frozen=True, kw_only=True):
     enum: tuple[Any, ...] = ()
 
 
-class Param(Said, frozen=True, kw_only=True):
+class Param(DocumentPart, frozen=True, kw_only=True):
     """What a step of one's own is given with `with`."""
 
     name: str
@@ -367,14 +396,14 @@ class Param(Said, frozen=True, kw_only=True):
     description: str | None = None
 
 
-class CustomStep(Said, frozen=True, kw_only=True):
+class CustomStep(DocumentPart, frozen=True, kw_only=True):
     """A step of one's own, which others `use`: any members of a step, in which `{{NAME}}` are its parameters."""
 
     params: tuple[Param, ...] = ()
     step: dict[str, Any] = field(default_factory=dict)
 
 
-class Schedule(Said, frozen=True, kw_only=True):
+class Schedule(DocumentPart, frozen=True, kw_only=True):
     """When a run begins by itself: five fields of cron, in a time zone."""
 
     cron: str
@@ -383,7 +412,7 @@ class Schedule(Said, frozen=True, kw_only=True):
     vars: dict[str, Any] = field(default_factory=dict)
 
 
-class Hook(Said, frozen=True, kw_only=True):
+class Hook(DocumentPart, frozen=True, kw_only=True):
     """A run begins with every POST to `/hooks/NAME/PATH`; `secret` names the credential that signs them."""
 
     path: str
@@ -392,14 +421,14 @@ class Hook(Said, frozen=True, kw_only=True):
     input: str | None = None
 
 
-class Triggers(Said, frozen=True, kw_only=True):
+class Triggers(DocumentPart, frozen=True, kw_only=True):
     """What begins a run of a served document, besides a message."""
 
     schedule: tuple[Schedule, ...] = ()
     webhook: tuple[Hook, ...] = ()
 
 
-class Document(Said, frozen=True, kw_only=True):
+class Document(DocumentPart, frozen=True, kw_only=True):
     """A workflow file."""
 
     version: Text

@@ -1,12 +1,14 @@
-"""The small language of `if:` and of what stands between `{{` and `}}`: paths, filters, comparisons, functions.
+"""The expression language of `if:` and of `{{...}}` templates.
 
-It is only read here, into a tree, and the tree says what it mentions; it has no loops, no assignment and no way to call
-anything that is not in `functions`. `values` evaluates it, `checks` and `planning` look at what it mentions.
+Text is parsed into a tree, and the tree says what it mentions; `values` evaluates it. There are no loops, no
+assignments and no calls of anything outside `functions`.
 
     expression  = term {("and" | "or") term}          "and" binds closer, "not" closer still
     term        = operand [("==" | "!=" | "<" | "<=" | ">" | ">=" | "contains" | "matches") operand]
     operand     = (path | "text" | number | true | false | null | function(..) | (expression)) {"|" filter[(..)]}
     path        = name {.name | [0] | ["a name"]}
+
+Braces that are not a template are written `{{"{{"}}`.
 """
 
 import re
@@ -15,9 +17,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from accord.agents.safe_regexes import BadRegex, compile_regex
-from accord.workflows.functions import FILTERS, FUNCTIONS, Signature, nearest
+from accord.workflows.functions import FILTERS, FUNCTIONS, FunctionSignature, nearest
 
 MAX_LENGTH = 8_192
 MAX_DEPTH = 40
@@ -57,39 +60,39 @@ class Name(Struct, frozen=True):
     path: tuple[str, ...]
 
 
-class Call(Struct, frozen=True):
+class FunctionCall(Struct, frozen=True):
     """A function and what it is given; functions about steps are given names, not values."""
 
     function: str
-    given: tuple["Node", ...]
+    given: tuple["Expression", ...]
 
 
 class Filtered(Struct, frozen=True):
     """What a filter makes of something."""
 
-    inner: "Node"
+    inner: "Expression"
     filter: str
-    given: tuple["Node", ...]
+    given: tuple["Expression", ...]
 
 
 class Not(Struct, frozen=True):
     """The opposite."""
 
-    inner: "Node"
+    inner: "Expression"
 
 
 class Both(Struct, frozen=True):
     """Two things and what is between them: a comparison, `and` or `or`."""
 
     sign: str
-    left: "Node"
-    right: "Node"
+    left: "Expression"
+    right: "Expression"
 
 
-Node = Constant | Name | Call | Filtered | Not | Both
+Expression = Constant | Name | FunctionCall | Filtered | Not | Both
 
 
-class Mention(NamedTuple):
+class PathMention(NamedTuple):
     """A path that an expression reads; `is_optional` if a default stands in where it has no value."""
 
     path: tuple[str, ...]
@@ -97,24 +100,24 @@ class Mention(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Node:
+def parse_expression(text: str) -> Expression:
     """Read an expression; raises BadExpression."""
     if len(text) > MAX_LENGTH:
         raise BadExpression(f"an expression of {len(text)} characters is too long: {MAX_LENGTH} at most")
-    return _Reader(text).whole()
+    return _ExpressionReader(text).whole()
 
 
-def mentions(node: Node, is_optional: bool = False) -> Iterator[Mention]:
+def mentions(node: Expression, is_optional: bool = False) -> Iterator[PathMention]:
     """Yield every path that an expression reads; a function about steps reads their status."""
     match node:
         case Name(path):
-            yield Mention(path, is_optional)
-        case Call(function, given):
+            yield PathMention(path, is_optional)
+        case FunctionCall(function, given):
             values, steps = arguments(function, given)
             for part in values:
                 yield from mentions(part, is_optional)
             for name in steps:
-                yield Mention(("steps", name, "status"), is_optional)
+                yield PathMention(("steps", name, "status"), is_optional)
         case Filtered(inner, name, given):
             yield from mentions(inner, is_optional or name == "default")
             for part in given:
@@ -128,10 +131,10 @@ def mentions(node: Node, is_optional: bool = False) -> Iterator[Mention]:
 
 def heeds_failure(condition: str) -> bool:
     """Whether a condition is about failures, so that it is asked although a step before it has failed."""
-    return _heeds(parse(condition))
+    return _heeds(parse_expression(condition))
 
 
-def arguments(function: str, given: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+def arguments(function: str, given: tuple[Expression, ...]) -> tuple[tuple[Expression, ...], tuple[str, ...]]:
     """Return which values and which steps a function is given: `build`, "build" and `steps.build` are the same step."""
     plain = FUNCTIONS[function].plain
     if plain is None:
@@ -139,21 +142,21 @@ def arguments(function: str, given: tuple[Node, ...]) -> tuple[tuple[Node, ...],
     return given[:plain], tuple(_step_named(function, node) for node in given[plain:])
 
 
-def _step_named(function: str, node: Node) -> str:
+def _step_named(function: str, node: Expression) -> str:
     match node:
         case Constant(str(name)) | Name((name,)) | Name(("steps", name)):
             return name
     raise BadExpression(f"{function} is about steps: it is written {FUNCTIONS[function].usage}")
 
 
-def rendered(node: Node) -> str:
+def rendered(node: Expression) -> str:
     """Return an expression as text; reading that again gives the same."""
     match node:
         case Constant(value):
             return _constant(value)
         case Name(path):
             return path[0] + "".join(f".{part}" if _PLAIN.fullmatch(part) else f'["{part}"]' for part in path[1:])
-        case Call(function, given):
+        case FunctionCall(function, given):
             return f"{function}({', '.join(map(rendered, given))})"
         case Filtered(inner, name, given):
             text = f"({rendered(inner)})" if isinstance(inner, Both | Not) else rendered(inner)
@@ -164,18 +167,18 @@ def rendered(node: Node) -> str:
             return " ".join((_enclosed(left), sign, _enclosed(right)))
 
 
-def renamed(node: Node, names: Mapping[str, str | None]) -> Node:
+def renamed(node: Expression, names: Mapping[str, str | None]) -> Expression:
     """Return an expression in which steps have other names; what a step without one says is an empty text."""
     match node:
         case Name(("steps", name, *rest)) if name in names:
             other = names[name]
             return Constant("") if other is None else Name(("steps", other, *rest))
-        case Call(function, given):
+        case FunctionCall(function, given):
             values, steps = arguments(function, given)
             others = [names.get(name, name) for name in steps]
             if None in others:
                 return Constant("")
-            return Call(function, (*(renamed(part, names) for part in values), *map(Constant, others)))
+            return FunctionCall(function, (*(renamed(part, names) for part in values), *map(Constant, others)))
         case Filtered(inner, name, given):
             return Filtered(renamed(inner, names), name, tuple(renamed(part, names) for part in given))
         case Not(inner):
@@ -185,7 +188,7 @@ def renamed(node: Node, names: Mapping[str, str | None]) -> Node:
     return node
 
 
-def _enclosed(node: Node) -> str:
+def _enclosed(node: Expression) -> str:
     return f"({rendered(node)})" if isinstance(node, Both | Not) else rendered(node)
 
 
@@ -200,12 +203,12 @@ def path_of(text: str) -> tuple[str, ...]:
     return tuple("".join(groups) for groups in _SEGMENT.findall(text))
 
 
-def _heeds(node: Node, is_denied: bool = False) -> bool:
+def _heeds(node: Expression, is_denied: bool = False) -> bool:
     """Whether something is about failures; that a step did not succeed is as well, that it did is not."""
     match node:
         case Name(path):
             return path[0] == "steps" and path[-1] == "status"
-        case Call(function, _):
+        case FunctionCall(function, _):
             return FUNCTIONS[function].heeds_failure or (is_denied and function == "succeeded")
         case Filtered(inner, _, _):
             return _heeds(inner, is_denied)
@@ -216,7 +219,7 @@ def _heeds(node: Node, is_denied: bool = False) -> bool:
     return False
 
 
-class _Reader:
+class _ExpressionReader:
     """Reads one expression from left to right."""
 
     def __init__(self, text: str) -> None:
@@ -225,7 +228,7 @@ class _Reader:
         self._at = 0
         self._depth = 0
 
-    def whole(self) -> Node:
+    def whole(self) -> Expression:
         """Read all of it."""
         node = self._either()
         if self._at < len(self._tokens):
@@ -250,17 +253,17 @@ class _Reader:
         kind, token = self._tokens[self._at]
         return token if kind == "sign" or token in _WORDS else None
 
-    def _either(self) -> Node:
+    def _either(self) -> Expression:
         return self._chain("or", lambda: self._chain("and", self._term))
 
-    def _chain(self, sign: str, part: Callable[[], Node]) -> Node:
+    def _chain(self, sign: str, part: Callable[[], Expression]) -> Expression:
         node = part()
         while self._next == sign:
             self._at += 1
             node = Both(sign, node, part())
         return node
 
-    def _term(self) -> Node:
+    def _term(self) -> Expression:
         if self._next == "not":
             self._at += 1
             return Not(self._deeper(self._term))
@@ -274,7 +277,7 @@ class _Reader:
             self._check_pattern(right.value)
         return Both(sign, left, right)
 
-    def _operand(self) -> Node:
+    def _operand(self) -> Expression:
         node = self._plain()
         while self._next == "|":
             self._at += 1
@@ -284,7 +287,7 @@ class _Reader:
             node = Filtered(node, name, given)
         return node
 
-    def _plain(self) -> Node:
+    def _plain(self) -> Expression:
         if self._next == "(":
             self._at += 1
             node = self._deeper(self._either)
@@ -302,12 +305,12 @@ class _Reader:
             given = self._arguments()
             self._check("function", token, FUNCTIONS, len(given))
             arguments(token, given)
-            return Call(token, given)
+            return FunctionCall(token, given)
         return Constant(_CONSTANTS[token]) if token in _CONSTANTS else Name(path_of(token))
 
-    def _arguments(self) -> tuple[Node, ...]:
+    def _arguments(self) -> tuple[Expression, ...]:
         self._at += 1
-        given: list[Node] = []
+        given: list[Expression] = []
         while self._next != ")":
             if given:
                 self._expect(",")
@@ -321,7 +324,7 @@ class _Reader:
         self._at += 1
         return self._tokens[self._at - 1][1]
 
-    def _deeper(self, part: Callable[[], Node]) -> Node:
+    def _deeper(self, part: Callable[[], Expression]) -> Expression:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             self._refuse("it is nested too deeply")
@@ -334,12 +337,12 @@ class _Reader:
             self._refuse(f"{sign!r} is missing")
         self._at += 1
 
-    def _quoted(self, text: str) -> Node:
+    def _quoted(self, text: str) -> Expression:
         if "{{" in text and "}}" in text:
             self._refuse(f"there is a template within quotes: leave the quotes of {text!r} out")
         return Constant(text)
 
-    def _check(self, what: str, name: str, table: dict[str, Signature], given: int) -> None:
+    def _check(self, what: str, name: str, table: dict[str, FunctionSignature], given: int) -> None:
         if name not in table:
             self._refuse(f"there is no {what} {name!r}{nearest(name, table)}")
         if not table[name].least <= given <= table[name].most:
@@ -353,3 +356,92 @@ class _Reader:
 
     def _refuse(self, problem: str) -> NoReturn:
         raise BadExpression(f"in `{self._text.strip()}`: {problem}")
+
+
+ROOTS = ("input", "inputs", "vars", "steps", "item", "index", "state", "env", "run")
+"""What paths begin with; another first name is that of a variable, or of a map's item."""
+
+_TEMPLATE = re.compile(r"""\{\{((?:"[^"]*"|'[^']*'|\}(?!\})|[^}"'])*)\}\}""")
+
+
+class Placeholder(NamedTuple):
+    """One `{{...}}`: as it is written, and what it says."""
+
+    source: str
+    node: Expression
+
+
+class Reference(NamedTuple):
+    """Something that a text needs a value for.
+
+    `start` is where its template begins. `is_optional` if a default stands in where there is no value.
+    """
+
+    path: tuple[str, ...]
+    source: str
+    start: int
+    is_optional: bool
+
+    @property
+    def step(self) -> str | None:
+        """The step that it is about, if it is about one."""
+        return self.path[1] if self.path[0] == "steps" and len(self.path) > 1 else None
+
+
+@lru_cache(maxsize=4096)
+def split_template(text: str) -> tuple[str | Placeholder, ...]:
+    """Return the pieces of a text, in their order; raises BadExpression."""
+    pieces: list[str | Placeholder] = []
+    end = 0
+    while (begin := text.find("{{", end)) >= 0:
+        found = _TEMPLATE.match(text, begin)
+        if found is None:
+            raise BadExpression(
+                f'`{text[begin : begin + 40]}` has no end; braces that are no template are written {{{{"{{{{"}}}}'
+            )
+        pieces += [text[end:begin], Placeholder(found[0], parse_expression(found[1]))]
+        end = found.end()
+    pieces.append(text[end:])
+    return tuple(piece for piece in pieces if piece != "")
+
+
+def references(text: str) -> tuple[Reference, ...]:
+    """Return everything that the templates of a text need a value for; raises BadExpression."""
+    found, start = [], 0
+    for piece in split_template(text):
+        if isinstance(piece, Placeholder):
+            found += [Reference(path, piece.source, start, is_optional) for path, is_optional in mentions(piece.node)]
+            start += len(piece.source)
+        else:
+            start += len(piece)
+    return tuple(found)
+
+
+def condition_references(condition: str) -> tuple[Reference, ...]:
+    """Return everything that the condition of an `if` needs a value for; raises BadExpression."""
+    return tuple(
+        Reference(path, condition, 0, is_optional) for path, is_optional in mentions(parse_expression(condition))
+    )
+
+
+def renamed_in(text: str, names: Mapping[str, str | None]) -> str:
+    """Return a text whose templates speak of steps by other names; of a step without one they say nothing."""
+    return "".join(
+        piece if isinstance(piece, str) else f"{{{{{rendered(renamed(piece.node, names))}}}}}"
+        for piece in split_template(text)
+    )
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield every text in a value that is made of lists, tables and structs, in their order."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            left += reversed(one.values())
+        elif isinstance(one, list | tuple):
+            left += reversed(one)
+        elif isinstance(one, Struct):
+            left += [part for part in reversed(astuple(one)) if part]

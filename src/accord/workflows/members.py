@@ -1,7 +1,7 @@
-"""The agents that the steps of a document are child tasks of: who they are, and as what they are hosted.
+"""Members of a workflow: the agents that execute its steps as child tasks.
 
-They are hosted beside the workflow and are not served: only a run can give them tasks, which is why a task may say
-where it works. What they are told and what comes of it is `telling`; the kinds of agents are below, in `agents`.
+They are hosted beside the workflow and are not served: only a run can give them tasks, which may therefore say where
+they work.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,10 +18,16 @@ from accord.agents.remote import RemoteTerms, ReportMode
 from accord.client.keys import KeyManager, Keys
 from accord.engine.agent import Agent
 from accord.engine.context import Context
-from accord.workflows import completion, permissions
-from accord.workflows.clis import ROWS, arguments, variables
+from accord.workflows import permissions, verification
+from accord.workflows.agent_access import (
+    ROWS,
+    cli_arguments,
+    cli_variables,
+    connector_for,
+    credential_for,
+    fill_secrets,
+)
 from accord.workflows.document import A2A_SECONDS, AgentDef, IdleNudge, Permissions, Step
-from accord.workflows.elsewhere import connecting, credential_for, filled
 from accord.workflows.plan import Plan
 
 PLACE = "workflow"
@@ -76,7 +82,7 @@ def is_interactive(agent: AgentDef) -> bool:
 # --- who there is -----------------------------------------------------------------------------------------------------
 
 
-def definitions(plan: Plan) -> dict[str, Member]:
+def define_members(plan: Plan) -> dict[str, Member]:
     """Return all members of a plan by their names."""
     found = {f"{plan.name}/{agent.name}": _member(plan, agent) for agent in plan.agents}
     for step in steps_of(plan.steps):
@@ -136,7 +142,7 @@ def _member(plan: Plan, agent: AgentDef) -> Member:
         return Member(agent=replace(agent, timeout=agent.timeout or A2A_SECONDS))
     return Member(
         agent=replace(agent, env={**plan.env, **agent.env}) if plan.env else agent,
-        permissions=permissions.resolved(agent.permissions, plan.permission_profiles),
+        permissions=permissions.resolve_permissions(agent.permissions, plan.permission_profiles),
         idle_nudge=plan.idle_nudge,
         grace=min(plan.completion_grace_period, MAX_GRACE),
     )
@@ -145,7 +151,7 @@ def _member(plan: Plan, agent: AgentDef) -> Member:
 # --- as what they are hosted ------------------------------------------------------------------------------------------
 
 
-def made(name: str, member: Member, env: Mapping[str, str], keys: Keys | None = None) -> Agent:
+def make_member_agent(name: str, member: Member, env: Mapping[str, str], keys: Keys | None = None) -> Agent:
     """Return a member as an agent; `env` is the server's environment, of which it gets what it names.
 
     Raises ValueError for one that cannot be, and KeyManagementError.
@@ -168,14 +174,17 @@ def _process(name: str, member: Member, env: Mapping[str, str], keys: Keys) -> A
     what: dict[str, Any] = {"command": agent.command, "allow_interpreter": agent.allow_interpreter}
     if row is not None:
         access, directories = member.permissions.access, agent.additional_paths
-        args = arguments(row, model=said.model, access=access, directories=directories)
+        args = cli_arguments(row, model=said.model, access=access, directories=directories)
         what = {"preset": row.preset, "path": row.path, "args": args}
     options = ProcessOptions(
         **what,
         **(_waiting(member) if member.is_interactive else {}),
-        done=agent.done or (completion.DONE if member.is_interactive else None),
+        done=agent.done or (verification.DONE if member.is_interactive else None),
         grace=member.grace,
-        env={**variables(row, said.model), **{key: filled(value, env, keys) for key, value in agent.env.items()}},
+        env={
+            **cli_variables(row, said.model),
+            **{key: fill_secrets(value, env, keys) for key, value in agent.env.items()},
+        },
         pass_env=() if row is None else tuple(row.own),
         max_tokens=said.max_tokens,
         max_cost=said.max_cost,
@@ -217,7 +226,7 @@ def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Ag
     begins = ((variable, url) for start, variable, url in PROVIDERS if model.startswith(start))
     variable, url = next(((one, at) for one, at in begins if one in env), (None, None))
     named = document_variables(env)
-    stated = filled(agent.url, named, keys) if agent.url else env.get(BASE_URL)
+    stated = fill_secrets(agent.url, named, keys) if agent.url else env.get(BASE_URL)
     base_url = stated or url or ChatOptions(model=model).base_url
     credential = None if agent.credentials is None else credential_for(agent.credentials, keys, base_url)
     key = (credential.bearer or credential.api_key) if credential else env.get(variable or "")
@@ -225,7 +234,7 @@ def _model(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> Ag
         model=model,
         base_url=base_url,
         api_key=key,
-        headers={header: filled(value, named, keys, base_url) for header, value in agent.headers.items()},
+        headers={header: fill_secrets(value, named, keys, base_url) for header, value in agent.headers.items()},
         system_prompt="\n\n".join(filter(None, (agent.role and f"You are: {agent.role}", agent.skills))) or None,
         max_tokens=agent.constraints.max_tokens,
         max_cost=agent.constraints.max_cost,
@@ -242,7 +251,7 @@ def _remote(name: str, agent: AgentDef, env: Mapping[str, str], keys: Keys) -> A
         1, min(RemoteTerms().sends, int(seconds + 1).bit_length() - 1)
     )  # so that it fails in time, and says why
     terms = RemoteTerms(mode=mode_of(agent), sla_seconds=seconds, answer_seconds=seconds, sends=sends)
-    return RemoteAgent(agent.url or "", name=name, terms=terms, connect=connecting(agent, env, keys))
+    return RemoteAgent(agent.url or "", name=name, terms=terms, connect=connector_for(agent, env, keys))
 
 
 def mode_of(agent: AgentDef) -> ReportMode:

@@ -1,8 +1,8 @@
-"""What an agent may change of a directory: what its permissions come to, and whether it has kept to them.
+"""File permissions of agents, and the check that they were kept.
 
-Nothing is prevented here, because any program that runs as the same user could do it all the same: it is looked before
-and after a step, and one that has changed what it may not has failed. What else changes the directory meanwhile counts
-too, so whoever has permissions should work in a directory, or a worktree, of their own. The run stands above.
+Nothing is prevented, because any program of the same user could do it anyway: the directory is compared before and
+after a step, and a step that changed a forbidden file fails. Other changes in the directory count too, so agents with
+permissions should have a directory or worktree of their own.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Snapshot = Mapping[str, tuple[int, int, int]]
 """Path -> size, time of change, place on disk: a file for which these are the same has not been changed."""
 
 
-class Rules(Struct, frozen=True, kw_only=True):
+class PermissionRules(Struct, frozen=True, kw_only=True):
     """What permissions come to: patterns of what may be changed (None is everything), and of what may not."""
 
     write: tuple[str, ...] | None = None
@@ -40,7 +40,7 @@ class Rules(Struct, frozen=True, kw_only=True):
         return self.write is None and not self.kept
 
 
-def resolved(permissions: Permissions | None, profiles: Mapping[str, Permissions]) -> Permissions:
+def resolve_permissions(permissions: Permissions | None, profiles: Mapping[str, Permissions]) -> Permissions:
     """Return permissions with what their profile says where they say nothing themselves."""
     own = permissions or Permissions()
     base = profiles.get(own.profile or "", Permissions())
@@ -58,7 +58,7 @@ def resolved(permissions: Permissions | None, profiles: Mapping[str, Permissions
     )
 
 
-def rules(permissions: Permissions, directory: Path) -> Rules:
+def rules_in(permissions: Permissions, directory: Path) -> PermissionRules:
     """Return what permissions come to in a directory.
 
     `deny` counts whatever the access is. What may be read and is not said to be written is only read. With the access
@@ -69,27 +69,27 @@ def rules(permissions: Permissions, directory: Path) -> Rules:
     asks = permissions.inherit and permissions.access != "full"
     kept = (*files.deny, *(_lines(directory / IGNORED) + _lines(directory / READ_ONLY) if asks else ()))
     if permissions.access in ("readonly", "restricted") or files.write:
-        return Rules(write=files.write, kept=kept)
-    return Rules(kept=(*files.read, *kept))
+        return PermissionRules(write=files.write, kept=kept)
+    return PermissionRules(kept=(*files.read, *kept))
 
 
-async def look(directory: Path, ignored: Collection[Path] = ()) -> Snapshot:
+async def take_snapshot(directory: Path, ignored: Collection[Path] = ()) -> Snapshot:
     """Return what is in a directory, without the files of the store."""
     return await asyncio.to_thread(lambda: dict(_scan(directory, ignored)))
 
 
-async def since(directory: Path, at_ms: int, ignored: Collection[Path] = ()) -> list[str]:
+async def changed_since(directory: Path, at_ms: int, ignored: Collection[Path] = ()) -> list[str]:
     """Return what was made or changed in a directory since a time; what was removed is not seen."""
-    found = await look(directory, ignored)
+    found = await take_snapshot(directory, ignored)
     return sorted(path for path, (_, changed_ns, _) in found.items() if changed_ns >= at_ms * 1_000_000)
 
 
-def changed(before: Snapshot, after: Snapshot) -> list[str]:
+def changed_files(before: Snapshot, after: Snapshot) -> list[str]:
     """Return what was made, changed or removed."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
-def broken(paths: Iterable[str], rules: Rules, beside: Sequence[Rules] = ()) -> str | None:
+def find_violation(paths: Iterable[str], rules: PermissionRules, beside: Sequence[PermissionRules] = ()) -> str | None:
     """Say which of the files that were changed an agent may not change, or None.
 
     What those `beside` it may change, who worked in the same place at the same time, is not held against it.
@@ -102,7 +102,7 @@ def broken(paths: Iterable[str], rules: Rules, beside: Sequence[Rules] = ()) -> 
     return f"The agent changed files that its permissions do not let it change: {', '.join(found[:SHOWN])}{more}"
 
 
-def told(permissions: Permissions) -> str:
+def describe_permissions(permissions: Permissions) -> str:
     """Return what an agent is told about its permissions; nothing if it may do anything."""
     files = permissions.files or Files()
     may = {
@@ -123,7 +123,7 @@ def told(permissions: Permissions) -> str:
 # --- inside -----------------------------------------------------------------------------------------------------------
 
 
-def _may_change(path: str, rules: Rules) -> bool:
+def _may_change(path: str, rules: PermissionRules) -> bool:
     if rules.write is not None and not matches(path, rules.write):
         return False
     return not matches(path, rules.kept)

@@ -1,7 +1,6 @@
-"""What a run has written down: that an attempt at a step has begun, and how it ended.
+"""Records of a run: the start and end of each attempt.
 
-Records are only ever added, each under a key of its own, and mean the same in whatever order they are read; nothing is
-decided here. `state` is what they come to, `decide` and the driver of a run make them.
+Records are only added, each under its own key, and mean the same in any order. `state` is what they add up to.
 """
 
 from typing import Any, Literal
@@ -18,10 +17,10 @@ BY_START = "skipped_by_start"
 TIMED_OUT = "timed_out"
 UNDECIDABLE = "failed_condition"
 ITEM_FAILED = "failed_item"
-"""Reasons that `decide` and `earlier` give, beside those that whoever does a step has (`steps.scene.Reason`)."""
+"""Reasons that `decide` and `run_request` give; `steps.Reason` has those of executors."""
 
 
-class Written(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+class StepRecord(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """Base of the records: which attempt at which step, and when in milliseconds. The first attempt is number one."""
 
     step: str
@@ -29,7 +28,7 @@ class Written(Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults
     at: int
 
 
-class Begun(Written, frozen=True, kw_only=True, tag="begun"):
+class StepStarted(StepRecord, frozen=True, kw_only=True, tag="begun"):
     """An attempt has begun.
 
     `items` is what a map goes over, so that it stays the same whatever values become; `until` is when a `wait` is over.
@@ -44,7 +43,7 @@ class Begun(Written, frozen=True, kw_only=True, tag="begun"):
         return f"{self.step}:{self.attempt}:begun"
 
 
-class Ended(Written, frozen=True, kw_only=True, tag="ended"):
+class StepEnded(StepRecord, frozen=True, kw_only=True, tag="ended"):
     """An attempt has ended, or the step without one: then its number is that which the next would have had.
 
     With `again_at` it failed and is tried again then; without, the step has ended. `cause` names the step because of
@@ -71,4 +70,4 @@ class Ended(Written, frozen=True, kw_only=True, tag="ended"):
         return self.status == "failed" and self.cause is not None
 
 
-Record = Begun | Ended
+Record = StepStarted | StepEnded

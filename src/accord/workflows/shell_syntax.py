@@ -1,9 +1,9 @@
-"""Shell commands with templates: each template becomes a quoted reference to a variable, or the command is refused.
+"""Shell commands with templates: each template becomes a quoted variable reference.
 
-It reads the part of the language that POSIX shells and bash read alike: simple commands, lists, pipes, `if`, loops,
-groups, redirections to files, quotes, `$NAME` and `$(..)`. A command with templates that has anything else is refused.
-So a value is only ever a quoted part of an argument, or of a variable of the command's own; `agents.programs` says to
-which commands.
+The parser accepts what POSIX shells and bash read alike: simple commands, lists, pipes, `if`, loops, groups,
+redirections to files, quotes, `$NAME` and `$(..)`. A command with templates that contains anything else is refused, so
+a value is only ever a quoted part of an argument or of a variable. `agents.programs` lists the commands that may
+receive values.
 """
 
 import re
@@ -106,7 +106,7 @@ class ShellCommand(NamedTuple):
 
 def shell_command(text: str, holes: Sequence[Hole], *, options: bool = False) -> ShellCommand:
     """Return a command with references in place of its holes; raises UnsafeCommand. `options`: values may be some."""
-    reader = _Reader(text, holes, options)
+    reader = _ShellReader(text, holes, options)
     reader.read("")
     reader.check_names()
     reader.check_files()
@@ -130,7 +130,7 @@ class _Simple:
         return not (self.is_begun or self.is_group)
 
 
-class _Reader:
+class _ShellReader:
     """Reads a command from left to right, and writes it with references."""
 
     def __init__(self, text: str, holes: Sequence[Hole], options: bool) -> None:

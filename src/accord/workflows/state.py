@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from accord.workflows.document import Barrier, Step
 from accord.workflows.expressions import heeds_failure
 from accord.workflows.plan import Plan
-from accord.workflows.records import BY_END_OF_RUN, Begun, Ended, Record
+from accord.workflows.records import BY_END_OF_RUN, Record, StepEnded, StepStarted
 
-Standing = Literal["pending", "running", "waiting", "completed", "failed", "skipped"]
+NodeStatus = Literal["pending", "running", "waiting", "completed", "failed", "skipped"]
 """Where a step stands; `waiting` is between two attempts."""
 
 FINAL = frozenset({"completed", "failed", "skipped"})
@@ -30,7 +30,7 @@ HALTING = frozenset({"fail-fast", "retry"})
 """Strategies by which nothing new begins after a failure."""
 
 
-class Node(Struct, kw_only=True, eq=False):
+class PlanNode(Struct, kw_only=True, eq=False):
     """A step, an item of a map or a barrier, and where it stands.
 
     `order` is its place in the plan. `immune` is who begins although something failed. Of those that it comes `after`,
@@ -45,21 +45,21 @@ class Node(Struct, kw_only=True, eq=False):
     immune: bool = False
 
     after: tuple[str, ...] = ()
-    dependents: "list[Node]" = field(default_factory=list)
+    dependents: "list[PlanNode]" = field(default_factory=list)
     open: int = 0
     passed: int = 0
 
-    parent: "Node | None" = None
+    parent: "PlanNode | None" = None
     index: int = 0
     item: Any = None
-    items: "list[Node] | None" = None
+    items: "list[PlanNode] | None" = None
     items_open: int = 0
-    broken: "Node | None" = None
+    broken: "PlanNode | None" = None
 
-    standing: Standing = "pending"
+    standing: NodeStatus = "pending"
     rank: int = 0
-    begun: Begun | None = None
-    ended: Ended | None = None
+    begun: StepStarted | None = None
+    ended: StepEnded | None = None
     alarm: int | None = None
     due: bool = False
     queued: bool = False
@@ -96,30 +96,30 @@ class Node(Struct, kw_only=True, eq=False):
         return self.index >= parent.step.concurrency + len(parent.items) - parent.items_open
 
     @property
-    def end(self) -> Ended | None:
+    def end(self) -> StepEnded | None:
         """How it ended, if it has."""
         return self.ended if self.standing in FINAL else None
 
 
-class Doom(Struct, frozen=True):
+class SkipCause(Struct, frozen=True):
     """Why a step that could still be done is not: the one because of which, if it was one, and that in words."""
 
     cause: str | None
     error: str
 
 
-class State:
+class RunState:
     """Where the run of a plan stands."""
 
     def __init__(self, plan: Plan, records: Iterable[Record] = ()) -> None:
         self.plan = plan
-        self.nodes: dict[str, Node] = {}
-        self.running: dict[str, Node] = {}
-        self.condemned: dict[str, Node] = {}
-        self.failed: list[Node] = []
+        self.nodes: dict[str, PlanNode] = {}
+        self.running: dict[str, PlanNode] = {}
+        self.condemned: dict[str, PlanNode] = {}
+        self.failed: list[PlanNode] = []
         self.open = 0
-        self.touched: deque[Node] = deque()
-        self._halted: Doom | None = None
+        self.touched: deque[PlanNode] = deque()
+        self._halted: SkipCause | None = None
         self._first_failure: tuple[int, tuple[int, ...]] | None = None
         self._working = 0
         self._ready: dict[bool, list[tuple[tuple[int, ...], str]]] = {False: [], True: []}  # by whether they work
@@ -132,11 +132,11 @@ class State:
     def _build(self) -> None:
         for place, step in enumerate(self.plan.steps):
             self._add(
-                Node(name=step.name, order=(place,), step=step, after=tuple(dict.fromkeys(step.depends_on or ())))
+                PlanNode(name=step.name, order=(place,), step=step, after=tuple(dict.fromkeys(step.depends_on or ())))
             )
         for place, barrier in enumerate(self.plan.barriers, start=len(self.plan.steps)):
             waits = tuple(dict.fromkeys(barrier.wait_for))
-            self._add(Node(name=barrier.name, order=(place,), barrier=barrier, after=waits))
+            self._add(PlanNode(name=barrier.name, order=(place,), barrier=barrier, after=waits))
         for node in self.nodes.values():
             node.open = len(node.after)
             for name in node.after:
@@ -144,7 +144,7 @@ class State:
         self.open = len(self.nodes)
         self.touched.extend(self.nodes.values())
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: PlanNode) -> None:
         condition = node.step.if_ if node.step is not None else None
         survives = condition is not None and heeds_failure(condition)
         node.immune = survives or (node.parent is not None and node.parent.immune)
@@ -157,12 +157,12 @@ class State:
         node = self.nodes.get(record.step)
         if node is None:  # an item of a map whose own record has not been read yet
             self._early.setdefault(record.step, []).append(record)
-        elif isinstance(record, Begun):
+        elif isinstance(record, StepStarted):
             self._begin(node, record)
         else:
             self._end(node, record)
 
-    def _begin(self, node: Node, record: Begun) -> None:
+    def _begin(self, node: PlanNode, record: StepStarted) -> None:
         if node.is_map and record.items is None:
             raise ValueError(f"the map {node.name!r} cannot begin without its items")
         if node.begun is None or node.begun.attempt < record.attempt:
@@ -176,7 +176,7 @@ class State:
         if record.items is not None and node.items is None:
             self._unfold(node, record.items)
 
-    def _end(self, node: Node, record: Ended) -> None:
+    def _end(self, node: PlanNode, record: StepEnded) -> None:
         if node.ended is None or node.ended.attempt < record.attempt:
             node.ended = record
         if not _raise(node, record.attempt * 2 + 1):
@@ -197,16 +197,16 @@ class State:
         else:
             self._step_ended(node, record)
 
-    def _step_ended(self, node: Node, record: Ended) -> None:
+    def _step_ended(self, node: PlanNode, record: StepEnded) -> None:
         self.open -= 1
         if record.fails:
             self.failed.append(node)
             if self.plan.strategy in HALTING:
-                self._halt((record.at, node.order), Doom(node.name, f"{node.name!r} failed"))
+                self._halt((record.at, node.order), SkipCause(node.name, f"{node.name!r} failed"))
         elif record.reason == BY_END_OF_RUN and record.cause == node.name:
-            self._halt((record.at, node.order), Doom(None, record.error or ""))
+            self._halt((record.at, node.order), SkipCause(None, record.error or ""))
 
-    def _item_ended(self, parent: Node, item: Node, record: Ended) -> None:
+    def _item_ended(self, parent: PlanNode, item: PlanNode, record: StepEnded) -> None:
         parent.items_open -= 1
         if parent.items_open == 0:
             self.touched.append(parent)
@@ -223,12 +223,12 @@ class State:
             if parent.broken is None or item.order < parent.broken.order:
                 parent.broken = item
 
-    def _touch_items(self, node: Node) -> None:
+    def _touch_items(self, node: PlanNode) -> None:
         for item in node.items or ():
             self.touched.append(item)
             self._touch_items(item)
 
-    def _unfold(self, node: Node, items: tuple[Any, ...]) -> None:
+    def _unfold(self, node: PlanNode, items: tuple[Any, ...]) -> None:
         """Make the items of a map."""
         nested = node.step.step if node.step is not None else None
         if nested is None:
@@ -238,7 +238,7 @@ class State:
         for index, item in enumerate(items):
             name = f"{node.name}[{index}]"
             step = replace(nested, name=name, type=nested.kind)
-            child = Node(name=name, order=(*node.order, index), step=step, parent=node, index=index, item=item)
+            child = PlanNode(name=name, order=(*node.order, index), step=step, parent=node, index=index, item=item)
             node.items.append(child)
             self._add(child)
         self.touched.extend((node, *node.items))
@@ -246,7 +246,7 @@ class State:
             for record in self._early.pop(child.name, ()):
                 self.apply(record)
 
-    def _move(self, node: Node, standing: Standing) -> None:
+    def _move(self, node: PlanNode, standing: NodeStatus) -> None:
         if node.standing == "running":
             del self.running[node.name]
             self.condemned.pop(node.name, None)
@@ -261,24 +261,24 @@ class State:
     # --- the end of everything ----------------------------------------------------------------------------------------
 
     @property
-    def halted(self) -> Doom | None:
+    def halted(self) -> SkipCause | None:
         """Why nothing new begins any more, if so."""
         return self._halted
 
     def stop(self, error: str) -> None:
         """Let nothing new begin, for a reason that no step gave."""
         if self._halted is None:
-            self._halted = Doom(None, error)
+            self._halted = SkipCause(None, error)
             self.touched.extend(node for node in self.nodes.values() if node.standing not in FINAL)
 
-    def _halt(self, when: tuple[int, tuple[int, ...]], doom: Doom) -> None:
+    def _halt(self, when: tuple[int, tuple[int, ...]], doom: SkipCause) -> None:
         if self._halted is None:
             self.touched.extend(node for node in self.nodes.values() if node.standing not in FINAL)
         if self._first_failure is None or when < self._first_failure:
             self._first_failure = when
             self._halted = doom
 
-    def doom(self, node: Node) -> Doom | None:
+    def doom(self, node: PlanNode) -> SkipCause | None:
         """Return why a step that has not ended is to be given up, if so."""
         if node.immune:
             return None
@@ -287,20 +287,20 @@ class State:
         parent = node.parent
         while parent is not None:
             if parent.broken is not None:
-                return Doom(parent.broken.name, f"{parent.broken.name!r} failed")
+                return SkipCause(parent.broken.name, f"{parent.broken.name!r} failed")
             if parent.due:
-                return Doom(None, f"{parent.name!r} took too long")
+                return SkipCause(None, f"{parent.name!r} took too long")
             parent = parent.parent
         return None
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def _wind(self, node: Node, at: int | None) -> None:
+    def _wind(self, node: PlanNode, at: int | None) -> None:
         node.alarm = at
         if at is not None:
             heappush(self._alarms, (at, node.order, node.name))
 
-    def _wind_barriers(self, node: Node, at: int) -> None:
+    def _wind_barriers(self, node: PlanNode, at: int) -> None:
         """Let the time of barriers run from when the first of those began that they wait for."""
         for other in node.dependents:
             if other.barrier is not None and other.barrier.timeout is not None and other.standing not in FINAL:
@@ -328,21 +328,21 @@ class State:
 
     # --- who can begin ------------------------------------------------------------------------------------------------
 
-    def offer(self, node: Node) -> None:
+    def offer(self, node: PlanNode) -> None:
         """Let a step begin as soon as there is a place for it."""
         if not node.queued:
             node.queued = True
             heappush(self._ready[node.works], (node.order, node.name))
 
-    def ready(self) -> list[Node]:
+    def ready(self) -> list[PlanNode]:
         """Return those for which there is a place, in the order of the plan."""
         most = self.plan.max_concurrency
         found = self._first(self._ready[False], None)
         found += self._first(self._ready[True], None if most is None else most - self._working)
         return sorted(found, key=lambda node: node.order)
 
-    def _first(self, heap: list[tuple[tuple[int, ...], str]], places: int | None) -> list[Node]:
-        found: list[Node] = []
+    def _first(self, heap: list[tuple[tuple[int, ...], str]], places: int | None) -> list[PlanNode]:
+        found: list[PlanNode] = []
         while heap and (places is None or len(found) < places):
             node = self.nodes[heappop(heap)[1]]
             if node.standing == "pending" or (node.standing == "waiting" and node.due):
@@ -354,7 +354,7 @@ class State:
         return found
 
 
-def _raise(node: Node, rank: int) -> bool:
+def _raise(node: PlanNode, rank: int) -> bool:
     """Note how far a step is; return whether it was not there yet."""
     if rank <= node.rank or node.standing in FINAL:
         return False
@@ -362,7 +362,7 @@ def _raise(node: Node, rank: int) -> bool:
     return True
 
 
-def _over_at(node: Node, record: Begun) -> int | None:
+def _over_at(node: PlanNode, record: StepStarted) -> int | None:
     """Return when a step that nobody works at is over by itself; the time of others is whose who do them."""
     if node.step is None or not (node.step.type in PARKED or node.is_map):
         return None

@@ -16,16 +16,20 @@ from msgspec import Struct, field
 from accord.agents.command_safety import UnsafeCommand, Value, Word, check_arguments, option_value
 from accord.agents.safe_regexes import BadRegex, compile_regex, escape_text
 from accord.workflows.expressions import (
+    ROOTS,
     BadExpression,
     Both,
-    Call,
     Constant,
+    Expression,
     Filtered,
+    FunctionCall,
     Name,
-    Node,
     Not,
+    Placeholder,
     arguments,
-    parse,
+    parse_expression,
+    references,
+    split_template,
 )
 from accord.workflows.functions import (
     FILTERS,
@@ -38,7 +42,6 @@ from accord.workflows.functions import (
     number,
 )
 from accord.workflows.shell_syntax import HOLE, Hole, ShellCommand, shell_command
-from accord.workflows.templates import ROOTS, Template, references, split
 
 __all__ = [
     "ROOTS",
@@ -95,19 +98,21 @@ class Values(Struct, frozen=True, kw_only=True):
 
     def text(self, template: str) -> str:
         """Return a text with the values of its templates in their places; raises Unresolved."""
-        return "".join(piece if isinstance(piece, str) else as_text(self._worth(piece)) for piece in split(template))
+        return "".join(
+            piece if isinstance(piece, str) else as_text(self._worth(piece)) for piece in split_template(template)
+        )
 
     def pattern(self, template: str) -> str:
         """Return a regular expression in which the values of templates stand for themselves; raises Unresolved."""
-        pieces = split(template)
+        pieces = split_template(template)
         return "".join(
             piece if isinstance(piece, str) else escape_text(as_text(self._worth(piece))) for piece in pieces
         )
 
     def value(self, template: str) -> Any:
         """Return the value of a text that is one lone template, with its type; any other text as `text` does."""
-        pieces = split(template.strip())
-        if len(pieces) == 1 and isinstance(pieces[0], Template):
+        pieces = split_template(template.strip())
+        if len(pieces) == 1 and isinstance(pieces[0], Placeholder):
             return self._worth(pieces[0])
         return self.text(template)
 
@@ -124,7 +129,7 @@ class Values(Struct, frozen=True, kw_only=True):
 
     def holds(self, condition: str) -> bool:
         """Whether the condition of an `if` is true; raises Unresolved."""
-        return is_true(self._worth(Template(condition, parse(condition))))
+        return is_true(self._worth(Placeholder(condition, parse_expression(condition))))
 
     def shell(self, command: str, *, options: bool = False) -> tuple[str, dict[str, str]]:
         """Return a command that refers to variables wherever it had templates, and these variables.
@@ -160,18 +165,18 @@ class Values(Struct, frozen=True, kw_only=True):
             _refuse_option(words, values)
         return tuple(_UNSPEAKABLE.sub("\ufffd", self.text(text)) for text in argv)
 
-    def _spoken(self, template: Template) -> str:
+    def _spoken(self, template: Placeholder) -> str:
         return _UNSPEAKABLE.sub("\ufffd", as_text(self._worth(template)))
 
     # --- what an expression is worth ----------------------------------------------------------------------------------
 
-    def _worth(self, template: Template) -> Any:
+    def _worth(self, template: Placeholder) -> Any:
         try:
             return self._evaluated(template.node)
         except Unsuitable as error:
             raise Unresolved(f"{template.source}: {error}") from None
 
-    def _evaluated(self, node: Node) -> Any:
+    def _evaluated(self, node: Expression) -> Any:
         match node:
             case Constant(value):
                 return value
@@ -181,7 +186,7 @@ class Values(Struct, frozen=True, kw_only=True):
                 return not is_true(self._evaluated(inner))
             case Filtered(inner, name, given):
                 return FILTERS[name].does(self._filtered(inner, name), *map(self._evaluated, given))
-            case Call(function, given):
+            case FunctionCall(function, given):
                 return self._called(function, given)
             case Both("and", left, right):
                 return is_true(self._evaluated(left)) and is_true(self._evaluated(right))
@@ -190,7 +195,7 @@ class Values(Struct, frozen=True, kw_only=True):
             case Both(sign, left, right):
                 return _COMPARED[sign](self._evaluated(left), self._evaluated(right))
 
-    def _filtered(self, inner: Node, name: str) -> Any:
+    def _filtered(self, inner: Expression, name: str) -> Any:
         try:
             return self._evaluated(inner)
         except Unresolved:
@@ -198,7 +203,7 @@ class Values(Struct, frozen=True, kw_only=True):
                 raise
             return None
 
-    def _called(self, function: str, given: tuple[Node, ...]) -> Any:
+    def _called(self, function: str, given: tuple[Expression, ...]) -> Any:
         values, names = arguments(function, given)
         if FUNCTIONS[function].plain == 0 and not names:
             names = self.needs
@@ -257,12 +262,12 @@ def check_argv(argv: Sequence[str], *, options: bool = False, interpreter: bool 
     check_arguments(_words_of(argv)[0], options=options, interpreter=interpreter)
 
 
-def _pieces(command: str) -> tuple[str, list[Template]]:
+def _pieces(command: str) -> tuple[str, list[Placeholder]]:
     """Return the text of a command with holes for its templates, and these; braces that are no template are text."""
     if HOLE in command:
         raise UnsafeCommand("a command cannot have a NUL", "remove it")
     text, templates = "", []
-    for piece in split(command):
+    for piece in split_template(command):
         if isinstance(piece, str):
             text += piece
         elif _BRACES.fullmatch(constant := _constant(piece) or ""):
@@ -273,17 +278,17 @@ def _pieces(command: str) -> tuple[str, list[Template]]:
     return text, templates
 
 
-def _words_of(argv: Sequence[str]) -> tuple[list[Word], list[Template]]:
+def _words_of(argv: Sequence[str]) -> tuple[list[Word], list[Placeholder]]:
     """Return the words of an `argv`, and the templates of its values."""
     words: list[Word] = []
-    templates: list[Template] = []
+    templates: list[Placeholder] = []
     for text in argv:
         word: list[str | Value] = []
-        for piece in split(text):
+        for piece in split_template(text):
             constant = piece if isinstance(piece, str) else _constant(piece)
             if constant is not None:
                 word.append(constant)
-            elif isinstance(piece, Template):
+            elif isinstance(piece, Placeholder):
                 word.append(Value(piece.source, len(templates)))
                 templates.append(piece)
         words.append(tuple(word))
@@ -312,18 +317,18 @@ def _refuse_option(words: Sequence[Word], values: Sequence[str]) -> None:
         raise UnsafeCommand(f"{value.source} begins with `-`, and the program would read it as an option ({fix})", fix)
 
 
-def _constant(template: Template) -> str | None:
+def _constant(template: Placeholder) -> str | None:
     """Return what a template says if its author wrote all of it, as in steps of one's own."""
     return Values().text(template.source) if _is_constant(template.node) else None
 
 
-def _is_constant(node: Node) -> bool:
+def _is_constant(node: Expression) -> bool:
     match node:
         case Constant():
             return True
         case Filtered(inner, _, given):
             return all(map(_is_constant, (inner, *given)))
-        case Call("text", given):
+        case FunctionCall("text", given):
             return all(map(_is_constant, given))
     return False
 
@@ -333,7 +338,7 @@ def output_variable(step: str) -> str:
     return variable_of(Name(("steps", step, "output")))
 
 
-def variable_of(node: Node) -> str:
+def variable_of(node: Expression) -> str:
     """Return the variable that a command finds a value in: STEP_PLAN_OUTPUT for `steps.plan.output`."""
     match node:
         case Name((root, *rest)):
@@ -342,7 +347,7 @@ def variable_of(node: Node) -> str:
             return _NO_NAME.sub("_", "_".join(parts)).upper()
         case Filtered(inner, name, _):
             return f"{variable_of(inner)}_{_NO_NAME.sub('_', name).upper()}"
-        case Call(function, _):
+        case FunctionCall(function, _):
             return _NO_NAME.sub("_", function).upper()
     return "VALUE"
 

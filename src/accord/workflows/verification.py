@@ -1,20 +1,107 @@
-"""Whether what a step has done is what was wanted: its verification, for all types of steps.
+"""Verification of steps: decide whether a result is what was wanted.
 
-One function for each type, which says what is missing. It tries nothing again and asks no agent: `diagnosing` is only
-what a diagnostic agent would be asked. The run stands above, `steps.command` below.
+One function for each type of verification. An agent in a terminal does not end by itself; in order of precedence, its
+step is done by a verification, its own decision, evidence, or a marker.
 """
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.agents.safe_regexes import BadRegex, compile_regex
 from accord.workflows.document import Step, Verification
-from accord.workflows.steps.scene import Result, Scene
-from accord.workflows.steps.shell import run_filled
+from accord.workflows.steps import Result, Scene
+from accord.workflows.steps.deterministic import run_command
+
+MARKER, OWNER, REVIEW = "STEP_COMPLETE", "OWNER_DECISION", "REVIEW_DECISION"
+
+OwnerDecision = Literal["COMPLETE", "INCOMPLETE_RETRY", "INCOMPLETE_FAIL", "NEEDS_CLARIFICATION"]
+
+# A terminal paints blanks and frames around what is written, hence what may stand around the words.
+_GAP = r"[ \t*_`\"']*"
+_DECIDED = re.compile(
+    rf"{OWNER}{_GAP}:{_GAP}(COMPLETE|INCOMPLETE_RETRY|INCOMPLETE_FAIL|NEEDS_CLARIFICATION)\b", re.IGNORECASE
+)
+_BECAUSE = re.compile(rf"\bREASON{_GAP}:{_GAP}([^\n]+)", re.IGNORECASE)
+_REVIEWED = re.compile(rf"{REVIEW}{_GAP}:{_GAP}(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
+
+DONE = rf"(?i){MARKER}{_GAP}:{_GAP}[\w.-]|{_DECIDED.pattern}|{_REVIEWED.pattern}"
+"""What ends the work of an agent in its terminal, whatever it means."""
+
+
+class CompletionEvidence(Struct, frozen=True, kw_only=True):
+    """What an agent has left behind besides its words: how many files it changed and lines it posted, and whether its
+    process has ended by itself."""
+
+    files: int = 0
+    posts: int = 0
+    has_exited: bool = False
+
+
+def read_owner_decision(output: str) -> tuple[OwnerDecision | None, str | None]:
+    """Return what the owner of a step has decided at last, and why."""
+    found = list(_DECIDED.finditer(output))
+    if not found:
+        return None, None
+    because = _BECAUSE.search(output, found[-1].end())
+    word: OwnerDecision = found[-1][1].upper()  # type: ignore[assignment]  # the pattern has these words only
+    return word, because[1].strip() if because else None
+
+
+def is_marked(output: str, step: str) -> bool:
+    """Whether a step's marker is there."""
+    return re.search(rf"{MARKER}{_GAP}:{_GAP}{re.escape(step)}(?![\w-])", output) is not None
+
+
+def judge_completion(step: str, result: Result, evidence: CompletionEvidence) -> Result:
+    """Return what came of a step whose agent has stopped; `result` has been verified, where there is a verification."""
+    if not result.ok or result.reason == "completed_verified":
+        return result
+    decision, because = read_owner_decision(result.output)
+    if decision is not None:
+        return _by_owner(result, decision, because)
+    if evidence.files or evidence.posts or is_marked(result.output, step) or _REVIEWED.search(result.output):
+        return replace(result, reason="completed_by_evidence")
+    if evidence.has_exited:
+        return replace(result, reason="completed_by_process_exit")
+    missing = f"The agent stopped without {MARKER}:{step}, a decision, or anything changed"
+    return replace(result, ok=False, reason="failed_no_evidence", error=missing)
+
+
+def _by_owner(result: Result, decision: OwnerDecision, because: str | None) -> Result:
+    if decision == "COMPLETE":
+        return replace(result, reason="completed_by_owner_decision")
+    said = because or "no reason was given"
+    if decision == "INCOMPLETE_RETRY":
+        return replace(result, ok=False, reason="retry_requested_by_owner", error=f"The agent asks for a retry: {said}")
+    what = "wants to know more" if decision == "NEEDS_CLARIFICATION" else "says that it cannot be done"
+    return replace(result, ok=False, reason="failed_owner_decision", error=f"The agent {what}: {said}")
+
+
+# --- what an agent is told --------------------------------------------------------------------------------------------
+
+
+def completion_prompt(step: str) -> str:
+    """Return what an agent in a terminal is told about the end of its work.
+
+    The marker itself is not in it: the terminal shows what is typed, and would end the work before it begins.
+    """
+    return (
+        f'When the work is done, print one line that consists of the word {MARKER}, a colon and the name "{step}", '
+        f"without blanks. If it cannot be done, print one line with the word {OWNER}, a colon, and INCOMPLETE_RETRY, "
+        "INCOMPLETE_FAIL or NEEDS_CLARIFICATION, and one with the word REASON, a colon, and why."
+    )
+
+
+def without_markers(task: str) -> str:
+    """Return a task without anything that would end the work as soon as a terminal shows it, but with its meaning."""
+    return re.sub(rf"({MARKER}|{OWNER}|{REVIEW})({_GAP}):", r"\1\2 (then a colon)", task, flags=re.IGNORECASE)
+
 
 OUTPUT = "STEP_OUTPUT"
 """The variable in which a custom check finds what the step said."""
@@ -85,7 +172,7 @@ async def _custom(scene: Scene, result: Result, wanted: Verification, task: str)
     if wanted.value.startswith(PATTERN):
         return await _matches(scene, result, wanted, task)
     env = {OUTPUT: result.output}
-    return (await run_filled(scene, wanted, wanted.value, seconds=wanted.timeout, env=env)).error
+    return (await run_command(scene, wanted, wanted.value, seconds=wanted.timeout, env=env)).error
 
 
 async def _pull_request(scene: Scene, result: Result, wanted: Verification, task: str) -> str | None:
@@ -151,7 +238,7 @@ def _unpainted(output: str) -> tuple[str, list[int]]:
 # --- what a diagnostic agent is asked ---------------------------------------------------------------------------------
 
 
-def diagnosing(step: Step, result: Result, task: str) -> str:
+def diagnostic_prompt(step: Step, result: Result, task: str) -> str:
     """Return what a diagnostic agent is asked about a step that has failed its verification."""
     wanted = step.verification
     assert wanted is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from accord.agents.agent_types import Given
 from accord.engine.agent import Agent, Crash
-from accord.workflows.kind import KIND
+from accord.workflows.agent_type import KIND
 from tests.agents.contract.scratch import BEAT_SECONDS
 from tests.agents.contract.subjects import Subject, called
 

@@ -46,13 +46,12 @@ from accord.storage.commands import journal, steps
 from accord.storage.commands.journal import Begun, Runs
 from accord.storage.commands.tasks import Head
 from accord.workflows.agent import WorkflowAgent, schema
-from accord.workflows.beginning import INNER
+from accord.workflows.attempts import INNER
 from accord.workflows.channel import METADATA
-from accord.workflows.earlier import carried_over
-from accord.workflows.origin import Wish, origin_of
-from accord.workflows.reading import write
-from accord.workflows.records import Ended
-from accord.workflows.standing import Standing
+from accord.workflows.records import StepEnded
+from accord.workflows.run_request import RunRequest, carry_over_records, origin_of
+from accord.workflows.source import write_document
+from accord.workflows.stored_run import StoredRun
 
 WORKFLOWS = "/api/workflows"
 
@@ -192,7 +191,7 @@ class FlowsApi:
         key = noted.tenant, noted.task_id, noted.last_seq
         row = self._rows.get(key)
         if row is None:
-            found = Standing(noted, await self._house.store.read(steps.load, noted.tenant, noted.task_id))
+            found = StoredRun(noted, await self._house.store.read(steps.load, noted.tenant, noted.task_id))
             row = self._rows[key] = self._row_of(Steps(found))
             if len(self._rows) > KNOWN_ROWS:
                 self._rows.popitem(last=False)
@@ -253,7 +252,7 @@ class FlowsApi:
             raise TaskNotFound(f"There is no run {run}")
         return found
 
-    async def _both(self, caller: Caller, run: str) -> tuple[Head, Task, Standing | None]:
+    async def _both(self, caller: Caller, run: str) -> tuple[Head, Task, StoredRun | None]:
         """Return a run's task and what is written down of it, at the same time unless it goes on all too quickly."""
         left = LOOKS
         while True:
@@ -263,11 +262,11 @@ class FlowsApi:
             if found is None or found.task.last_seq == head.last_seq or not left:
                 return head, task, found
 
-    async def _stands(self, caller: Caller, run: str) -> Standing | None:
+    async def _stands(self, caller: Caller, run: str) -> StoredRun | None:
         """Return a run as it is written down; None for a workflow's task that has written down nothing yet."""
         store = self._house.store
         noted = await store.read(journal.begun, Runs(tenant=caller.tenant, task_id=run, inner=True, limit=1))
-        return Standing(noted[0], await store.read(steps.load, caller.tenant, run)) if noted else None
+        return StoredRun(noted[0], await store.read(steps.load, caller.tenant, run)) if noted else None
 
     def _queued(self, caller: Caller, head: Head, task: Task, feed: int) -> RunView:
         """Return a run that has not begun, or was refused when it was about to."""
@@ -284,13 +283,13 @@ class FlowsApi:
             error=_failure(task),
             question=None,
             asks=None,
-            document=flow.text or write(flow.document),
+            document=flow.text or write_document(flow.document),
             previous=None,
             actions=self._actions(caller, head, None),
             feed=feed,
         )
 
-    def _actions(self, caller: Caller, head: Head, found: Standing | None) -> list[Any]:
+    def _actions(self, caller: Caller, head: Head, found: StoredRun | None) -> list[Any]:
         """Return what the caller can do about a run."""
         sight, slug = self._house.sight, self._house.sight.slug(head.agent)
         if head.task_state not in lifecycle.ENDED:
@@ -334,8 +333,8 @@ class FlowsApi:
         """Say which steps a re-run would run again, and which approvals it would not ask for again."""
         wanted, found = asked.found(RerunQuery), await self._ended(asked)
         wish = _wish(found, wanted)
-        records = [] if wish.previous_run is None else carried_over(found.plan, found.records, wanted.from_, 0)
-        ended = {record.step for record in records if isinstance(record, Ended)}
+        records = [] if wish.previous_run is None else carry_over_records(found.plan, found.records, wanted.from_, 0)
+        ended = {record.step for record in records if isinstance(record, StepEnded)}
         kept = [step for step in found.plan.steps if step.name in ended]
         view = RerunView(
             again=[step.name for step in found.plan.steps if step.name not in ended],
@@ -344,7 +343,7 @@ class FlowsApi:
         )
         return Reply(body=view)
 
-    async def _ended(self, asked: Asked) -> Standing:
+    async def _ended(self, asked: Asked) -> StoredRun:
         """Return a run that the caller may run again."""
         caller, run = asked.known, asked.parts["run"]
         await self._task(caller, run)
@@ -355,7 +354,7 @@ class FlowsApi:
             raise CannotRerun(why)
         return found
 
-    def _cannot(self, caller: Caller, found: Standing) -> str | None:
+    def _cannot(self, caller: Caller, found: StoredRun) -> str | None:
         """Return why somebody cannot run a run again, if so."""
         task, sight = found.task, self._house.sight
         flow = self._flows.get(sight.slug(task.agent))
@@ -377,7 +376,7 @@ class FlowsApi:
         return Reply(201, _begun_row(head, slug))
 
 
-def _wish(found: Standing, wanted: Again) -> Wish:
+def _wish(found: StoredRun, wanted: Again) -> RunRequest:
     """Return what a run is asked for that runs another again: the same, and what of it is not done again."""
     was = replace(found.origin.wish, start_from=None, previous_run=None)
     if wanted.fresh:
@@ -385,7 +384,7 @@ def _wish(found: Standing, wanted: Again) -> Wish:
     if wanted.from_ is None and found.task.state is TaskState.COMPLETED:
         raise CannotRerun("It has completed: say from which step it is to be done again")
     try:
-        carried_over(found.plan, found.records, wanted.from_, 0)
+        carry_over_records(found.plan, found.records, wanted.from_, 0)
     except ValueError as error:
         raise InvalidParams(str(error)) from None
     return replace(was, start_from=wanted.from_, previous_run=found.task.task_id)

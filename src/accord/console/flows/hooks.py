@@ -2,7 +2,7 @@
 
 It reads one bounded body, authenticates its sender and answers 202 with the run's id. An endpoint with a secret is for
 callers who sign with it, any other for callers whom the server lets in anyway. A signed delivery is remembered in the
-store with its run, so that sending it again starts no second one. What a call asks for is `workflows.hooks`.
+store with its run, so that sending it again starts no second one. What a call asks for is `workflows.triggers`.
 """
 
 import logging
@@ -32,7 +32,7 @@ from accord.errors import AccordError, AgentUnavailable, InternalError, Permissi
 from accord.model import Message, SendConfiguration, SendRequest, Task
 from accord.storage.commands import signatures
 from accord.storage.store import Store, StoreUnavailable
-from accord.workflows import hooks
+from accord.workflows import triggers
 from accord.workflows.document import Document, Hook
 
 RATE, BURST = 50.0, 200
@@ -115,7 +115,7 @@ class Hooks:
         path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(HOOKS)
         name, _, rest = path.partition("/")
         flow = self._flows.get(name)
-        hook = None if flow is None else hooks.hook_at(flow.document, rest)
+        hook = None if flow is None else triggers.hook_at(flow.document, rest)
         if flow is None or hook is None:
             raise TaskNotFound("There is no such webhook")
         if hook.secret is None and header(scope, b"origin") is not None:
@@ -123,14 +123,16 @@ class Hooks:
             raise PermissionDenied("Webhooks are not for pages")
         identify = self._admit if hook.secret is None else stranger
         caller, body = await read_request(scope, receive, identify, self._quotas)
-        called = hooks.Call(presented(scope, body).target, _headers(scope), body)
+        called = triggers.WebhookCall(presented(scope, body).target, _headers(scope), body)
         if hook.secret is None:
             caller = caller or await self._admit(presented(scope, body))
-            named = hooks.delivery_named(called.headers)
-            return name, await self._sent(flow, hooks.message(flow.document, hook, called, named, flow.fixed), caller)
+            named = triggers.delivery_named(called.headers)
+            return name, await self._sent(
+                flow, triggers.webhook_message(flow.document, hook, called, named, flow.fixed), caller
+            )
         now = self._now_ms() // 1000
-        delivery = hooks.verify(hook, flow.secrets[hook.secret], called, now, self._tolerance)
-        asked = hooks.message(flow.document, hook, called, delivery, flow.fixed)
+        delivery = triggers.verify_webhook(hook, flow.secrets[hook.secret], called, now, self._tolerance)
+        asked = triggers.webhook_message(flow.document, hook, called, delivery, flow.fixed)
         caller = Caller(scheme=SCHEME, peer=peer[0] if peer else None)
         return name, await self._once(f"{name}/{hook.path.strip('/')} {delivery}", hook, flow, asked, caller)
 

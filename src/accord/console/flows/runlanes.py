@@ -10,7 +10,7 @@ from accord.console.flows.runviews import Steps, is_open
 from accord.console.flows.views import TryView
 from accord.console.views import Lane, Segment, Timeline
 from accord.model.base import timestamp_ms
-from accord.workflows.standing import Line
+from accord.workflows.stored_run import StoredStep
 
 _STATES: Mapping[str, str] = {
     "running": "working",
@@ -33,7 +33,7 @@ def timeline(steps: Steps, now_ms: int) -> Timeline:
     return Timeline(lanes=[_lane(line, tries) for line, tries in steps.tries()], now=timestamp_ms(now_ms))
 
 
-def _lane(line: Line, tries: Mapping[int, TryView]) -> Lane:
+def _lane(line: StoredStep, tries: Mapping[int, TryView]) -> Lane:
     return Lane(
         id=line.name,
         label=line.name,
@@ -44,7 +44,7 @@ def _lane(line: Line, tries: Mapping[int, TryView]) -> Lane:
     )
 
 
-def _segments(line: Line, tries: list[TryView]) -> Iterator[Segment]:
+def _segments(line: StoredStep, tries: list[TryView]) -> Iterator[Segment]:
     """Yield the attempts, and between them the time until the next; a step that was not even begun has none."""
     before: str | None = None
     for one in tries:

@@ -1,6 +1,6 @@
 """Runs of workflows over HTTP: `/api/runs/ID/events/NAME` and `/api/runs/ID/approvals/STEP`, what their steps wait for.
 
-It reads requests and holds callers to their roles and their own runs; what is handed in how is `workflows.handing`. An
+It reads requests and holds callers to their roles and their own runs; what is handed in how is `workflows.signals`. An
 event may also be posted to an address that the run itself gave out, `/api/events?token=...`: that is `Events`, which is
 behind a `bindings.receiver`.
 """
@@ -18,8 +18,8 @@ from accord.errors import AccordError, PermissionDenied, TaskNotFound
 from accord.protocol import codec
 from accord.protocol.operations import Operation
 from accord.remote.tasks import ReportCredentials, ReportSender, unauthenticated
-from accord.workflows.handing import Handing, NotWaiting, Shown
-from accord.workflows.standing import Standing
+from accord.workflows.signals import EventToken, NotWaiting, RunSignals
+from accord.workflows.stored_run import StoredRun
 
 REFUSALS: Refusals = {NotWaiting: Refusal(409, "NOT_WAITING")}
 
@@ -39,7 +39,7 @@ _decision = msgspec.json.Decoder(Decision)
 class RunsApi:
     """The handlers."""
 
-    def __init__(self, handing: Handing, roles: Roles, names: Mapping[str, str]) -> None:
+    def __init__(self, handing: RunSignals, roles: Roles, names: Mapping[str, str]) -> None:
         """Hand in through `handing`; `names` are those that agents have in roles, by their own."""
         self._handing = handing
         self._roles = roles
@@ -67,18 +67,18 @@ class RunsApi:
         await self._handing.decide(found, name, approved=said.approved, comment=said.comment)
         return Reply(204)
 
-    async def _found(self, asked: Asked) -> Standing:
+    async def _found(self, asked: Asked) -> StoredRun:
         """Return the run that is asked about; one of somebody else looks as if it were not there."""
         found = await self._handing.find(asked.known.tenant, asked.parts["run"])
         if (refusal := self._foreign(asked.known, found)) is not None:
             raise refusal
         return found
 
-    def allows(self, caller: Caller, found: Standing, name: str) -> bool:
+    def allows(self, caller: Caller, found: StoredRun, name: str) -> bool:
         """Whether a caller may decide an approval of a run of their tenant."""
         return found.task.agent in self._names and self._refusal(caller, found, name) is None
 
-    def _refusal(self, caller: Caller, found: Standing, name: str) -> AccordError | None:
+    def _refusal(self, caller: Caller, found: StoredRun, name: str) -> AccordError | None:
         """Return why a caller may not decide an approval; a role that its step names is enough to see it."""
         node = found.state().nodes.get(name)
         step = None if node is None else node.step
@@ -91,7 +91,7 @@ class RunsApi:
             return PermissionDenied(f"The owner of the run may not decide {name}")
         return None
 
-    def _foreign(self, caller: Caller, found: Standing) -> AccordError | None:
+    def _foreign(self, caller: Caller, found: StoredRun) -> AccordError | None:
         """Return why a caller may hand nothing in to a run."""
         if found.task.owner != caller.owner and not self._sees_all(caller, found):
             return TaskNotFound(f"There is no run {found.task.task_id}")
@@ -99,20 +99,20 @@ class RunsApi:
             return PermissionDenied("Your roles do not include sending to this workflow")
         return None
 
-    def _may_send(self, caller: Caller, found: Standing) -> bool:
+    def _may_send(self, caller: Caller, found: StoredRun) -> bool:
         if caller.roles is None:
             return True
         right = self._roles.rights(caller.roles, self._name(found)).get(Operation.SEND)
         return right is not None and right.has_skill(found.plan.workflow)
 
-    def _sees_all(self, caller: Caller, found: Standing) -> bool:
+    def _sees_all(self, caller: Caller, found: StoredRun) -> bool:
         """Whether somebody may end others' runs, and so may also decide what they ask."""
         if caller.roles is None:
             return caller.sees_all
         right = self._roles.rights(caller.roles, self._name(found)).get(Operation.CANCEL)
         return right is not None and right.sees_all
 
-    def _name(self, found: Standing) -> str:
+    def _name(self, found: StoredRun) -> str:
         return self._names[found.task.agent]
 
 
@@ -125,7 +125,7 @@ _anything: "msgspec.json.Decoder[object]" = msgspec.json.Decoder()
 class Holder(ReportSender, frozen=True, kw_only=True):
     """Somebody who has such an address."""
 
-    shown: Shown
+    shown: EventToken
 
     @property
     def is_known(self) -> bool:
@@ -136,13 +136,13 @@ class Holder(ReportSender, frozen=True, kw_only=True):
 class Events:
     """Takes in events from those who were told where to post them."""
 
-    def __init__(self, handing: Handing) -> None:
+    def __init__(self, handing: RunSignals) -> None:
         """Hand in through `handing`."""
         self._handing = handing
 
     async def admit(self, evidence: ReportCredentials) -> ReportSender:
         """Say by a token which event it is, before a body is read."""
-        shown = Shown.read(evidence.token or "")
+        shown = EventToken.read(evidence.token or "")
         if shown is None or not await self._handing.is_shown(shown):
             raise unauthenticated()
         return Holder(evidence=evidence, tenant=shown.tenant, shown=shown)

@@ -1,6 +1,6 @@
 """Runs of workflows as pages show them: what is written down of one, as rows, steps and lanes.
 
-It reads nothing and decides nothing: a run comes in as `workflows.standing` has it and goes out as
+It reads nothing and decides nothing: a run comes in as `workflows.stored_run` has it and goes out as
 `console.flows.views`. What is asked and who may see it is `console.flows.api`.
 """
 
@@ -15,14 +15,13 @@ from accord.console.routing import time_of
 from accord.model.base import timestamp_ms
 from accord.protocol.states import LOWER
 from accord.storage.commands.journal import Begun as Noted
-from accord.workflows.beginning import WITH_ADVICE
+from accord.workflows.attempts import WITH_ADVICE, step_values
 from accord.workflows.document import Step
-from accord.workflows.known import values_of
-from accord.workflows.lines import Places
-from accord.workflows.origin import Origin
-from accord.workflows.records import Begun, Ended, Record
-from accord.workflows.standing import CANCELLED, Line, Standing, Wait
-from accord.workflows.state import FINAL, Node, State
+from accord.workflows.records import Record, StepEnded, StepStarted
+from accord.workflows.run_request import RunOrigin
+from accord.workflows.source import StepPositions
+from accord.workflows.state import FINAL, PlanNode, RunState
+from accord.workflows.stored_run import CANCELLED, RunWait, StoredRun, StoredStep
 from accord.workflows.values import Unresolved
 
 SHOWN = 1000
@@ -38,7 +37,7 @@ MISSED = frozenset({"failed_verification", WITH_ADVICE})
 _records = msgspec.json.Decoder(Record)
 
 
-def row(noted: Noted, origin: Origin, slug: str, lines: list[Line], waits: list[Wait]) -> RunRow:
+def row(noted: Noted, origin: RunOrigin, slug: str, lines: list[StoredStep], waits: list[RunWait]) -> RunRow:
     """Return a run as a list shows it."""
     return RunRow(
         id=noted.task_id,
@@ -56,7 +55,7 @@ def row(noted: Noted, origin: Origin, slug: str, lines: list[Line], waits: list[
     )
 
 
-def _wait(wait: Wait) -> WaitView:
+def _wait(wait: RunWait) -> WaitView:
     kind = "approval" if wait.is_approval else "event" if wait.event is not None else "time"
     return WaitView(step=wait.step, kind=kind, event=wait.event, until=time_of(wait.until))  # type: ignore[arg-type]
 
@@ -67,11 +66,11 @@ def _wait(wait: Wait) -> WaitView:
 class Steps:
     """The steps of one run, as they stand."""
 
-    def __init__(self, found: Standing) -> None:
+    def __init__(self, found: StoredRun) -> None:
         """Read what is written down of it, once."""
         self.found, self.state = found, found.state()
         self.lines = found.lines(self.state)
-        self._places = Places(found.text, self.state.plan.workflow)
+        self._places = StepPositions(found.text, self.state.plan.workflow)
 
     def views(self) -> list[StepView]:
         """Return them in the order of the plan, items below their maps, barriers last."""
@@ -93,12 +92,12 @@ class Steps:
             tries=[self._try(number, *both) for number, both in sorted(self._tries(name).items())],
         )
 
-    def _known(self, line: Line) -> tuple[Node, Step]:
+    def _known(self, line: StoredStep) -> tuple[PlanNode, Step]:
         node = self.state.nodes[line.name]
         assert node.step is not None  # lines are of steps
         return node, node.step
 
-    def _shown(self, line: Line) -> dict[str, Any]:
+    def _shown(self, line: StoredStep) -> dict[str, Any]:
         node, step = self._known(line)
         place = self._places.of(line.name, step)
         return {
@@ -125,9 +124,9 @@ class Steps:
 
     # --- attempts -------------------------------------------------------------------------------------------------
 
-    def tries(self) -> Iterator[tuple[Line, dict[int, TryView]]]:
+    def tries(self) -> Iterator[tuple[StoredStep, dict[int, TryView]]]:
         """Yield every step with its attempts by their numbers."""
-        found: dict[str, dict[int, tuple[Begun | None, Ended | None]]] = {}
+        found: dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]] = {}
         for record in self._written():
             _put(found.setdefault(record.step, {}), record)
         for line in self.lines:
@@ -139,14 +138,14 @@ class Steps:
             if key.endswith((":begun", ":ended")):
                 yield _records.decode(entry)
 
-    def _tries(self, name: str) -> dict[int, tuple[Begun | None, Ended | None, str]]:
-        found: dict[int, tuple[Begun | None, Ended | None]] = {}
+    def _tries(self, name: str) -> dict[int, tuple[StepStarted | None, StepEnded | None, str]]:
+        found: dict[int, tuple[StepStarted | None, StepEnded | None]] = {}
         for record in self._written():
             if record.step == name:
                 _put(found, record)
         return {number: (*both, name) for number, both in found.items()}
 
-    def _try(self, number: int, begun: Begun | None, ended: Ended | None, name: str) -> TryView:
+    def _try(self, number: int, begun: StepStarted | None, ended: StepEnded | None, name: str) -> TryView:
         is_cut = ended is None and self.found.is_over
         status = ended.status if ended is not None else CANCELLED if is_cut else "running"
         end = ended.at if ended is not None else self.found.task.updated_at if is_cut else None
@@ -162,13 +161,13 @@ class Steps:
         )
 
 
-def _put(tries: dict[int, tuple[Begun | None, Ended | None]], record: Record) -> None:
+def _put(tries: dict[int, tuple[StepStarted | None, StepEnded | None]], record: Record) -> None:
     begun, ended = tries.get(record.attempt, (None, None))
-    tries[record.attempt] = (record, ended) if isinstance(record, Begun) else (begun, record)
+    tries[record.attempt] = (record, ended) if isinstance(record, StepStarted) else (begun, record)
 
 
-def is_reused(node: Node) -> bool:
-    """Whether a step was done by an earlier run: it has ended well without having begun here (`workflows.earlier`)."""
+def is_reused(node: PlanNode) -> bool:
+    """Whether a step was done by an earlier run: it ended well without a start here (`workflows.run_request`)."""
     if node.standing != "completed" or node.step is None:
         return False
     if node.is_map:
@@ -176,7 +175,7 @@ def is_reused(node: Node) -> bool:
     return node.begun is None
 
 
-def _barrier(node: Node) -> StepView:
+def _barrier(node: PlanNode) -> StepView:
     end = node.end
     return StepView(
         name=node.name,
@@ -201,7 +200,7 @@ def _barrier(node: Node) -> StepView:
     )
 
 
-def _checked(step: Step, line: Line) -> CheckView | None:
+def _checked(step: Step, line: StoredStep) -> CheckView | None:
     """Return what a step's verification says, and what it came to."""
     wanted = step.verification
     if wanted is None:
@@ -230,7 +229,7 @@ def _given(step: Step) -> Any:
     return step.with_ or None
 
 
-def _told(state: State, node: Node, step: Step, run_id: str) -> str:
+def _told(state: RunState, node: PlanNode, step: Step, run_id: str) -> str:
     """Return what a step is told, with the values that it speaks of.
 
     Those of the environment stay names: pages are for more people than the environment is.
@@ -241,11 +240,11 @@ def _told(state: State, node: Node, step: Step, run_id: str) -> str:
     if not isinstance(said, str):
         return msgspec.json.encode(said).decode()
     try:
-        return values_of(state, node, run={"id": run_id}).text(said)
+        return step_values(state, node, run={"id": run_id}).text(said)
     except Unresolved:
         return said
 
 
-def is_open(line: Line) -> bool:
+def is_open(line: StoredStep) -> bool:
     """Whether a step may still change."""
     return line.status not in FINAL and line.status != CANCELLED

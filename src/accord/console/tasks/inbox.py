@@ -15,7 +15,7 @@ from accord.model import Message, TaskState
 from accord.storage.commands import browsing
 from accord.storage.commands.browsing import Found
 from accord.workflows.channel import METADATA
-from accord.workflows.standing import Wait, stands
+from accord.workflows.stored_run import RunWait, load_stored_run
 
 LIMIT = 200
 """Questions that are shown, the oldest: the rest comes when they are answered."""
@@ -53,7 +53,7 @@ class InboxApi:
         """Return what a task asks: one thing, but that the steps of a run may each wait to be approved."""
         row = row_of(found, self._house.sight)
         step = _step(found.message)
-        standing = await stands(self._house.store, found.id) if found.is_run else None
+        standing = await load_stored_run(self._house.store, found.id) if found.is_run else None
         waits = [] if standing is None else [wait for wait in standing.waits() if wait.is_approval]
         asking = next((wait for wait in waits if wait.step == step), None)
         return [_question(row, found.message, step, asking)] + [
@@ -61,7 +61,7 @@ class InboxApi:
         ]
 
 
-def _question(row: TaskRow, message: Message | None, step: str | None, asking: Wait | None) -> Question:
+def _question(row: TaskRow, message: Message | None, step: str | None, asking: RunWait | None) -> Question:
     return Question(
         id=f"{row.id}/{'' if message is None else message.message_id}" if asking is None else _id(row, asking),
         message=None if message is None else message.message_id,
@@ -75,7 +75,7 @@ def _question(row: TaskRow, message: Message | None, step: str | None, asking: W
     )
 
 
-def _approval(row: TaskRow, wait: Wait) -> Question:
+def _approval(row: TaskRow, wait: RunWait) -> Question:
     """Return an approval that a run will ask for once its other question is answered."""
     return Question(
         id=_id(row, wait),
@@ -90,7 +90,7 @@ def _approval(row: TaskRow, wait: Wait) -> Question:
     )
 
 
-def _id(row: TaskRow, wait: Wait) -> str:
+def _id(row: TaskRow, wait: RunWait) -> str:
     return f"{row.id}/{wait.step}/{wait.attempt}"
 
 

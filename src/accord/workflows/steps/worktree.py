@@ -1,8 +1,7 @@
-"""A step that makes a worktree of the repository that a run works in, or takes the one that is there already.
+"""Worktree steps: create or reuse a worktree of the run's repository.
 
-So a run that comes here again finds what it made. Nothing is removed but what a killed git has left half made, and
-nothing is committed: that is for the steps that work there. Git is called without the repository's own configuration
-(`agents.process.git`).
+Nothing is removed except what a killed git left half made, and nothing is committed. Git runs without the repository's
+own configuration (`agents.process.git`).
 """
 
 import asyncio
@@ -12,8 +11,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from accord.agents.process.git import HALF_MADE, GitFailed, Repository, find_repository
-from accord.workflows.steps.kinds import StepKind
-from accord.workflows.steps.scene import Result, Scene
+from accord.workflows.steps import Result, Scene, StepKind
 
 BELOW = ".worktrees"
 """Where worktrees are whose step does not say where."""

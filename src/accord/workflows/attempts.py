@@ -1,0 +1,353 @@
+"""Attempts at steps: their setup, the values they can use, and their start.
+
+Starting has no effects: `start_attempt` returns the record to write and the call to make, and `runner` does both. An
+attempt whose values are missing ends at once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from accord.client.keys import Keys
+from accord.engine.context import Context
+from accord.engine.journal import ChildCall
+from accord.model import Message, Part, Role
+from accord.storage.commands import namespaces
+from accord.storage.commands.namespaces import Shelf
+from accord.storage.store import Store
+from accord.workflows import members, prompts
+from accord.workflows.decide import ended
+from accord.workflows.document import Step
+from accord.workflows.members import Member
+from accord.workflows.plan import Plan
+from accord.workflows.records import StepEnded, StepStarted
+from accord.workflows.state import PlanNode, RunState
+from accord.workflows.steps import Executor, Executors, Result
+from accord.workflows.values import StepValue, Unresolved, UnsafeCommand, Values
+
+SET = "flow-set:"
+"""What the keys of values begin with that the steps of a run have set."""
+
+
+class SharedValues:
+    """The values of one run, and what others of the same namespace have set before."""
+
+    def __init__(self, ctx: Context, plan: Plan, store: Store | None) -> None:
+        """Keep them for the caller of `ctx`; without a `store`, to the run."""
+        self._ctx, self._state = ctx, plan.state
+        is_kept = plan.state is not None and plan.state.backend == "database"
+        self._store = store if is_kept else None
+        self._shelf = Shelf(ctx.caller.owner, (plan.state.namespace if plan.state else None) or plan.name)
+        self.values: dict[str, Any] = {}
+
+    async def load(self) -> None:
+        """Take what others have set, and then what this run has."""
+        if self._store is not None:
+            found = await self._store.read(namespaces.load, self._ctx.tenant, self._shelf)
+            self.values = {key: msgspec.json.decode(value) for key, value in found.items()}
+        entries = (entry for _, entry in self._ctx.journal.entries(SET))
+        own = [msgspec.json.decode(entry, type=tuple[int, dict[str, Any]]) for entry in entries]
+        for at, values in sorted(own, key=lambda one: one[0]):
+            await self.put(values, at)
+
+    def entry(self, step: str, attempt: int, values: dict[str, Any], at: int) -> dict[str, str]:
+        """Return what a run writes down of what a step sets."""
+        return {f"{SET}{step}:{attempt}": msgspec.json.encode((at, values)).decode()}
+
+    async def put(self, values: dict[str, Any], at: int) -> None:
+        """Set values, for the other runs as well if the document says so; what is written down is not lost."""
+        self.values.update(values)
+        if self._store is None:
+            return
+        ttl_ms = None if self._state is None or self._state.ttl is None else round(self._state.ttl * 1000)
+        kept = {key: msgspec.json.encode(value).decode() for key, value in values.items()}
+        await self._store.do(namespaces.put, self._ctx.tenant, self._shelf, kept, at, ttl_ms)
+
+
+EXECUTORS: Mapping[str, Executor] = Executors()
+"""Type of a step -> who does it, of those that are done in the process of their run."""
+
+
+class RunSetup(Struct, frozen=True, kw_only=True):
+    """What a run works with.
+
+    `flow` is the agent whose task the run is: parts of it that are workflows themselves are its children. `hosted` are
+    the members that this node has, `run` is what templates may say of the run itself. `env` has the variables that the
+    document may name, `commands` is the environment of its commands. `store_files` change with every task.
+    """
+
+    flow: str
+    plan: Plan
+    hosted: Mapping[str, Member]
+    env: Mapping[str, str]
+    commands: Mapping[str, str]
+    now_ms: Callable[[], int]
+    keys: Keys
+    shared: SharedValues
+    run: Mapping[str, Any] = {}
+    executors: Mapping[str, Executor] = EXECUTORS
+    store_files: frozenset[Path] = frozenset()
+
+    @property
+    def directory(self) -> Path:
+        """Where the run works."""
+        return Path(self.plan.directory)
+
+
+class EndedSteps(Mapping[str, StepValue]):
+    """The steps of a run that have ended, by their name; for an item of a map, the map's name means the item itself."""
+
+    def __init__(self, state: RunState, item: PlanNode | None = None) -> None:
+        self._state = state
+        self._own = {} if item is None else {top_of(item).name: item}
+
+    def __getitem__(self, name: str) -> StepValue:
+        end = (self._own.get(name) or self._state.nodes[name]).end
+        if end is None:
+            raise KeyError(name)
+        return StepValue(status=end.status, output=end.output, exit_code=end.exit_code)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, node in self._state.nodes.items() if node.end is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def top_of(node: PlanNode) -> PlanNode:
+    """Return the step of the plan that an item, perhaps of a map within a map, belongs to."""
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
+def step_values(
+    state: RunState,
+    node: PlanNode,
+    shared: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    run: Mapping[str, Any] | None = None,
+) -> Values:
+    """Return the values of a step.
+
+    `shared` is what the runs of its document have in common, `env` its environment and `run` what is known of the run.
+    """
+    plan = state.plan
+    above = node.parent
+    return Values(
+        input=plan.input,
+        inputs=plan.inputs,
+        vars=plan.vars,
+        steps=EndedSteps(state, node),
+        state=shared or {},
+        env=env or {},
+        run=run or {},
+        needs=node.after,
+        item=node.item,
+        index=None if above is None else node.index,
+        name="item" if above is None or above.step is None else above.step.as_,
+        around=_around(above),
+    )
+
+
+def _around(node: PlanNode | None) -> dict[str, Any]:
+    """Return the items that a map itself is for, by what they are called; nearer ones hide those further out."""
+    found: dict[str, Any] = {}
+    while node is not None and node.parent is not None:
+        if node.parent.step is not None:
+            found.setdefault(node.parent.step.as_, node.item)
+        node = node.parent
+    return found
+
+
+def run_output(state: RunState, env: Mapping[str, str] | None = None, run: Mapping[str, Any] | None = None) -> str:
+    """Return what a run that has ended says: as its workflow's `output`, or what its last steps said, in their order.
+
+    Raises Unresolved.
+    """
+    plan = state.plan
+    if plan.output is not None:
+        values = Values(
+            input=plan.input, inputs=plan.inputs, vars=plan.vars, steps=EndedSteps(state), env=env or {}, run=run or {}
+        )
+        return values.text(plan.output)
+    last = [node for node in state.nodes.values() if node.step is not None and not node.dependents and not node.parent]
+    said = [node.end.output for node in last if node.end is not None and node.end.status == "completed"]
+    return "\n\n".join(text for text in said if text)
+
+
+CHILDREN = frozenset({"agent", "a2a", "workflow"})
+"""Types that a child task does."""
+
+MAX_ITEMS = 10_000
+"""Items of a map: more than that is a mistake of whoever made the list."""
+
+WITH_ADVICE = "failed_verification_with_diagnostic"
+
+TOLD_WHY = frozenset({"failed_verification", WITH_ADVICE})
+"""Reasons of a failed attempt, for the prompt of the next attempt."""
+
+
+class CannotStart(Exception):
+    """A step cannot be done as it is."""
+
+
+class AttemptStart(Struct, frozen=True, kw_only=True):
+    """How an attempt begins: with a record, and perhaps a call; or it has ended with that."""
+
+    begun: StepStarted | None = None
+    call: ChildCall | None = None
+    ended: StepEnded | None = None
+
+
+class StepAttempt(Struct, frozen=True, kw_only=True):
+    """An attempt that is to begin, and what its step may speak of."""
+
+    node: PlanNode
+    number: int
+    at: int
+    values: Values
+    run_id: str
+    means: RunSetup
+
+    @property
+    def step(self) -> Step:
+        """Its step."""
+        assert self.node.step is not None
+        return self.node.step
+
+    @property
+    def key(self) -> str:
+        """What its child task is noted under."""
+        return child_key(self.node.name, self.number)
+
+    def begun(self, **more: Any) -> StepStarted:
+        """Return the record of it."""
+        return StepStarted(step=self.node.name, attempt=self.number, at=self.at, **more)
+
+    def text(self) -> str:
+        """Return the task; after a failed verification, also why the last attempt failed."""
+        said = self.values.text(self.step.task or "")
+        before = self.node.ended
+        if before is not None and before.reason in TOLD_WHY:
+            said += f"\n\nThe last attempt failed. {before.error}"
+        return said
+
+
+def child_key(step: str, attempt: int) -> str:
+    """Return what the child task of an attempt is noted under."""
+    return f"flow:{step}:{attempt}:child"
+
+
+def start_attempt(attempt: StepAttempt) -> AttemptStart:
+    """Return how an attempt begins."""
+    try:
+        return _KINDS.get(attempt.step.kind, _plainly)(attempt)
+    except (Unresolved, UnsafeCommand, CannotStart) as error:
+        result = Result(ok=False, error=str(error))
+        return AttemptStart(ended=ended(attempt.step, attempt.number, result, attempt.at))
+
+
+def _plainly(attempt: StepAttempt) -> AttemptStart:
+    return AttemptStart(begun=attempt.begun())
+
+
+def _wait(attempt: StepAttempt) -> AttemptStart:
+    step = attempt.step
+    if step.for_ is not None:
+        return AttemptStart(begun=attempt.begun(until=attempt.at + round(step.for_ * 1000)))
+    if step.until is None:
+        return _plainly(attempt)
+    said = attempt.values.text(step.until)
+    try:
+        until = datetime.fromisoformat(said)
+    except ValueError:
+        raise CannotStart(f"{said!r} is no time: write one like 2030-01-31T18:00:00Z") from None
+    aware = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+    return AttemptStart(begun=attempt.begun(until=round(aware.timestamp() * 1000)))
+
+
+def _map(attempt: StepAttempt) -> AttemptStart:
+    over = attempt.step.over
+    found = attempt.values.value(over) if isinstance(over, str) else over
+    items = _items(found)
+    if len(items) > MAX_ITEMS:
+        raise CannotStart(f"It would go over {len(items)} items, and at most {MAX_ITEMS} are possible")
+    return AttemptStart(begun=attempt.begun(items=items))
+
+
+def _items(found: Any) -> tuple[Any, ...]:
+    """Return a list as it is, or as a text says it: as a JSON array, or line by line."""
+    if isinstance(found, str):
+        try:
+            found = msgspec.json.decode(found)
+        except msgspec.DecodeError:
+            return tuple(line for line in found.splitlines() if line.strip())
+    if not isinstance(found, list | tuple):
+        raise CannotStart(f"It goes over a list, and this is none: {str(found)[:100]!r}")
+    return tuple(found)
+
+
+def _child(attempt: StepAttempt) -> AttemptStart:
+    """Let a member do it."""
+    step, means = attempt.step, attempt.means
+    name, member = members.member_of(means.plan, step), members.member_for(means.plan, step)
+    if member is None:
+        raise CannotStart(f"There is no agent called {step.agent!r}")
+    if means.hosted.get(name) != member:
+        raise CannotStart(f"The agent {name} is not what it was when this run began, or is not here")
+    directory = means.directory
+    if step.cwd is not None or member.agent.cwd is not None:
+        directory /= attempt.values.text(step.cwd or member.agent.cwd or ".")
+    env = {key: attempt.values.text(value) for key, value in step.env.items()}
+    message = prompts.child_message(
+        member,
+        step,
+        attempt.text(),
+        id=f"{attempt.run_id}/{attempt.key}",
+        run_id=attempt.run_id,
+        directory=directory,
+        env=env,
+    )
+    limit = step.timeout or member.agent.timeout
+    call = ChildCall(
+        agent=name, message=message, key=attempt.key, timeout_ms=None if limit is None else round(limit * 1000)
+    )
+    return AttemptStart(begun=attempt.begun(), call=call)
+
+
+def _workflow(attempt: StepAttempt) -> AttemptStart:
+    """Let another workflow do it: one of the same document, or one of another file."""
+    step, means = attempt.step, attempt.means
+    said: dict[str, Any] = {"input": attempt.values.text(step.input or "")}
+    if step.workflow is not None:
+        said["workflow"] = step.workflow
+    if step.vars:
+        said["vars"] = {
+            name: attempt.values.value(value) if isinstance(value, str) else value for name, value in step.vars.items()
+        }
+    message = Message(
+        message_id=f"{attempt.run_id}/{attempt.key}", role=Role.USER, parts=(Part(data=said),), metadata={INNER: True}
+    )
+    agent = means.flow if step.file is None else f"{means.plan.name}/{step.file}"
+    limit = None if step.timeout is None else round(step.timeout * 1000)
+    return AttemptStart(
+        begun=attempt.begun(), call=ChildCall(agent=agent, message=message, key=attempt.key, timeout_ms=limit)
+    )
+
+
+INNER = "workflow"
+"""Metadata key of a message by which a run begins another: its data says how."""
+
+_KINDS: Mapping[str, Callable[[StepAttempt], AttemptStart]] = {
+    "agent": _child,
+    "a2a": _child,
+    "wait": _wait,
+    "workflow": _workflow,
+    "map": _map,
+}
+"""Types with a beginning of their own; all others begin plainly."""

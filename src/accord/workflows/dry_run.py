@@ -1,0 +1,145 @@
+"""Dry run: steps of a plan in waves, with agents and warnings.
+
+A wave contains steps that could be running at the same time. A real run has no waves: steps start when they can.
+"""
+
+from collections import Counter
+
+import msgspec
+from msgspec import Struct
+
+from accord.workflows.document import Step, format_duration
+from accord.workflows.plan import Plan
+from accord.workflows.state import PARKED
+
+MANY = 5
+"""From how many steps on the outputs that one waits for may be too much for one task."""
+
+
+class DryRunStep(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One step: what it is, whom it waits for, and what it does: as it is described, or else the first line of it."""
+
+    name: str
+    type: str
+    does: str
+    depends_on: tuple[str, ...] = ()
+    agent: str | None = None
+    condition: str | None = None
+
+
+class DryRun(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The report: `peak` is how many steps are under way at once at most, `agents` how many steps each has."""
+
+    name: str
+    workflow: str
+    pattern: str
+    waves: tuple[tuple[DryRunStep, ...], ...]
+    total: int
+    peak: int
+    agents: dict[str, int]
+    permissions: dict[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def dry_run_report(plan: Plan) -> DryRun:
+    """Return what a run of a plan would do."""
+    waves = _waves(plan)
+    widest = max(map(len, waves), default=0)
+    return DryRun(
+        name=plan.name,
+        workflow=plan.workflow,
+        pattern=plan.pattern,
+        waves=tuple(tuple(map(_line, wave)) for wave in waves),
+        total=len(plan.steps),
+        peak=min(widest, plan.max_concurrency or widest),
+        agents=_counts(plan),
+        permissions={agent.name: _access(agent.permissions) for agent in plan.agents if agent.permissions is not None},
+        warnings=tuple(_warnings(plan, widest)),
+    )
+
+
+def _waves(plan: Plan) -> list[list[Step]]:
+    """Return the steps by how many others, one after the other, come before them; barriers count as nothing."""
+    by_name = {step.name: step for step in plan.steps}
+    barriers = {barrier.name: barrier.wait_for for barrier in plan.barriers}
+    before = {**{name: step.depends_on or () for name, step in by_name.items()}, **barriers}
+    depths: dict[str, int] = {}
+    for name in _in_order(before):
+        depths[name] = max((depths[other] + (other in by_name) for other in before[name]), default=0)
+    waves: list[list[Step]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
+    for step in plan.steps:
+        waves[depths[step.name]].append(step)
+    return [wave for wave in waves if wave]
+
+
+def _in_order(before: dict[str, tuple[str, ...]]) -> list[str]:
+    """Return names so that each comes after those that it waits for."""
+    open_ = {name: len(set(others)) for name, others in before.items()}
+    after: dict[str, list[str]] = {}
+    for name, others in before.items():
+        for other in set(others):
+            after.setdefault(other, []).append(name)
+    ordered = [name for name, count in open_.items() if not count]
+    for name in ordered:
+        for other in after.get(name, ()):
+            open_[other] -= 1
+            if not open_[other]:
+                ordered.append(other)
+    return ordered
+
+
+def _line(step: Step) -> DryRunStep:
+    inner = step.innermost
+    return DryRunStep(
+        name=step.name,
+        type=f"{_maps(step)}{inner.kind}",
+        does=_does(step),
+        depends_on=step.depends_on or (),
+        agent=inner.agent or inner.url,
+        condition=step.if_,
+    )
+
+
+def _maps(step: Step) -> str:
+    return "" if step.step is None else f"map of {_maps(step.step)}"
+
+
+def _does(step: Step) -> str:
+    """Return what a step does, in a line; a question, a time and a list are said besides what the step is for."""
+    described = _first_line(step.description)
+    if step.step is not None:
+        over = step.over if isinstance(step.over, str) else msgspec.json.encode(step.over).decode()
+        return f"{described or _does(step.step)} (for each of {over})"
+    if step.kind == "wait":
+        told = {"for": step.for_ and format_duration(step.for_), "until": step.until, "for the event": step.event}
+        what = ", ".join(f"waits {how} {time}" for how, time in told.items() if time)
+    else:
+        what = _first_line(step.task or step.command_line or step.branch or step.workflow or step.file)
+    if described and step.kind in PARKED:
+        return f"{described}: {what}"
+    return described or what
+
+
+def _first_line(text: str | None) -> str:
+    return next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
+
+
+def _counts(plan: Plan) -> dict[str, int]:
+    counts = Counter(step.innermost.agent for step in plan.steps)
+    return {agent.name: counts[agent.name] for agent in plan.agents}
+
+
+def _access(permissions: object) -> str:
+    access, profile = getattr(permissions, "access", None), getattr(permissions, "profile", None)
+    return access or (f"profile {profile}" if profile else "files")
+
+
+def _warnings(plan: Plan, widest: int) -> list[str]:
+    found = [
+        f"{step.name} waits for {len(step.depends_on or ())} others, whose outputs may be too much for one task"
+        for step in plan.steps
+        if step.kind in ("agent", "a2a") and len(step.depends_on or ()) >= MANY
+    ]
+    if plan.max_concurrency is not None and widest > plan.max_concurrency:
+        found.append(f"{widest} steps could run at once, and maxConcurrency lets {plan.max_concurrency}")
+    return found + [f"{name} has no step" for name, count in _counts(plan).items() if not count]

@@ -1,0 +1,215 @@
+"""Roles of agents in a pattern, and changes of its steps.
+
+A role is the first word of an agent's `role`, or a word in the name of the agent or of the step.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from accord.workflows.document import AgentDef, Coordination, Step
+from accord.workflows.expressions import references
+
+SPOKEN = ("agent", "a2a")
+"""Types of steps that are told something, to which more can be added."""
+
+TIER = re.compile(r"tier-?(\d+)", re.IGNORECASE)
+"""How roles are numbered that take over from each other."""
+
+_WORDS = re.compile(r"[a-z]+")
+
+
+class Misfit(Exception):
+    """The agents and steps of a document do not fit its pattern: what is missing."""
+
+
+class Cast:
+    """Who there is."""
+
+    def __init__(self, steps: Iterable[Step], agents: Iterable[AgentDef], coordination: Coordination) -> None:
+        self.steps = list(steps)
+        self.agents = {agent.name: agent for agent in agents}
+        self.coordination = coordination
+
+    def of(self, *roles: str) -> list[Step]:
+        """Return the steps of who plays one of these roles; an agent without a step gets one, if it has a task."""
+        found = [step for step in self.steps if self.plays(step, *roles)]
+        idle = [agent for agent in self._idle() if _is_in(roles, agent.role or "", agent.name)]
+        for agent in () if found else idle:
+            found.append(turn(agent, agent.name, agent.task or agent.role or agent.name))
+        self.steps += [step for step in found if step not in self.steps]
+        return found
+
+    def others(self, *roles: str) -> list[Step]:
+        """Return the steps of everybody else."""
+        return [step for step in self.steps if not self.plays(step, *roles)]
+
+    def speakers(self, *roles: str) -> list[Step]:
+        """Return the steps of all other agents: commands have no opinion."""
+        return [step for step in self.others(*roles) if step.type in SPOKEN]
+
+    def above(self, last: Sequence[Step]) -> list[Step]:
+        """Return the steps above the last of some, without these; what the file has below them comes after them."""
+        if not last:
+            return list(self.steps)
+        place = max(self.steps.index(step) for step in last)
+        return [step for step in self.steps[:place] if step not in last]
+
+    def waits_for(self, name: str) -> set[str]:
+        """Return what a step waits for at any distance, by the `dependsOn` and the barriers of its author."""
+        before = {one.name: one.depends_on or () for one in self.steps}
+        before |= {one.name: one.wait_for for one in self.coordination.barriers}
+        found: set[str] = set()
+        left = [name]
+        while left:
+            more = set(before.get(left.pop(), ())) - found
+            found |= more
+            left += more
+        return found
+
+    def agent_of(self, *roles: str) -> AgentDef | None:
+        """Return the first agent that plays one of these roles, whether it has a step or not."""
+        return next((agent for agent in self.agents.values() if _is_in(roles, agent.role or "", agent.name)), None)
+
+    def plays(self, step: Step, *roles: str) -> bool:
+        """Whether a step is done by someone in one of these roles."""
+        agent = self.agents.get(step.agent or "")
+        return _is_in(roles, (agent.role or "") if agent else "", step.name, agent.name if agent else "")
+
+    def _idle(self) -> list[AgentDef]:
+        busy = {step.agent for step in self.steps}
+        return [agent for agent in self.agents.values() if agent.name not in busy]
+
+
+def needed(found: Sequence[Step], what: str, least: int = 1) -> None:
+    """Raise if there are too few of something."""
+    if len(found) < least:
+        raise Misfit(f"{what} (there are {len(found)})" if found or least > 1 else what)
+
+
+def _is_in(roles: Iterable[str], role: str, *names: str) -> bool:
+    said = role.lower().strip()
+    for word in roles:
+        begins = said.startswith(word) and not said[len(word) : len(word) + 1].isalpha()
+        if begins or any(word in _parts(name) for name in names):
+            return True
+    return False
+
+
+def _parts(name: str) -> set[str]:
+    """Return the words of a name, and every two that follow each other: `hive-mind-2` has `hive-mind`."""
+    words = _WORDS.findall(name.lower())
+    return {*words, *("-".join(pair) for pair in pairwise(words))}
+
+
+# --- steps, changed ---------------------------------------------------------------------------------------------------
+
+
+def turn(agent: AgentDef, name: str, task: str) -> Step:
+    """Return a step in which an agent does something."""
+    return Step(name=name, type="a2a" if agent.is_a2a else "agent", agent=agent.name, task=task)
+
+
+def like(step: Step, name: str, task: str) -> Step:
+    """Return another step by whoever does this one."""
+    return replace(
+        step,
+        name=name,
+        task=task,
+        depends_on=None,
+        if_=None,
+        verification=None,
+        max_iterations=None,
+        until=None,
+        set={},
+    )
+
+
+def after(step: Step, names: Iterable[str]) -> Step:
+    """Return a step that waits for others, unless its author said for whom it waits."""
+    return step if step.depends_on is not None else replace(step, depends_on=tuple(names))
+
+
+def told(step: Step, text: str) -> Step:
+    """Return a step whose agent is told one thing more."""
+    if step.type not in SPOKEN:
+        return step
+    return replace(step, task=f"{(step.task or '').rstrip()}\n\n{text}".lstrip())
+
+
+def hears(step: Step, names: Collection[str]) -> Step:
+    """Return a step that waits for others, and is told what they said unless its task speaks of it already."""
+    step = after(step, names)
+    spoken_of = {reference.step for reference in references(step.task or "")}
+    for name in step.depends_on or ():
+        if name not in spoken_of and name in names:
+            step = told(step, f"What {name} said:\n{{{{steps.{name}.output}}}}")
+    return step
+
+
+def votes(step: Step, *words: str) -> Step:
+    """Return a step that is asked to end with its vote, unless its task says how already."""
+    if any(mark in (step.task or "") for mark in ("VOTE:", "DECISION:", "VERDICT:")):
+        return step
+    return told(step, "End your answer with one line: " + " or ".join(f"DECISION: {word}" for word in words))
+
+
+def only_if(step: Step, condition: str) -> Step:
+    """Return a step that is done only if this is so too."""
+    return replace(step, if_=f"({step.if_}) and ({condition})" if step.if_ else condition)
+
+
+def result(name: str, after_: Iterable[str], output: str, condition: str | None = None, why: str = "") -> Step:
+    """Return a step that says an expression, and fails unless a condition holds."""
+    command = f"printf '%s' {{{{{output}}}}}"
+    if condition is not None:
+        command += f"\n[ {{{{{condition}}}}} = true ] || {{ echo '{why}' >&2; exit 1; }}"
+    return Step(name=name, type="deterministic", command=command, depends_on=tuple(after_))
+
+
+def names_of(steps: Iterable[Step]) -> tuple[str, ...]:
+    """Return their names."""
+    return tuple(step.name for step in steps)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as a function of an expression takes them."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def chained(steps: Iterable[Step], before: Iterable[str] = ()) -> list[Step]:
+    """Return steps each of which waits for the one before it."""
+    found: list[Step] = []
+    last = tuple(before)
+    for step in steps:
+        found.append(after(step, last))
+        last = (step.name,)
+    return found
+
+
+def staged(cast: Cast, members: Sequence[Step], arranged: Callable[[tuple[str, ...]], list[Step]]) -> list[Step]:
+    """Return all steps: `arranged` in the place of the members, what the file has before and after them in its order.
+
+    `arranged` is given whom its first ones wait for.
+    """
+    names = set(names_of(members))
+    first = next(place for place, step in enumerate(cast.steps) if step.name in names)
+    before = chained(step for step in cast.steps[:first] if step.name not in names)
+    middle = arranged(names_of(before[-1:]))
+    waited_for = {name for step in middle for name in step.depends_on or ()}
+    ends = [step.name for step in middle if step.name not in waited_for]
+    return [*before, *middle, *chained((step for step in cast.steps[first:] if step.name not in names), ends)]
+
+
+def gathered(cast: Cast, many: Sequence[Step], last: Sequence[Step]) -> list[Step]:
+    """Return all steps: some begin at once, and the last hear all of them."""
+
+    def arranged(before: tuple[str, ...]) -> list[Step]:
+        return [*(after(step, before) for step in many), *(hears(step, names_of(many)) for step in last)]
+
+    return staged(cast, [*many, *last], arranged)

@@ -1,0 +1,440 @@
+"""Make the plan of a run from a document: custom steps, defaults, patterns.
+
+Everything that can be refused before a run starts is refused here, including a file that includes itself. Problems that
+do not concern this run are reported by `validation`.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from accord.engine.agent import Approvals
+from accord.workflows.document import A2A_SECONDS, AgentDef, Barrier, CustomStep, Document, Step, Workflow
+from accord.workflows.expressions import (
+    BadExpression,
+    Both,
+    Constant,
+    Expression,
+    Filtered,
+    FunctionCall,
+    Name,
+    Not,
+    Placeholder,
+    renamed_in,
+    rendered,
+    split_template,
+)
+from accord.workflows.findings import BadDocument, DocumentFinding, make_finding
+from accord.workflows.functions import as_text, nearest
+from accord.workflows.inputs import inputs_of, outlined, vars_of
+from accord.workflows.members import steps_of
+from accord.workflows.pattern_roles import Cast, Misfit, turn
+from accord.workflows.pattern_rounds import looped
+from accord.workflows.patterns import PATTERNS, choose_pattern
+from accord.workflows.plan import Plan, check_references, resolve_references
+from accord.workflows.source import load_document, read_step, read_steps, tree_of
+from accord.workflows.yaml_nodes import read_text
+
+FILES = (".relay/steps.yaml", ".accord/steps.yaml")
+"""Where steps of one's own are, beside a document; the last one counts, and the document's own most."""
+
+MAX_DEPTH = 8
+"""How many steps of one's own may use each other."""
+
+
+def load_custom_steps(base: Path) -> dict[str, CustomStep]:
+    """Return the steps of one's own that are beside a document; raises BadDocument."""
+    steps: dict[str, CustomStep] = {}
+    for name in FILES:
+        if (path := base / name).is_file():
+            steps |= read_steps(read_text(path), str(path))
+    return steps
+
+
+def expand_custom_step(step: Step, steps: Mapping[str, CustomStep], depth: int = 0) -> Step:
+    """Return a step with what it uses in its place; raises BadDocument."""
+    if step.use is None:
+        return step
+    if step.use not in steps:
+        fix = f"there is none{nearest(step.use, steps)}" if steps else "write one below `steps`"
+        raise bad_document("UNKNOWN_CUSTOM_STEP", f"step {step.name!r} uses {step.use!r}", fix)
+    if depth == MAX_DEPTH:
+        raise bad_document(
+            "UNKNOWN_CUSTOM_STEP", f"step {step.name!r} uses {step.use!r}, which uses itself", "end the circle"
+        )
+    own = steps[step.use]
+    given = _parameters(step, own)
+    said = {key: value for key, value in tree_of(step).items() if key not in ("use", "with")}
+    return expand_custom_step(read_step({**_filled(own.step, given), **said}), steps, depth + 1)
+
+
+def _parameters(step: Step, own: CustomStep) -> dict[str, Any]:
+    names = [param.name for param in own.params]
+    problems: list[DocumentFinding] = []
+    for name in step.with_:
+        if name not in names:
+            fix = f"there is no such parameter{nearest(name, names)}" if names else "it has no parameters"
+            problems.append(
+                make_finding("BAD_PARAMS", f"step {step.name!r} gives {step.use!r} the parameter {name!r}", fix)
+            )
+    given = {param.name: step.with_.get(param.name, getattr(step, param.name, None)) for param in own.params}
+    for param in own.params:
+        if param.required and param.default is None and given[param.name] is None:
+            what = f" ({param.description})" if param.description else ""
+            message = f"step {step.name!r} does not give {step.use!r} its {param.name!r}{what}"
+            problems.append(make_finding("BAD_PARAMS", message, "add it to `with`"))
+    if problems:
+        raise BadDocument(problems)
+    return {param.name: param.default if given[param.name] is None else given[param.name] for param in own.params}
+
+
+def bad_document(code: str, message: str, fix: str) -> BadDocument:
+    """Return the error for one finding without a position."""
+    return BadDocument([make_finding(code, message, fix)])
+
+
+# --- parameters in texts ----------------------------------------------------------------------------------------------
+
+
+def _filled(tree: Any, given: Mapping[str, Any]) -> Any:
+    if isinstance(tree, Mapping):
+        return {key: _filled(value, given) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_filled(value, given) for value in tree]
+    if not isinstance(tree, str) or "{{" not in tree:
+        return tree
+    pieces = split_template(tree)
+    match pieces:
+        case (Placeholder(node=Name((name,))),) if name in given:
+            return "" if given[name] is None else given[name]
+    return "".join(
+        piece if isinstance(piece, str) else f"{{{{{rendered(_replaced(piece.node, given))}}}}}" for piece in pieces
+    )
+
+
+def _replaced(node: Expression, given: Mapping[str, Any]) -> Expression:
+    match node:
+        case Name((name, *rest)) if name in given:
+            return _value(given[name], rest)
+        case FunctionCall(function, arguments):
+            return FunctionCall(function, tuple(_replaced(part, given) for part in arguments))
+        case Filtered(inner, name, arguments):
+            return Filtered(_replaced(inner, given), name, tuple(_replaced(part, given) for part in arguments))
+        case Not(inner):
+            return Not(_replaced(inner, given))
+        case Both(sign, left, right):
+            return Both(sign, _replaced(left, given), _replaced(right, given))
+    return node
+
+
+def _value(value: Any, rest: list[str]) -> Expression:
+    for part in rest:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if isinstance(value, str):
+        parts: list[Expression] = []
+        for piece in split_template(value):
+            parts += [piece.node] if isinstance(piece, Placeholder) else _constants(piece)
+        return parts[0] if len(parts) == 1 else FunctionCall("text", tuple(parts)) if parts else Constant("")
+    return Constant(value if isinstance(value, bool | int | float) or value is None else as_text(value))
+
+
+def _constants(text: str) -> list[Expression]:
+    """Return a text as constants none of which has both kinds of quotes, which no constant can have."""
+    pieces = [piece for part in text.split('"') for piece in (part, '"')][:-1]
+    return [Constant(piece) for piece in pieces if piece]
+
+
+RETRIES = 2
+RETRY_DELAY = 1.0
+"""How often, and after how many seconds, steps are tried again with the strategy `retry`: as agent-relay does."""
+
+WORKING = frozenset({"agent", "a2a", "deterministic", "worktree"})
+"""Types of steps that can be tried again by themselves."""
+
+_OF_AGENT = ("credentials", "streaming", "mode", "task")
+_OF_ITEMS = ("retries", "retry_delay", "backoff")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+def with_type(step: Step, agent: AgentDef | None) -> Step:
+    """Return a step that says its type: who names an agent elsewhere, or a URL, has one of the type a2a."""
+    kind = step.type or ("a2a" if step.url or (agent is not None and agent.is_a2a) else "agent")
+    return replace(step, type=kind)
+
+
+def with_defaults(step: Step, document: Document, workflow: Workflow, base: Path, env: Mapping[str, str]) -> Step:
+    """Return a step with everything that applies to it."""
+    agent = document.agent(step.agent) if step.agent else None
+    new: dict[str, Any] = {"depends_on": step.depends_on or ()}
+    if agent is not None and step.type in ("agent", "a2a"):
+        new |= _of_agent(step, agent)
+    timeout = new.get("timeout", step.timeout)
+    if timeout is None and step.type == "a2a":
+        new["timeout"] = A2A_SECONDS
+    new |= _of_errors(step, document, workflow, agent)
+    new |= _place(step, agent, document, base, env)
+    if step.step is not None:
+        item = _item(step, new["on_error"], document)
+        new["step"] = with_defaults(item, document, replace(workflow, on_error=None), base, env)
+        new |= {name: None for name in _OF_ITEMS}
+    return replace(step, **new)
+
+
+def with_approval_rules(step: Step, approvals: Approvals) -> Step:
+    """Return a step with what the server demands of approvals: a step may demand more, and never less."""
+    if step.step is not None:
+        return replace(step, step=with_approval_rules(step.step, approvals))
+    if step.kind != "approval":
+        return step
+    return replace(
+        step,
+        approvers=step.approvers or approvals.approvers,
+        not_by_starter=step.not_by_starter or approvals.not_by_starter,
+    )
+
+
+def _of_agent(step: Step, agent: AgentDef) -> dict[str, Any]:
+    new: dict[str, Any] = {name: getattr(agent, name) for name in _OF_AGENT if getattr(step, name) is None}
+    if step.type == "a2a":
+        new["url"] = step.url or agent.url
+        new["share_context"] = agent.share_context if step.share_context is None else step.share_context
+        new["headers"] = _headers(agent.headers, step.headers)
+    if step.timeout is None:
+        new["timeout"] = agent.constraints.timeout if agent.timeout is None else agent.timeout
+    # what names a variable or a credential is filled in where the command is called, and not written down with a run
+    new["env"] = {**{name: value for name, value in agent.env.items() if "${" not in value}, **step.env}
+    return new
+
+
+def _headers(of_agent: Mapping[str, str], of_step: Mapping[str, str]) -> dict[str, str]:
+    said = {name.lower() for name in of_step}
+    return {**{name: value for name, value in of_agent.items() if name.lower() not in said}, **of_step}
+
+
+def _of_errors(step: Step, document: Document, workflow: Workflow, agent: AgentDef | None) -> dict[str, Any]:
+    handling = document.error_handling
+    new: dict[str, Any] = {"on_error": step.on_error or workflow.on_error}
+    if step.type not in WORKING and not step.is_added:
+        return new
+    retries, delay = step.retries, step.retry_delay
+    if retries is None and agent is not None:
+        retries = agent.constraints.retries
+    if handling is not None and (handling.strategy == "retry" or new["on_error"] == "retry"):
+        retries = (RETRIES if handling.max_retries is None else handling.max_retries) if retries is None else retries
+        delay = (RETRY_DELAY if handling.retry_delay is None else handling.retry_delay) if delay is None else delay
+    new |= {"retries": retries, "retry_delay": delay}
+    if step.backoff is None and handling is not None:
+        new["backoff"] = handling.backoff
+    return new
+
+
+def _item(step: Step, on_error: str | None, document: Document) -> Step:
+    """Return the step of a map's items with what the map says of trying again: it is they who are tried again."""
+    assert step.step is not None
+    inner = with_type(step.step, document.agent(step.step.agent or ""))
+    inner = replace(inner, set={key: _of_itself(text, inner.name, step.name) for key, text in inner.set.items()})
+    said: dict[str, Any] = {name: getattr(step, name) for name in _OF_ITEMS if getattr(inner, name) is None}
+    if on_error == "retry" and inner.on_error is None:
+        said["on_error"] = on_error
+    return replace(inner, name=step.name, **said)
+
+
+def _of_itself(text: str, name: str, known_as: str) -> str:
+    """Return a text in which a step speaks of itself by the name that it has in a plan."""
+    try:
+        return renamed_in(text, {name: known_as})
+    except BadExpression:
+        return text  # `plan` reports it
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+def _place(
+    step: Step, agent: AgentDef | None, document: Document, base: Path, env: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return where a step works: where it or its agent says, a path of the document by its name."""
+    for said in (step, agent):
+        if said is None:
+            continue
+        if said.cwd is not None:
+            return {"cwd": said.cwd, "workdir": None}
+        if said.workdir is not None:
+            path = next((path for path in document.paths if path.name == said.workdir), None)
+            return {"cwd": str(resolve_path(path.path, base, env)) if path else said.workdir, "workdir": None}
+    return {}
+
+
+def resolve_path(path: str, base: Path, env: Mapping[str, str]) -> Path:
+    """Return a path of a document: variables of the environment in it are replaced, and it begins beside the file."""
+    text = _VARIABLE.sub(lambda found: env.get(found[1] or found[2], found[0]), path)
+    return base / os.path.expanduser(text)
+
+
+MAIN = "main"
+"""What the workflow of a document is called that has none but agents."""
+
+REPAIRS = 2
+"""How often a repair agent is asked, unless the document says: as agent-relay does."""
+
+
+def make_plan(
+    document: Document,
+    workflow: str | None = None,
+    vars: Mapping[str, Any] | None = None,
+    input: str | None = None,
+    *,
+    base: Path,
+    env: Mapping[str, str] | None = None,
+    is_outline: bool = False,
+) -> Plan:
+    """Return what a run of a workflow follows, the first of a document unless one is named; raises BadDocument.
+
+    `vars` are variables and inputs by their names; `base` is where relative paths begin; `env` is what `${NAME}` and
+    `{{env.NAME}}` must be found in. An outline is planned without the inputs and variables that only a run is given.
+    """
+    env = os.environ if env is None else env
+    text = input or ""
+    one = _workflow(document, workflow)
+    given, pending = outlined(document, vars or {}) if is_outline else (vars or {}, None)
+    inputs, problems = inputs_of(document, given, text)
+    if problems:
+        raise BadDocument(problems)
+    variables, problems = vars_of(document, given, text, inputs, pending=pending or ())
+    if problems:
+        raise BadDocument(problems)
+    pattern, steps = _arranged(document, one, base)
+    steps = _unrolled([with_defaults(step, document, one, base, env) for step in steps])
+    handling = document.error_handling
+    made = Plan(
+        name=document.name,
+        workflow=one.name,
+        directory=str(base),
+        pattern=pattern,
+        steps=tuple(steps),
+        barriers=_barriers(document, steps),
+        agents=document.permitted,
+        env=document.env,
+        permission_profiles=document.profiles,
+        max_concurrency=document.swarm.max_concurrency,
+        timeout=document.swarm.timeout,
+        token_budget=document.swarm.token_budget,
+        cost_budget=document.swarm.cost_budget,
+        strategy="fail-fast" if handling is None else handling.strategy,
+        notify_channel=None if handling is None else handling.notify_channel,
+        repair_agent=None if handling is None else handling.repair_agent,
+        repair_retries=_repairs(document),
+        channel=document.swarm.channel,
+        idle_nudge=document.swarm.idle_nudge,
+        completion_grace_period=document.swarm.completion_grace_period,
+        preflight=one.preflight,
+        output=one.output,
+        input=text,
+        inputs=inputs,
+        vars=variables,
+        state=document.state,
+        trajectories=document.trajectories,
+    )
+    if wrong := check_references(made, document, env, pending):
+        raise BadDocument(wrong)
+    return resolve_references(made)
+
+
+def _workflow(document: Document, name: str | None) -> Workflow:
+    one = document.workflow(name)
+    if one is not None:
+        return one
+    names = [workflow.name for workflow in document.workflows]
+    if names:
+        raise bad_document(
+            "UNKNOWN_WORKFLOW", f"there is no workflow {name!r}", nearest(name or "", names).lstrip("; ")
+        )
+    if name not in (None, MAIN) or not document.agents:
+        raise bad_document(
+            "UNKNOWN_WORKFLOW", "the document has no workflow", "write one below `workflows`, or agents with tasks"
+        )
+    steps = tuple(turn(agent, agent.name, agent.task or "{{input}}") for agent in document.agents)
+    return Workflow(name=MAIN, steps=steps)
+
+
+def _arranged(document: Document, one: Workflow, base: Path) -> tuple[str, list[Step]]:
+    """Return the steps of a workflow with the order of its pattern, and what the pattern adds."""
+    own = {**load_custom_steps(base), **document.steps}
+    steps = [expand_custom_step(step, own) for step in one.steps]
+    steps = [with_type(step, document.agent(step.agent or "")) for step in steps]
+    cast = Cast(steps, document.agents, document.coordination)
+    pattern = document.swarm.pattern or choose_pattern(cast)
+    if pattern not in PATTERNS:
+        fix = f"there is none of that name{nearest(pattern, PATTERNS)}"
+        raise bad_document("UNKNOWN_PATTERN", f"the pattern is {pattern!r}", fix)
+    try:
+        return pattern, PATTERNS[pattern].expand(cast)
+    except Misfit as error:
+        raise bad_document(
+            "WRONG_CAST", f"the pattern {pattern} does not fit: {error}", "add it, or choose another"
+        ) from None
+    except BadExpression as error:
+        raise bad_document("BAD_TEMPLATE", str(error), "mend it") from None
+
+
+def _unrolled(steps: list[Step]) -> list[Step]:
+    """Return steps without loops: each has become its rounds."""
+    found_: list[Step] = []
+    for step in steps:
+        if step.max_iterations is None:
+            found_.append(step)
+            continue
+        if step.until is None and step.verification is not None:  # as agent-relay means it: until it is verified
+            found_.append(replace(step, max_iterations=None, retries=max(step.retries or 0, step.max_iterations - 1)))
+            continue
+        if step.until is None:
+            fix = f"add `verification`, or `until: vote({step.name}) == 'APPROVE'` or another condition on its output"
+            raise bad_document(
+                "MISSING_MEMBER", f"step {step.name!r} has maxIterations and does not say until when", fix
+            )
+        try:
+            found_ += looped([step], step.until, step.max_iterations, (step.name,))
+        except BadExpression as error:
+            raise bad_document("BAD_TEMPLATE", f"step {step.name!r}: {error}", "mend it") from None
+    return found_
+
+
+def _barriers(document: Document, steps: list[Step]) -> tuple[Barrier, ...]:
+    """Return the barriers of a workflow: coordination is the document's, and some may belong to another workflow."""
+    names = {step.name for step in steps}
+    return tuple(one for one in document.coordination.barriers if names & set(one.wait_for))
+
+
+def _repairs(document: Document) -> int:
+    handling = document.error_handling
+    if handling is None or handling.repair_agent is None:
+        return 0
+    return REPAIRS if handling.repair_retries is None else handling.repair_retries
+
+
+def includes_itself(file: Path) -> bool:
+    """Whether a file has a file among its steps, however indirectly, that has itself; one that is none has none."""
+    return _includes(file.resolve(), (), set())
+
+
+def _includes(file: Path, above: tuple[Path, ...], clear: set[Path]) -> bool:
+    if file in above:
+        return True
+    if file in clear:
+        return False
+    try:
+        document = load_document(file)
+    except (BadDocument, OSError):
+        return False  # which is found by whoever reads it
+    found = any(_includes((file.parent / inner).resolve(), (*above, file), clear) for inner in _files_of(document))
+    clear.add(file)
+    return found
+
+
+def _files_of(document: Document) -> list[str]:
+    steps = (step for workflow in document.workflows for step in steps_of(workflow.steps))
+    return [step.file for step in steps if step.kind == "workflow" and step.file is not None]

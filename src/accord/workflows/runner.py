@@ -1,0 +1,392 @@
+"""Execute a run from its stored state to its end, as `decide` says.
+
+The end of an attempt, the attempts that start because of it, and their posts are one transaction. Nothing starts before
+it is committed, so a run that is lost continues from its records. A run that only waits is suspended.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import msgspec
+
+from accord.engine.context import Context, wait_key
+from accord.engine.journal import ChildCall, StatusEntry
+from accord.engine.messages import Approval, IncomingMessage
+from accord.model import Message, Part, Role, Task, TaskState
+from accord.protocol import lifecycle
+from accord.workflows import channel
+from accord.workflows.attempts import CHILDREN, AttemptStart, RunSetup, StepAttempt, child_key, start_attempt
+from accord.workflows.channel import METADATA, OpenQuestions, Post
+from accord.workflows.decide import RunDecision, RunOutcome, cancelled, decide, ended
+from accord.workflows.document import Step
+from accord.workflows.expressions import texts_in
+from accord.workflows.records import Record, StepEnded, StepStarted
+from accord.workflows.state import PlanNode, RunState
+from accord.workflows.step_executor import StepExecutor
+from accord.workflows.steps import Result
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PREFIX = "flow:"
+"""What the keys of records begin with among all that a task keeps."""
+
+PATIENCE = 5.0
+"""Seconds without news from members after which a run parks; most steps that take no longer never see it parked."""
+
+SOON_MS = 2000
+"""A time that comes sooner is waited for."""
+
+SHOW_SECONDS = 1.0
+"""How often a run shows what its steps print."""
+
+LOOK_SECONDS = 1.0
+"""How often a run that waits for others as well looks whether it was answered, if no hint says so."""
+
+_decoder = msgspec.json.Decoder(Record)
+
+
+class Runner:
+    """One run, driven once."""
+
+    def __init__(self, ctx: Context, means: RunSetup) -> None:
+        """Go on with the task of `ctx`."""
+        self._ctx, self._means = ctx, means
+        self._journal = ctx.journal
+        self._searches = any("matches" in text for text in texts_in(means.plan.steps))
+        found = (_decoder.decode(entry) for key, entry in self._journal.entries(PREFIX) if key.endswith(_RECORDS))
+        self.state = RunState(means.plan, found)
+        self._doing = StepExecutor(ctx, means, self.state, self._post)
+        self._questions = OpenQuestions(ctx)
+        self._work: dict[str, asyncio.Task[Result]] = {}
+        self._attending: dict[str, asyncio.Task[Task]] = {}
+        self._asking: dict[str, str] = {}
+        self._awaited: dict[str, str] = {}
+        self._unclear: Counter[str] = Counter()
+        self._finished: deque[tuple[str, asyncio.Task[Result] | asyncio.Task[Task]]] = deque()
+        self._ends: list[StepEnded] = []
+        self._posts: list[Post] = []
+        self._news_at = asyncio.get_running_loop().time()
+        self._shown_at = 0.0
+
+    async def go(self) -> RunOutcome:
+        """Drive it to its end."""
+        self._take_up()
+        try:
+            if self._listens:
+                await self._look()
+            while True:
+                decision = await self._advance()
+                if decision.outcome is not None:
+                    return decision.outcome
+                await self._wait(decision.wake_at)
+        finally:
+            await self._stop()
+
+    # --- beginning and ending -------------------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Go on with what had begun when this run was last parked, or lost."""
+        for name, node in list(self.state.running.items()):
+            step = node.step
+            if step is None:
+                continue
+            if self._is_done_here(step) and step.on_crash == "fail":
+                lost = Result(ok=False, error="It was interrupted, and is not to be begun again")
+                self._end(node, lost)
+            else:
+                self._start(name)
+
+    async def _advance(self) -> RunDecision:
+        """Do everything that can be done now."""
+        while True:
+            now = self._means.now_ms()
+            decision = await self._evaluate(decide, self.state, now, self._holds)
+            ends, self._ends = [*self._ends, *decision.ends], []
+            for name in decision.cancel:
+                await self._give_up(name)
+                ends.append(self._ended(cancelled(self.state, name, now)))
+            begins = [
+                await self._evaluate(start_attempt, self._attempt(name, number, now)) for name, number in decision.begin
+            ]
+            ends += [self._ended(one.ended) for one in begins if one.ended is not None]
+            self._show_printed()
+            if not ends and not begins and not self._posts:
+                return decision
+            await self._write(ends, [one for one in begins if one.begun is not None], is_last=bool(decision.outcome))
+
+    async def _evaluate(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Evaluate conditions and templates: in a thread if the plan searches texts, which may take seconds."""
+        return await asyncio.to_thread(work, *given, **named) if self._searches else work(*given, **named)
+
+    async def _write(self, ends: list[StepEnded], begins: list[AttemptStart], *, is_last: bool) -> None:
+        """Commit what has ended, what begins and what is said of it, then begin; the last goes with the run's end."""
+        begun = [one.begun for one in begins if one.begun is not None]
+        records: list[Record] = [*ends, *begun]
+        entries = {PREFIX + record.key: msgspec.json.encode(record).decode() for record in records}
+        for one in begun:
+            entries.update(await self._doing.before(one))
+        sets = [(end, values) for end in ends if (values := await self._doing.sets(end))]
+        for end, values in sets:
+            entries.update(self._means.shared.entry(end.step, end.attempt, values, end.at))
+        calls: list[ChildCall] = [one.call for one in begins if one.call is not None]
+        sayings = self._sayings(ends, begun)
+        if is_last and not sets:
+            self._journal.note(entries, sayings)
+        else:
+            await self._journal.write(entries, calls, sayings)
+        for end, values in sets:
+            await self._means.shared.put(values, end.at)
+        for one in begun:
+            self.state.apply(one)
+            self._start(one.step)
+
+    def _sayings(self, ends: list[StepEnded], begun: list[StepStarted]) -> list[StatusEntry]:
+        """Return what is said about what happens; what is asked is shown again, which that would have covered."""
+        posts, self._posts = self._posts, []
+        for end in ends:
+            node = self.state.nodes[end.step]
+            printed = self._doing.printed.pop(end.step, None)
+            if printed is not None and (last := printed.take()) is not None:
+                posts.append(last)
+            if node.step is not None:
+                began = node.begun
+                posts.append(channel.end_post(node.step, end, None if began is None else (end.at - began.at) / 1000))
+        started = [one.step for one in begun]
+        if started:
+            text, about = (posts[-1].text, posts[-1].about) if posts else ("", {})
+            posts[-1:] = [Post(text, {**about, "started": started})]
+        if posts:
+            self._questions.forget()
+        sayings = [self._saying(post) for post in posts]
+        asked = self._questions.show()
+        return sayings if asked is None else [*sayings, asked]
+
+    def _saying(self, post: Post) -> StatusEntry:
+        node = self.state.nodes.get(post.about.get("step", ""))
+        channels = channel.channels_of(self._means.plan, None if node is None else node.step, post)
+        about = {**post.about, "channels": channels} if channels else post.about
+        return StatusEntry(TaskState.WORKING, post.text or None, {METADATA: about})
+
+    def _attempt(self, name: str, number: int, now: int) -> StepAttempt:
+        node = self.state.nodes[name]
+        return StepAttempt(
+            node=node,
+            number=number,
+            at=now,
+            values=self._doing.values(node),
+            run_id=self._ctx.task_id,
+            means=self._means,
+        )
+
+    def _holds(self, node: PlanNode) -> bool:
+        assert node.step is not None
+        return self._doing.values(node).holds(node.step.if_ or "")
+
+    # --- work -----------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str) -> None:
+        """Begin to do, or to wait for, a step that has begun."""
+        node = self.state.nodes[name]
+        step = node.step
+        if step is None or node.is_map:
+            return
+        if self._is_done_here(step):
+            self._run(name, asyncio.create_task(self._doing.done(node), name=f"step {name}"))
+        elif step.kind in CHILDREN:
+            self._attend(name)
+        elif step.kind == "approval":
+            self._awaited[name] = wait_key(signal_key(name, node.attempt))
+            self._questions.open(name, self._doing.question(node))
+        elif step.event is not None:
+            self._awaited[name] = wait_key(signal_key(f"event/{step.event}", node.attempt))
+
+    def _is_done_here(self, step: Step) -> bool:
+        """Whether a step is done in this process, or would be if its package were here."""
+        return step.is_added or step.kind in self._means.executors
+
+    def _attend(self, name: str) -> None:
+        """Wait for the member that does a step."""
+        node = self.state.nodes[name]
+        child = self._journal.child(child_key(name, node.attempt))
+        if child is None:
+            raise RuntimeError(f"{name} has begun without a task")  # they are written together
+        task = asyncio.create_task(self._doing.attended(node, child), name=f"attend {name}")
+        self._attending[name] = task
+        task.add_done_callback(lambda done: self._is_finished(name, done))
+
+    def _run(self, name: str, work: asyncio.Task[Result]) -> None:
+        self._work[name] = work
+        work.add_done_callback(lambda done: self._is_finished(name, done))
+
+    def _is_finished(self, name: str, done: asyncio.Task[Result] | asyncio.Task[Task]) -> None:
+        self._finished.append((name, done))
+        self._journal.nudge()
+
+    def _show_printed(self) -> None:
+        """Post the output of steps, now and then: a post for each line would be too many."""
+        now = asyncio.get_running_loop().time()
+        if self._doing.printed and now - self._shown_at >= SHOW_SECONDS:
+            self._shown_at = now
+            self._posts += [post for printed in self._doing.printed.values() if (post := printed.take()) is not None]
+
+    async def _post(self, post: Post) -> None:
+        """Say something at the next opportunity."""
+        self._news_at = asyncio.get_running_loop().time()
+        self._posts.append(post)
+        self._journal.nudge()
+
+    def _ended(self, end: StepEnded) -> StepEnded:
+        self.state.apply(end)
+        self._questions.close(end.step)
+        self._unclear.pop(end.step, None)
+        self._asking.pop(end.step, None)
+        self._awaited.pop(end.step, None)
+        return end
+
+    def _end(self, node: PlanNode, result: Result) -> None:
+        """Note what came of the attempt that a step is at."""
+        assert node.step is not None
+        end = self._doing.judged(node, result, ended(node.step, node.attempt, result, self._means.now_ms()))
+        self._ends.append(self._ended(end))
+
+    async def _give_up(self, name: str) -> None:
+        """Stop a step that nobody needs any more."""
+        node = self.state.nodes[name]
+        for found in (self._work.pop(name, None), self._attending.pop(name, None)):
+            if found is not None:
+                found.cancel()
+                await asyncio.gather(found, return_exceptions=True)
+        if node.step is not None and node.step.kind in CHILDREN:
+            await self._doing.cancel(node)
+
+    async def _stop(self) -> None:
+        """Let go of everything: whoever goes on with the run finds what is written."""
+        if held := [*self._work.values(), *self._attending.values()]:
+            for task in held:
+                task.cancel()
+            await asyncio.gather(*held, return_exceptions=True)
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    async def _wait(self, wake_at: int | None) -> None:
+        """Wait until something has happened, and take it in."""
+        if not self._finished:
+            left = None if wake_at is None else max(0, wake_at - self._means.now_ms())
+            if self._may_park(left):
+                await self._park(left)
+            if not self._ends:  # or something had happened before it could park
+                seconds = LOOK_SECONDS if self._listens or self._work else PATIENCE
+                until = self._journal.hinted if self._listens else self._journal.nudged
+                await until(seconds if left is None else min(seconds, left / 1000 + 0.001))
+        while self._finished:
+            self._take_in(*self._finished.popleft())
+        if self._listens:
+            await self._look()
+
+    def _take_in(self, name: str, done: asyncio.Task[Result] | asyncio.Task[Task]) -> None:
+        self._news_at = asyncio.get_running_loop().time()
+        mine = self._work if self._work.get(name) is done else self._attending
+        if mine.get(name) is not done:
+            return  # given up meanwhile
+        del mine[name]
+        found = done.result()
+        node = self.state.nodes[name]
+        if isinstance(found, Result):
+            self._end(node, found)
+        elif found.status.state in lifecycle.INTERRUPTED:
+            self._asking[name] = found.id
+            self._questions.open(name, self._doing.passed_on(node, found))
+        else:
+            self._run(name, asyncio.create_task(self._doing.concluded(node, found), name=f"conclude {name}"))
+
+    def _may_park(self, left_ms: int | None) -> bool:
+        if self._work or self._posts or (left_ms is not None and left_ms <= SOON_MS):
+            return False
+        return not self._attending or asyncio.get_running_loop().time() - self._news_at > PATIENCE
+
+    async def _park(self, left_ms: int | None) -> None:
+        """End this run until something happens; goes on if it has."""
+        if (asked := self._questions.show()) is not None:
+            await self._journal.write({}, (), [asked])
+        names = [*self._attending, *self._asking]
+        children = {self._doing.child(self.state.nodes[name]): name in self._asking for name in names}
+        attending = list(self._attending)
+        for name in attending:
+            self._attending.pop(name).cancel()
+        await self._journal.park(keys=list(self._awaited.values()), children=children, delay_ms=left_ms)
+        self._news_at = asyncio.get_running_loop().time()
+        await self._look()
+        for name in attending:
+            self._attend(name)
+
+    @property
+    def _listens(self) -> bool:
+        """Whether somebody may have answered."""
+        return bool(self._questions) or bool(self._awaited)
+
+    async def _look(self) -> None:
+        """Take in what the caller has said, what was handed in, and which members ask no longer."""
+        await self._journal.look()
+        for name, key in list(self._awaited.items()):
+            if (entry := self._journal.entry(key)) is not None:
+                self._answered(self.state.nodes[name], msgspec.json.decode(entry))
+        for name, child in list(self._asking.items()):
+            found = await self._journal.reach.read(child)
+            if found is None or found.status.state not in lifecycle.INTERRUPTED:
+                self._resume(name)
+        while (answer := self._questions.answer()) is not None and (first := self._questions.first) is not None:
+            self._questions.forget()
+            node = self.state.nodes[first]
+            if first in self._asking:
+                await self._doing.pass_back(node, answer)
+                self._resume(first)
+            elif (approval := Approval.of(IncomingMessage(answer))).is_clear and not is_ruled(node):
+                self._questions.close(first)
+                self._decided(node, approval)
+            else:
+                self._unclear[first] += 1
+                self._questions.open(first, self._doing.question(node, self._unclear[first]))
+
+    def _resume(self, name: str) -> None:
+        """Wait again for a member that no longer asks."""
+        del self._asking[name]
+        self._questions.close(name)
+        self._attend(name)
+
+    def _answered(self, node: PlanNode, value: object) -> None:
+        """Take what was handed in from elsewhere."""
+        assert node.step is not None
+        if node.step.kind == "wait":
+            output = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            self._end(node, Result(ok=True, output=output))
+            return
+        part = Part(text=value) if isinstance(value, str) else Part(data=value)
+        self._decided(node, Approval.of(IncomingMessage(Message(message_id="", role=Role.USER, parts=(part,)))))
+
+    def _decided(self, node: PlanNode, approval: Approval) -> None:
+        """End an approval as a person has decided."""
+        assert node.step is not None
+        if approval:
+            self._end(node, Result(ok=True, output=approval.comment))
+            return
+        said = f": {approval.comment}" if approval.comment else ""
+        result = Result(ok=False, output=approval.comment, error=f"It was not approved{said}")
+        rule = node.step.on_reject or "fail"
+        end = ended(node.step, node.attempt, result, self._means.now_ms(), rule)
+        self._ends.append(self._ended(end))
+
+
+def is_ruled(node: PlanNode) -> bool:
+    """Whether only some callers may decide what a node asks: a message is its owner's, whose role is unknown here."""
+    return node.step is not None and node.step.is_ruled_approval
+
+
+_RECORDS = (":begun", ":ended")
+
+
+def signal_key(what: str, attempt: int = 1) -> str:
+    """Return the key under which a step is handed what it waits for: a decision, or an event."""
+    return f"step/{what}" if attempt == 1 else f"step/{what}/{attempt}"

@@ -1,0 +1,161 @@
+"""Signals for waiting steps: an event, or a decision about an approval.
+
+A signal is stored for the step that waits, and any node resumes the run. The console and the CLI check permissions. A
+run may also create a secret address for an event: its bearer may send that event.
+"""
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from accord.engine.context import Context
+from accord.errors import TaskNotFound
+from accord.protocol.states import LOWER
+from accord.storage.commands import steps
+from accord.storage.store import Store
+from accord.workflows.expressions import references, texts_in
+from accord.workflows.members import steps_of
+from accord.workflows.plan import Plan
+from accord.workflows.runner import signal_key
+from accord.workflows.state import FINAL, PlanNode
+from accord.workflows.stored_run import StoredRun, encode_decision, load_stored_run
+
+ADDRESS = "/api/events"
+"""Where events are posted by whoever was told where; the token in the query says which."""
+
+URL = "flow-url:"
+"""What the keys of such tokens begin with: the event's name follows, and the hash of the secret."""
+
+SECRET_BYTES = 32
+
+MENTIONED = b"run.events"
+"""What is written in a document that speaks of an address."""
+
+Wake = Callable[[str, str, str, Any], Awaitable[bool]]
+
+
+class NotWaiting(Exception):
+    """The step waits for nothing: not yet, or no more."""
+
+
+class RunSignals:
+    """Hands things in to the runs of a store."""
+
+    def __init__(self, store: Store, wake: Wake, agents: Collection[str]) -> None:
+        """Reach the runs of `agents`, which are workflows."""
+        self._store = store
+        self._wake = wake
+        self._agents = frozenset(agents)
+
+    async def find(self, tenant: str, run: str) -> StoredRun:
+        """Return a run of a tenant; raises TaskNotFound for what is none."""
+        found = await load_stored_run(self._store, run)
+        if found is None or found.task.tenant != tenant or found.task.agent not in self._agents:
+            raise TaskNotFound(f"There is no run {run}")
+        return found
+
+    async def decide(self, run: StoredRun, step: str, *, approved: bool, comment: str = "") -> None:
+        """Approve or refuse what a step asks; raises TaskNotFound, and NotWaiting if it does not ask."""
+        node = run.state().nodes.get(step)
+        if node is None or node.step is None or node.step.kind != "approval":
+            raise TaskNotFound(f"The run has no approval {step}")
+        _check_open(run)
+        if node.standing != "running":
+            raise NotWaiting(f"{step} does not ask: it is {node.standing}")
+        value = encode_decision(is_approved=approved, comment=comment)
+        if not await self._wake(run.task.tenant, run.task.task_id, signal_key(step, node.attempt), value):
+            raise NotWaiting(f"{step} has been decided")
+
+    async def tell(self, run: StoredRun, event: str, value: Any) -> None:
+        """Hand in an event, also to a step that will wait for it only later; raises as `decide` does."""
+        if not any(step.event == event for step in steps_of(run.plan.steps)):
+            raise TaskNotFound(f"The run has no step that waits for {event}")
+        _check_open(run)
+        nodes = [node for node in run.state().nodes.values() if node.step is not None and node.step.event == event]
+        open_ = {_attempt(node) for node in nodes if node.standing not in FINAL}
+        attempts = open_ if nodes else {1}  # a map that has no items yet will have such steps
+        tenant, task_id = run.task.tenant, run.task.task_id
+        keys = [signal_key(f"event/{event}", attempt) for attempt in sorted(attempts)]
+        if not any([await self._wake(tenant, task_id, key, value) for key in keys]):
+            raise NotWaiting(f"Nothing waits for {event} any more")
+
+    async def is_shown(self, shown: "EventToken") -> bool:
+        """Whether a run gave out the address that somebody shows."""
+        key = _key(shown.event, shown.secret)
+        return await self._store.read(steps.find, shown.tenant, shown.run, key) is not None
+
+
+def _check_open(run: StoredRun) -> None:
+    if run.is_over:
+        raise NotWaiting(f"{run.task.task_id} has ended: it is {LOWER[run.task.state]}")
+
+
+def _attempt(node: PlanNode) -> int:
+    return node.attempt if node.standing == "running" else node.attempt + 1
+
+
+# --- addresses that runs give out -------------------------------------------------------------------------------------
+
+
+class EventToken(Struct, frozen=True, array_like=True):
+    """What a token says; its secret is what only those know who were given the address."""
+
+    tenant: str
+    run: str
+    event: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Shown(run={self.run!r}, event={self.event!r})"
+
+    @property
+    def token(self) -> str:
+        """It as one word."""
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, token: str) -> "EventToken | None":
+        """Return what a token says, if it is one."""
+        try:
+            return msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=cls)
+        except (ValueError, msgspec.DecodeError):
+            return None
+
+
+async def event_addresses(ctx: Context, plan: Plan, url: str) -> dict[str, str]:
+    """Return an address for each event that a run speaks of, so that whoever is told it can hand the event in.
+
+    The secrets are fresh each time, and only their hashes are kept; addresses that were given out earlier stay good.
+    """
+    shown = [
+        EventToken(ctx.tenant, ctx.task_id, event, secrets.token_urlsafe(SECRET_BYTES))
+        for event in mentioned_events(plan)
+    ]
+    if not shown or not url:
+        return {}
+    await ctx.journal.write({_key(one.event, one.secret): "true" for one in shown})
+    return {one.event: f"{url}{ADDRESS}?token={one.token}" for one in shown}
+
+
+def _key(event: str, secret: str) -> str:
+    return f"{URL}{event}:{hashlib.sha256(secret.encode()).hexdigest()}"
+
+
+def mentioned_events(plan: Plan) -> list[str]:
+    """Return the events whose addresses a plan mentions."""
+    if MENTIONED not in msgspec.json.encode((plan.steps, plan.output)):
+        return []  # as in most plans, and a long one has many texts to look into
+    return sorted(set(_events_in(plan)))
+
+
+def _events_in(plan: Plan) -> Iterator[str]:
+    for text in texts_in((plan.steps, plan.output)):
+        if "{{" in text:
+            for reference in references(text):
+                if reference.path[:2] == ("run", "events") and len(reference.path) > 2:
+                    yield reference.path[2]

@@ -1,0 +1,396 @@
+"""Execute steps in the process of the run, or wait for their members.
+
+It starts nothing of its own accord, except calls of agents that help after a failure. `runner` decides what follows
+from a result.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.client.text import text_of
+from accord.engine import tracing
+from accord.engine.context import APPROVAL, Context
+from accord.engine.journal import ChildCall
+from accord.engine.tracing import UNTRACED, StepSpan
+from accord.model import ArtifactUpdate, Message, Part, Role, Task, TaskState
+from accord.workflows import agent_access, channel, members, permissions, prompts
+from accord.workflows.attempts import WITH_ADVICE, RunSetup, child_key, step_values
+from accord.workflows.channel import CHUNKS, METADATA, OpenQuestion, Post
+from accord.workflows.decide import ended as after
+from accord.workflows.document import Step
+from accord.workflows.records import StepEnded, StepStarted
+from accord.workflows.state import PlanNode, RunState
+from accord.workflows.steps import Executor, Result, Scene
+from accord.workflows.values import Unresolved, UnsafeCommand, Values
+from accord.workflows.verification import CompletionEvidence, diagnostic_prompt, judge_completion, verify
+
+CHANGING = frozenset({"agent", "deterministic"})
+"""Types that may change files where the run works."""
+
+RULES = ("approvers", "notByStarter")
+"""Metadata of an approval that no message decides."""
+
+REPAIRED = "retry_after_repair"
+"""Why an attempt follows on the last one that there should have been."""
+
+LONGER_SECONDS = 2.0
+"""How long a step that has ended waits for its agent to be introduced: agents that are quick have quick cards."""
+
+log = logging.getLogger("accord.workflows")
+
+
+class StepExecutor:
+    """How the steps of one run are done."""
+
+    def __init__(self, ctx: Context, means: RunSetup, state: RunState, post: Callable[[Post], Awaitable[None]]) -> None:
+        """Do steps for the task of `ctx`, and `post` what there is to say; `printed` is the output of each."""
+        self._ctx, self._means, self._state = ctx, means, state
+        self._journal = ctx.journal
+        self._directory = means.directory
+        self._post = post
+        self.printed: dict[str, channel.Printed] = {}
+        self._met: set[str] = set()
+
+    def values(self, node: PlanNode) -> Values:
+        """Return what a step may speak of."""
+        return step_values(self._state, node, self._means.shared.values, self._means.env, self._means.run)
+
+    def _scene(self, node: PlanNode) -> Scene:
+        assert node.step is not None
+        name = node.name
+
+        async def post(text: str) -> None:
+            await self._post(channel.line_post(name, text))
+
+        async def heard(text: str) -> None:
+            self.printed.setdefault(name, channel.Printed(name)).add(text)
+
+        return Scene(
+            run_id=self._ctx.task_id,
+            step=node.step,
+            attempt=node.attempt,
+            directory=self._directory,
+            env=self._means.commands,
+            values=self.values(node),
+            post=post,
+            heard=heard,
+        )
+
+    # --- here -----------------------------------------------------------------------------------------------------
+
+    async def done(self, node: PlanNode) -> Result:
+        """Do a step here, and look whether it is as it should be."""
+        assert node.step is not None
+        scene = self._scene(node)
+        try:
+            tracer = tracing.tracer
+            with UNTRACED if tracer is None else tracer.around(StepSpan(key=node.name, task_id=scene.run_id)) as span:
+                result = await self._executor(node.step.kind)(scene)
+                result = await verify(scene, result)
+                span.note(error=None if result.ok else "failed")
+        except (Unresolved, UnsafeCommand, OSError, ValueError) as error:
+            result = Result(ok=False, error=str(error))
+        except Exception as error:  # of an executor that somebody added, perhaps: the run must know
+            log.exception("step failed", extra={"task_id": self._ctx.task_id, "step": node.name})
+            result = Result(ok=False, error=f"The step failed: {type(error).__name__}")
+        return await self._helped(node, result, node.step.command_line or "")
+
+    def _executor(self, kind: str) -> Executor:
+        if kind not in self._means.executors:
+            raise ValueError(f"There is no type of step called {kind!r} here: is its package installed?")
+        return self._means.executors[kind]
+
+    # --- by members -----------------------------------------------------------------------------------------------
+
+    def child(self, node: PlanNode) -> str:
+        """Return the task that does the attempt a step is at."""
+        return self._journal.child(child_key(node.name, node.attempt)) or ""
+
+    async def attended(self, node: PlanNode, child: str) -> Task:
+        """Wait until a member has ended or asks, and tell who it is and how it gets on meanwhile."""
+        async with _beside(self._introduced(node)):
+            await self._followed(node, child)
+        return await self._journal.reach.settled(child)
+
+    async def _introduced(self, node: PlanNode) -> None:
+        """Say who does a step elsewhere; one without a card is asked all the same."""
+        assert node.step is not None
+        member = members.member_for(self._means.plan, node.step)
+        if member is None or not member.agent.is_a2a or node.name in self._met:
+            return
+        self._met.add(node.name)
+        card = await agent_access.card_of(member.agent, self._means.env, self._means.keys)
+        await self._post(channel.line_post(node.name, agent_access.introduction_line(member.agent, card)))
+
+    async def _followed(self, node: PlanNode, child: str) -> None:
+        chunks = 0
+        async with aclosing(self._journal.reach.follow(child)) as events:
+            async for event in events:
+                if isinstance(event.body, ArtifactUpdate):
+                    chunks += 1
+                    if chunks % CHUNKS == 0:
+                        await self._post(channel.progress_post(node.name, chunks))
+
+    async def concluded(self, node: PlanNode, task: Task) -> Result:
+        """Return what a member's task comes to, once it is looked whether that is as it should be."""
+        step = node.step
+        assert step is not None
+        member = members.member_for(self._means.plan, step)
+        if member is None:
+            return _of_workflow(task)
+        told = text_of(task.history[0]) if task.history else ""
+        result = prompts.child_result(member, task)
+        scene = self._scene(node)
+        try:
+            result = await verify(scene, result, told)
+            files = await self._changed(node, member, scene.place)
+            if member.is_interactive and node.begun is not None and not isinstance(files, str):
+                files = files or await permissions.changed_since(scene.place, node.begun.at, self._means.store_files)
+        except (Unresolved, OSError, ValueError) as error:
+            return Result(ok=False, output=result.output, error=str(error))
+        if isinstance(files, str):
+            result = replace(result, ok=False, error=files)
+        elif member.is_interactive:
+            evidence = CompletionEvidence(files=len(files), has_exited=prompts.has_exited(task))
+            result = judge_completion(step.name, result, evidence)
+        return await self._helped(node, prompts.require_output(step, result, task), told)
+
+    async def cancel(self, node: PlanNode) -> None:
+        """End the task that does a step."""
+        assert node.step is not None
+        child = self.child(node)
+        if child:
+            await self._journal.reach.cancel(self._agent(node.step), child)
+
+    def _agent(self, step: Step) -> str:
+        """Return the agent whose task does a step."""
+        if step.kind == "workflow":
+            return self._means.flow if step.file is None else f"{self._means.plan.name}/{step.file}"
+        return members.member_of(self._means.plan, step)
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    async def before(self, begun: StepStarted) -> Mapping[str, str]:
+        """Return what must be written down before a step begins: what is there, if it may not change everything."""
+        node = self._state.nodes[begun.step]
+        step = node.step
+        if step is None or (member := members.member_for(self._means.plan, step)) is None or member.agent.is_a2a:
+            return {}
+        place = self._scene(node).place
+        if permissions.rules_in(member.permissions, place).is_free:
+            return {}
+        found = await permissions.take_snapshot(place, self._means.store_files)
+        return {f"flow:{begun.step}:{begun.attempt}:before": msgspec.json.encode(found).decode()}
+
+    async def _changed(self, node: PlanNode, member: members.Member, place: Path) -> list[str] | str:
+        """Return what a member has changed, or what it should not have."""
+        entry = self._journal.entry(f"flow:{node.name}:{node.attempt}:before")
+        if entry is None:
+            return []
+        was = msgspec.json.decode(entry, type=permissions.Snapshot)
+        files = permissions.changed_files(was, await permissions.take_snapshot(place, self._means.store_files))
+        return (
+            permissions.find_violation(
+                files, permissions.rules_in(member.permissions, place), self._beside(node, place)
+            )
+            or files
+        )
+
+    def _beside(self, node: PlanNode, place: Path) -> list[permissions.PermissionRules]:
+        """Return what those may change who have worked in the same place at the same time."""
+        found: list[permissions.PermissionRules] = []
+        since = node.begun.at if node.begun is not None else 0
+        for other in self._state.nodes.values():
+            step, begun = other.step, other.begun
+            if other is node or step is None or begun is None or not _changes(step):
+                continue
+            if other.ended is not None and other.ended.attempt >= begun.attempt and other.ended.at < since:
+                continue
+            if self._scene(other).place != place:
+                continue
+            member = members.member_for(self._means.plan, step)
+            found.append(
+                permissions.PermissionRules() if member is None else permissions.rules_in(member.permissions, place)
+            )
+        return found
+
+    # --- help with failures ---------------------------------------------------------------------------------------
+
+    async def _helped(self, node: PlanNode, result: Result, told: str) -> Result:
+        """Let an agent look at a failure, if the document names one for that."""
+        step, plan = node.step, self._means.plan
+        assert step is not None
+        if result.ok:
+            return result
+        wanted = step.verification
+        is_last = after(step, node.attempt, result, self._means.now_ms()).again_at is None
+        if result.reason == "failed_verification" and wanted is not None and wanted.diagnostic_agent and not is_last:
+            asked = diagnostic_prompt(step, result, told)
+            advice = await self._asked(node, wanted.diagnostic_agent, asked, "diagnosis", wanted.diagnostic_timeout)
+            said = f"{result.error}\n\nWhat {wanted.diagnostic_agent} says about it:\n{advice}"
+            return replace(result, reason=WITH_ADVICE, error=said) if advice else result
+        if is_last and plan.repair_agent is not None and self._may_repair(node, step):
+            asked = _repairing(step, result, told)
+            await self._asked(node, plan.repair_agent, asked, "repair", None)
+        return result
+
+    def _may_repair(self, node: PlanNode, step: Step) -> bool:
+        attempts = (step.retries or 0) + 1
+        return step.on_error in (None, "fail", "retry") and node.attempt < attempts + self._means.plan.repair_retries
+
+    def judged(self, node: PlanNode, result: Result, end: StepEnded) -> StepEnded:
+        """Return how an attempt ends, which is not the last if somebody has repaired what failed."""
+        step, plan = node.step, self._means.plan
+        assert step is not None
+        if end.status != "failed" or end.again_at is not None or plan.repair_agent is None:
+            return end
+        key = self._help_key(node, "repair")
+        if not self._may_repair(node, step) or self._journal.child(key) is None:
+            return end
+        return replace(end, again_at=self._means.now_ms(), cause=None, reason=REPAIRED)
+
+    async def _asked(self, node: PlanNode, agent: str, text: str, what: str, seconds: float | None) -> str | None:
+        """Let an agent do something about an attempt, and return what it said, if it did it."""
+        key = self._help_key(node, what)
+        name = f"{self._means.plan.name}/{agent}"
+        if self._journal.child(key) is None:
+            member = self._means.hosted[name]
+            message = prompts.child_message(
+                member,
+                Step(name=f"{node.name}-{what}", agent=agent),
+                text,
+                id=f"{self._ctx.task_id}/{key}",
+                run_id=self._ctx.task_id,
+                directory=self._directory,
+            )
+            limit = None if seconds is None else round(seconds * 1000)
+            await self._journal.write({}, [ChildCall(agent=name, message=message, key=key, timeout_ms=limit)])
+        await self._post(channel.line_post(node.name, f"{agent} looks at it ({what})"))
+        task = await self._journal.reach.settled(self._journal.child(key) or "")
+        if task.status.state is not TaskState.COMPLETED:
+            await self._journal.reach.cancel(name, task.id)  # one that asks finds nobody to answer
+            return None
+        return text_of(task)
+
+    def _help_key(self, node: PlanNode, what: str) -> str:
+        return f"flow:{node.name}:{node.attempt}:{what}"
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def question(self, node: PlanNode, unclear: int = 0) -> OpenQuestion:
+        """Return what an approval asks, once more after answers that were neither yes nor no."""
+        assert node.step is not None
+        rules = dict(zip(RULES, (list(node.step.approvers), node.step.not_by_starter), strict=True))
+        try:
+            text = self.values(node).text(node.step.task or "") or f"Approve {node.name}?"
+        except Unresolved as error:
+            text = f"Approve {node.name}? ({error})"
+        if node.step.is_ruled_approval:
+            text = f"{text} ({self._rule(node.step)})"
+        elif unclear:
+            text = f"Please begin with yes or no. {text}"
+        return OpenQuestion(
+            Message(
+                message_id=f"{self._ctx.task_id}/{node.name}/{node.attempt}" + (f"/{unclear}" if unclear else ""),
+                role=Role.AGENT,
+                parts=(Part(text=text),),
+                task_id=self._ctx.task_id,
+                context_id=self._ctx.context_id,
+                metadata={
+                    APPROVAL: True,
+                    METADATA: {"step": node.name, **{name: rule for name, rule in rules.items() if rule}},
+                },
+            )
+        )
+
+    @staticmethod
+    def _rule(step: Step) -> str:
+        """Return who may decide an approval and where, for those who cannot decide it by a message."""
+        roles = f" with the role {' or '.join(step.approvers)}" if step.approvers else ""
+        other = " other than the owner of the run" if step.not_by_starter else ""
+        return f"decided by a caller{roles}{other}, in the console or with the runs API, not by a message"
+
+    def passed_on(self, node: PlanNode, task: Task) -> OpenQuestion:
+        """Return a member's question as the run asks it."""
+        asked = task.status.message
+        turn = sum(said.role is Role.USER for said in task.history)
+        metadata = (asked.metadata if asked else None) or {}
+        about = metadata.get(METADATA)
+        rules = {name: about[name] for name in RULES if name in about} if isinstance(about, dict) else {}
+        message = Message(
+            message_id=f"{task.id}/{turn}",
+            role=Role.AGENT,
+            parts=asked.parts if asked is not None else (Part(text=f"{node.name} waits for an answer"),),
+            task_id=self._ctx.task_id,
+            context_id=self._ctx.context_id,
+            metadata={**metadata, METADATA: {"step": node.name, "task": task.id, **rules}},
+        )
+        return OpenQuestion(message, task.status.state)
+
+    async def pass_back(self, node: PlanNode, answer: Message) -> None:
+        """Give a member its answer."""
+        assert node.step is not None
+        reply = replace(
+            answer, message_id=f"{answer.message_id}/{node.name}", task_id=self.child(node), context_id=None
+        )
+        key = child_key(node.name, node.attempt)
+        await self._journal.reach.tell(self._agent(node.step), reply, key)
+
+    # --- what runs have in common ---------------------------------------------------------------------------------
+
+    async def sets(self, end: StepEnded) -> dict[str, Any]:
+        """Return what a step that has ended well sets for those after it; what has no value is said, and not set."""
+        node = self._state.nodes[end.step]
+        if end.status != "completed" or node.step is None or not node.step.set:
+            return {}
+        values, found = self.values(node), {}
+        for name, template in node.step.set.items():
+            try:
+                found[name] = values.value(template)
+            except Unresolved as error:
+                await self._post(channel.line_post(end.step, f"{name} is not set: {error}"))
+        return found
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do something beside a block, and at most a little longer than that."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+        await asyncio.wait([task], timeout=LONGER_SECONDS)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _of_workflow(task: Task) -> Result:
+    output = prompts.workflow_output(task)
+    if task.status.state is TaskState.COMPLETED:
+        return Result(ok=True, output=output, exit_code=0)
+    error = prompts.workflow_failure(task) or f"The workflow is {task.status.state.name.lower()}"
+    return Result(ok=False, output=output or error, error=error)
+
+
+def _repairing(step: Step, result: Result, told: str) -> str:
+    """Return what an agent is asked to repair."""
+    return "\n\n".join(
+        (
+            f"The step {step.name!r} of a workflow has failed. Repair what made it fail, so that it succeeds when it "
+            "is tried again; do not do the step itself.",
+            f"Its task:\n{told or step.command_line or ''}",
+            f"What is wrong: {result.error}",
+            f"The end of its output:\n{result.output[-4000:]}",
+        )
+    )
+
+
+def _changes(step: Step) -> bool:
+    return step.kind in CHANGING or step.is_added

@@ -1,0 +1,403 @@
+"""Check steps: required and unused members, custom steps, times."""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any, NamedTuple, get_type_hints
+from zoneinfo import ZoneInfo
+
+import msgspec
+from msgspec import Struct, inspect
+
+from accord.agents.safe_regexes import BadRegex, compile_regex
+from accord.entries import NotRegistered, Unusable
+from accord.workflows.decoder import default_of, fields_of
+from accord.workflows.document import Step, Verification, format_duration
+from accord.workflows.expressions import texts_in
+from accord.workflows.findings import BadDocument
+from accord.workflows.planner import FILES, expand_custom_step
+from accord.workflows.steps import STEPS
+from accord.workflows.triggers import BadCron, read_cron
+from accord.workflows.validation.subject import CheckProblem, PlacedStep, Subject, Where, unknown_name_fix
+
+ALWAYS = ("name", "type", "description", "dependsOn", "if", "timeout", "onError", "set")
+AGAIN = ("retries", "retryDelay", "backoff")
+LOOP = ("maxIterations", "until")
+FIX_REGEX = "write it in the syntax of RE2, with \\ before signs that are meant literally"
+PLACE = ("cwd", "workdir")
+COMMAND = ("command", "argv", "allowOptions", "allowInterpreter")
+
+
+class StepTypeRow(NamedTuple):
+    """What a type of step needs, and what else it uses."""
+
+    needs: tuple[str, ...]
+    uses: tuple[str, ...]
+    either: tuple[str, ...] = ()
+
+
+ROWS: Mapping[str, StepTypeRow] = {
+    "agent": StepTypeRow(
+        ("agent", "task"),
+        (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "shareContext", "allowEmpty", "permissions"),
+    ),
+    "deterministic": StepTypeRow(
+        (),
+        (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", *COMMAND, "failOnError", "captureOutput"),
+        either=("command", "argv"),
+    ),
+    "worktree": StepTypeRow(("branch",), (*AGAIN, *PLACE, "verification", "baseBranch", "path", "createBranch")),
+    "a2a": StepTypeRow(
+        ("task",),
+        (
+            *AGAIN,
+            *LOOP,
+            "verification",
+            "agent",
+            "url",
+            "headers",
+            "credentials",
+            "streaming",
+            "mode",
+            "shareContext",
+            "allowEmpty",
+        ),
+    ),
+    "approval": StepTypeRow(("task",), ("onReject", "approvers", "notByStarter")),
+    "wait": StepTypeRow((), ("for", "until", "event"), either=("for", "until", "event")),
+    "workflow": StepTypeRow((), (*AGAIN, *LOOP, "workflow", "file", "input", "vars"), either=("workflow", "file")),
+    "map": StepTypeRow(("over", "step"), (*AGAIN, "as", "concurrency")),
+}
+"""Type of a step -> its members, besides those that all have."""
+
+ADDED = StepTypeRow((), (*AGAIN, *LOOP, *PLACE, "onCrash", "verification", "env", "with"))
+"""The same for every type that another package has added: what is its own is in `with`."""
+
+INSTEAD: Mapping[str, str] = {
+    **dict.fromkeys(("command", "argv"), "add `type: deterministic`, or remove it"),
+    "branch": "add `type: worktree`, or remove it",
+    "url": "add `type: a2a`, or remove it",
+    "headers": "add `type: a2a`, or remove it",
+    "over": "add `type: map`, or remove it",
+    "with": "add `use`, or remove it",
+    "for": "add `type: wait`, or remove it",
+    "event": "add `type: wait`, or remove it",
+    "onReject": "add `type: approval`, or remove it",
+    "approvers": "add `type: approval`, or remove it",
+    "notByStarter": "add `type: approval`, or remove it",
+}
+
+OUTSIDE: Mapping[str, str] = {
+    "dependsOn": "write it for the map itself",
+    "maxIterations": "let the map run a workflow that has the loop",
+}
+"""What the step of a map cannot have: its items are steps that all begin with it, each once."""
+
+
+def stated_members(step: Step) -> Iterator[str]:
+    """Yield the names of what a step says."""
+    return (field.encode_name for field in fields_of(Step) if getattr(step, field.name) != default_of(field))
+
+
+def check_required_members(subject: Subject) -> Iterator[CheckProblem]:
+    """A step has what its type needs."""
+    for placed in _plain(subject):
+        kind = subject.kind_of(placed.step)
+        row, said = ROWS.get(kind, ADDED), set(stated_members(placed.step))
+        agent = subject.agent_of(placed.step)
+        said |= {"task"} if agent is not None and agent.task is not None else set()
+        for name in row.needs:
+            if name not in said:
+                yield _missing(placed, kind, name)
+        if row.either and not said & set(row.either):
+            names = ", ".join(f"`{name}`" for name in row.either)
+            message = f"A step of the type {kind} needs one of {names}"
+            yield CheckProblem("MISSING_MEMBER", placed.where, message, f"add `{row.either[0]}: ...`")
+
+
+def check_unused_members(subject: Subject) -> Iterator[CheckProblem]:
+    """A step has nothing that does nothing for its type."""
+    for placed in _plain(subject):
+        step, where, outer = placed.step, placed.where, placed.outer
+        kind = subject.kind_of(step)
+        row = ROWS.get(kind, ADDED)
+        used = {*ALWAYS, *row.needs, *row.uses}
+        # what verifies a remote agent's work is done here, somewhere
+        used |= {"cwd", "workdir"} if step.verification is not None else set()
+        for name in stated_members(step):
+            if outer is not None and name in OUTSIDE:
+                message = f"`{name}` does nothing within a map"
+                yield CheckProblem("UNUSED_MEMBER", (*where, name), message, OUTSIDE[name], at_key=True)
+            elif name not in used:
+                message = f"`{name}` does nothing for a step of the type {kind}"
+                yield CheckProblem(
+                    "UNUSED_MEMBER", (*where, name), message, INSTEAD.get(name, "remove it"), at_key=True
+                )
+
+
+def check_options(subject: Subject) -> Iterator[CheckProblem]:
+    """A step of a type that another package has added is given what that takes."""
+    for placed in _plain(subject):
+        if not placed.step.is_added:
+            continue
+        try:
+            kind = STEPS.load(placed.step.kind)
+        except (NotRegistered, Unusable) as error:
+            yield CheckProblem("BAD_VALUE", (*placed.where, "type"), str(error), "see what its package needs")
+            continue
+        yield from _misgiven(placed, {one.encode_name: one for one in fields_of(kind.options)}, kind.options)
+
+
+def _misgiven(placed: PlacedStep, known: Mapping[str, inspect.Field], options: type[Struct]) -> Iterator[CheckProblem]:
+    step, where = placed.step, placed.where
+    hints = get_type_hints(options, include_extras=True)
+    for name, value in step.with_.items():
+        if name not in known:
+            message = f"A step of the type {step.kind} is given nothing called `{name}`"
+            yield CheckProblem(
+                "BAD_PARAMS", (*where, "with", name), message, f"known are {', '.join(known)}", at_key=True
+            )
+        elif (wrong := _misfit(value, hints[known[name].name])) is not None:
+            yield CheckProblem("BAD_PARAMS", (*where, "with", name), f"`{name}`: {wrong}", "mend it")
+    for name, member in known.items():
+        if member.required and name not in step.with_:
+            message = f"A step of the type {step.kind} is given no `{name}`"
+            yield CheckProblem("BAD_PARAMS", where, message, f"add `with: {{ {name}: ... }}`")
+
+
+def _misfit(value: Any, kind: Any) -> str | None:
+    """Return why a value is none of a type; what a template stands for is known only in a run."""
+    if any("{{" in text for text in texts_in(value)):
+        return None
+    try:
+        msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
+
+
+def check_conflicts(subject: Subject) -> Iterator[CheckProblem]:
+    """A step says nothing twice."""
+    for step, where, *_ in _plain(subject):
+        if subject.kind_of(step) == "wait":
+            said = [name for name in ("for", "until", "event") if name in set(stated_members(step))]
+            if len(said) > 1:
+                message = f"`{said[0]}` and `{said[1]}` both say how long"
+                yield CheckProblem("CONFLICT", (*where, said[1]), message, "make two steps of it", at_key=True)
+        if step.command is not None and step.argv is not None:
+            message = "`command` and `argv` both say what is run"
+            yield CheckProblem("CONFLICT", (*where, "argv"), message, "remove one of them", at_key=True)
+        if step.allow_interpreter and step.argv is None:
+            message = "`allowInterpreter` is for `argv`"
+            yield CheckProblem(
+                "CONFLICT", (*where, "allowInterpreter"), message, "write `argv`, or remove it", at_key=True
+            )
+        if subject.kind_of(step) != "wait" and step.until is not None and step.max_iterations is None:
+            message = "`until` says when a loop ends, and there is none"
+            yield CheckProblem("MISSING_MEMBER", (*where, "until"), message, "add `maxIterations: 3`", at_key=True)
+
+
+def check_commands(subject: Subject) -> Iterator[CheckProblem]:
+    """No command is blank: that would succeed without doing anything."""
+    for step, where, *_ in subject.steps:
+        if step.command is not None and not step.command.strip():
+            yield CheckProblem("BLANK_COMMAND", (*where, "command"), "`command` is blank", "say what is run")
+        if step.argv is not None and not step.argv[0].strip():
+            yield CheckProblem("BLANK_COMMAND", (*where, "argv"), "The program of `argv` is blank", "say what is run")
+        if step.task is not None and not step.task.strip():
+            yield CheckProblem("MISSING_MEMBER", (*where, "task"), "`task` is blank", "say what is to be done")
+    for number, workflow in enumerate(subject.document.workflows):
+        for at, one in enumerate(workflow.preflight):
+            if not one.command.strip():
+                where = ("workflows", number, "preflight", at, "command")
+                yield CheckProblem("BLANK_COMMAND", where, "`command` is blank", "say what is looked at")
+
+
+def check_verifications(subject: Subject) -> Iterator[CheckProblem]:
+    """A verification verifies something."""
+    for step, where, *_ in subject.steps:
+        wanted = step.verification
+        if wanted is not None and wanted.argv is not None:
+            if wanted.type != "custom" or wanted.value:
+                message = "`argv` is the command of a `custom` check, in place of `value`"
+                yield CheckProblem(
+                    "CONFLICT", (*where, "verification", "argv"), message, "remove one of them", at_key=True
+                )
+        elif wanted is not None and (wrong := _wrong(wanted)) is not None:
+            code, message, fix = wrong
+            yield CheckProblem(code, (*where, "verification", "value" if wanted.value else "type"), message, fix)
+
+
+def check_preflight_patterns(subject: Subject) -> Iterator[CheckProblem]:
+    """Regular expressions of checks before a run are some."""
+    for number, workflow in enumerate(subject.document.workflows):
+        for at, one in enumerate(workflow.preflight):
+            where = ("workflows", number, "preflight", at)
+            for name, pattern in (("failIf", one.fail_if), ("successIf", one.success_if)):
+                if pattern is not None and (error := _pattern_error(pattern)) is not None:
+                    yield CheckProblem("BAD_PATTERN", (*where, name), error, FIX_REGEX)
+    for at, agent in enumerate(subject.document.agents):
+        if agent.done is not None and (error := _pattern_error(agent.done)) is not None:
+            yield CheckProblem("BAD_PATTERN", ("agents", at, "done"), error, FIX_REGEX)
+
+
+def _plain(subject: Subject) -> Iterator[PlacedStep]:
+    """Yield the steps that are complete as they stand: what a step of one's own has besides is not."""
+    return (placed for placed in subject.steps if placed.step.use is None)
+
+
+def _missing(placed: PlacedStep, kind: str, name: str) -> CheckProblem:
+    message = f"A step of the type {kind} needs `{name}`"
+    fix = f"add `{name}: ...`"
+    if name in ("agent", "task") and placed.step.command_line is not None:
+        fix = "add `type: deterministic`"
+    return CheckProblem("MISSING_MEMBER", placed.where, message, fix)
+
+
+def _wrong(wanted: Verification) -> tuple[str, str, str] | None:
+    """Return what is wrong with a verification: code, message and fix."""
+    value = wanted.value.strip()
+    is_fixed = "{{" not in value
+    if wanted.type == "custom" and not value:
+        return "BLANK_COMMAND", "A check without a command proves nothing", "add `value: COMMAND`"
+    if wanted.type in ("output_contains", "regex", "file_exists") and not value:
+        return "MISSING_MEMBER", f"`{wanted.type}` needs a `value`: without one it proves nothing", "add `value: ...`"
+    if wanted.type == "exit_code" and is_fixed and value and re.fullmatch(r"-?\d+", value) is None:
+        return "BAD_VALUE", f"{value} is no exit code", "write a whole number"
+    if wanted.type == "file_exists" and is_fixed and ".." in PurePath(value).parts:
+        return "BAD_VALUE", f"{value} is not below where the step works", "write an absolute path, or one without .."
+    if wanted.type == "pr_url" and is_fixed and value and re.fullmatch(r"[\w.-]+/[\w.-]+", value) is None:
+        return "BAD_VALUE", f"{value} is no repository", "write OWNER/NAME, or nothing"
+    pattern = value if wanted.type == "regex" else value.removeprefix("regex:") if value.startswith("regex:") else ""
+    if wanted.type in ("regex", "custom") and is_fixed and (error := _pattern_error(pattern)) is not None:
+        return "BAD_PATTERN", error, FIX_REGEX
+    return None
+
+
+def _pattern_error(pattern: str) -> str | None:
+    try:
+        compile_regex(pattern)
+    except BadRegex as error:
+        return str(error)
+    return None
+
+
+STEP_CHECKS = (
+    check_required_members,
+    check_unused_members,
+    check_options,
+    check_conflicts,
+    check_commands,
+    check_verifications,
+    check_preflight_patterns,
+)
+
+
+def check_custom_steps_exist(subject: Subject) -> Iterator[CheckProblem]:
+    """What a step uses is there."""
+    for step, where, *_ in subject.written:
+        if step.use is not None and step.use not in subject.custom:
+            fix = unknown_name_fix(step.use, subject.custom, f"add it to `steps`, or to {FILES[-1]}")
+            yield CheckProblem(
+                "UNKNOWN_CUSTOM_STEP", (*where, "use"), f"There is no step of your own called {step.use}", fix
+            )
+
+
+def check_params(subject: Subject) -> Iterator[CheckProblem]:
+    """A step of one's own is given what it asks for, and nothing else."""
+    for step, where, *_ in subject.written:
+        custom = subject.custom.get(step.use or "")
+        if custom is None:
+            continue
+        asked = {one.name: one for one in custom.params}
+        for name in step.with_.keys() - asked.keys():
+            fix = unknown_name_fix(name, asked, "it takes " + (", ".join(asked) or "nothing"))
+            yield CheckProblem("BAD_PARAMS", (*where, "with", name), f"{step.use} does not take `{name}`", fix)
+        for name, one in asked.items():
+            if one.required and one.default is None and name not in step.with_ and getattr(step, name, None) is None:
+                message = f"{step.use} needs `{name}`"
+                yield CheckProblem("BAD_PARAMS", (*where, "use"), message, f"add `with: {{{name}: ...}}`")
+
+
+def check_expanded_steps(subject: Subject) -> Iterator[CheckProblem]:
+    """A step of one's own is a step once its parameters are filled in."""
+    for step, where, *_ in subject.written:
+        try:
+            expand_custom_step(step, subject.custom)
+        except BadDocument as error:
+            for finding in error.findings:
+                if finding.code not in ("UNKNOWN_CUSTOM_STEP", "BAD_PARAMS"):
+                    yield CheckProblem(finding.code, (*where, "use"), f"{step.use}: {finding.message}", finding.fix)
+
+
+CUSTOM_STEP_CHECKS = (check_custom_steps_exist, check_params, check_expanded_steps)
+
+
+LONG = 12 * 3600.0
+"""Seconds that a timeout of one agent or command seldom has, and 43,200 milliseconds often."""
+
+
+def check_timeouts(subject: Subject) -> Iterator[CheckProblem]:
+    """Something bounds how long an agent may take."""
+    for step, where, *_ in subject.steps:
+        if subject.kind_of(step) != "agent" or step.use is not None or step.timeout is not None:
+            continue
+        agent = subject.agent_of(step)
+        if subject.document.swarm.timeout is None and (
+            agent is None or (agent.timeout or agent.constraints.timeout) is None
+        ):
+            message = f"Nothing bounds how long {step.name} may take"
+            yield CheckProblem("NO_TIMEOUT", where, message, "add `timeout: 30m` to it, its agent or `swarm`")
+
+
+def check_long_timeouts(subject: Subject) -> Iterator[CheckProblem]:
+    """Nobody meant milliseconds."""
+    stated: list[tuple[Where, float | None]] = [
+        ((*where, "timeout"), step.timeout)
+        for step, where, *_ in subject.steps
+        if subject.kind_of(step) in ("agent", "deterministic", "a2a", "worktree")
+    ]
+    for at, agent in enumerate(subject.document.agents):
+        stated += [
+            (("agents", at, "timeout"), agent.timeout),
+            (("agents", at, "constraints", "timeout"), agent.constraints.timeout),
+        ]
+    for where, time in stated:
+        if time is not None and time >= LONG:
+            message = f"The timeout is {format_duration(time)}"
+            yield CheckProblem("LONG_TIMEOUT", where, message, "write `timeoutMs` if milliseconds were meant")
+
+
+def check_wait_times(subject: Subject) -> Iterator[CheckProblem]:
+    """What is waited for is a time, and comes."""
+    for step, where, *_ in subject.steps:
+        until = step.until
+        if subject.kind_of(step) != "wait" or until is None or "{{" in until:
+            continue
+        try:
+            moment = datetime.fromisoformat(until)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            message = f"{until} is no time with a zone"
+            yield CheckProblem("BAD_TIME", (*where, "until"), message, "write it like 2030-01-31T08:00:00Z")
+
+
+def check_schedule_times(subject: Subject) -> Iterator[CheckProblem]:
+    """Schedules come, in a zone that there is."""
+    for at, one in enumerate(subject.document.on.schedule if subject.document.on else ()):
+        where = ("on", "schedule", at)
+        try:
+            read_cron(one.cron)
+        except BadCron as error:
+            fix = 'write minute, hour, day, month and weekday: "30 6 * * 1-5"'
+            yield CheckProblem("BAD_TIME", (*where, "cron"), str(error), fix)
+        try:
+            ZoneInfo(one.timezone)
+        except (ValueError, OSError, KeyError):
+            message = f"There is no time zone {one.timezone}"
+            yield CheckProblem("BAD_TIME", (*where, "timezone"), message, "write one like Europe/Berlin, or UTC")
+
+
+TIME_CHECKS = (check_timeouts, check_long_timeouts, check_wait_times, check_schedule_times)
