@@ -9,7 +9,8 @@ from accord.errors import InvalidParams
 from accord.model import SendRequest
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.dialects.relay import Relay
-from accord.protocol.dialects.v03 import V03, V03Rest
+from accord.protocol.dialects.v03 import V03
+from accord.protocol.dialects.v03.rest import V03Rest
 from accord.protocol.operations import Operation
 
 JSON, REST, RELAY = V03(), V03Rest(), Relay()

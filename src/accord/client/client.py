@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from accord.a2a import Caller
-from accord.client import connecting, sending
+from accord.client import connecting
 from accord.client.auth import Auth
 from accord.client.connecting import Wishes, header_pairs
 from accord.client.discovery import Discovered
@@ -26,6 +26,7 @@ from accord.client.names import Resolve
 from accord.client.peer import Peer
 from accord.client.resume import AT_ANSWER, AT_REST, Follower
 from accord.client.retries import Retries
+from accord.client.sending import send, unconfirmed
 from accord.client.speech import Speech
 from accord.client.text import Said
 from accord.client.wire import SECONDS, TimedOut, Transport
@@ -188,12 +189,12 @@ class Client:
         )
         request = SendRequest(message=message, configuration=configuration, metadata=metadata)
         try:
-            answer = await sending.send(self.peer, request, seconds=self.timeout)
+            answer = await send(self.peer, request, seconds=self.timeout)
         except PushNotSupported:
             if offered is None:
                 raise
             offered, plain = None, replace(configuration, task_push_notification_config=None)
-            answer = await sending.send(self.peer, replace(request, configuration=plain), seconds=self.timeout)
+            answer = await send(self.peer, replace(request, configuration=plain), seconds=self.timeout)
         return RemoteTask(self.peer, answer, is_pushed=offered is not None and isinstance(answer, Task))
 
     def task(self, task_id: str, *, context_id: str | None = None, after: int | None = None) -> RemoteTask:
@@ -207,7 +208,7 @@ class Client:
     ) -> Task | Message:
         """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
         seconds = self.timeout if seconds is None else seconds
-        answer = await sending.send(self.peer, request, seconds=seconds)
+        answer = await send(self.peer, request, seconds=seconds)
         configuration = request.configuration
         if isinstance(answer, Message) or answer.status.state in AT_REST:
             return answer
@@ -218,7 +219,7 @@ class Client:
                 return await self._settled(answer, configuration)
         except TimeoutError:
             late = TimedOut(f"Nothing within {seconds:g} seconds", was_sent=True)
-            raise sending.unconfirmed(request.message.message_id, late, answer.id) from None
+            raise unconfirmed(request.message.message_id, late, answer.id) from None
 
     async def _settled(self, task: Task, configuration: SendConfiguration | None) -> Task:
         async with aclosing(Follower(self.peer, task_id=task.id, stops=AT_REST).go_on()) as events:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 CARDS = CardCache()
 """The cards that anybody may read, for all clients of this process; those read with credentials are not shared."""
 
+NO_GRPC = "Calling agents over gRPC needs grpcio and a2a-sdk 1.x: pip install 'accord[grpc]'"
+
 _HOST = re.compile(r"(localhost|\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d+)?(/.*)?", re.IGNORECASE)
 
 
@@ -145,8 +147,10 @@ class _Links:
     def open(self, way: Way) -> Link:
         """Return a link for a way."""
         if way.binding == GRPC:
-            from accord.client.links.grpc import GrpcLink
-
+            try:
+                from accord.client.links.grpc import GrpcLink
+            except ImportError as error:
+                raise ImportError(NO_GRPC) from error
             return GrpcLink(self._transport, way.url, way.dialect, tls=self._tls, policy=self._policy, **self._more)
         if way.binding == JSONRPC:
             from accord.client.links.jsonrpc import JsonRpcLink

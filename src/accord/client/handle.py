@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from accord.client import sending
 from accord.client.peer import Peer
 from accord.client.resume import AT_REST, Follower
+from accord.client.sending import send
 from accord.client.text import Said
 from accord.engine.ids import new_id
 from accord.engine.messages import parts_of
@@ -129,7 +129,7 @@ class RemoteTask:
         """Say something to the task, and return it; some agents begin another task, which is then returned."""
         message = message_of(content, context_id=self.context_id, task_id=self.id)
         request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
-        answer = await sending.send(self._peer, request)
+        answer = await send(self._peer, request)
         if isinstance(answer, Message) or answer.id != self.id:
             return RemoteTask(self._peer, answer)
         self._noted(answer)

@@ -12,8 +12,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from accord.client import sending
 from accord.client.peer import Peer
+from accord.client.sending import Unconfirmed, at_once, recovered, send
 from accord.client.wire import Broken, EndedEarly, TimedOut, Unreachable
 from accord.errors import (
     AccordError,
@@ -130,7 +130,7 @@ class Follower:
                     yield told
                 if self.task_id is not None:
                     return
-        yield self._made(await sending.send(self._peer, sending.at_once(request)))
+        yield self._made(await send(self._peer, at_once(request)))
 
     async def _looked_for(self, request: SendRequest, error: EndedEarly) -> Event | None:
         """Return the task of a message whose stream ended without an event; None if the message is to be sent again.
@@ -140,8 +140,8 @@ class Follower:
         if self._peer.is_idempotent:
             return None
         try:
-            return self._made(await sending.recovered(self._peer, request, error))
-        except sending.Unconfirmed:
+            return self._made(await recovered(self._peer, request, error))
+        except Unconfirmed:
             return None
 
     async def _not_begun(self, request: SendRequest, error: Unreachable | AccordError, attempt: int) -> Event | None:
@@ -152,7 +152,7 @@ class Follower:
         if isinstance(error, _NO_STREAMS):
             peer.streams = peer.subscribes = False
         elif isinstance(error, Unreachable) and error.was_sent and not peer.is_idempotent:
-            return self._made(await sending.recovered(peer, request, error))
+            return self._made(await recovered(peer, request, error))
         else:
             await peer.pause(Operation.STREAM, request, error, attempt)
         return None

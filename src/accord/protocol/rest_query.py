@@ -15,10 +15,10 @@ from msgspec.json import Decoder
 from accord.model import Request
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.operations import TABLE, Operation, RestRoute
+from accord.protocol.operations import ROWS, Operation, RestRoute
 
 WITHOUT_BODY = frozenset(
-    row.operation for row in TABLE if any(route.verb in ("GET", "DELETE") for route in row.rest + row.rest_v03)
+    row.operation for row in ROWS.values() if any(route.verb in ("GET", "DELETE") for route in row.rest + row.rest_v03)
 )
 """The operations whose parameters are in the query and the path."""
 

@@ -10,8 +10,6 @@ from typing import Protocol
 from accord.model import Event, Request, Result
 from accord.protocol.operations import DialectName, Operation
 
-__all__ = ["Link"]
-
 
 class Link(Protocol):
     """A way to talk to one agent.

@@ -16,7 +16,8 @@ from accord.protocol import codec
 from accord.protocol.dialects.base import Dialect, RestDialect
 from accord.protocol.dialects.gen import Gen
 from accord.protocol.dialects.relay import Relay
-from accord.protocol.dialects.v03 import V03, V03Members, V03Rest
+from accord.protocol.dialects.v03 import V03, V03Members
+from accord.protocol.dialects.v03.rest import V03Rest
 from accord.protocol.dialects.v1 import V1, details, read_error
 from accord.protocol.dialects.vault import Vault
 from accord.protocol.operations import DialectName, Operation

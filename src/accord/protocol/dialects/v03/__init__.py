@@ -6,6 +6,3 @@ the model, `writer` has the shapes that are written.
 
 from accord.protocol.dialects.v03.codec import V03
 from accord.protocol.dialects.v03.members import V03Members
-from accord.protocol.dialects.v03.rest import V03Rest
-
-__all__ = ["V03", "V03Members", "V03Rest"]
