@@ -181,7 +181,7 @@ def _choose(inquiry: Inquiry, version: Version | None) -> tuple[DialectName, str
     return _spoken(V03, inquiry, look), ask_task, look.message is not None
 
 
-def _spoken(dialect: DialectName, inquiry: Inquiry, look: "_Look") -> DialectName:
+def _spoken(dialect: DialectName, inquiry: Inquiry, look: "_ParamsLook") -> DialectName:
     """Return the dialect, or who takes 0.3's place where that is off: others have its methods, but not its messages."""
     if dialect is not V03 or V03 in inquiry.enabled or look.message is not None:
         return dialect
@@ -255,7 +255,7 @@ class _Message(Struct):
         return [part for part in astuple(self.parts) if part is not _NO_PART]
 
 
-class _Look(Struct):
+class _ParamsLook(Struct):
     """The members of the parameters that tell dialects apart; everything else is skipped unread.
 
     Those in snake case are the generic dialect's own (B-00); a name counts whatever it holds.
@@ -278,15 +278,16 @@ class _Look(Struct):
     task_id: Raw = _ABSENT
 
 
-_look_decoder = Decoder(_Look)
-_NOTHING, _NO_MESSAGE = _Look(), _Message()
+_look_decoder = Decoder(_ParamsLook)
+_NOTHING, _NO_MESSAGE = _ParamsLook(), _Message()
 _SNAKE_CASE = {
-    shape: tuple(name for name in shape.__struct_encode_fields__ if "_" in name) for shape in (_Look, _Message, _Part)
+    shape: tuple(name for name in shape.__struct_encode_fields__ if "_" in name)
+    for shape in (_ParamsLook, _Message, _Part)
 }
 _VAULT_ROLES = ("assistant", "system", "tool")
 
 
-def _look(params: bytes) -> _Look:
+def _look(params: bytes) -> _ParamsLook:
     """Look at what tells dialects apart; what cannot be read tells nothing, and its dialect refuses it."""
     try:
         return _look_decoder.decode(params)
@@ -294,7 +295,7 @@ def _look(params: bytes) -> _Look:
         return _NOTHING
 
 
-def _google_01(method: str, look: _Look) -> DialectName | None:
+def _google_01(method: str, look: _ParamsLook) -> DialectName | None:
     """Google's A2A 0.1 shares two method names with AgentVault's profile; `relay` still understands it (B-07)."""
     if look.message is None:
         return None
@@ -304,7 +305,7 @@ def _google_01(method: str, look: _Look) -> DialectName | None:
     return RELAY if method == "tasks/send" and texts else None
 
 
-def _shape(look: _Look) -> DialectName | None:
+def _shape(look: _ParamsLook) -> DialectName | None:
     """Tell the dialect by the names of the parameters, then by the form of the message's parts.
 
     The generic dialect and AgentVault's profile both write `content`: it says the latter only beside one of its roles.
@@ -328,5 +329,5 @@ def _shape(look: _Look) -> DialectName | None:
     return V03 if message.kind is not None or len(untold) < len(parts) else None
 
 
-def _is_snake_case(look: _Look | _Message | _Part) -> bool:
+def _is_snake_case(look: _ParamsLook | _Message | _Part) -> bool:
     return any(getattr(look, name) is not _ABSENT for name in _SNAKE_CASE[type(look)])

@@ -4,9 +4,6 @@ Only shapes that differ from `v03` are here; addresses and statuses are the bind
 same on both bindings of 0.3. Real clients mix the spellings of both, so both are read.
 """
 
-import re
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 from msgspec import UNSET, Struct
@@ -40,6 +37,7 @@ from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects.base import RestDialect
 from accord.protocol.dialects.v03.codec import BY_TASK, V03
+from accord.protocol.dialects.v03.field_names import has_field_names, with_field_names, with_json_names
 from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_set, settle
 from accord.protocol.dialects.v03.wire import (
     MISSING,
@@ -258,11 +256,11 @@ class V03Rest(V03, RestDialect):
         Of webhooks the same clients write one name and read the other.
         """
         is_said = operation in (Operation.SEND, Operation.STREAM)
-        return _BY_FIELD_NAME if is_said and _has_field_names(params) else self
+        return _BY_FIELD_NAME if is_said and has_field_names(params) else self
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the body, query and path values of an operation, put together as one object."""
-        params = typed(operation, _with_json_names(params))
+        params = typed(operation, with_json_names(params))
         if operation is Operation.PUSH_SET:
             return _read_create(params)
         return super().decode_request(operation, params)
@@ -336,12 +334,12 @@ class V03RestByFieldName(V03Rest):
 
     def encode_result(self, operation: Operation, result: Result) -> bytes:
         """Write the answer of an operation."""
-        return _with_field_names(super().encode_result(operation, result))
+        return with_field_names(super().encode_result(operation, result))
 
     def encode_event(self, event: Event) -> Frame | None:
         """Write one stream event."""
         frame = super().encode_event(event)
-        return None if frame is None else Frame(data=_with_field_names(frame.data))
+        return None if frame is None else Frame(data=with_field_names(frame.data))
 
 
 _BY_FIELD_NAME = V03RestByFieldName()
@@ -394,69 +392,3 @@ def _read_create(params: bytes) -> PushConfig:
     if wire.url is None:
         raise invalid_field("config.pushNotificationConfig", MISSING)
     return read_set(codec.decode(params, _BARE), wire.target())
-
-
-# --- the names of the definition itself -----------------------------------------------------------------------------
-
-_JSON_NAMES = {
-    "accepted_output_modes": "acceptedOutputModes",
-    "config_id": "configId",
-    "context_id": "contextId",
-    "file_with_bytes": "fileWithBytes",
-    "file_with_uri": "fileWithUri",
-    "history_length": "historyLength",
-    "message_id": "messageId",
-    "mime_type": "mimeType",
-    "page_size": "pageSize",
-    "page_token": "pageToken",
-    "push_notification": "pushNotification",
-    "push_notification_config": "pushNotificationConfig",
-    "task_id": "taskId",
-}
-"""The definition's fields and their JSON names; readers of protobuf JSON take both, and some clients send the first."""
-
-_FREE = frozenset({"data", "metadata"})
-_HAS_FIELD_NAME = re.compile(rb'"(?:request|%b)"\s*:' % "|".join(_JSON_NAMES).encode())
-_CAPITAL = re.compile("[A-Z]")
-_ANY: Decoder[Any] = Decoder(Any)
-
-
-def _with_json_names(params: bytes) -> bytes:
-    """Return the parameters under their JSON names, whichever they came under; free data is left alone."""
-    if not _HAS_FIELD_NAME.search(params):
-        return params
-    if codec.is_too_deep(params):
-        raise InvalidParams("The JSON is nested too deeply")
-    stated = _renamed(codec.decode(params, _ANY), _json_name)
-    if isinstance(stated, dict) and "request" in stated:
-        stated.setdefault("message", stated.pop("request"))  # the field of a send whose JSON name is another word
-    return codec.encode(stated)
-
-
-def _has_field_names(params: bytes) -> bool:
-    if not _HAS_FIELD_NAME.search(params):
-        return False
-    stated = codec.decode(params, _ANY)
-    return bool(_renamed(stated, _json_name) != stated)
-
-
-def _with_field_names(answer: bytes) -> bytes:
-    """Return an answer under the names of the definition, except where that is another word: readers take both."""
-    return codec.encode(_renamed(codec.decode(answer, _ANY), _field_name))
-
-
-def _json_name(name: str) -> str:
-    return _JSON_NAMES.get(name, name)
-
-
-@lru_cache(256)  # answers have names of ours only, outside of what is free
-def _field_name(name: str) -> str:
-    return _CAPITAL.sub(lambda found: "_" + found[0].lower(), name)
-
-
-def _renamed(value: Any, named: Callable[[str], str]) -> Any:
-    if isinstance(value, list):
-        return [_renamed(item, named) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {named(name): item if name in _FREE else _renamed(item, named) for name, item in value.items()}
