@@ -1,4 +1,4 @@
-"""Field names of A2A 0.3's protobuf definition, and their JSON names: readers take both, some clients send the first."""
+"""Field names of A2A 0.3's protobuf definition, and their JSON names."""
 
 import re
 from collections.abc import Callable
@@ -46,6 +46,7 @@ def with_json_names(params: bytes) -> bytes:
 
 
 def has_field_names(params: bytes) -> bool:
+    """Whether parameters have field names of the definition, not their JSON names."""
     if not _HAS_FIELD_NAME.search(params):
         return False
     stated = codec.decode(params, _ANY)
