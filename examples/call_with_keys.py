@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from accord import Client
-from accord.client.keys import KeyManager
+from accord.client.credentials import KeyManager
 
 
 async def main(url: str, file: str) -> None:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from accord.a2a import Caller
 from accord.client.client import Client
-from accord.client.handle import RemoteTask
+from accord.client.remote_task import RemoteTask
 from accord.client.retries import Retries
 from accord.errors import (
     AccordError,

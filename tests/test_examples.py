@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from accord.model import TaskState
-from accord.protocol.signing import HEADER
+from accord.protocol.http_headers import SIGNATURE_HEADER
 from accord.testing import running as in_process
 from accord.testing import text_in
 from tests.ports import free_port
@@ -126,7 +126,9 @@ def test_a_receiver_of_webhooks_believes_only_what_is_signed(tmp_path: Path) -> 
             assert accord(tmp_path, "task", "push", "set", server.url, task["id"], hook).returncode == 0
             again = httpx.HTTPTransport(retries=7)  # it may still be starting
             with httpx.Client(transport=again, timeout=BOUND_SECONDS) as stranger:
-                forged = stranger.post(f"http://127.0.0.1:{port}/", content=b"{}", headers={HEADER: "t=1,v1=0"})
+                forged = stranger.post(
+                    f"http://127.0.0.1:{port}/", content=b"{}", headers={SIGNATURE_HEADER: "t=1,v1=0"}
+                )
             assert forged.status_code == 403
             answered = accord(tmp_path, "send", server.url, "--task-id", task["id"], "Friday")
             assert answered.returncode == 0, answered.stderr

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from accord.client.names import DEFAULT
+from accord.client.resolver import DEFAULT_RESOLVER
 from accord.lazy import lazily
 from accord.workflows import RUNNER
 
@@ -61,7 +61,7 @@ async def _resolved(name: str) -> "AgentCard":
 
 
 # Here, because this is always imported first: it does not matter which module a client is imported from.
-DEFAULT.resolve = _resolved
+DEFAULT_RESOLVER.resolve = _resolved
 
 
 async def _run(document: "Document", wish: dict[str, Any], **more: Any) -> "Task":

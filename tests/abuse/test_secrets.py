@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from accord.auth.passwords import hash_password
 from accord.cli import app
 from accord.model import Authentication, GetRequest, PushConfig, SendRequest
-from accord.protocol import jose, signing
+from accord.protocol import http_headers, jose
 from accord.protocol.operations import Operation
 from tests.abuse.launch import LOG
 from tests.abuse.server import BOUND_SECONDS, ROOT, Holder, Server, serving
@@ -150,13 +150,13 @@ def _credentials(spoken: Spoken, body: bytes) -> tuple[list[dict[str, str]], lis
     now, key = int(time.time()), spoken.server.keys["alice"]
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": now + 300}
     good, old = (
-        jose.signed(json.dumps(claims | more).encode(), {"alg": "HS256"}, OctKey.import_key(BEARER))
+        jose.sign_payload(json.dumps(claims | more).encode(), {"alg": "HS256"}, OctKey.import_key(BEARER))
         for more in ({}, {"exp": now - 300})
     )
     spoken.tokens.extend((good, old))
-    request = signing.Request(method="POST", target="/")
+    request = http_headers.SignedRequest(method="POST", target="/")
     signature, forged = (
-        signing.sign(body, now, [one.encode()], request=request, key_id="partner") for one in (SIGNED, SHARED)
+        http_headers.sign_body(body, now, [one.encode()], request=request, key_id="partner") for one in (SIGNED, SHARED)
     )
     right = [
         {"X-API-Key": key},

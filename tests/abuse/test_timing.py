@@ -27,7 +27,7 @@ from accord.auth.scheme_settings import AnyScheme, ApiKeys, Header, Hmac, Jwt, S
 from accord.auth.schemes import Ports, build_scheme
 from accord.bindings.links import Claim, Links, NotSigned
 from accord.errors import AuthenticationFailed
-from accord.protocol import jose, signing
+from accord.protocol import http_headers, jose
 from accord.storage import migrate
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey
@@ -89,13 +89,13 @@ def near(secret: str, alphabet: str = "AB") -> list[str]:
 
 
 def signed(secret: str, now: int) -> str:
-    request = signing.Request(method="POST", target="/")
-    return signing.sign(BODY, now, [secret.encode()], request=request, key_id="k")
+    request = http_headers.SignedRequest(method="POST", target="/")
+    return http_headers.sign_body(BODY, now, [secret.encode()], request=request, key_id="k")
 
 
 def token(now: int) -> str:
     claims = {"iss": ISSUER, "aud": "accord", "sub": "alice", "exp": now + 300}
-    return jose.signed(json.dumps(claims).encode(), {"alg": "HS256"}, OctKey.import_key(SECRET))
+    return jose.sign_payload(json.dumps(claims).encode(), {"alg": "HS256"}, OctKey.import_key(SECRET))
 
 
 def presenting(name: str, value: str) -> Presented:

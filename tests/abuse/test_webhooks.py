@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from accord.app import Application, to_a2a
 from accord.model import Message, Part, PushConfig, PushGetRequest, Role, SendConfiguration, SendRequest
-from accord.outbound.names import SystemNames
-from accord.outbound.session import NO_ADDRESS
+from accord.outbound import NO_ADDRESS, SystemResolver
 from accord.protocol.operations import Operation
 from accord.storage.open import open_store
 from accord.storage.store import Row, Store
@@ -168,7 +167,7 @@ async def test_a_name_that_leads_inside_is_looked_up_and_not_called(
     app: Application, listeners: list[Listener], addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = Names(*addresses)
-    monkeypatch.setattr(SystemNames, "__call__", lambda _, name: names.look_up(name))
+    monkeypatch.setattr(SystemResolver, "__call__", lambda _, name: names.look_up(name))
     hooks = [f"https://inside.example:{listener.port}/{at}" for at, listener in enumerate(listeners)]
     for url in hooks:
         config = {"taskPushNotificationConfig": {"url": url, "token": "s3cret"}}

@@ -18,8 +18,7 @@ from accord.model import Request
 from accord.protocol import jsonrpc
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS, Dialect
 from accord.protocol.operations import ROWS, DialectName, Operation, method_name
-from accord.protocol.protobuf.messages import to_json
-from accord.protocol.protobuf.methods import EDITIONS
+from accord.protocol.protobuf import GRPC_SERVICES, to_json
 from accord.protocol.sse import Decoder, Frame
 from tests.abuse.server import Server
 from tests.abuse.wire import Answer
@@ -50,7 +49,7 @@ class Way(NamedTuple):
         return method_name(operation, self.dialect) is not None
 
 
-METHODS = {name: {method.operation: method for method in edition.methods} for name, edition in EDITIONS.items()}
+METHODS = {name: {method.operation: method for method in edition.methods} for name, edition in GRPC_SERVICES.items()}
 WAYS = [
     *(Way("jsonrpc", dialect) for dialect in DialectName),
     *(Way("rest", dialect) for dialect in REST_DIALECTS),

@@ -6,7 +6,7 @@ import pytest
 
 from accord.agents.messages import data_url, describe_part, file_parts, is_linked, media_kind, openai_content, prompt
 from accord.model import Part
-from accord.model.keys import REFERENCE
+from accord.model.metadata_keys import REFERENCE
 
 PNG = Part(raw=b"\x89PNG", media_type="image/png", filename="dot.png")
 

@@ -15,7 +15,7 @@ from accord.auth.api_keys import new_key
 from accord.auth.scheme_settings import AnyScheme
 from accord.bindings.bodies import SMALL
 from accord.bindings.http import App, Receive, Scope, Send
-from accord.protocol import jose, signing
+from accord.protocol import http_headers, jose
 from accord.storage.commands import apikeys, audit
 from accord.storage.commands.apikeys import NewKey
 from accord.storage.open import open_store
@@ -48,7 +48,7 @@ async def api_key(app: Application, _: Path) -> dict[str, str]:
 async def token(_: Application, __: Path) -> dict[str, str]:
     now = int(time.time())
     claims = {"iss": "me", "aud": "us", "sub": "alice", "iat": now, "exp": now + 300}
-    signed = jose.signed(json.dumps(claims).encode(), {"alg": "HS256"}, OctKey.import_key(SECRET * 2))
+    signed = jose.sign_payload(json.dumps(claims).encode(), {"alg": "HS256"}, OctKey.import_key(SECRET * 2))
     return {"Authorization": f"Bearer {signed}"}
 
 
@@ -61,8 +61,12 @@ async def secret(_: Application, __: Path) -> dict[str, str]:
 
 
 async def signature(_: Application, __: Path) -> dict[str, str]:
-    request = signing.Request(method="POST", target="/")
-    return {signing.HEADER: signing.sign(BODY, int(time.time()), [SECRET.encode()], request=request, key_id="alice")}
+    request = http_headers.SignedRequest(method="POST", target="/")
+    return {
+        http_headers.SIGNATURE_HEADER: http_headers.sign_body(
+            BODY, int(time.time()), [SECRET.encode()], request=request, key_id="alice"
+        )
+    }
 
 
 async def certificate(_: Application, folder: Path) -> dict[str, str]:
@@ -78,7 +82,7 @@ DISCOVERED = {
 OAUTH = {
     "oauth2SecurityScheme": {"flows": {"clientCredentials": {"tokenUrl": "https://id.example/token", "scopes": {}}}}
 }
-SIGNATURE = {"location": "header", "name": "X-A2A-Signature", "description": signing.DESCRIPTION}
+SIGNATURE = {"location": "header", "name": "X-A2A-Signature", "description": http_headers.SIGNATURE_DESCRIPTION}
 
 ENFORCED = {
     "api-keys": Enforced(
@@ -225,12 +229,12 @@ async def test_on_a_server_that_asks_nobody_the_extended_card_is_everybody_s() -
 
 async def test_a_long_signed_body_is_read_before_it_is_authenticated() -> None:
     body = json.dumps(rpc("SendMessage", message=said("x " * SMALL))).encode()
-    request = signing.Request(method="POST", target="/")
-    signed = signing.sign(body, int(time.time()), [SECRET.encode()], request=request, key_id="alice")
+    request = http_headers.SignedRequest(method="POST", target="/")
+    signed = http_headers.sign_body(body, int(time.time()), [SECRET.encode()], request=request, key_id="alice")
     async with serving(auth={"schemes": [ENFORCED["hmac"].scheme]}) as app:
-        answer = await call(app, body, headers=V1 | {signing.HEADER: signed})
+        answer = await call(app, body, headers=V1 | {http_headers.SIGNATURE_HEADER: signed})
         assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-        assert (await call(app, body + b" ", headers=V1 | {signing.HEADER: signed})).status == 401
+        assert (await call(app, body + b" ", headers=V1 | {http_headers.SIGNATURE_HEADER: signed})).status == 401
 
 
 @pytest.mark.proves("3-06", "CARD-EXT-001")

@@ -14,7 +14,7 @@ from accord.agents.remote import ReportMode
 from accord.app import Application, to_a2a
 from accord.app.credentials import own_keys, rotate, sealed_keys
 from accord.app.remotes import remote_agents
-from accord.client.keys import Credential, KeyManagementError
+from accord.client.credentials import Credential, KeyManagementError
 from accord.config import BadSettings
 from accord.config.settings import Credentials, Remote, Settings
 from accord.model import PushConfig

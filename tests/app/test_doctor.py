@@ -19,9 +19,8 @@ from accord.app.credentials import TENANT, rotate
 from accord.app.doctor import clocks, examination, machine, stores
 from accord.app.doctor.findings import Finding, Patient, Status
 from accord.auth.api_keys import new_key
-from accord.client.keys import Credential
-from accord.client.keys.sealed import SealedKeys
-from accord.client.keys.sealing import Seals
+from accord.client.credentials import Credential
+from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
 from accord.config import Loaded, Settings, settings_of
 from accord.config.settings import Credentials
 from accord.model import PushConfig
@@ -374,7 +373,7 @@ async def test_credentials_that_cannot_be_opened_fail() -> None:
     right, wrong = (base64.b64encode(bytes([number] * 32)).decode() for number in (1, 2))
     address = await make_store()
     async with open_store(address) as store:
-        await SealedKeys(store, Seals([right])).put(TENANT, "svc", Credential(api_key="secret"))
+        await SealedCredentials(store, CredentialSealer([right])).put(TENANT, "svc", Credential(api_key="secret"))
     assert (await examined(credentials={"keys": [right]})).one("credentials") == (OK, "1 can be opened")
     assert (await examined(credentials={"keys": [wrong]})).failed == ["credentials"]
     assert (await examined()).one("credentials")[0] is WARNING

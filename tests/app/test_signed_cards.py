@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, Key, OKPKey
 
-from accord.protocol.card_signatures import UntrustedCard, verify
+from accord.protocol.card_signatures import UntrustedCard, verify_card
 from tests.app.conftest import CARD, echo, get, planner, serving
 from tests.ports import free_port
 
@@ -43,9 +43,9 @@ async def test_every_card_at_an_address_of_its_own_can_be_verified(
             for query in ("", "dialect=v1"):
                 served = (await get(app, path, query=query, headers={"Host": host})).body
                 assert own in served
-                assert verify(served, PUBLIC, time.time()).key == "k-1"
+                assert verify_card(served, PUBLIC, time.time()).key == "k-1"
                 with pytest.raises(UntrustedCard):
-                    verify(served.replace(own, b"https://evil.example"), PUBLIC, time.time())
+                    verify_card(served.replace(own, b"https://evil.example"), PUBLIC, time.time())
 
 
 @pytest.mark.parametrize("bound", ["127.0.0.1", "0.0.0.0", "::"])
@@ -76,7 +76,7 @@ async def test_the_key_may_be_in_a_file_and_its_public_half_at_a_url(tmp_path: P
     async with serving(card=card, server={"url": "https://me.example"}) as app:
         served = (await get(app, CARD)).body
     pinned = OKPKey.import_key(key.as_dict(private=False), {"kid": key.thumbprint()})
-    assert verify(served, [pinned], time.time()).key == key.thumbprint()
+    assert verify_card(served, [pinned], time.time()).key == key.thumbprint()
     header = json.loads(base64.urlsafe_b64decode(json.loads(served)["signatures"][0]["protected"] + "=="))
     assert header["jku"] == "https://me.example/keys.json"
 

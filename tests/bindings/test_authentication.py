@@ -15,7 +15,7 @@ from accord.bindings.http import error_headers, presented
 from accord.bindings.jsonrpc import JsonRpc
 from accord.errors import AuthenticationFailed
 from accord.model import TaskFilter, TaskPage
-from accord.protocol import signing
+from accord.protocol import http_headers
 from accord.protocol.cards import encode_card
 from accord.protocol.operations import DialectName
 from accord.testing.asgi import Response, call
@@ -107,8 +107,8 @@ async def test_whoever_is_known_is_served_as_themselves(app: JsonRpc, service: L
 
 
 def signed(body: bytes, target: str) -> str:
-    request = signing.Request(method="POST", target=target)
-    return signing.sign(body, AT, [SECRET.encode()], request=request, key_id="partner")
+    request = http_headers.SignedRequest(method="POST", target=target)
+    return http_headers.sign_body(body, AT, [SECRET.encode()], request=request, key_id="partner")
 
 
 @pytest.mark.proves("4-30")

@@ -27,7 +27,7 @@ from accord.model import (
 )
 from accord.protocol.operations import ROWS, DialectName, RestMatch, match_rest
 from accord.protocol.operations import TABLE as OPERATIONS
-from accord.protocol.structures import NAMES
+from accord.protocol.spec_schemas import NAMES
 from accord.testing.asgi import Response, call
 from tests.bindings.scripted import CARD, Scripted
 from tests.bindings.test_rest import CASES, Case, ask

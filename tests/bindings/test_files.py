@@ -31,7 +31,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.model.inside import parts_of
+from accord.model.parts import parts_of
 from accord.outbound import Outbound
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName

@@ -32,10 +32,9 @@ from accord.model import (
     TaskStatus,
 )
 from accord.outbound import Outbound, Policy
-from accord.protocol import push_headers
-from accord.protocol.dialects import DIALECTS
+from accord.protocol import http_headers
+from accord.protocol.dialects import DIALECTS, decode_webhook
 from accord.protocol.operations import DialectName
-from accord.protocol.webhook import decode_webhook
 from accord.storage.commands import pushes
 from tests.core.conftest import ALICE, Hosting, bounded, hosting, postgres, saying, states
 from tests.core.doubles import rows, sent, until
@@ -210,7 +209,7 @@ async def test_a_webhook_is_signed_with_every_key_that_its_receiver_may_know(
 ) -> None:
     await sender.send(delivery(receiver.url, token="t0ken"))
     signed = b"%d." % AT + receiver.bodies[0]
-    derived = push_headers.receiver_key("server-key", receiver.url, "acme").encode()
+    derived = http_headers.receiver_key("server-key", receiver.url, "acme").encode()
     server, own = (hmac.new(key, signed, hashlib.sha256).hexdigest() for key in (derived, b"t0ken"))
     assert receiver.headers("X-A2A-Signature") == [f"t={AT},v1={server},v1={own}"]
 

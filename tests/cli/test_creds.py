@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from accord.cli import app
 from accord.cli.places import key_file, keys_of
-from accord.client.keys import Certificate, Credential, OAuthClient, SigningKey, User
+from accord.client.credentials import Certificate, Credential, HmacKey, OAuthClient, UserPassword
 from accord.storage import migrate
 from accord.storage.sqlite import SqliteStore
 from tests.client.keys.backend import MemoryKeyring
@@ -66,9 +66,9 @@ def accord(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: MemoryKeyring)
         ([], Credential(api_key=SECRET)),
         (["--kind", "bearer"], Credential(bearer=SECRET)),
         (["--kind", "oauth", "--name", "me"], Credential(oauth=OAuthClient(client_id="me", client_secret=SECRET))),
-        (["--kind", "basic", "--name", "me"], Credential(basic=User(username="me", password=SECRET))),
-        (["--kind", "hmac", "--name", "me"], Credential(hmac=SigningKey(key_id="me", secret=SECRET))),
-        (["--kind", "hmac"], Credential(hmac=SigningKey(secret=SECRET))),
+        (["--kind", "basic", "--name", "me"], Credential(basic=UserPassword(username="me", password=SECRET))),
+        (["--kind", "hmac", "--name", "me"], Credential(hmac=HmacKey(key_id="me", secret=SECRET))),
+        (["--kind", "hmac"], Credential(hmac=HmacKey(secret=SECRET))),
         (["--kind", "header", "--name", "X-A"], Credential(headers={"X-A": SECRET})),
         (["--host", "a.example", "--host", "b.example"], Credential(api_key=SECRET, hosts=("a.example", "b.example"))),
     ],
@@ -99,7 +99,7 @@ def test_kinds_under_one_id_are_kept_beside_each_other(accord: Accord) -> None:
         for kind in (["bearer"], ["header", "--name", "X-A"], ["header", "--name", "X-B"], ["basic", "--name", "me"]):
             assert accord("set", place, "--kind", *kind, "--in", place, piped=SECRET).code == 0
         assert keys_of().find(place) == Credential(
-            bearer=SECRET, headers={"X-A": SECRET, "X-B": SECRET}, basic=User(username="me", password=SECRET)
+            bearer=SECRET, headers={"X-A": SECRET, "X-B": SECRET}, basic=UserPassword(username="me", password=SECRET)
         )
 
 

@@ -10,8 +10,8 @@ from accord.cli import app
 from accord.cli.exits import Exit, Failure, command, explained
 from accord.cli.reaching import Reach
 from accord.cli.tables import Output
-from accord.client.sending import Unconfirmed
-from accord.client.wire import TimedOut, Unreachable
+from accord.client.peer import Unconfirmed
+from accord.client.transports import TimedOut, Unreachable
 from accord.errors import TABLE, AccordError, InvalidParams, RateLimited, TaskNotFound, Violation
 
 URL = "http://localhost:1"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from accord.cli import app
 from accord.model import Authentication, PushConfig, TaskState
-from accord.protocol import push_headers
+from accord.protocol import http_headers
 from accord.storage import migrate
 from accord.storage.commands import push_claims, pushes, runs, tasks
 from accord.storage.open import open_store
@@ -107,7 +107,7 @@ def test_a_receiver_is_given_its_keys(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.chdir(tmp_path)
     env = {"ACCORD_PUSH__SIGNING_KEYS": "new-key,old-key", "XDG_CONFIG_HOME": str(tmp_path)}
     done = CliRunner().invoke(app, ["push", "key", "https://hooks.example/x", "--tenant", "acme"], env=env)
-    keys = [push_headers.receiver_key(key, "https://hooks.example", "acme") for key in ("new-key", "old-key")]
+    keys = [http_headers.receiver_key(key, "https://hooks.example", "acme") for key in ("new-key", "old-key")]
     assert (done.exit_code, done.stdout.split()) == (0, keys)
     without = CliRunner().invoke(
         app, ["push", "key", "https://hooks.example/x"], env={"XDG_CONFIG_HOME": str(tmp_path)}

@@ -37,7 +37,7 @@ def loaded(*arguments: str) -> set[str]:
 def test_nothing_slow_is_loaded_to_say_how_a_command_is_used(arguments: tuple[str, ...]) -> None:
     there = loaded(*arguments)
     assert not there & SLOW
-    assert {name for name in there if name.startswith("accord.client.")} == {"accord.client.names"}, "no more of it"
+    assert {name for name in there if name.startswith("accord.client.")} == {"accord.client.resolver"}, "no more of it"
 
 
 def test_a_command_loads_no_other() -> None:

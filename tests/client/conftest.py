@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from accord.client.connecting import CARDS
+from accord.client.connection import CARDS
 
 
 @pytest.fixture(autouse=True)

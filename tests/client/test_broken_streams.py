@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from accord.client import Client, Retries, Unreachable
-from accord.client.handle import message_of
+from accord.client.remote_task import message_of
 from accord.client.transports.aiohttp import AiohttpTransport
 from accord.errors import InternalError
 from accord.model import ArtifactUpdate, Event, EventBody, SendRequest, StatusUpdate, SubscribeRequest, Task, TaskState

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from accord.client import CardNotFound, Client, Unreachable
 from accord.client.auth import Bearer
-from accord.client.keys import KeyManager
-from accord.client.wire import Opened, Outgoing
+from accord.client.credentials import KeyManager
+from accord.client.transports import HttpRequest, OpenReply
 from accord.errors import MethodNotFound
 from accord.model import (
     AgentCard,
@@ -114,7 +114,7 @@ async def test_a_way_that_works_is_kept() -> None:
 class Nowhere:
     """A transport that leads nowhere, and says where it was to lead."""
 
-    async def open(self, request: Outgoing) -> Opened:
+    async def open(self, request: HttpRequest) -> OpenReply:
         raise Unreachable(request.url, was_sent=False)
 
     async def close(self) -> None:

@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from accord.client import BadCard, CardNotFound
 from accord.client.auth import Bearer
-from accord.client.card_cache import CardCache
-from accord.client.discovery import Discovered, Discovery, given, pinned
-from accord.client.exchange import Exchange
+from accord.client.discovery import CardCache, DiscoveredCard, Discovery, discover_given_card, read_pinned_keys
+from accord.client.exchange import HttpExchange
 from accord.client.transports.aiohttp import AiohttpTransport
 from accord.errors import AgentUnavailable, AuthenticationFailed, PermissionDenied
 from accord.model import CardProfile
-from accord.protocol.card_signatures import read_signing_key, sign
+from accord.protocol.card_signatures import read_signing_key, sign_card
 from accord.protocol.cards import decode_card
 from accord.protocol.operations import DialectName
 from tests.client.pages import CARD, CATALOG, OLD_CARD, Page, Pages, catalog, published, written
@@ -27,12 +26,12 @@ from tests.client.pages import CARD, CATALOG, OLD_CARD, Page, Pages, catalog, pu
 async def discovering(cache: CardCache | None = None, auth: Any = None, **more: Any) -> AsyncIterator[Discovery]:
     transport = AiohttpTransport()
     try:
-        yield Discovery(Exchange(transport, auth), cache=cache or CardCache(), **more)
+        yield Discovery(HttpExchange(transport, auth), cache=cache or CardCache(), **more)
     finally:
         await transport.close()
 
 
-async def find(target: str, **more: Any) -> Discovered:
+async def find(target: str, **more: Any) -> DiscoveredCard:
     async with discovering(**more) as discovery:
         return await discovery.find(target)
 
@@ -247,48 +246,48 @@ KEY, OTHER = (ECKey.generate_key("P-256", parameters={"kid": kid}) for kid in ("
 async def test_a_card_is_believed_if_a_pinned_key_has_signed_it() -> None:
     signing = read_signing_key(msgspec.json.encode(KEY.as_dict(private=True)))
     async with published() as pages:
-        document = sign(written(f"{pages.url}/rpc", "https://elsewhere.example/rpc"), signing)
+        document = sign_card(written(f"{pages.url}/rpc", "https://elsewhere.example/rpc"), signing)
         pages.pages[CARD] = Page(document)
-        found = await find(pages.url, keys=pinned(signing.public()))
+        found = await find(pages.url, keys=read_pinned_keys(signing.public()))
         assert found.signed_by == "mine"
         assert len(found.card.supported_interfaces) == 2, "whoever signed it speaks for all of its addresses"
         unpinned = await find(pages.url)
         assert (unpinned.signed_by, len(unpinned.card.supported_interfaces)) == (None, 1)
         with pytest.raises(BadCard, match="signatures: "):
-            await find(pages.url, keys=pinned(OTHER))
+            await find(pages.url, keys=read_pinned_keys(OTHER))
         pages.pages[CARD] = Page(document.replace(b"Plans trips", b"Sells trips"))
         with pytest.raises(BadCard, match="signatures: "):
-            await find(pages.url, keys=pinned(KEY))
+            await find(pages.url, keys=read_pinned_keys(KEY))
         pages.pages[CARD] = Page(written(f"{pages.url}/rpc"))
         with pytest.raises(BadCard, match="not signed"):
-            await find(pages.url, keys=pinned([KEY.as_dict(private=False)]))
+            await find(pages.url, keys=read_pinned_keys([KEY.as_dict(private=False)]))
 
 
 async def test_of_a_signed_card_only_that_is_read_which_is_signed() -> None:
     signing = read_signing_key(msgspec.json.encode(KEY.as_dict(private=True)))
     async with published() as pages:
-        document = sign(written(f"{pages.url}/rpc"), signing)
+        document = sign_card(written(f"{pages.url}/rpc"), signing)
         changed = msgspec.json.decode(document) | {"url": "https://evil.example/"}
         pages.pages[CARD] = Page(msgspec.json.encode(changed))
-        found = await find(pages.url, keys=pinned(KEY))
+        found = await find(pages.url, keys=read_pinned_keys(KEY))
     assert found.signed_by == "mine"
     assert b"evil" not in found.document
 
 
 def test_of_a_card_that_is_given_only_that_is_used_which_is_signed() -> None:
     signing = read_signing_key(msgspec.json.encode(KEY.as_dict(private=True)))
-    card = decode_card(sign(written("https://agents.example/rpc"), signing))
+    card = decode_card(sign_card(written("https://agents.example/rpc"), signing))
     profile = CardProfile(human_readable_id="acme/trips", service_identifiers={"key": "somebody-elses"})
-    found = given(replace(card, profile=profile), pinned(KEY))
+    found = discover_given_card(replace(card, profile=profile), read_pinned_keys(KEY))
     assert found.signed_by == "mine"
     assert found.card == replace(card, profile=CardProfile(human_readable_id="acme/trips"))
-    assert given(replace(card, profile=profile)).card.profile == profile
+    assert discover_given_card(replace(card, profile=profile)).card.profile == profile
 
 
 def test_keys_are_pinned_in_any_form() -> None:
     plain = KEY.as_dict(private=False)
     for stated in (KEY, plain, [plain], [KEY], {"keys": [plain]}, msgspec.json.encode(plain)):
-        assert [key.kid for key in pinned(stated)] == ["mine"]
+        assert [key.kid for key in read_pinned_keys(stated)] == ["mine"]
     for wrong in ("no json", [1], {"kty": "x"}, 7):
         with pytest.raises(ValueError, match="JSON Web Keys"):
-            pinned(wrong)
+            read_pinned_keys(wrong)

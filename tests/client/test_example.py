@@ -36,7 +36,7 @@ def test_importing_the_package_loads_no_client() -> None:
         "import sys, accord; print(sorted(m for m in sys.modules if m.startswith(('accord.', 'aiohttp', 'msgspec'))))"
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    ports = ["accord.client", "accord.client.names", "accord.lazy", "accord.workflows"]
+    ports = ["accord.client", "accord.client.resolver", "accord.lazy", "accord.workflows"]
     assert shown.stdout.strip() == str(ports), "only who looks names up, and who runs documents"
 
 

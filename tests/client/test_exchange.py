@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 
-from accord.client.auth.driver import Driver
-from accord.client.auth.flow import Flow, with_header
-from accord.client.exchange import MAX_REDIRECTS, Exchange
-from accord.client.wire import Outgoing, Reply
+from accord.client.exchange import MAX_REDIRECTS, AuthDriver, AuthFlow, HttpExchange, with_header
+from accord.client.transports import HttpReply, HttpRequest
 
-Answering = Callable[[Outgoing], tuple[int, Mapping[str, str]]]
+Answering = Callable[[HttpRequest], tuple[int, Mapping[str, str]]]
 URL = "http://agent.example/a2a"
-POST = Outgoing(method="POST", url=URL, body=b"hello")
-GET = Outgoing(method="GET", url=URL)
+POST = HttpRequest(method="POST", url=URL, body=b"hello")
+GET = HttpRequest(method="GET", url=URL)
 
 
 class Opened:
@@ -39,10 +37,10 @@ class Scripted:
 
     def __init__(self, answering: Answering) -> None:
         self._answering = answering
-        self.asked: list[Outgoing] = []
+        self.asked: list[HttpRequest] = []
         self.opened: list[Opened] = []
 
-    async def open(self, request: Outgoing) -> Opened:
+    async def open(self, request: HttpRequest) -> Opened:
         self.asked.append(request)
         self.opened.append(Opened(*self._answering(request)))
         return self.opened[-1]
@@ -57,14 +55,14 @@ class Token:
     def __init__(self, *, renews: bool = True) -> None:
         self._renews = renews
 
-    def prepare(self, request: Outgoing) -> Flow:
+    def prepare(self, request: HttpRequest) -> AuthFlow:
         return with_header(request, "Authorization", "old")
         yield
 
-    def retry(self, request: Outgoing, refused: Reply) -> Flow | None:
+    def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
         return self._renewed(request) if self._renews else None
 
-    def _renewed(self, request: Outgoing) -> Flow:
+    def _renewed(self, request: HttpRequest) -> AuthFlow:
         return with_header(request, "Authorization", "new")
         yield
 
@@ -79,21 +77,21 @@ def wanting(token: str) -> Answering:
 
 async def test_without_credentials_a_request_goes_as_it_is() -> None:
     transport = Scripted(lambda _: (200, {}))
-    reply = await Exchange(transport).fetch(POST)
+    reply = await HttpExchange(transport).fetch(POST)
     assert (reply.status, reply.body, transport.asked) == (200, b"body 200", [POST])
 
 
 @pytest.mark.parametrize("shares", [False, True])
 async def test_credentials_are_added(shares: bool) -> None:
     transport = Scripted(wanting("old"))
-    auth = Driver(Token(), transport) if shares else Token()
-    assert (await Exchange(transport, auth).fetch(POST)).status == 200
+    auth = AuthDriver(Token(), transport) if shares else Token()
+    assert (await HttpExchange(transport, auth).fetch(POST)).status == 200
     assert tokens(transport) == ["old"]
 
 
 async def test_a_401_is_tried_once_more() -> None:
     transport = Scripted(wanting("new"))
-    assert (await Exchange(transport, Token()).fetch(POST)).status == 200
+    assert (await HttpExchange(transport, Token()).fetch(POST)).status == 200
     assert tokens(transport) == ["old", "new"]
     assert all(opened.is_over for opened in transport.opened)
 
@@ -101,8 +99,8 @@ async def test_a_401_is_tried_once_more() -> None:
 @pytest.mark.parametrize(("renews", "sent"), [(True, ["old", "new"]), (False, ["old"])])
 async def test_a_401_that_stays_is_the_answer(renews: bool, sent: list[str]) -> None:
     transport = Scripted(wanting("other"))
-    exchange = Exchange(transport, Token(renews=renews))
-    assert await exchange.fetch(POST) == Reply(status=401, headers={}, body=b"body 401")
+    exchange = HttpExchange(transport, Token(renews=renews))
+    assert await exchange.fetch(POST) == HttpReply(status=401, headers={}, body=b"body 401")
     assert tokens(transport) == sent
     pieces = [piece async for piece in (await exchange.open(POST)).pieces()]
     assert pieces == [b"body 401"]
@@ -119,7 +117,7 @@ def moving(status: int, target: str) -> Answering:
 @pytest.mark.parametrize("status", [307, 308])
 async def test_a_request_follows_its_server(status: int, target: str) -> None:
     transport = Scripted(moving(status, target))
-    assert (await Exchange(transport, Token()).fetch(POST)).status == 200
+    assert (await HttpExchange(transport, Token()).fetch(POST)).status == 200
     first, second = transport.asked
     assert (first.url, second.url.lower().replace(":80", "")) == (URL, f"{URL}/")
     assert (second.method, second.body, tokens(transport)) == ("POST", b"hello", ["old", "old"])
@@ -128,7 +126,7 @@ async def test_a_request_follows_its_server(status: int, target: str) -> None:
 
 async def test_a_request_may_move_to_https() -> None:
     transport = Scripted(moving(308, "https://agent.example/a2a"))
-    assert (await Exchange(transport).fetch(POST)).status == 200
+    assert (await HttpExchange(transport).fetch(POST)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -145,18 +143,18 @@ async def test_a_request_may_move_to_https() -> None:
 )
 async def test_credentials_are_not_carried_to_another_server(target: str) -> None:
     transport = Scripted(moving(307, target))
-    assert (await Exchange(transport, Token()).fetch(POST)).status == 307
+    assert (await HttpExchange(transport, Token()).fetch(POST)).status == 307
     assert len(transport.asked) == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303])
 async def test_what_would_make_a_get_of_a_post_is_followed_by_a_get_only(status: int) -> None:
     transport = Scripted(moving(status, "/card"))
-    assert (await Exchange(transport).fetch(POST)).status == status
-    assert (await Exchange(transport).fetch(GET)).status == 200
+    assert (await HttpExchange(transport).fetch(POST)).status == status
+    assert (await HttpExchange(transport).fetch(GET)).status == 200
 
 
 async def test_nobody_is_sent_in_circles() -> None:
     transport = Scripted(lambda request: (307, {"location": request.url + "x"}))
-    assert (await Exchange(transport).fetch(POST)).status == 307
+    assert (await HttpExchange(transport).fetch(POST)).status == 307
     assert len(transport.asked) == 1 + MAX_REDIRECTS

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.client import Client, Retries, TimedOut, Unconfirmed, Unreachable
-from accord.client.retries import HARMLESS, may_repeat
+from accord.client.retries import IDEMPOTENT_OPERATIONS, may_retry
 from accord.errors import AgentUnavailable, InternalError, RateLimited, RemoteError, TaskNotFound
 from accord.model import CancelRequest, GetRequest, PushConfig, TaskState
 from accord.protocol.cards import decode_card
@@ -299,13 +299,13 @@ ERRORS = [
 def test_no_error_that_may_follow_acceptance_has_a_message_repeated(error: Exception) -> None:
     request = GetRequest(id="t")
     for operation in (Operation.SEND, Operation.STREAM):
-        assert not may_repeat(operation, request, error, is_idempotent=False)
+        assert not may_retry(operation, request, error, is_idempotent=False)
     unnamed, named = PushConfig(url="https://x.example"), PushConfig(url="https://x.example", id="p")
-    assert not may_repeat(Operation.PUSH_SET, unnamed, error, is_idempotent=False)
+    assert not may_retry(Operation.PUSH_SET, unnamed, error, is_idempotent=False)
     helps = not isinstance(error, TaskNotFound)
-    assert may_repeat(Operation.PUSH_SET, named, error, is_idempotent=False) is helps
-    for operation in HARMLESS:
-        assert may_repeat(operation, request, error, is_idempotent=False) is helps
+    assert may_retry(Operation.PUSH_SET, named, error, is_idempotent=False) is helps
+    for operation in IDEMPOTENT_OPERATIONS:
+        assert may_retry(operation, request, error, is_idempotent=False) is helps
 
 
 @given(attempt=st.integers(0, 10_000), chance=st.floats(0, 1))

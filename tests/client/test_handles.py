@@ -9,7 +9,7 @@ import pytest
 
 from accord.a2a import A2A, Caller
 from accord.client import Client, Said, in_process
-from accord.client.handle import message_of
+from accord.client.remote_task import message_of
 from accord.errors import PushNotSupported, TaskNotCancelable, TaskNotFound
 from accord.model import (
     CancelRequest,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from accord.client import Client
-from accord.client.handle import message_of
+from accord.client.remote_task import message_of
 from accord.client.text import text_of
 from accord.model import Event, SendRequest, Task, TaskFilter, TaskState
 from accord.protocol import lifecycle

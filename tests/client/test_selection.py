@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from accord.client.selection import NoWay, Way, ways
+from accord.client.interfaces import AgentEndpoint, NoWay, usable_endpoints
 from accord.model import AgentCard, AgentInterface, CardProfile
 from accord.protocol.cards import decode_card
 from accord.protocol.operations import DialectName
@@ -21,7 +21,7 @@ def offering(*interfaces: tuple[str, str]) -> AgentCard:
     return replace(card(), supported_interfaces=stated)
 
 
-def pairs(found: tuple[Way, ...]) -> list[tuple[str, DialectName]]:
+def pairs(found: tuple[AgentEndpoint, ...]) -> list[tuple[str, DialectName]]:
     return [(way.binding, way.dialect) for way in found]
 
 
@@ -29,47 +29,47 @@ MANY = offering(("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("JSONRPC", "1.0.1"), 
 
 
 def test_the_agents_own_order_is_kept_and_the_unknown_left_out() -> None:
-    assert pairs(ways(MANY)) == [("HTTP+JSON", V1), ("JSONRPC", V03), ("JSONRPC", V1), ("GRPC", V1)]
+    assert pairs(usable_endpoints(MANY)) == [("HTTP+JSON", V1), ("JSONRPC", V03), ("JSONRPC", V1), ("GRPC", V1)]
 
 
 def test_a_caller_may_narrow_it() -> None:
-    assert pairs(ways(MANY, binding="rest")) == [("HTTP+JSON", V1)]
-    assert pairs(ways(MANY, dialect=V03)) == [("JSONRPC", V03)]
-    assert pairs(ways(MANY, binding="jsonrpc", dialect=V1)) == [("JSONRPC", V1)]
-    assert pairs(ways(MANY, dialect=RELAY)) == [("JSONRPC", RELAY), ("JSONRPC", RELAY)]
+    assert pairs(usable_endpoints(MANY, binding="rest")) == [("HTTP+JSON", V1)]
+    assert pairs(usable_endpoints(MANY, dialect=V03)) == [("JSONRPC", V03)]
+    assert pairs(usable_endpoints(MANY, binding="jsonrpc", dialect=V1)) == [("JSONRPC", V1)]
+    assert pairs(usable_endpoints(MANY, dialect=RELAY)) == [("JSONRPC", RELAY), ("JSONRPC", RELAY)]
 
 
 def test_without_the_extra_grpc_is_only_for_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accord.client.selection._has_grpc", lambda: False)
-    assert ("GRPC", V1) not in pairs(ways(MANY))
-    assert pairs(ways(MANY, binding="grpc")) == [("GRPC", V1)]
-    assert pairs(ways(offering(("GRPC", "1.0")))) == [("GRPC", V1)]
+    monkeypatch.setattr("accord.client.interfaces._has_grpc", lambda: False)
+    assert ("GRPC", V1) not in pairs(usable_endpoints(MANY))
+    assert pairs(usable_endpoints(MANY, binding="grpc")) == [("GRPC", V1)]
+    assert pairs(usable_endpoints(offering(("GRPC", "1.0")))) == [("GRPC", V1)]
 
 
 @pytest.mark.parametrize("dialect", [V1, V03, VAULT, GEN])
 def test_every_dialects_card_leads_to_that_dialect(dialect: DialectName) -> None:
-    (way,) = ways(decode_card(written(URL, dialect=dialect)))
+    (way,) = usable_endpoints(decode_card(written(URL, dialect=dialect)))
     assert (way.binding, way.dialect, way.url) == ("JSONRPC", dialect, URL)
 
 
 def test_agentvaults_own_version_numbers_mean_its_profile() -> None:
     stated = replace(offering(("JSONRPC", "1.0")), profile=CardProfile(a2a_version="1.0"))
-    assert pairs(ways(stated)) == [("JSONRPC", VAULT)]
+    assert pairs(usable_endpoints(stated)) == [("JSONRPC", VAULT)]
 
 
 def test_an_interface_says_which_tenant_it_is_for() -> None:
     stated = card(URL)
     (interface,) = stated.supported_interfaces
-    (way,) = ways(replace(stated, supported_interfaces=(replace(interface, tenant="acme"),)))
+    (way,) = usable_endpoints(replace(stated, supported_interfaces=(replace(interface, tenant="acme"),)))
     assert way.tenant == "acme"
 
 
 def test_no_way_is_said_in_full() -> None:
     with pytest.raises(NoWay, match=r"'Trips' speaks nothing that is known here; its card offers JSONRPC 9\.0"):
-        ways(offering(("JSONRPC", "9.0")))
+        usable_endpoints(offering(("JSONRPC", "9.0")))
     with pytest.raises(NoWay, match=r"does not speak GRPC; its card offers JSONRPC 1\.0"):
-        ways(card(URL), binding="grpc")
+        usable_endpoints(card(URL), binding="grpc")
     with pytest.raises(NoWay, match="no interface at all"):
-        ways(card())
+        usable_endpoints(card())
     with pytest.raises(NoWay, match="no binding 'soap'"):
-        ways(card(URL), binding="soap")
+        usable_endpoints(card(URL), binding="soap")

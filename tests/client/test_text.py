@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.client.text import Growing, Said, text_of
+from accord.client.text import Said, StreamedText, text_of
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -88,7 +88,7 @@ def turned(state: TaskState, text: str | None = None) -> StatusUpdate:
 
 
 def grown(*bodies: EventBody) -> list[str]:
-    growing = Growing()
+    growing = StreamedText()
     return [piece for body in bodies for piece in growing.add(body)]
 
 
@@ -145,12 +145,12 @@ def test_all_pieces_together_are_the_text_of_the_task(artifacts: list[list[list[
     chunks = [update(f"a-{at}", *parts) for at, made in enumerate(artifacts) for parts in made]
     bodies: list[EventBody] = [*chunks, turned(state, "why")]
     ended = lifecycle.fold(WORKING, [Event(seq=at, body=body) for at, body in enumerate(bodies)])
-    growing = Growing()
+    growing = StreamedText()
     pieces = [piece for body in bodies for piece in growing.add(body)]
     pieces += growing.end(ended)
     assert "".join(pieces) == text_of(ended)
     for cut in range(len(bodies)):
         before = lifecycle.fold(WORKING, [Event(seq=at, body=body) for at, body in enumerate(bodies[:cut])])
-        again = Growing()
+        again = StreamedText()
         told = [piece for body in (before, *bodies[cut:]) for piece in again.add(body)]
         assert "".join([*told, *again.end(ended)]) == text_of(ended)

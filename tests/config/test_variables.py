@@ -8,7 +8,7 @@ from typing import get_origin
 
 import pytest
 
-from accord.client.keys.variables import KEY_FILE
+from accord.client.credentials.credential import KEY_FILE_VARIABLE
 from accord.config import BadSettings, Loaded, Settings, load, registry_of, variables
 from accord.config.names import is_struct, kind_of, names
 from accord.config.variables import ALIASES, CREDENTIALS, OTHERS, path_of
@@ -61,7 +61,7 @@ def mentioned() -> Iterator[str]:
 
 
 def test_the_table_of_those_that_are_no_settings_is_what_the_code_reads() -> None:
-    read = {variables.CONFIG, KEY_FILE, *mentioned()}
+    read = {variables.CONFIG, KEY_FILE_VARIABLE, *mentioned()}
     known = {name for name in read if name in ALIASES or name.startswith(CREDENTIALS) or path_of(name) is not None}
     assert read - known == set(OTHERS)
 

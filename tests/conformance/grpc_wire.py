@@ -15,7 +15,7 @@ from accord.errors import AccordError
 from accord.model import Request
 from accord.protocol.dialects.v1 import read_error
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.protobuf.methods import EDITIONS, Method
+from accord.protocol.protobuf import GRPC_SERVICES, GrpcMethod
 from accord.protocol.sse import Frame
 from tests.conformance.wire import Binding, Events, Headers, Refusal, Seen, Wire
 
@@ -29,7 +29,7 @@ class GrpcWire(Wire):
     binding = Binding.GRPC
 
     def __init__(self, channel: Any, name: DialectName, headers: Headers) -> None:
-        methods = EDITIONS[name].methods
+        methods = GRPC_SERVICES[name].methods
         said = {"A2A-Version": "1.0"} if name is DialectName.V1 else {}
         super().__init__(methods[0].dialect, {**said, **headers})
         self._channel = channel
@@ -43,7 +43,7 @@ class GrpcWire(Wire):
         answer = await self._ask_with(_protobuf(method, params), method, headers)
         return _json(method, answer)
 
-    async def _ask_with(self, body: bytes, method: Method, headers: Headers) -> bytes:
+    async def _ask_with(self, body: bytes, method: GrpcMethod, headers: Headers) -> bytes:
         calling = self._channel.unary_unary(method.path)(body, metadata=_metadata(headers))
         try:
             answer: bytes = await calling
@@ -67,7 +67,7 @@ class GrpcWire(Wire):
         finally:
             calling.cancel()
 
-    async def _events(self, method: Method, calling: Any) -> AsyncGenerator[Seen, None]:
+    async def _events(self, method: GrpcMethod, calling: Any) -> AsyncGenerator[Seen, None]:
         try:
             async for message in calling:
                 yield Seen(self.dialect.decode_event(Frame(data=_json(method, message))))
@@ -84,12 +84,12 @@ async def _finished(calling: Any) -> None:
         raise _refusal(error) from None
 
 
-def _protobuf(method: Method, params: bytes) -> bytes:
+def _protobuf(method: GrpcMethod, params: bytes) -> bytes:
     found: bytes = json_format.Parse(params, method.request()).SerializeToString()
     return found
 
 
-def _json(method: Method, body: bytes) -> bytes:
+def _json(method: GrpcMethod, body: bytes) -> bytes:
     return bytes(json_format.MessageToJson(method.response.FromString(body)), "utf-8")
 
 

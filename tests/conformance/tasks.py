@@ -18,7 +18,7 @@ from accord.model import (
     TaskFilter,
     TaskPage,
     TaskState,
-    keys,
+    metadata_keys,
 )
 from accord.protocol.operations import ROWS, Operation
 from tests.conformance.scene import Scene, begun, opened, outcome, read, refused, saying, states, task_of, text_of
@@ -222,5 +222,5 @@ async def refuses_to_cancel_nothing(scene: Scene) -> None:
 
 async def keeps_the_reason(scene: Scene) -> None:
     asked = await outcome(scene.wire, "tck-input-required")
-    await scene.wire.ask(CANCEL, CancelRequest(id=asked.id, metadata={keys.REASON: "No longer needed"}))
+    await scene.wire.ask(CANCEL, CancelRequest(id=asked.id, metadata={metadata_keys.REASON: "No longer needed"}))
     assert text_of(await read(scene.wire, asked.id)) == "No longer needed"

@@ -11,9 +11,9 @@ import pytest
 from accord import Context, agent
 from accord.agents.remote.agent import RemoteAgent
 from accord.app import Application, to_a2a
-from accord.client.discovery import Discovered
-from accord.client.findings import Finding as Strange
-from accord.client.wire import Unreachable
+from accord.client.discovery import DiscoveredCard
+from accord.client.interfaces import CardFinding as Strange
+from accord.client.transports import Unreachable
 from accord.console.directory.findings import Doing, findings
 from accord.model import AgentSkill
 from accord.protocol.cards import decode_card
@@ -161,7 +161,7 @@ class Elsewhere:
     def __init__(self) -> None:
         self.problem: str | None = "No connection"
         self.card = decode_card(json.dumps(CARD | {"description": "Far away"}).encode())
-        self.discovered = Discovered(card=self.card, url=PLACE, document=b"", findings=(STRANGE,))
+        self.discovered = DiscoveredCard(card=self.card, url=PLACE, document=b"", findings=(STRANGE,))
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Any]:

@@ -66,7 +66,7 @@ class Issuer:
         now = int(time.time())
         fine = {"iss": self.url, "aud": CLIENT, "sub": "alice", "iat": now, "exp": now + 60, "nonce": asked["nonce"]}
         claims = {name: value for name, value in (fine | self.claims).items() if value is not None}
-        token = jose.signed(json.dumps(claims).encode(), {"alg": "ES256", "kid": "k-1"}, self.signer)
+        token = jose.sign_payload(json.dumps(claims).encode(), {"alg": "ES256", "kid": "k-1"}, self.signer)
         return web.json_response({"id_token": token, "access_token": "x", "token_type": "Bearer"})
 
     def _is_client(self, request: web.Request, form: dict[str, str]) -> bool:

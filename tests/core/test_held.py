@@ -9,7 +9,7 @@ from accord import Context, agent
 from accord.a2a import Caller
 from accord.errors import PermissionDenied, TaskNotFound, UnsupportedOperation
 from accord.model import CancelRequest, GetRequest, SendRequest, TaskFilter, TaskState
-from accord.model.keys import HOLD, TASK_CONFIG
+from accord.model.metadata_keys import HOLD, TASK_CONFIG
 from accord.service.guard import GuardedService
 from tests.core.conftest import ALICE, BOB, Hosting, saying, state, text
 from tests.core.doubles import reaches, rows, sent

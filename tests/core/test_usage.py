@@ -8,7 +8,7 @@ import pytest
 from accord import Context, agent
 from accord.engine.hooks import Hooks, UsageReported
 from accord.model import CancelRequest, GetRequest, StatusUpdate, SubscribeRequest, Task, TaskFilter, TaskState
-from accord.protocol.budgets import Use
+from accord.protocol.budgets import TokenUsage
 from accord.service.host import Host
 from accord.storage.commands.steps import load
 from tests.core.conftest import ALICE, AT_ONCE, Hosting, all_of, saying, state
@@ -161,9 +161,9 @@ async def test_the_hook_tells_each_use_once(hosting: Hosting) -> None:
     await sent(host.default, saying("x"), ALICE)
     told = [(detail.agent, detail.use, detail.model) for detail in watch.details if isinstance(detail, UsageReported)]
     assert told == [
-        ("middle", Use(input_tokens=100), None),
-        ("modest", Use(input_tokens=7, output_tokens=5, cost=0.1), "small"),
-        ("modest", Use(input_tokens=1, cost=0.2), "large"),
+        ("middle", TokenUsage(input_tokens=100), None),
+        ("modest", TokenUsage(input_tokens=7, output_tokens=5, cost=0.1), "small"),
+        ("modest", TokenUsage(input_tokens=1, cost=0.2), "large"),
     ]
 
 

@@ -6,8 +6,8 @@ import os
 import pytest
 from msgspec.structs import replace
 
-from accord.client.keys import KeyManagementError
-from accord.client.keys.sealing import Seals
+from accord.client.credentials import KeyManagementError
+from accord.client.credentials.sealed import CredentialSealer
 from accord.engine.webhook_secrets import NoKey, WebhookSecrets
 from accord.model import PushGetRequest, PushListRequest, SendConfiguration, TaskState
 from accord.service.host import Host
@@ -32,7 +32,7 @@ async def stored(host: Host) -> str:
 
 async def test_the_store_has_no_secret_of_a_webhook(hosting: Hosting) -> None:
     sender = Recorder()
-    host = await hosting(asks, sender=sender, seals=Seals([new_key()]))
+    host = await hosting(asks, sender=sender, seals=CredentialSealer([new_key()]))
     inline = SendConfiguration(task_push_notification_config=replace(HOOK, id="inline"))
     task = await sent(host.default, saying("x", configuration=inline), ALICE)
     made = await host.default.push_set(replace(HOOK, id="set", task_id=task.id), ALICE)
@@ -56,12 +56,12 @@ async def test_plain_secrets_are_used_and_sealed_when_keys_change(hosting: Hosti
     task = await sent(plain.default, saying("x", configuration=configuration), ALICE)
     assert SECRETS[0] in await stored(plain)
     store, request = plain.engine.store, PushGetRequest(task_id=task.id)
-    both = await hosting(asks, sender=Recorder(), seals=Seals([first]))
+    both = await hosting(asks, sender=Recorder(), seals=CredentialSealer([first]))
     assert (await both.default.push_get(request, ALICE)).token == SECRETS[0]
     for keys, count in (([first], 1), ([first], 0), ([second, first], 1), ([second], 0)):
-        assert await WebhookSecrets(Seals(keys)).reseal(store) == count
+        assert await WebhookSecrets(CredentialSealer(keys)).reseal(store) == count
         assert not [secret for secret in SECRETS if secret in await stored(plain)]
-    last = await hosting(asks, sender=Recorder(), seals=Seals([second]))
+    last = await hosting(asks, sender=Recorder(), seals=CredentialSealer([second]))
     assert (await last.default.push_get(request, ALICE)).authentication == HOOK.authentication
     with pytest.raises(KeyManagementError, match="not among those of this server"):
         await both.default.push_get(request, ALICE)
@@ -70,7 +70,7 @@ async def test_plain_secrets_are_used_and_sealed_when_keys_change(hosting: Hosti
 
 
 async def test_a_sealed_secret_opens_for_its_own_webhook_alone(hosting: Hosting) -> None:
-    host = await hosting(asks, sender=Recorder(), seals=Seals([new_key()]))
+    host = await hosting(asks, sender=Recorder(), seals=CredentialSealer([new_key()]))
     task = await sent(host.default, saying("x"), ALICE)
     for id in ("mine", "theirs"):
         await host.default.push_set(replace(HOOK, id=id, token=id, task_id=task.id), ALICE)

@@ -8,14 +8,12 @@ from accord.errors import AccordError
 from accord.model import CardRequest
 from accord.protocol import jsonrpc
 from accord.protocol.cards import decode_card
-from accord.protocol.dialects import DIALECTS, REST_DIALECTS
-from accord.protocol.dialects.base import Dialect
+from accord.protocol.dialects import DIALECTS, REST_DIALECTS, decode_webhook
+from accord.protocol.dialects.base import Dialect, params_from_body, params_from_query
 from accord.protocol.jsonrpc import Call
-from accord.protocol.negotiate import Inquiry, negotiate
+from accord.protocol.negotiation import Inquiry, negotiate
 from accord.protocol.operations import Operation, match_rest
-from accord.protocol.rest_query import from_body, from_query
 from accord.protocol.sse import Decoder, Frame, FrameTooLarge
-from accord.protocol.webhook import decode_webhook
 
 CODECS = [*DIALECTS.values(), *REST_DIALECTS.values()]
 EVENT_NAMES = (None, "task_status", "task_message", "task_artifact", "error")
@@ -52,10 +50,10 @@ def _rest(codec: Dialect, operation: Operation, data: bytes) -> None:
     named = data[:8].decode("latin-1")
     for values in ({}, {"id": named}, {"taskId": named, "id": named, "tenant": named}):
         with suppress(AccordError):
-            codec.decode_request(operation, from_body(data, values))
+            codec.decode_request(operation, params_from_body(data, values))
         pairs = [piece.partition("=")[::2] for piece in data.decode("latin-1").split("&")]
         with suppress(AccordError):
-            codec.decode_request(operation, from_query(pairs, values))
+            codec.decode_request(operation, params_from_query(pairs, values))
 
 
 def _frames(data: bytes) -> None:

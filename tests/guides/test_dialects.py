@@ -12,7 +12,7 @@ import pytest
 
 from accord.model import TaskState
 from accord.protocol import states
-from accord.protocol.negotiate import MOUNTS, TELLING
+from accord.protocol.negotiation import METHOD_DIALECTS, MOUNTS
 from accord.protocol.operations import TABLE, DialectName, RestRoute
 from tests.environments import ROOT
 from tests.guides.showing import URL, Step, serve_words, steps
@@ -30,7 +30,7 @@ def test_addresses_and_methods_that_tell_a_dialect() -> None:
         (code(address), code(dialect.value)) for address, dialect in MOUNTS.items()
     ]
     assert table(PAGE, "Methods that only one dialect has") == [
-        (code(method), code(dialect.value)) for method, dialect in TELLING.items()
+        (code(method), code(dialect.value)) for method, dialect in METHOD_DIALECTS.items()
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from accord.bindings.mcp import Exposed, made
-from accord.client.local import in_process
+from accord.client.client import in_process
 from accord.testing import running
 from tests.mcp import agents
 from tests.serve.running import environment

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.outbound.addresses import RANGES, objection, special
+from accord.outbound.policy import RANGES, check_address, find_special_range
 
 PRIVATE = ["127.0.0.1", "127.255.255.254", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1"]
 NEVER = [
@@ -65,26 +65,26 @@ PUBLIC = [
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_may_be_connected_to(address: str) -> None:
-    assert objection(address) is None
+    assert check_address(address) is None
 
 
 @pytest.mark.proves("B-18")
 @pytest.mark.parametrize("address", PRIVATE + PRIVATE_6)
 def test_private_addresses_need_trust(address: str) -> None:
-    assert objection(address)
-    assert objection(address, is_trusted=True) is None
+    assert check_address(address)
+    assert check_address(address, is_trusted=True) is None
 
 
 @pytest.mark.proves("B-18")
 @pytest.mark.parametrize("address", NEVER + NEVER_6)
 def test_what_no_machine_of_ours_has_is_refused_even_with_trust(address: str) -> None:
-    assert objection(address)
-    assert objection(address, is_trusted=True)
+    assert check_address(address)
+    assert check_address(address, is_trusted=True)
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "0x7f.1", "127.1", "2130706433", "8.8.8.8 ", "08.8.8.8"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    assert objection(text) == "no address"
+    assert check_address(text) == "no address"
 
 
 addresses = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.ip_addresses(network="2000::/3"))
@@ -93,7 +93,7 @@ addresses = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.ip_addresse
 @given(addresses)
 def test_nothing_is_public_that_the_standard_library_calls_private(address: IPv4Address | IPv6Address) -> None:
     embeds = isinstance(address, IPv6Address) and address in IPv6Network("64:ff9b::/96")
-    if special(address) is None and not embeds:
+    if find_special_range(address) is None and not embeds:
         assert address.is_global
         assert not address.is_multicast
 
@@ -101,12 +101,12 @@ def test_nothing_is_public_that_the_standard_library_calls_private(address: IPv4
 @given(st.ip_addresses(v=4))
 def test_an_embedded_address_is_what_it_embeds(address: IPv4Address) -> None:
     for prefix in ("::ffff:", "64:ff9b::"):
-        assert special(ip_address(f"{prefix}{address}")) == special(address)
+        assert find_special_range(ip_address(f"{prefix}{address}")) == find_special_range(address)
 
 
 def test_the_edges_of_every_range_belong_to_it() -> None:
     for row in RANGES:
         for edge in (row.network[0], row.network[-1]):
-            found = special(edge)
+            found = find_special_range(edge)
             assert found is not None, edge
             assert isinstance(found.network, IPv4Network | IPv6Network)

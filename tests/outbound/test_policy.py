@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.outbound.policy import MAX_LENGTH, Policy, Refused
+from accord.outbound.policy import MAX_LENGTH, Policy, TargetRefused
 
 STRICT = Policy()
 
@@ -111,7 +111,7 @@ HOSTILE = [
 @pytest.mark.proves("B-18")
 @pytest.mark.parametrize("url", HOSTILE)
 def test_hostile_addresses_are_refused(url: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(TargetRefused):
         STRICT.target(url)
 
 
@@ -162,7 +162,7 @@ def test_in_development_every_private_address_may_be_asked(url: str) -> None:
     ],
 )
 def test_development_opens_nothing_else(url: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(TargetRefused):
         Policy(allow_private=True).target(url)
 
 
@@ -188,13 +188,13 @@ def test_the_operator_may_trust_single_hosts() -> None:
         "https://10.1.2.4/",
         "https://[::2]/",
     ):
-        with pytest.raises(Refused):
+        with pytest.raises(TargetRefused):
             policy.target(url)
     assert not policy.target("https://example.com/").is_trusted
 
 
 def test_a_refusal_does_not_repeat_what_is_secret() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(TargetRefused) as refused:
         STRICT.target("https://user:s3cret@example.com/?key=s3cret")
     assert "s3cret" not in str(refused.value)
 
@@ -204,7 +204,7 @@ def test_whatever_is_asked_is_refused_or_an_https_url(text: str) -> None:
     for url in (text, f"https://{text}", f"https://{text}/", f"https://example.com/{text}"):
         try:
             target = STRICT.target(url)
-        except Refused:
+        except TargetRefused:
             continue
         assert target.url.scheme == "https"
         assert target.url.user is None

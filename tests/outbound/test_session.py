@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from accord.outbound import Outbound, Policy, Refused, Unreachable, checked, names, session
-from accord.outbound.addresses import objection
-from accord.outbound.session import NO_ADDRESS
+from accord import outbound
+from accord.outbound import NO_ADDRESS, HostUnreachable, Outbound, Policy, TargetRefused, connector
+from accord.outbound.policy import check_address
 from tests.outbound.conftest import Listening
 
 DEVELOPMENT = Policy(allow_private=True)
@@ -67,7 +67,7 @@ async def test_a_name_of_a_private_address_is_refused_before_anything_is_opened(
     addresses: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     dialled = Dialled()
-    with pytest.raises(Unreachable, match=f"^{NO_ADDRESS}$"):
+    with pytest.raises(HostUnreachable, match=f"^{NO_ADDRESS}$"):
         await asked("https://inside.example/", resolve=Names(addresses), opens=dialled)
     assert dialled == []
     assert "inside.example" in vars(caplog.records[0])["reason"]
@@ -79,10 +79,10 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(listening: L
     names, dialled = Names([PUBLIC], ["127.0.0.1"]), Dialled()
     url = f"https://rebinding.example:{listener.port}/"
     async with Outbound(resolve=names, opens=dialled) as outbound:
-        with pytest.raises(Unreachable):
+        with pytest.raises(HostUnreachable):
             await outbound.request("POST", url, body=b"x")
         assert (names.asked, dialled) == (["rebinding.example"], [PUBLIC])
-        with pytest.raises(Unreachable, match=NO_ADDRESS):
+        with pytest.raises(HostUnreachable, match=NO_ADDRESS):
             await outbound.request("POST", url, body=b"x")
     assert dialled == [PUBLIC]
     assert listener.connections == 0
@@ -90,7 +90,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(listening: L
 
 async def test_every_address_of_a_name_may_be_tried() -> None:
     dialled, addresses = Dialled(), [PUBLIC, "2606:4700:4700::1111", "1.1.1.1"]
-    with pytest.raises(Unreachable):
+    with pytest.raises(HostUnreachable):
         await asked("https://many.example/", resolve=Names(addresses), opens=dialled)
     assert set(dialled) == set(addresses)
 
@@ -98,7 +98,7 @@ async def test_every_address_of_a_name_may_be_tried() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1", "127.0.0.1.", "localhost"])
 async def test_addresses_in_the_url_need_no_name_to_be_refused(host: str, listening: Listening) -> None:
     listener, names = await listening(), Names(["127.0.0.1"])
-    with pytest.raises(Refused):
+    with pytest.raises(TargetRefused):
         await asked(f"https://{host}:{listener.port}/", resolve=names)
     assert (names.asked, listener.connections) == ([], 0)
 
@@ -107,9 +107,10 @@ async def test_even_an_address_that_slipped_through_is_not_connected_to(
     listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener = await listening()
-    assert objection("127.0.0.1")
-    monkeypatch.setattr(checked, "objection", lambda *_, **__: None)
-    with pytest.raises(Unreachable):
+    assert check_address("127.0.0.1")
+    answers = iter([None])  # the resolver's check passes it, the socket's does not
+    monkeypatch.setattr(connector, "check_address", lambda *_, **__: next(answers, "loopback"))
+    with pytest.raises(HostUnreachable):
         await asked(f"https://a.example:{listener.port}/", resolve=Names(["127.0.0.1"]))
     assert listener.connections == 0
 
@@ -119,7 +120,7 @@ async def test_a_trusted_host_lends_its_address_to_nobody(listening: Listening) 
     policy = Policy(allow_hosts=frozenset({"hooks.internal"}))
     async with Outbound(policy, resolve=Names(["127.0.0.1"])) as outbound:
         assert (await outbound.request("GET", f"http://hooks.internal:{listener.port}/")).status == 200
-        with pytest.raises(Unreachable, match=NO_ADDRESS):
+        with pytest.raises(HostUnreachable, match=NO_ADDRESS):
             await outbound.request("GET", f"https://other.internal:{listener.port}/")
     assert listener.connections == 1
 
@@ -157,14 +158,14 @@ async def test_a_certificate_is_verified_against_the_name_not_the_address(
     listener = await listening(tls=server)
     async with Outbound(TRUSTING, resolve=Names(["127.0.0.1"]), tls=believes) as outbound:
         assert (await outbound.request("GET", f"https://hooks.test:{listener.port}/")).body == b"ok"
-        with pytest.raises(Unreachable, match="certificate"):
+        with pytest.raises(HostUnreachable, match="certificate"):
             await outbound.request("GET", f"https://other.test:{listener.port}/")
     assert len(listener.heads) == 1
 
 
 async def test_an_unknown_certificate_is_not_accepted(listening: Listening, certified: Certified) -> None:
     listener = await listening(tls=certified[0])
-    with pytest.raises(Unreachable, match="certificate"):
+    with pytest.raises(HostUnreachable, match="certificate"):
         await asked(f"https://hooks.test:{listener.port}/", TRUSTING, resolve=Names(["127.0.0.1"]))
     assert listener.heads == []
 
@@ -175,7 +176,7 @@ async def test_what_does_not_speak_tls_is_unreachable(listening: Listening) -> N
         writer.write(OTHER_PROTOCOL)
 
     listener = await listening(gibberish)
-    with pytest.raises(Unreachable, match="TLS"):
+    with pytest.raises(HostUnreachable, match="TLS"):
         await asked(f"https://127.0.0.1:{listener.port}/", DEVELOPMENT)
 
 
@@ -263,7 +264,7 @@ async def test_nobody_waits_for_a_body_that_is_not_wanted(listening: Listening) 
 @pytest.mark.parametrize("speaks", [silent, begun])
 async def test_an_answer_that_does_not_come_is_given_up(speaks: Any, listening: Listening) -> None:
     listener = await listening(speaks)
-    with pytest.raises(Unreachable, match="in time"):
+    with pytest.raises(HostUnreachable, match="in time"):
         await asked(f"http://127.0.0.1:{listener.port}/", DEVELOPMENT, total_seconds=0.1)
     assert listener.connections == 1
 
@@ -273,7 +274,7 @@ async def test_a_name_that_is_never_answered_is_given_up() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    with pytest.raises(Unreachable, match="in time"):
+    with pytest.raises(HostUnreachable, match="in time"):
         await asked("https://slow.example/", resolve=never, total_seconds=0.1)
 
 
@@ -289,7 +290,7 @@ async def test_a_name_that_is_never_answered_is_given_up() -> None:
 )
 async def test_what_is_no_answer_is_unreachable(speaks: Any, listening: Listening) -> None:
     listener = await listening(speaks)
-    with pytest.raises(Unreachable, match="not HTTP"):
+    with pytest.raises(HostUnreachable, match="not HTTP"):
         await asked(f"http://127.0.0.1:{listener.port}/", DEVELOPMENT)
 
 
@@ -299,7 +300,7 @@ async def test_a_server_that_hangs_up_is_unreachable(listening: Listening) -> No
 
     listener = await listening(hangs_up)
     async with Outbound(DEVELOPMENT) as outbound:
-        with pytest.raises(Unreachable, match="broke off"):
+        with pytest.raises(HostUnreachable, match="broke off"):
             await outbound.request("POST", f"http://127.0.0.1:{listener.port}/", body=b"x")
     assert listener.connections == 1
 
@@ -307,7 +308,7 @@ async def test_a_server_that_hangs_up_is_unreachable(listening: Listening) -> No
 async def test_nobody_there_is_unreachable_and_the_reason_names_no_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(Unreachable) as found:
+    with pytest.raises(HostUnreachable) as found:
         await asked(f"http://localhost:{port}/", DEVELOPMENT, resolve=Names(["127.0.0.1"]))
     assert "127.0.0.1" not in str(found.value)
     assert "No connection" in str(found.value)
@@ -318,7 +319,7 @@ async def test_a_name_without_address_is_unreachable(error: OSError) -> None:
     async def fails(_: str) -> list[str]:
         raise error
 
-    with pytest.raises(Unreachable, match=f"^{NO_ADDRESS}$"):  # as for one with an address inside
+    with pytest.raises(HostUnreachable, match=f"^{NO_ADDRESS}$"):  # as for one with an address inside
         await asked("https://missing.example/", resolve=fails)
 
 
@@ -326,26 +327,26 @@ async def test_a_name_without_address_is_unreachable(error: OSError) -> None:
 
 
 @pytest.fixture
-async def system() -> AsyncIterator[names.SystemNames]:
-    found = names.SystemNames()
+async def system() -> AsyncIterator[outbound.SystemResolver]:
+    found = outbound.SystemResolver()
     yield found
     found.close()
 
 
-async def test_the_system_is_asked_for_names(system: names.SystemNames) -> None:
+async def test_the_system_is_asked_for_names(system: outbound.SystemResolver) -> None:
     found = await system("localhost")
     assert set(found) <= {"127.0.0.1", "::1"}
     assert len(found) == len(set(found)) >= 1
 
 
-async def test_what_the_system_reads_as_a_number_is_checked_as_well(system: names.SystemNames) -> None:
+async def test_what_the_system_reads_as_a_number_is_checked_as_well(system: outbound.SystemResolver) -> None:
     assert await system("0x7f.1") == ["127.0.0.1"]
-    with pytest.raises(Refused):
-        await checked.CheckedNames(system, is_trusted=False).resolve("0x7f.1", 443)
+    with pytest.raises(TargetRefused):
+        await connector.CheckedResolver(system, is_trusted=False).resolve("0x7f.1", 443)
 
 
 async def test_slow_names_take_no_thread_that_agents_need(
-    system: names.SystemNames, monkeypatch: pytest.MonkeyPatch
+    system: outbound.SystemResolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, hangs, begun_looking = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     released = asyncio.run_coroutine_threadsafe
@@ -365,4 +366,4 @@ async def test_slow_names_take_no_thread_that_agents_need(
 
 
 def test_nobody_is_waited_for_longer_than_webhooks_may_take() -> None:
-    assert 10 <= session.CONNECT_SECONDS <= session.TOTAL_SECONDS <= 30
+    assert 10 <= outbound.CONNECT_SECONDS <= outbound.TOTAL_SECONDS <= 30

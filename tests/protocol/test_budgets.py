@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from accord.model import Event, GetRequest, Message, Part, Role, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.protocol import lifecycle
-from accord.protocol.budgets import Account, Budget, Use, stated, stated_as, wish
+from accord.protocol.budgets import Budget, BudgetAccount, TokenUsage, budget_metadata, read_budget, read_budget_request
 from accord.protocol.operations import Operation
 from tests.protocol.golden import CODECS
 
 uses = st.builds(
-    Use,
+    TokenUsage,
     input_tokens=st.integers(0, 10**9),
     output_tokens=st.integers(0, 10**9),
     cost=st.integers(0, 10**9).map(lambda millionths: millionths / 10**6),
@@ -23,8 +23,8 @@ budgets = st.builds(
 
 
 @given(found=st.lists(st.tuples(uses, st.none() | st.sampled_from(["small", "large"]))))
-def test_an_account_is_the_sum_of_its_uses_in_any_order(found: list[tuple[Use, str | None]]) -> None:
-    forth, back = Account(), Account()
+def test_an_account_is_the_sum_of_its_uses_in_any_order(found: list[tuple[TokenUsage, str | None]]) -> None:
+    forth, back = BudgetAccount(), BudgetAccount()
     for use, model in found:
         forth = forth.charged(use, model)
     for use, model in reversed(found):
@@ -32,11 +32,11 @@ def test_an_account_is_the_sum_of_its_uses_in_any_order(found: list[tuple[Use, s
     assert forth.used.tokens == back.used.tokens == sum(use.tokens for use, _ in found)
     assert forth.used.cost == pytest.approx(sum(use.cost for use, _ in found))
     assert forth.models.keys() == {model for _, model in found if model is not None}
-    assert msgspec.json.decode(msgspec.json.encode(forth), type=Account) == forth
+    assert msgspec.json.decode(msgspec.json.encode(forth), type=BudgetAccount) == forth
 
 
 @given(one=budgets, other=budgets, used=uses)
-def test_the_tighter_of_two_budgets_is_over_when_either_is(one: Budget, other: Budget, used: Use) -> None:
+def test_the_tighter_of_two_budgets_is_over_when_either_is(one: Budget, other: Budget, used: TokenUsage) -> None:
     both = one.tightened(other)
     assert both == other.tightened(one)
     assert (both.over(used) is None) == (one.over(used) is None and other.over(used) is None)
@@ -44,29 +44,29 @@ def test_the_tighter_of_two_budgets_is_over_when_either_is(one: Budget, other: B
 
 
 @given(budget=budgets, used=uses)
-def test_what_is_left_can_be_used_and_no_more(budget: Budget, used: Use) -> None:
+def test_what_is_left_can_be_used_and_no_more(budget: Budget, used: TokenUsage) -> None:
     left = budget.left(used)
     if left.max_tokens is not None and budget.over(used) is None:
-        assert budget.over(used.and_(Use(input_tokens=left.max_tokens))) is None
-        assert budget.over(used.and_(Use(input_tokens=left.max_tokens + 1))) is not None
-    assert stated(stated_as(left)) == left
+        assert budget.over(used.and_(TokenUsage(input_tokens=left.max_tokens))) is None
+        assert budget.over(used.and_(TokenUsage(input_tokens=left.max_tokens + 1))) is not None
+    assert read_budget(budget_metadata(left)) == left
 
 
 def test_a_cent_is_a_cent() -> None:
-    account = Account()
+    account = BudgetAccount()
     for _ in range(10):
-        account = account.charged(Use(cost=0.1), None)
+        account = account.charged(TokenUsage(cost=0.1), None)
     assert account.used.cost == 1.0
     assert Budget(max_cost=1).over(account.used) is None
 
 
 def test_metadata_of_others_is_left_alone() -> None:
-    assert wish(None) is None
-    assert wish({"usage": 1}) is None
-    assert stated({"other": {"maxTokens": 1}}) == Budget()
+    assert read_budget_request(None) is None
+    assert read_budget_request({"usage": 1}) is None
+    assert read_budget({"other": {"maxTokens": 1}}) == Budget()
 
 
-USED = Account().charged(Use(input_tokens=7, output_tokens=5, cost=0.25), "small").shown
+USED = BudgetAccount().charged(TokenUsage(input_tokens=7, output_tokens=5, cost=0.25), "small").shown
 
 
 @pytest.mark.parametrize("name", CODECS)
@@ -100,7 +100,7 @@ def test_every_dialect_brings_the_budget_of_a_message(name: str) -> None:
     sent = codec.encode_request(Operation.SEND, SendRequest(message=message))
     read = codec.decode_request(Operation.SEND, sent)
     assert isinstance(read, SendRequest)
-    found = wish(read.message.metadata)
+    found = read_budget_request(read.message.metadata)
     assert found is not None
     assert (found.budget, found.deadline_at(1000)) == (Budget(max_tokens=5, max_cost=0.5), 61_000)
 

@@ -17,9 +17,7 @@ from msgspec.structs import replace
 from accord.errors import InvalidParams
 from accord.model import AgentCard, Scopes, SecurityRequirement
 from accord.protocol import card_signatures, jose
-from accord.protocol.card_signatures import SigningKey, UntrustedCard
-from accord.protocol.jcs import NotCanonical
-from accord.protocol.jcs import encode as encode_canonical
+from accord.protocol.card_signatures import CardSigningKey, NotCanonical, UntrustedCard, encode_canonical
 from accord.protocol.cards import decode_card, encode_card
 from accord.protocol.operations import DialectName
 from tests import strategies
@@ -31,17 +29,17 @@ ALL = frozenset(DialectName)
 NATIVE: Key = ECKey.generate_key("P-256", {"kid": "k-1", "use": "sig"})
 
 
-def signing_key(key: Key = NATIVE, **more: Any) -> SigningKey:
+def signing_key(key: Key = NATIVE, **more: Any) -> CardSigningKey:
     return card_signatures.read_signing_key(json.dumps(key.as_dict(private=True)).encode(), **more)
 
 
-def public(*keys: SigningKey) -> tuple[Key, ...]:
+def public(*keys: CardSigningKey) -> tuple[Key, ...]:
     return tuple(key for one in keys for key in jose.read_keys(one.public()))
 
 
 ES256 = signing_key()
 TRUSTED = public(ES256)
-SIGNED = card_signatures.sign(encode_card(CARD, V1), ES256)
+SIGNED = card_signatures.sign_card(encode_card(CARD, V1), ES256)
 
 
 def changed(document: bytes, **members: Any) -> bytes:
@@ -71,8 +69,8 @@ def header_of(document: bytes, at: int = 0) -> dict[str, Any]:
 )
 def test_a_signed_card_is_verified(key: Key) -> None:
     own = signing_key(key, jku="https://example.com/jwks.json")
-    signed = card_signatures.sign(encode_card(CARD, V1), own)
-    assert card_signatures.verify(signed, public(own), NOW).key == own.kid
+    signed = card_signatures.sign_card(encode_card(CARD, V1), own)
+    assert card_signatures.verify_card(signed, public(own), NOW).key == own.kid
     header = header_of(signed)
     assert len(header.pop("card_digest")) == 43
     assert header == {
@@ -83,7 +81,7 @@ def test_a_signed_card_is_verified(key: Key) -> None:
     }
     assert decode_card(signed).signatures
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(signed, TRUSTED, NOW)
+        card_signatures.verify_card(signed, TRUSTED, NOW)
 
 
 def test_the_fragment_of_the_specification_keeps_what_is_required() -> None:  # 8.4.1
@@ -122,15 +120,15 @@ def test_the_fragment_of_the_specification_keeps_what_is_required() -> None:  # 
 def test_any_card_can_be_signed_and_signed_again(card: AgentCard) -> None:
     for dialects in (V1, ALL):
         try:
-            once = card_signatures.sign(encode_card(card, dialects), ES256)
+            once = card_signatures.sign_card(encode_card(card, dialects), ES256)
         except NotCanonical:
             assume(False)
-        assert card_signatures.verify(once, TRUSTED, NOW).key == "k-1"
+        assert card_signatures.verify_card(once, TRUSTED, NOW).key == "k-1"
         other = signing_key(ECKey.generate_key("P-256", {"kid": "k-2"}))
-        twice = card_signatures.sign(once, other)
+        twice = card_signatures.sign_card(once, other)
         assert card_signatures.payloads(once) == card_signatures.payloads(twice)
-        assert card_signatures.verify(twice, public(other), NOW).key == "k-2"
-        assert card_signatures.verify(twice, TRUSTED, NOW).key == "k-1"
+        assert card_signatures.verify_card(twice, public(other), NOW).key == "k-2"
+        assert card_signatures.verify_card(twice, TRUSTED, NOW).key == "k-1"
 
 
 # --- the official SDK as a judge --------------------------------------------------------------------------------------
@@ -142,7 +140,7 @@ def of_sdk(document: bytes) -> a2a_pb2.AgentCard:
     return found
 
 
-def judge(card: a2a_pb2.AgentCard, key: SigningKey) -> None:
+def judge(card: a2a_pb2.AgentCard, key: CardSigningKey) -> None:
     """Let the SDK verify; it raises."""
     (member,) = json.loads(key.public())["keys"]
     verifier = sdk.create_signature_verifier(lambda kid, jku: PyJWK.from_dict(member), [key.alg])
@@ -155,7 +153,7 @@ def judge(card: a2a_pb2.AgentCard, key: SigningKey) -> None:
 def test_the_sdk_verifies_what_we_sign(card: AgentCard) -> None:
     for dialects in (V1, ALL):
         try:
-            document = card_signatures.sign(encode_card(card, dialects), ES256)
+            document = card_signatures.sign_card(encode_card(card, dialects), ES256)
         except NotCanonical:
             assume(False)
         judge(of_sdk(document), ES256)
@@ -185,9 +183,9 @@ def test_we_verify_what_the_sdk_signs(card: AgentCard) -> None:
     except InvalidParams:
         assume(False)  # theirs leaves out what is required and empty; what cannot be read is not trusted either
     assume(theirs.security_requirements or not theirs.security_schemes)  # or one may have been removed
-    assert card_signatures.verify(document, TRUSTED, NOW).key == "k-1"
+    assert card_signatures.verify_card(document, TRUSTED, NOW).key == "k-1"
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(changed(document, version="tampered"), TRUSTED, NOW)
+        card_signatures.verify_card(changed(document, version="tampered"), TRUSTED, NOW)
 
 
 @pytest.mark.proves("CARD-SIGN-001")
@@ -199,7 +197,7 @@ def test_what_an_sdk_serves_beside_what_it_signed_does_not_count() -> None:
     theirs = of_sdk(encode_card(CARD, V1))
     served = agent_card_to_dict(sign(theirs))  # which adds what clients of 0.3 read
     assert {"url", "preferredTransport"} <= served.keys()
-    found = card_signatures.verify(json.dumps(served).encode(), TRUSTED, NOW)
+    found = card_signatures.verify_card(json.dumps(served).encode(), TRUSTED, NOW)
     assert not found.is_whole
     assert not {"url", "preferredTransport"} & json.loads(found.document).keys()
     assert decode_card(found.document).supported_interfaces == CARD.supported_interfaces
@@ -208,7 +206,7 @@ def test_what_an_sdk_serves_beside_what_it_signed_does_not_count() -> None:
 
 # --- what is covered --------------------------------------------------------------------------------------------------
 
-EVERYWHERE = card_signatures.sign(encode_card(CARD, ALL), ES256)
+EVERYWHERE = card_signatures.sign_card(encode_card(CARD, ALL), ES256)
 """A card of all dialects."""
 
 FOREIGN = {
@@ -228,14 +226,14 @@ def unsigned(document: bytes) -> dict[str, Any]:
 
 
 def test_whoever_verifies_a_whole_card_gets_all_of_it() -> None:
-    found = card_signatures.verify(EVERYWHERE, TRUSTED, NOW)
+    found = card_signatures.verify_card(EVERYWHERE, TRUSTED, NOW)
     assert found.is_whole
     assert json.loads(found.document) == json.loads(EVERYWHERE)
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_what_a_signature_does_not_cover_is_not_handed_out(name: str) -> None:
-    found = card_signatures.verify(changed(EVERYWHERE, **{name: FOREIGN[name]}), TRUSTED, NOW)
+    found = card_signatures.verify_card(changed(EVERYWHERE, **{name: FOREIGN[name]}), TRUSTED, NOW)
     assert not found.is_whole
     assert b"evil" not in found.document
     assert unsigned(found.document).keys() & FOREIGN.keys() == set()
@@ -257,29 +255,29 @@ def of_an_sdk(document: bytes) -> bytes:
 @pytest.mark.parametrize("requirements", [None, [], [{}], [{"schemes": {"other": {"list": []}}}]])
 @pytest.mark.parametrize("kept", [slice(None), slice(0, 1), slice(1, 2)])
 def test_a_card_whose_requirement_was_changed_is_not_trusted(requirements: Any, kept: slice) -> None:
-    signed = json.loads(card_signatures.sign(ASKING, ES256))
-    assert card_signatures.verify(json.dumps(signed).encode(), TRUSTED, NOW).is_whole
+    signed = json.loads(card_signatures.sign_card(ASKING, ES256))
+    assert card_signatures.verify_card(json.dumps(signed).encode(), TRUSTED, NOW).is_whole
     some = signed | {"signatures": signed["signatures"][kept]}
-    whole = card_signatures.verify(json.dumps(some).encode(), TRUSTED, NOW)
+    whole = card_signatures.verify_card(json.dumps(some).encode(), TRUSTED, NOW)
     assert decode_card(whole.document).security_requirements == decode_card(ASKING).security_requirements
     forged = some | {"securityRequirements": requirements}
     if requirements is None:
         del forged["securityRequirements"]
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(json.dumps(forged).encode(), TRUSTED, NOW)
+        card_signatures.verify_card(json.dumps(forged).encode(), TRUSTED, NOW)
 
 
 @pytest.mark.parametrize("requirements", [None, []])
 def test_a_card_of_an_sdk_without_its_requirement_is_not_trusted(requirements: Any) -> None:
     with pytest.raises(UntrustedCard, match="securityRequirements"):
-        card_signatures.verify(changed(of_an_sdk(ASKING), securityRequirements=requirements), TRUSTED, NOW)
+        card_signatures.verify_card(changed(of_an_sdk(ASKING), securityRequirements=requirements), TRUSTED, NOW)
     open_to_all = of_an_sdk(encode_card(replace(CARD, security_schemes={}, security_requirements=()), V1))
-    assert card_signatures.verify(open_to_all, TRUSTED, NOW).key == "k-1"
+    assert card_signatures.verify_card(open_to_all, TRUSTED, NOW).key == "k-1"
 
 
 @pytest.mark.parametrize("requirements", [[{}], [{"schemes": {"other": {"list": []}}}]])
 def test_what_the_sdks_leave_out_is_not_handed_out_where_only_they_have_signed(requirements: Any) -> None:
-    found = card_signatures.verify(changed(of_an_sdk(ASKING), securityRequirements=requirements), TRUSTED, NOW)
+    found = card_signatures.verify_card(changed(of_an_sdk(ASKING), securityRequirements=requirements), TRUSTED, NOW)
     assert not found.is_whole
     assert decode_card(found.document).security_requirements == ()
 
@@ -288,18 +286,18 @@ def test_what_the_sdks_leave_out_is_not_handed_out_where_only_they_have_signed(r
 @settings(max_examples=50)
 def test_what_is_handed_out_can_be_verified_again_and_is_whole(card: AgentCard) -> None:
     try:
-        document = card_signatures.sign(encode_card(card, ALL), ES256)
+        document = card_signatures.sign_card(encode_card(card, ALL), ES256)
     except NotCanonical:
         assume(False)
     *of_1_0, _of_all = json.loads(document)["signatures"]
     for one in of_1_0:
         some = changed(document, url="https://evil.example/", signatures=[one])
-        found = card_signatures.verify(some, TRUSTED, NOW)
+        found = card_signatures.verify_card(some, TRUSTED, NOW)
         try:
             decode_card(found.document)
         except InvalidParams:
             assume(False)  # what is required and empty is not there for the SDKs
-        again = card_signatures.verify(found.document, TRUSTED, NOW)
+        again = card_signatures.verify_card(found.document, TRUSTED, NOW)
         assert again.is_whole
         assert unsigned(again.document) == unsigned(found.document)
 
@@ -318,24 +316,24 @@ def test_what_is_handed_out_can_be_verified_again_and_is_whole(card: AgentCard) 
     ],
 )
 def test_a_changed_card_is_not_trusted(members: dict[str, Any]) -> None:
-    assert card_signatures.verify(SIGNED, TRUSTED, NOW).key == "k-1"
+    assert card_signatures.verify_card(SIGNED, TRUSTED, NOW).key == "k-1"
     with pytest.raises(UntrustedCard, match="no signature by a trusted key"):
-        card_signatures.verify(changed(SIGNED, **members), TRUSTED, NOW)
+        card_signatures.verify_card(changed(SIGNED, **members), TRUSTED, NOW)
 
 
 def test_the_members_of_other_dialects_are_signed_too() -> None:
-    document = card_signatures.sign(encode_card(CARD, ALL), ES256)
+    document = card_signatures.sign_card(encode_card(CARD, ALL), ES256)
     *_, whole = card_signatures.payloads(document)
     assert json.loads(whole)["url"] == "https://example.com/"
     forged = changed(document, url="https://evil.example/", supportedInterfaces=None)
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(forged, TRUSTED, NOW)
+        card_signatures.verify_card(forged, TRUSTED, NOW)
 
 
 def test_a_card_of_another_dialect_is_verified_as_it_stands() -> None:
-    document = card_signatures.sign(encode_card(CARD, ALL, DialectName.V03), ES256)
+    document = card_signatures.sign_card(encode_card(CARD, ALL, DialectName.V03), ES256)
     assert len(json.loads(document)["signatures"]) == 1
-    assert card_signatures.verify(document, TRUSTED, NOW).key == "k-1"
+    assert card_signatures.verify_card(document, TRUSTED, NOW).key == "k-1"
 
 
 @pytest.mark.proves("CARD-SIGN-004")
@@ -353,29 +351,31 @@ def test_a_card_of_another_dialect_is_verified_as_it_stands() -> None:
 def test_a_key_that_is_expired_revoked_or_not_for_this_verifies_nothing(member: dict[str, Any]) -> None:
     keys = jose.read_keys(json.dumps({"keys": [NATIVE.as_dict(private=False) | member]}).encode())
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(SIGNED, keys, NOW)
+        card_signatures.verify_card(SIGNED, keys, NOW)
 
 
 def test_a_key_that_expires_later_still_verifies() -> None:
     keys = jose.read_keys(json.dumps({"keys": [NATIVE.as_dict(private=False) | {"exp": NOW + 1}]}).encode())
-    assert card_signatures.verify(SIGNED, keys, NOW).key == "k-1"
+    assert card_signatures.verify_card(SIGNED, keys, NOW).key == "k-1"
 
 
 def test_keys_are_pinned_and_never_those_that_the_card_brings() -> None:
     stranger = ECKey.generate_key("P-256", {"kid": "k-1"})
     header = {"alg": "ES256", "kid": "k-1", "jwk": stranger.as_dict(private=False), "jku": "https://evil.example/"}
-    token = jose.signed(card_signatures.payloads(SIGNED)[0], header, stranger)  # type: ignore[arg-type] # an embedded key
+    token = jose.sign_payload(card_signatures.payloads(SIGNED)[0], header, stranger)  # type: ignore[arg-type] # an embedded key
     protected, _, signature = token.split(".")
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(
+        card_signatures.verify_card(
             changed(SIGNED, signatures=[{"protected": protected, "signature": signature}]), TRUSTED, NOW
         )
 
 
 def test_a_signature_names_its_key() -> None:  # 8.4.2
-    protected, _, signature = jose.signed(card_signatures.payloads(SIGNED)[0], {"alg": "ES256"}, NATIVE).split(".")
+    protected, _, signature = jose.sign_payload(card_signatures.payloads(SIGNED)[0], {"alg": "ES256"}, NATIVE).split(
+        "."
+    )
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(
+        card_signatures.verify_card(
             changed(SIGNED, signatures=[{"protected": protected, "signature": signature}]), TRUSTED, NOW
         )
 
@@ -385,7 +385,7 @@ def test_nesting_breaks_nothing(levels: int) -> None:
     document = changed(SIGNED, capabilities={"extensions": [{"uri": "x", "params": {"deep": "@"}}]})
     document = document.replace(b'"@"', b"[" * levels + b"]" * levels)
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(document, TRUSTED, NOW)
+        card_signatures.verify_card(document, TRUSTED, NOW)
 
 
 def encoded(header: Any) -> str:
@@ -416,21 +416,21 @@ def encoded(header: Any) -> str:
 )
 def test_what_is_no_signature_is_not_trusted(signatures: Any) -> None:
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(changed(SIGNED, signatures=signatures), TRUSTED, NOW)
+        card_signatures.verify_card(changed(SIGNED, signatures=signatures), TRUSTED, NOW)
 
 
 def test_only_so_many_signatures_are_looked_at() -> None:
     good = json.loads(SIGNED)["signatures"][0]
     bad = {"protected": encoded({"alg": "ES256", "kid": "nobody's"}), "signature": "AA"}
-    assert card_signatures.verify(changed(SIGNED, signatures=[*[bad] * 15, good]), TRUSTED, NOW).key == "k-1"
+    assert card_signatures.verify_card(changed(SIGNED, signatures=[*[bad] * 15, good]), TRUSTED, NOW).key == "k-1"
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(changed(SIGNED, signatures=[*[bad] * 16, good]), TRUSTED, NOW)
+        card_signatures.verify_card(changed(SIGNED, signatures=[*[bad] * 16, good]), TRUSTED, NOW)
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"null", b"[" * 100_000, b'{"a":' * 5000, b'{"n":1e999}', b"\xff"])
 def test_what_is_no_card_is_not_trusted(document: bytes) -> None:
     with pytest.raises(UntrustedCard):
-        card_signatures.verify(document, TRUSTED, NOW)
+        card_signatures.verify_card(document, TRUSTED, NOW)
 
 
 @pytest.mark.parametrize(

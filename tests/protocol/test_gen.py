@@ -32,10 +32,10 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.protocol import schemas
+from accord.protocol import json_schema
 from accord.protocol.dialects.gen import Gen
+from accord.protocol.json_schema import MAX_STEPS, check
 from accord.protocol.operations import DialectName, Operation, method_name
-from accord.protocol.schemas import MAX_STEPS, check
 from accord.protocol.sse import Frame
 from tests import strategies
 
@@ -244,10 +244,10 @@ def _nested(levels: int) -> Any:
         {"pattern": "(?=a)a"},
         {"pattern": "("},
         {"pattern": "(a{1000}){1000}"},
-        {"properties": {str(at): {"pattern": f"^{at}$"} for at in range(schemas.MAX_PATTERNS + 1)}},
-        {"patternProperties": {f"^{at}$": True for at in range(schemas.MAX_PATTERNS + 1)}},
+        {"properties": {str(at): {"pattern": f"^{at}$"} for at in range(json_schema.MAX_PATTERNS + 1)}},
+        {"patternProperties": {f"^{at}$": True for at in range(json_schema.MAX_PATTERNS + 1)}},
         _doubling(40),
-        _nested(schemas.MAX_DEPTH + 1),
+        _nested(json_schema.MAX_DEPTH + 1),
     ],
     ids=lambda schema: json.dumps(schema)[:50],
 )
@@ -263,7 +263,7 @@ def test_a_schema_that_cannot_be_used_safely_is_refused(schema: Any) -> None:
     [
         (_doubling(14), [{}] * 1000),
         ({"items": {"allOf": [{"type": "integer"}] * 1000}}, [1] * 10_000),
-        ({"type": "object"}, _nested(schemas.MAX_DEPTH + 1)),
+        ({"type": "object"}, _nested(json_schema.MAX_DEPTH + 1)),
     ],
 )
 def test_data_too_large_for_its_schema_is_refused(schema: Any, data: Any) -> None:
@@ -287,7 +287,7 @@ def test_data_too_large_for_its_schema_is_refused(schema: Any, data: Any) -> Non
         ({"properties": {"$ref": {"type": "string"}, "$id": {"type": "string"}}}, {"$ref": "x", "$id": "y"}),
         (_doubling(10), {}),
         ({"format": "email"}, "formats only describe"),
-        ({"patternProperties": {f"^{at}$": True for at in range(schemas.MAX_PATTERNS)}}, {}),
+        ({"patternProperties": {f"^{at}$": True for at in range(json_schema.MAX_PATTERNS)}}, {}),
     ],
     ids=lambda value: json.dumps(value)[:40],
 )
@@ -297,7 +297,7 @@ def test_what_a_schema_may_be(schema: Any, data: Any) -> None:
 
 FOREVER = """
 from accord.errors import InvalidParams
-from accord.protocol.schemas import check
+from accord.protocol.json_schema import check
 try:
     check("a" * 50_000 + "!", {"pattern": "^(a+)+$"}, "content", "schema")
 except InvalidParams as refused:

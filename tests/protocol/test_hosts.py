@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.protocol import hosts
+from accord.protocol import urls
 
 LOOPBACK = [
     "127.0.0.1",
@@ -60,24 +60,24 @@ UNSPECIFIED = ["0.0.0.0", "::", "[::]", "::ffff:0.0.0.0", "0:0:0:0:0:0:0:0", "0"
 @pytest.mark.proves("C-18", "2-01")
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_loopback_is_where_only_this_machine_can_call(host: str) -> None:
-    assert hosts.is_loopback(host)
-    assert hosts.is_here(host)
-    assert not hosts.is_unspecified(host)
+    assert urls.is_loopback(host)
+    assert urls.is_this_machine(host)
+    assert not urls.is_unspecified(host)
 
 
 @pytest.mark.proves("C-18", "2-01")
 @pytest.mark.parametrize("host", ELSEWHERE)
 def test_what_others_can_be_is_not_this_machine(host: str) -> None:
-    assert not hosts.is_loopback(host)
-    assert not hosts.is_here(host)
-    assert not hosts.is_unspecified(host)
+    assert not urls.is_loopback(host)
+    assert not urls.is_this_machine(host)
+    assert not urls.is_unspecified(host)
 
 
 @pytest.mark.parametrize("host", UNSPECIFIED)
 def test_no_address_leads_here_but_is_open_to_all_who_listen_there(host: str) -> None:
-    assert hosts.is_unspecified(host)
-    assert hosts.is_here(host)
-    assert not hosts.is_loopback(host)
+    assert urls.is_unspecified(host)
+    assert urls.is_this_machine(host)
+    assert not urls.is_loopback(host)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_no_address_leads_here_but_is_open_to_all_who_listen_there(host: str) ->
     ],
 )
 def test_the_host_of_an_address(url: str, host: str) -> None:
-    assert hosts.host_of(url) == host
+    assert urls.host_of(url) == host
 
 
 @pytest.mark.parametrize("url", ["http://x", "HTTPS://x:1/y z", "https://[::1]:8000", "https://bücher.example/?q=1"])
 def test_these_are_addresses(url: str) -> None:
-    assert hosts.is_web(url)
+    assert urls.is_http_url(url)
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_these_are_addresses(url: str) -> None:
     ],
 )
 def test_these_are_none(url: str) -> None:
-    assert not hosts.is_web(url)
+    assert not urls.is_http_url(url)
 
 
 @given(st.text(alphabet=st.sampled_from("[]:/@%.#?ah1\N{FULLWIDTH NUMBER SIGN}\n")) | st.text())
 def test_nothing_is_raised_whatever_the_text(text: str) -> None:
     for url in (text, f"http://{text}", f"http://[{text}"):
-        assert isinstance(hosts.is_here(hosts.host_of(url)), bool)
-        assert isinstance(hosts.is_web(url), bool)
-    assert isinstance(hosts.is_here(text), bool)
+        assert isinstance(urls.is_this_machine(urls.host_of(url)), bool)
+        assert isinstance(urls.is_http_url(url), bool)
+    assert isinstance(urls.is_this_machine(text), bool)
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,4 @@ def test_nothing_is_raised_whatever_the_text(text: str) -> None:
     ],
 )
 def test_one_client_is_an_address_or_a_network_of_64_bits(peer: str, network: str) -> None:
-    assert hosts.network_of(peer) == network
+    assert urls.network_of(peer) == network

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accord.errors import InvalidParams, InvalidRequest, MethodNotFound, VersionNotSupported
 from accord.protocol.cards import decode_card
-from accord.protocol.negotiate import Inquiry, Rejection, Route, answer_dialect, negotiate
+from accord.protocol.negotiation import DialectRoute, Inquiry, Rejection, answer_dialect, negotiate
 from accord.protocol.operations import DialectName, Operation
 
 V1, V03, VAULT, GEN, RELAY = DialectName
@@ -29,13 +29,13 @@ TYPE_CONTENT = {"type": "text", "content": "x"}
 BARE = {"text": "x"}
 
 
-def inquire(method: str, params: object = None, **more: Any) -> Route | Rejection:
+def inquire(method: str, params: object = None, **more: Any) -> DialectRoute | Rejection:
     return negotiate(Inquiry(method=method, params=json.dumps({} if params is None else params).encode(), **more))
 
 
-def route(method: str, params: object = None, **more: Any) -> Route:
+def route(method: str, params: object = None, **more: Any) -> DialectRoute:
     found = inquire(method, params, **more)
-    assert isinstance(found, Route), found
+    assert isinstance(found, DialectRoute), found
     return found
 
 
@@ -314,7 +314,7 @@ def test_a_version_whose_dialect_is_off_is_refused(
 
 @pytest.mark.parametrize("dialects", [[V03], [RELAY], [V03, V1]], ids=str)
 def test_a_version_that_one_dialect_speaks_is_served(dialects: list[DialectName]) -> None:
-    assert isinstance(route("tasks/get", {"id": "t"}, version="0.3", enabled=frozenset(dialects)), Route)
+    assert isinstance(route("tasks/get", {"id": "t"}, version="0.3", enabled=frozenset(dialects)), DialectRoute)
 
 
 @pytest.mark.proves("VER-SERVER-003")

@@ -33,9 +33,9 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol.codec import convert
+from accord.protocol.json_schema import MAX_STEPS, check
 from accord.protocol.operations import Operation
 from accord.protocol.parts import AnyPart, read_parts
-from accord.protocol.schemas import MAX_STEPS, check
 from tests import strategies
 from tests.protocol.golden import CODECS
 

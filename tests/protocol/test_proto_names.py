@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from accord.errors import AccordError, InvalidParams, ParseError
 from accord.model import GetRequest, PushGetRequest, Request, TaskFilter, TaskState
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
+from accord.protocol.dialects.v1 import json_names
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.proto_names import json_names
 from tests import strategies
 from tests.protocol.test_v1 import REQUESTS
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from accord.errors import InvalidParams
 from accord.model import Authentication, PushConfig
-from accord.protocol import push_headers
+from accord.protocol import http_headers
 
 URL = "https://example.com/hook"
 AT = 1_700_000_000
@@ -38,8 +38,8 @@ def config(token: str | None = None, scheme: str | None = None, credentials: str
 def test_a_webhook_is_authenticated_as_it_was_asked_for(
     given: PushConfig, authorization: str | None, token: str | None
 ) -> None:
-    push_headers.check(given)
-    found = push_headers.headers(given, "task-1", 7)
+    http_headers.check_push_config(given)
+    found = http_headers.push_headers(given, "task-1", 7)
     assert found.pop("Authorization", None) == authorization
     assert found.pop("X-A2A-Notification-Token", None) == token
     assert found == {"X-A2A-Task-Id": "task-1", "X-A2A-Event-Id": "task-1:w:7"}
@@ -55,7 +55,7 @@ def test_ids_of_strangers_are_safe_in_a_header_and_no_two_are_alike(
 ) -> None:
     found = []
     for task, webhook, seq in (one, other):
-        said = push_headers.headers(PushConfig(url=URL, id=webhook), task, seq)
+        said = http_headers.push_headers(PushConfig(url=URL, id=webhook), task, seq)
         assert all(value.isascii() and value.isprintable() for value in said.values())
         found.append(said["X-A2A-Event-Id"])
     assert (found[0] == found[1]) == (one == other)
@@ -81,7 +81,7 @@ BAD = [
 def test_secrets_that_no_header_can_carry_are_refused_without_being_repeated(field: str, secret: str) -> None:
     given = config(token=secret) if field == "token" else config(scheme="Bearer", credentials=secret)
     with pytest.raises(InvalidParams) as refused:
-        push_headers.check(given)
+        http_headers.check_push_config(given)
     assert refused.value.violations[0].field == field
     assert secret not in refused.value.message
 
@@ -89,14 +89,14 @@ def test_secrets_that_no_header_can_carry_are_refused_without_being_repeated(fie
 @pytest.mark.parametrize("scheme", ["Bearer\r\nX: y", "two words", "Bea:rer", "схема", "a" * 65])
 def test_a_scheme_is_one_word(scheme: str) -> None:
     with pytest.raises(InvalidParams) as refused:
-        push_headers.check(config(scheme=scheme, credentials="x"))
+        http_headers.check_push_config(config(scheme=scheme, credentials="x"))
     assert refused.value.violations[0].field == "authentication.scheme"
 
 
 def test_an_id_has_an_end() -> None:
-    push_headers.check(PushConfig(url=URL, id="i" * 256))
+    http_headers.check_push_config(PushConfig(url=URL, id="i" * 256))
     with pytest.raises(InvalidParams):
-        push_headers.check(PushConfig(url=URL, id="i" * 257))
+        http_headers.check_push_config(PushConfig(url=URL, id="i" * 257))
 
 
 # --- signatures ---------------------------------------------------------------------------------------------------
@@ -105,31 +105,31 @@ def test_an_id_has_an_end() -> None:
 @pytest.mark.proves("4-30")
 def test_a_signature_is_one_hmac_for_each_key() -> None:
     wanted = [hmac.digest(key, b'1700000000.{"a":1}', "sha256").hex() for key in (b"one", "zwö".encode())]
-    assert push_headers.sign(b'{"a":1}', AT, ["one", "zwö"]) == f"t=1700000000,v1={wanted[0]},v1={wanted[1]}"
+    assert http_headers.sign_webhook(b'{"a":1}', AT, ["one", "zwö"]) == f"t=1700000000,v1={wanted[0]},v1={wanted[1]}"
 
 
 def test_every_receiver_has_a_key_of_its_own() -> None:
     text = b"webhook key\nacme\nhooks.example\n443"
     own = hmac.digest(b"key", text, "sha256").hex()
     for url in ("https://hooks.example/a?b", "https://HOOKS.example:443", "https://user@hooks.example/c"):
-        assert push_headers.receiver_key("key", url, "acme") == own
+        assert http_headers.receiver_key("key", url, "acme") == own
     others = [("key", "https://hooks.example", ""), ("new", "https://hooks.example", "acme")]
     others += [("key", url, "acme") for url in ("https://hooks.example:8443", "https://a.hooks.example")]
-    assert own not in {push_headers.receiver_key(*other) for other in others}
+    assert own not in {http_headers.receiver_key(*other) for other in others}
 
 
 @pytest.mark.proves("4-30")
 def test_who_knows_one_of_the_keys_can_tell_that_nothing_was_changed() -> None:
     body, now = b'{"state":"completed"}', AT + 299
-    signed = push_headers.sign(body, AT, ["old", "new"])
+    signed = http_headers.sign_webhook(body, AT, ["old", "new"])
     for keys in (["old"], ["new"], ["other", "new"]):
-        assert push_headers.is_signed(signed, body, keys, now)
-    assert not push_headers.is_signed(signed, body, ["other"], now)
-    assert not push_headers.is_signed(signed, body, [], now)
-    assert not push_headers.is_signed(signed, body + b" ", ["new"], now)
-    assert not push_headers.is_signed(signed.replace(f"t={AT}", f"t={AT + 1}"), body, ["new"], now)
-    assert not push_headers.is_signed(signed, body, ["new"], AT + 301)
-    assert not push_headers.is_signed(signed, body, ["new"], AT - 301)
+        assert http_headers.is_signed_webhook(signed, body, keys, now)
+    assert not http_headers.is_signed_webhook(signed, body, ["other"], now)
+    assert not http_headers.is_signed_webhook(signed, body, [], now)
+    assert not http_headers.is_signed_webhook(signed, body + b" ", ["new"], now)
+    assert not http_headers.is_signed_webhook(signed.replace(f"t={AT}", f"t={AT + 1}"), body, ["new"], now)
+    assert not http_headers.is_signed_webhook(signed, body, ["new"], AT + 301)
+    assert not http_headers.is_signed_webhook(signed, body, ["new"], AT - 301)
 
 
 @pytest.mark.parametrize(
@@ -137,10 +137,10 @@ def test_who_knows_one_of_the_keys_can_tell_that_nothing_was_changed() -> None:
     ["", "t=1", "v1=00", "t=x,v1=" + "0" * 64, "t=1,v1=" + "0" * 63, "t=1,v2=" + "0" * 64, "t=１,v1=" + "0" * 64],  # noqa: RUF001
 )
 def test_what_is_no_signature_proves_nothing(signature: str) -> None:
-    assert not push_headers.is_signed(signature, b"", [""], 1)
+    assert not http_headers.is_signed_webhook(signature, b"", [""], 1)
 
 
 def test_the_digest_is_sha256_over_the_whole_body() -> None:
     body = bytes(range(256)) * 5000
     wanted = hmac.new(b"k", b"5." + body, hashlib.sha256).hexdigest()
-    assert push_headers.sign(body, 5, ["k"]) == f"t=5,v1={wanted}"
+    assert http_headers.sign_webhook(body, 5, ["k"]) == f"t=5,v1={wanted}"

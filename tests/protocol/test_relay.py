@@ -9,11 +9,11 @@ from hypothesis import given
 
 from accord.errors import InvalidParams
 from accord.model import Event, Message, MessageUpdate, Part, Role, SendConfiguration, SendRequest, Task
-from accord.protocol.dialects.relay import Relay
+from accord.protocol.dialects.relay import RelayDialect
 from accord.protocol.operations import DialectName, Operation, operation_for
 from tests import strategies
 
-RELAY = Relay()
+RELAY = RelayDialect()
 TEXT = {"type": "text", "text": "hello"}
 
 

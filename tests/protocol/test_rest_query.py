@@ -17,8 +17,8 @@ from accord.model import (
     TaskState,
 )
 from accord.protocol.dialects import REST_DIALECTS
+from accord.protocol.dialects.base import params_from_body, params_from_query
 from accord.protocol.operations import TABLE, DialectName, Operation, RestMatch, match_rest
-from accord.protocol.rest_query import from_body, from_query
 
 V1, V03 = DialectName.V1, DialectName.V03
 PUSHES = "/tasks/t/pushNotificationConfigs"
@@ -150,8 +150,8 @@ def test_an_empty_text_in_a_body_stays() -> None:
 
 def test_a_body_is_passed_on_as_it_came_where_the_path_says_nothing() -> None:
     body = b' {"message" : {}, "message":1} '
-    assert from_body(body, {}) is body
-    assert from_body(b"", {}) == b"{}"
+    assert params_from_body(body, {}) is body
+    assert params_from_body(b"", {}) == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -171,19 +171,23 @@ def test_a_body_is_passed_on_as_it_came_where_the_path_says_nothing() -> None:
     ],
 )
 def test_the_path_s_values_take_the_place_of_what_says_the_same(body: bytes, values: dict, whole: dict) -> None:
-    assert json.loads(from_body(body, values)) == whole
+    assert json.loads(params_from_body(body, values)) == whole
 
 
 @pytest.mark.proves("HTTP_JSON-QP-001")
 def test_a_name_that_is_repeated_is_a_list() -> None:
     pairs = [("tag", "a"), ("x", ""), ("tag", "b"), ("tag", "b")]
-    assert json.loads(from_query(pairs, {"id": "t"})) == {"tag": ["a", "b", "b"], "x": "", "id": "t"}
+    assert json.loads(params_from_query(pairs, {"id": "t"})) == {"tag": ["a", "b", "b"], "x": "", "id": "t"}
     beside = [("id", "x"), ("taskId", "y"), ("pushNotificationConfigId", "z"), ("pageSize", "1")]
-    assert json.loads(from_query(beside, {"taskId": "t", "id": "p"})) == {"pageSize": "1", "taskId": "t", "id": "p"}
+    assert json.loads(params_from_query(beside, {"taskId": "t", "id": "p"})) == {
+        "pageSize": "1",
+        "taskId": "t",
+        "id": "p",
+    }
 
 
 @pytest.mark.parametrize("body", [b"[]", b"5", b"null", b"{", b'{"a":}', b'{"\xff":1}', b"[" * 300])
 @pytest.mark.parametrize("values", [{"id": "t"}, {"tenant": "a"}])
 def test_a_body_that_is_no_object_cannot_be_joined(body: bytes, values: dict) -> None:
     with pytest.raises(AccordError):
-        from_body(body, values)
+        params_from_body(body, values)

@@ -30,8 +30,8 @@ from accord.model import (
     PushPage,
     Task,
 )
+from accord.protocol.dialects.base import read_simple, result_of
 from accord.protocol.operations import Operation
-from accord.protocol.simple_push import read_simple, result_of
 from accord.protocol.sse import Frame
 from accord.protocol.states import LOWER
 from tests import strategies

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from accord.protocol.slugs import slug
+from accord.protocol.urls import slug
 
 
 @pytest.mark.parametrize(

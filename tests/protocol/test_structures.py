@@ -12,11 +12,11 @@ from hypothesis import given, settings
 
 from accord.errors import TABLE, AccordError, Violation
 from accord.model import AgentCard, Event, Message, MessageUpdate, PushConfig, PushPage, Task, TaskPage
-from accord.model.base import Model
-from accord.protocol import structures
+from accord.model.base import A2AModel
+from accord.protocol import spec_schemas
 from accord.protocol.dialects import REST_DIALECTS
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.structures import NAMES
+from accord.protocol.spec_schemas import NAMES
 from tests import strategies
 from tests.protocol import golden
 
@@ -26,7 +26,7 @@ ENUMERATIONS = a2a_pb2.DESCRIPTOR.enum_types_by_name
 OURS = {"ErrorResponse", "Status"}
 VALIDATORS = {
     name: jsonschema_rs.Draft202012Validator(
-        structures.document(name, f"https://example.com/schemas/{name}.json"), validate_formats=True, offline=True
+        spec_schemas.document(name, f"https://example.com/schemas/{name}.json"), validate_formats=True, offline=True
     )
     for name in NAMES.values()
 }
@@ -48,7 +48,7 @@ def test_every_structure_of_the_specification_has_a_schema() -> None:
 @pytest.mark.proves("4-50", "DM-SERIAL-001", "DM-SERIAL-004")
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_schema_has_the_members_of_the_specification(name: str) -> None:
-    schema, fields = structures.schemas()[name], MESSAGES[name].fields
+    schema, fields = spec_schemas.schemas()[name], MESSAGES[name].fields
     assert set(schema.get("properties", {})) == {field.json_name for field in fields}
     required = {
         field.json_name
@@ -72,7 +72,7 @@ TYPES = {
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_member_has_its_type(name: str) -> None:
     for field in MESSAGES[name].fields:
-        schema = structures.schemas()[name]["properties"][field.json_name]
+        schema = spec_schemas.schemas()[name]["properties"][field.json_name]
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         if field.is_repeated and not is_map:
             assert schema["type"] == "array"
@@ -96,12 +96,12 @@ def test_a_member_has_its_type(name: str) -> None:
 @pytest.mark.parametrize("name", ENUMERATIONS)
 def test_an_enumeration_has_its_values(name: str) -> None:
     known = set(ENUMERATIONS[name].values_by_name) - {"ROLE_UNSPECIFIED"}
-    assert set(structures.schemas()[name]["enum"]) == known
+    assert set(spec_schemas.schemas()[name]["enum"]) == known
 
 
 @pytest.mark.parametrize("name", NAMES.values())
 def test_a_document_stands_alone(name: str) -> None:
-    document = structures.document(name, f"https://example.com/{name}")
+    document = spec_schemas.document(name, f"https://example.com/{name}")
     jsonschema_rs.meta.validate(document)
     assert (document["$id"], document["title"]) == (f"https://example.com/{name}", name)
     assert document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -114,7 +114,7 @@ def test_a_document_stands_alone(name: str) -> None:
 
 
 def test_references_are_written_as_asked() -> None:
-    schemas = structures.schemas("#/components/schemas/{name}")
+    schemas = spec_schemas.schemas("#/components/schemas/{name}")
     assert schemas["Task"]["properties"]["status"] == {"$ref": "#/components/schemas/TaskStatus"}
     assert "$defs" not in json.dumps(schemas)
 
@@ -252,5 +252,5 @@ def test_unknown_members_are_allowed() -> None:
 
 def test_no_type_of_the_model_is_forgotten() -> None:
     """What the specification has no word for is left out on purpose."""
-    found = {kind for kind in Model.__subclasses__() if kind.__module__.startswith("accord.model")}
+    found = {kind for kind in A2AModel.__subclasses__() if kind.__module__.startswith("accord.model")}
     assert {kind.__name__ for kind in found - set(NAMES)} == {"CardProfile", "Event", "MessageUpdate"}

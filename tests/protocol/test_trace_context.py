@@ -4,19 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.protocol.trace_context import MAX_STATE, headers, ids, joined, variables
+from accord.protocol.http_headers import MAX_TRACESTATE, join_trace, trace_headers, trace_ids, trace_variables
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
 def test_a_parent_and_its_state_are_one_text() -> None:
-    assert joined(PARENT) == PARENT
-    assert joined(PARENT, "a=1, b=2") == f"{PARENT} a=1, b=2"
-    assert headers(f"{PARENT} a=1, b=2") == {"traceparent": PARENT, "tracestate": "a=1, b=2"}
-    assert headers(PARENT) == {"traceparent": PARENT}
-    assert variables(f"{PARENT} a=1") == {"TRACEPARENT": PARENT, "TRACESTATE": "a=1"}
-    assert ids(f"{PARENT} a=1") == (TRACE, SPAN)
+    assert join_trace(PARENT) == PARENT
+    assert join_trace(PARENT, "a=1, b=2") == f"{PARENT} a=1, b=2"
+    assert trace_headers(f"{PARENT} a=1, b=2") == {"traceparent": PARENT, "tracestate": "a=1, b=2"}
+    assert trace_headers(PARENT) == {"traceparent": PARENT}
+    assert trace_variables(f"{PARENT} a=1") == {"TRACEPARENT": PARENT, "TRACESTATE": "a=1"}
+    assert trace_ids(f"{PARENT} a=1") == (TRACE, SPAN)
 
 
 @pytest.mark.parametrize(
@@ -35,20 +35,23 @@ def test_a_parent_and_its_state_are_one_text() -> None:
     ],
 )
 def test_what_is_no_parent_is_nothing(parent: str | None) -> None:
-    assert joined(parent, "a=1") is None
+    assert join_trace(parent, "a=1") is None
 
 
-@pytest.mark.parametrize("state", [None, "", "a" * (MAX_STATE + 1), "a=\n1", "a=ü", "a=\x00"])
+@pytest.mark.parametrize("state", [None, "", "a" * (MAX_TRACESTATE + 1), "a=\n1", "a=ü", "a=\x00"])
 def test_a_state_that_cannot_be_passed_on_is_left_out(state: str | None) -> None:
-    assert joined(PARENT, state) == PARENT
+    assert join_trace(PARENT, state) == PARENT
 
 
 def test_nothing_is_passed_on_of_nothing() -> None:
-    assert (headers(None), variables(None), ids(None), ids("x")) == ({}, {}, None, None)
+    assert (trace_headers(None), trace_variables(None), trace_ids(None), trace_ids("x")) == ({}, {}, None, None)
 
 
 @given(st.text(), st.text())
 def test_whatever_comes_no_header_gets_a_line_of_its_own(parent: str, state: str) -> None:
-    for value in (*headers(joined(parent, state)).values(), *headers(joined(PARENT, state)).values()):
+    for value in (
+        *trace_headers(join_trace(parent, state)).values(),
+        *trace_headers(join_trace(PARENT, state)).values(),
+    ):
         assert value.isascii()
         assert value.isprintable()

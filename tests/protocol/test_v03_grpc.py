@@ -16,8 +16,7 @@ from accord.model.security import (
     DeviceCodeFlow,
     OAuth2Scheme,
 )
-from accord.protocol.dialects.v03.rest import V03Rest
-from accord.protocol.dialects.v03.grpc import V03Grpc
+from accord.protocol.dialects.v03.rest import V03Grpc, V03Rest
 from tests import strategies
 
 GRPC = V03Grpc()

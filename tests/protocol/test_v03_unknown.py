@@ -8,12 +8,12 @@ import pytest
 from accord.errors import InvalidParams
 from accord.model import SendRequest
 from accord.protocol.dialects.base import Dialect
-from accord.protocol.dialects.relay import Relay
+from accord.protocol.dialects.relay import RelayDialect
 from accord.protocol.dialects.v03 import V03
 from accord.protocol.dialects.v03.rest import V03Rest
 from accord.protocol.operations import Operation
 
-JSON, REST, RELAY = V03(), V03Rest(), Relay()
+JSON, REST, RELAY = V03(), V03Rest(), RelayDialect()
 SENT: dict[str, Any] = {"messageId": "m-1", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}
 BARE = {"messageId": "m-1", "role": "user"}
 WEBHOOK = {"url": "https://hook.example"}

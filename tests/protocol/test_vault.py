@@ -31,7 +31,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol.dialects.vault import Vault
-from accord.protocol.dialects.vault.events import spoken
+from accord.protocol.dialects.vault.events import agent_message
 from accord.protocol.dialects.vault.objects import AUTH_REQUIRED, is_http
 from accord.protocol.operations import DialectName, Operation, method_name
 from accord.protocol.sse import Frame
@@ -349,7 +349,11 @@ def test_failed_task_is_followed_by_a_processing_error() -> None:
     }
     read = VAULT.decode_event(frame)
     assert isinstance(read, StatusUpdate)
-    assert (read.task_id, read.status.state, read.status.message) == ("t", TaskState.FAILED, spoken("No paper", "t"))
+    assert (read.task_id, read.status.state, read.status.message) == (
+        "t",
+        TaskState.FAILED,
+        agent_message("No paper", "t"),
+    )
     canceled = StatusUpdate(task_id="t", context_id="c", status=TaskStatus(state=TaskState.CANCELED))
     assert VAULT.encode_failure(Event(seq=3, body=canceled)) is None
 

@@ -7,10 +7,9 @@ from hypothesis import given
 
 from accord.errors import AccordError, InvalidParams
 from accord.model import Artifact, Event, Part, PushFormat, StatusUpdate, Task, TaskState, TaskStatus
-from accord.protocol.dialects import DIALECTS
+from accord.protocol.dialects import DIALECTS, decode_webhook
+from accord.protocol.dialects.base import result_of, simple_payload
 from accord.protocol.operations import DialectName
-from accord.protocol.simple_push import result_of, simple_payload
-from accord.protocol.webhook import decode_webhook
 from tests import strategies
 
 AT = "2024-03-15T18:30:00.000Z"

@@ -483,7 +483,7 @@ async def test_a_key_lasts_no_longer_than_the_token_it_was_made_with() -> None:
     jwt = {"type": "jwt", "issuer": "me", "audience": ["us"], "secret": secret, "leeway_seconds": 0}
     exp = int(time.time()) + 300
     claims = json.dumps({"iss": "me", "aud": "us", "sub": "alice", "exp": exp}).encode()
-    token = jose.signed(claims, {"alg": "HS256"}, OctKey.import_key(secret))
+    token = jose.sign_payload(claims, {"alg": "HS256"}, OctKey.import_key(secret))
     async with serving(auth={"schemes": [jwt, {"type": "api-keys"}]}) as server:
         for body in ({}, {"expires_days": 9}):
             made = await server("POST", "/developers/me/apikeys", body, Authorization=f"Bearer {token}")

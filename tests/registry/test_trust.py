@@ -23,7 +23,7 @@ THEIRS: Key = ECKey.generate_key("P-256", {"kid": "theirs", "use": "sig"})
 
 def signed(card: dict[str, Any], key: Key = OURS) -> bytes:
     signing = card_signatures.read_signing_key(json.dumps(key.as_dict(private=True)).encode())
-    return card_signatures.sign(document(card), signing)
+    return card_signatures.sign_card(document(card), signing)
 
 
 def jwks(*keys: Key) -> str:

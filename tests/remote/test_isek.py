@@ -16,7 +16,7 @@ import pytest
 
 from accord.agents.agent_types import Given
 from accord.agents.remote.isek import KIND, BridgeTransport, IsekOptions, bridge_card, check_bridge
-from accord.client.wire import Outgoing, Unreachable
+from accord.client.transports import HttpRequest, Unreachable
 from accord.errors import UnsupportedOperation
 from tests.remote.test_gateway import SHOP
 from tests.serve.running import BOUND_SECONDS, ROOT, Server, running, text_of
@@ -131,10 +131,10 @@ class Inner:
     def __init__(self, answer: Any) -> None:
         self.body = msgspec.json.encode(answer)
         self.status, self.headers = 200, {"Content-Type": "application/json"}
-        self.asked: list[Outgoing] = []
+        self.asked: list[HttpRequest] = []
         self.is_closed = False
 
-    async def open(self, request: Outgoing) -> Any:
+    async def open(self, request: HttpRequest) -> Any:
         self.asked.append(request)
         return self
 
@@ -148,14 +148,14 @@ class Inner:
 async def test_the_address_of_the_peer_is_quoted_and_a_peer_that_is_not_there_is_unreachable() -> None:
     inner = Inner({"received": None, "status": "error", "message": "fetch failed"})
     bridged = BridgeTransport(inner, "http://localhost:9001/", "/ip4/1.2.3.4/a b&c")
-    opened = await bridged.open(Outgoing(method="POST", url="http://elsewhere/", body=b"{}"))
+    opened = await bridged.open(HttpRequest(method="POST", url="http://elsewhere/", body=b"{}"))
     with pytest.raises(Unreachable, match="fetch failed") as refused:
         await opened.read()
     assert refused.value.was_sent
     (asked,) = inner.asked
     assert asked.url == "http://localhost:9001/call_peer?p2p_address=%2Fip4%2F1.2.3.4%2Fa%20b%26c"
     with pytest.raises(UnsupportedOperation):
-        await bridged.open(Outgoing(method="POST", url="http://elsewhere/", streams=True))
+        await bridged.open(HttpRequest(method="POST", url="http://elsewhere/", streams=True))
     await bridged.close()
     assert inner.is_closed
 
@@ -163,7 +163,7 @@ async def test_the_address_of_the_peer_is_quoted_and_a_peer_that_is_not_there_is
 async def test_what_a_peer_answers_is_passed_on_as_it_is() -> None:
     for answer in ({"jsonrpc": "2.0", "id": 1, "result": {"status": "error"}}, ["no object"]):
         opened = await BridgeTransport(Inner(answer), "http://localhost:9001", PEER).open(
-            Outgoing(method="POST", url="x")
+            HttpRequest(method="POST", url="x")
         )
         assert await opened.read() == msgspec.json.encode(answer)
 
@@ -180,7 +180,7 @@ class Asked:
         self.status, self.body = status, body
         self.urls: list[str] = []
 
-    async def open(self, request: Outgoing) -> Any:
+    async def open(self, request: HttpRequest) -> Any:
         self.urls.append(request.url)
         if self.status is None:
             raise Unreachable("Connection refused", was_sent=False)

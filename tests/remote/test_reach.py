@@ -19,10 +19,10 @@ from accord.agents.remote.agent import RemoteAgent
 from accord.agents.remote.connection import CARD_SECONDS, DOUBT_SECONDS, NotReachable, RemoteConnection
 from accord.bindings import wellknown
 from accord.client.auth.choice import NoCredentials
+from accord.client.credentials import KeyManagementError
 from accord.client.discovery import CardNotFound, NoSuchAgent
-from accord.client.keys import KeyManagementError
-from accord.client.selection import NoWay
-from accord.client.wire import Unreachable
+from accord.client.interfaces import NoWay
+from accord.client.transports import Unreachable
 from accord.errors import InternalError, MethodNotFound
 from accord.model import AgentInterface, Message, Part, Role, SendRequest, TaskState
 from accord.storage.store import StoreUnavailable

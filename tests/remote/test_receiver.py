@@ -11,7 +11,7 @@ from accord.auth.rate_limits import Quotas
 from accord.bindings.receiver import WEBHOOK, Receiver
 from accord.model import Artifact, Event, Part, PushFormat, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.protocol import push_headers
+from accord.protocol import http_headers
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.remote.tasks import WebhookKeys, token_hash
@@ -251,11 +251,11 @@ async def test_a_token_may_come_in_either_header_and_with_a_signature(joining: J
     token, body = here.peer.token, json.dumps(done()).encode()
     shown: dict[str, Any] = {header: token if header.startswith("x-") else f"Bearer {token}"}
     now = here.remotes.now_ms() // 1000
-    forged = push_headers.sign(body, now, ["another key"])
+    forged = http_headers.sign_webhook(body, now, ["another key"])
     assert (await posted(here, body, **shown, x_a2a_signature=forged)).status == 401
-    old = push_headers.sign(body, now - 3600, [token])
+    old = http_headers.sign_webhook(body, now - 3600, [token])
     assert (await posted(here, body, **shown, x_a2a_signature=old)).status == 401
-    good = push_headers.sign(body, now, [token])
+    good = http_headers.sign_webhook(body, now, [token])
     assert (await posted(here, body, **shown, x_a2a_signature=good)).status == 204
 
 
@@ -265,10 +265,10 @@ async def test_who_signs_with_a_known_key_needs_no_token_and_is_told_what_is_unk
     task = await acknowledged(here)
     now = here.remotes.now_ms() // 1000
     unknown = json.dumps(done(id="r-9")).encode()
-    assert (await posted(here, unknown, x_a2a_signature=push_headers.sign(unknown, now, [KEY]))).status == 404
+    assert (await posted(here, unknown, x_a2a_signature=http_headers.sign_webhook(unknown, now, [KEY]))).status == 404
     body = json.dumps(done()).encode()
-    assert (await posted(here, body, x_a2a_signature=push_headers.sign(unknown, now, [KEY]))).status == 401
-    assert (await posted(here, body, x_a2a_signature=push_headers.sign(body, now, [KEY]))).status == 204
+    assert (await posted(here, body, x_a2a_signature=http_headers.sign_webhook(unknown, now, [KEY]))).status == 401
+    assert (await posted(here, body, x_a2a_signature=http_headers.sign_webhook(body, now, [KEY]))).status == 204
     await reaches(here.service, task.id, S.COMPLETED, ALICE)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from accord.agents.remote import RemoteTerms, ReportMode
 from accord.model import Message, Part, Role, TaskState, TaskStatus
-from accord.protocol.extensions import ROUTE, Route, route_of
+from accord.protocol.extensions import ROUTE, TaskRoute, route_of
 from tests.core.conftest import ALICE, AT_ONCE, saying
 from tests.core.doubles import reaches, sent
 from tests.ports import free_port
@@ -100,8 +100,8 @@ def test_metadata_that_is_not_a_route_counts_as_none() -> None:
         return Message(message_id="m", role=role, parts=(Part(text="x"),), metadata={ROUTE: value})
 
     assert route_of((said("x"), said({"hops": "many"}), said({"hops": 3}, Role.AGENT))) is None
-    assert route_of((said({"hops": 1.0, "servers": ["a/b"]}),)) == Route(1, ("a/b",))
-    assert Route(4, ("a/b",)).after("c/d") == Route(5, ("a/b", "c/d"))
+    assert route_of((said({"hops": 1.0, "servers": ["a/b"]}),)) == TaskRoute(1, ("a/b",))
+    assert TaskRoute(4, ("a/b",)).after("c/d") == TaskRoute(5, ("a/b", "c/d"))
 
 
 async def test_what_is_left_of_budget_and_time_is_passed_on(joining: Joining) -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.agents.remote import RemoteTerms, ReportMode
-from accord.client.wire import TimedOut, Unreachable
+from accord.client.transports import TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,

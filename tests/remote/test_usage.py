@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from accord import Context, agent
 from accord.engine.hooks import Hooks, TaskFinished, UsageReported
 from accord.model import Event, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
-from accord.protocol.budgets import Total, Use, shown
+from accord.protocol.budgets import TokenUsage, TotalUsage, read_usage
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
 from accord.remote.tasks import ReportCredentials
@@ -79,9 +79,9 @@ async def test_what_is_reported_is_counted_once_and_shown(joining: Joining) -> N
         "models": {"m": {"inputTokens": 6, "outputTokens": 0, "cost": 0.5}},
     }
     assert [(one.agent, one.model, one.use) for one in watch.of(UsageReported)] == [
-        ("there", "m", Use(input_tokens=3, cost=0.5)),
-        ("there", "m", Use(input_tokens=3)),
-        ("there", None, Use(input_tokens=1, output_tokens=5, cost=0.25)),
+        ("there", "m", TokenUsage(input_tokens=3, cost=0.5)),
+        ("there", "m", TokenUsage(input_tokens=3)),
+        ("there", None, TokenUsage(input_tokens=1, output_tokens=5, cost=0.25)),
     ]
     assert [(one.task_id, one.agent, one.state) for one in watch.of(TaskFinished)] == [(task.id, "there", S.COMPLETED)]
 
@@ -131,16 +131,19 @@ async def test_who_calls_an_agent_elsewhere_ends_by_what_that_uses(joining: Join
     [None, 7, [], {"inputTokens": -1}, {"inputTokens": "many"}, {"inputTokens": 1.5}, {"cost": 1e300}, {"models": [1]}],
 )
 def test_what_cannot_be_understood_is_not_counted(said: Any) -> None:
-    assert shown({"usage": said}) is None
+    assert read_usage({"usage": said}) is None
 
 
 def test_numbers_may_be_fractions_that_are_whole() -> None:
-    assert shown({"usage": {"inputTokens": 7.0, "totalTokens": 7.0}}) == Total(input_tokens=7)
-    assert shown(None) is None
+    assert read_usage({"usage": {"inputTokens": 7.0, "totalTokens": 7.0}}) == TotalUsage(input_tokens=7)
+    assert read_usage(None) is None
 
 
 def test_a_sum_that_shrinks_gives_nothing_back() -> None:
-    before = Total(input_tokens=5, cost=1.0, models={"m": Use(input_tokens=5)})
-    assert Total(input_tokens=3).since(before) == []
-    more = Total(input_tokens=9, cost=1.5, models={"m": Use(input_tokens=6, cost=0.25)})
-    assert more.since(before) == [(Use(input_tokens=1, cost=0.25), "m"), (Use(input_tokens=3, cost=0.25), None)]
+    before = TotalUsage(input_tokens=5, cost=1.0, models={"m": TokenUsage(input_tokens=5)})
+    assert TotalUsage(input_tokens=3).since(before) == []
+    more = TotalUsage(input_tokens=9, cost=1.5, models={"m": TokenUsage(input_tokens=6, cost=0.25)})
+    assert more.since(before) == [
+        (TokenUsage(input_tokens=1, cost=0.25), "m"),
+        (TokenUsage(input_tokens=3, cost=0.25), None),
+    ]

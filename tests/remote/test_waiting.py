@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.agents.remote import CardOffer, RemoteTerms, ReportMode
-from accord.client.wire import Unreachable
+from accord.client.transports import Unreachable
 from accord.errors import InternalError, MethodNotFound, TaskNotFound
 from accord.model import (
     Artifact,

@@ -20,7 +20,7 @@ from accord import __version__
 from accord.cli import app
 from accord.cli.welcome import MESSAGES, auth, curl
 from accord.config import Settings, settings_of
-from accord.protocol import signing
+from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
 from tests.passwords import cheap_hash
 from tests.serve.running import AGENTS, BOUND_SECONDS, Server, accord, running, text_of
@@ -117,12 +117,12 @@ def test_what_is_signed_is_what_is_sent(dialect: DialectName, tmp_path: Path) ->
     said = run(curl("https://a.example/it's%20x", settings), SECRET="s" * 16, PATH=f"{tmp_path}:{os.environ['PATH']}")
     arguments = said.splitlines()
     assert "https://a.example/it's%20x/" in arguments
-    stated = next(one.partition(": ")[2] for one in arguments if one.startswith(signing.HEADER))
-    found = signing.parse(stated)
+    stated = next(one.partition(": ")[2] for one in arguments if one.startswith(http_headers.SIGNATURE_HEADER))
+    found = http_headers.parse_signature(stated)
     assert found is not None
-    request = signing.Request(method="POST", target="/it's%20x/", nonce=found.nonce)
+    request = http_headers.SignedRequest(method="POST", target="/it's%20x/", nonce=found.nonce)
     assert found.nonce
-    assert signing.is_signed_by(found, arguments[-1].encode(), [b"s" * 16], request=request)
+    assert http_headers.is_signed_by(found, arguments[-1].encode(), [b"s" * 16], request=request)
     assert json.loads(arguments[-1])["method"] == MESSAGES[dialect][0]
 
 

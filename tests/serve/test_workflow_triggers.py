@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from accord.protocol import signing
+from accord.protocol import http_headers
 from accord.storage import migrate
 from accord.storage.commands import schedules
 from accord.storage.open import open_store
@@ -120,8 +120,8 @@ def test_who_signs_needs_nothing_else_and_who_does_not_gets_nowhere(tmp_path: Pa
 
 def own(body: str, *, at: int, nonce: str = "", path: str = "timed") -> dict[str, str]:
     """A signature as callers of this server make it."""
-    request = signing.Request(method="POST", target=f"/hooks/hooked/{path}", nonce=nonce)
-    return {signing.HEADER: signing.sign(body.encode(), at, [b"s3cret"], request=request)}
+    request = http_headers.SignedRequest(method="POST", target=f"/hooks/hooked/{path}", nonce=nonce)
+    return {http_headers.SIGNATURE_HEADER: http_headers.sign_body(body.encode(), at, [b"s3cret"], request=request)}
 
 
 def standard(body: str, *, at: int, id: str = "msg_1", secret: bytes = b"s3cret") -> dict[str, str]:
@@ -159,7 +159,7 @@ def test_a_signature_is_good_for_its_time_its_address_and_its_kind(tmp_path: Pat
     now, body = int(time.time()), '{"sum": 3}'
     hub = {"X-Hub-Signature-256": signature(body, "s3cret")}
     as_body = f"{now}.n\nPOST /hooks/hooked/timed\n{body}"
-    value = own(body, at=now, nonce="n")[signing.HEADER].rpartition("=")[2]
+    value = own(body, at=now, nonce="n")[http_headers.SIGNATURE_HEADER].rpartition("=")[2]
     env = {"ACCORD_KEY_GITHUB": "s3cret", "ACCORD_KEY_TIMER": "s3cret", "ACCORD_HOOKS__TOLERANCE_SECONDS": "60"}
     with running(tmp_path, "flow.yaml", **env) as server:
         for path, said, refused in (
@@ -172,7 +172,7 @@ def test_a_signature_is_good_for_its_time_its_address_and_its_kind(tmp_path: Pat
             ("timed", body, standard(body, at=now, id="a.1")),
             ("timed", body, own(body, at=now, path="signed")),
             ("timed", body + " ", own(body, at=now)),
-            ("timed", body, {signing.HEADER: "t=1"}),
+            ("timed", body, {http_headers.SIGNATURE_HEADER: "t=1"}),
             ("timed", body, hub),
             ("signed", body, own(body, at=now, path="signed")),
         ):

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.model import TaskState
-from accord.protocol.budgets import Account, Budget, Total, Use
+from accord.protocol.budgets import Budget, BudgetAccount, TokenUsage, TotalUsage
 from accord.storage.commands import endings, runs, usage
 from accord.storage.commands.children import Parent
 from accord.storage.commands.tasks import Fenced
@@ -17,11 +17,11 @@ S = TaskState
 
 
 def spending(task_id: str = "t-1", epoch: int = 1, step: str = "usage:1", **fields: object) -> Spend:
-    given = {"use": Use(input_tokens=3, output_tokens=1, cost=0.5), "budget": Budget(), "at": AT + 9, **fields}
+    given = {"use": TokenUsage(input_tokens=3, output_tokens=1, cost=0.5), "budget": Budget(), "at": AT + 9, **fields}
     return Spend(task_id=task_id, epoch=epoch, step=step, **given)  # type: ignore[arg-type]
 
 
-async def account(store: AnyStore, task_id: str = "t-1") -> Account:
+async def account(store: AnyStore, task_id: str = "t-1") -> BudgetAccount:
     return await store.read(usage.read, TENANT, task_id)
 
 
@@ -43,12 +43,12 @@ async def test_a_use_counts_once_for_each_step(ready: AnyStore) -> None:
     await family(ready, Budget())
     first = await ready.do(endings.spend, TENANT, spending(model="small"))
     again = await ready.do(endings.spend, TENANT, spending(model="small"))
-    used = Use(input_tokens=3, output_tokens=1, cost=0.5)
+    used = TokenUsage(input_tokens=3, output_tokens=1, cost=0.5)
     assert (first.counted, again.counted, first.over) == (((used, "small"),), (), None)
     assert first.account == again.account == await account(ready)
     more = await ready.do(endings.spend, TENANT, spending(step="usage:2"))
-    assert more.account.used == Use(input_tokens=6, output_tokens=2, cost=1.0)
-    assert more.account.models == {"small": Use(input_tokens=3, output_tokens=1, cost=0.5)}
+    assert more.account.used == TokenUsage(input_tokens=6, output_tokens=2, cost=1.0)
+    assert more.account.models == {"small": TokenUsage(input_tokens=3, output_tokens=1, cost=0.5)}
 
 
 async def test_budget_left_is_the_least_of_the_task_and_its_parents(ready: AnyStore) -> None:
@@ -66,7 +66,7 @@ async def test_who_lost_the_task_counts_nothing(ready: AnyStore) -> None:
     for lost in (spending(epoch=2), spending("t-none")):
         with pytest.raises(Fenced):
             await ready.do(endings.spend, TENANT, lost)
-    assert await account(ready) == Account()
+    assert await account(ready) == BudgetAccount()
 
 
 async def test_it_counts_for_all_above_and_for_nobody_else(ready: AnyStore) -> None:
@@ -143,7 +143,7 @@ async def test_a_line_is_locked_from_the_top(ready: AnyStore) -> None:
 
 def telling(tokens: int, task_id: str = "t-1") -> Told:
     """An agent elsewhere that has used so many tokens in all."""
-    return Told(task_id=task_id, name="r-1", total=Total(input_tokens=tokens), at=AT + 9)
+    return Told(task_id=task_id, name="r-1", total=TotalUsage(input_tokens=tokens), at=AT + 9)
 
 
 async def test_what_is_used_elsewhere_counts_as_a_sum_for_all_above(ready: AnyStore) -> None:
@@ -165,4 +165,4 @@ async def test_too_much_elsewhere_ends_the_topmost_as_well(ready: AnyStore) -> N
 
 async def test_a_task_that_is_gone_is_not_counted_for(ready: AnyStore) -> None:
     assert await ready.do(usage.hear, TENANT, [], telling(3)) is None
-    assert await account(ready) == Account()
+    assert await account(ready) == BudgetAccount()

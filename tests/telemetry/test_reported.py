@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from accord.bindings.receiver import WEBHOOK, Receiver
 from accord.engine.tracing import use
 from accord.errors import AgentUnavailable
-from accord.protocol import push_headers
+from accord.protocol import http_headers
 from accord.remote.tasks import ReportCredentials, ReportSender, WebhookKeys
 from tests.core.conftest import hosting, postgres
 from tests.remote.conftest import Joining, joining
@@ -85,8 +85,8 @@ async def test_of_strangers_nothing_is_recorded(joining: Joining, spans: Spans) 
     here = await joining(trust=WebhookKeys(keys=(KEY,)))
     await acknowledged(here)
     body = json.dumps(done()).encode()
-    signed = push_headers.sign(body, here.remotes.now_ms() // 1000, [KEY])
-    forged = push_headers.sign(b"else", here.remotes.now_ms() // 1000, [KEY])
+    signed = http_headers.sign_webhook(body, here.remotes.now_ms() // 1000, [KEY])
+    forged = http_headers.sign_webhook(b"else", here.remotes.now_ms() // 1000, [KEY])
     assert (await posted(here, body, traceparent=CALLER)).status == 401
     assert (await posted(here, body, traceparent=CALLER, bearer="guessed")).status == 401
     assert (await posted(here, body, traceparent=CALLER, x_a2a_signature=forged)).status == 401

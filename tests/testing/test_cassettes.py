@@ -10,8 +10,8 @@ import pytest
 from accord import Client, RemoteAgent
 from accord.agents.remote import RemoteTerms, ReportMode
 from accord.client.auth import Bearer
-from accord.client.handle import message_of
-from accord.client.wire import Outgoing
+from accord.client.remote_task import message_of
+from accord.client.transports import HttpRequest
 from accord.model import GetRequest, PushConfig, SendRequest, Task
 from accord.testing import AsgiTransport, UnknownRequest, assert_task, cassette, running, scripted, serving
 from accord.testing.cassettes import Player, _without_secrets, sent_of
@@ -69,7 +69,7 @@ async def test_an_exchange_is_played_once(tmp_path: Path) -> None:
     async with cassette(tmp_path / "clerk.json") as tape:
         await converse(tape)
         with pytest.raises(UnknownRequest, match="all that was recorded has been played"):
-            await tape.open(Outgoing(method="GET", url=f"{URL}/.well-known/agent-card.json"))
+            await tape.open(HttpRequest(method="GET", url=f"{URL}/.well-known/agent-card.json"))
 
 
 async def test_secrets_are_not_written_down(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_secrets_are_not_written_down(tmp_path: Path) -> None:
 async def test_secrets_in_addresses_forms_and_streams_are_not_either() -> None:
     kind = ("Content-Type", "application/x-www-form-urlencoded")
     form = sent_of(
-        Outgoing(
+        HttpRequest(
             method="POST",
             url="https://me:s3cret@id.example/token?api_key=s3cret&x=1",
             headers=(kind, ("X-Api-Key", "s3cret")),

@@ -8,8 +8,8 @@ import pytest
 from accord.bindings.http import Receive, Scope, Send
 from accord.client import TimedOut
 from accord.client.auth import ApiKey
-from accord.client.handle import message_of
-from accord.client.wire import Outgoing
+from accord.client.remote_task import message_of
+from accord.client.transports import HttpRequest
 from accord.errors import AuthenticationFailed
 from accord.model import SendRequest, Task
 from accord.testing import AsgiTransport, assert_task, running, scripted
@@ -76,7 +76,7 @@ async def test_an_answer_that_does_not_come_is_late() -> None:
 
     transport = AsgiTransport(silent)
     with pytest.raises(TimedOut, match="No answer in time"):
-        await transport.open(Outgoing(method="GET", url="https://x.test/", seconds=0.05))
+        await transport.open(HttpRequest(method="GET", url="https://x.test/", seconds=0.05))
 
 
 async def test_what_an_application_raises_is_raised() -> None:
@@ -84,7 +84,7 @@ async def test_what_an_application_raises_is_raised() -> None:
         raise RuntimeError("a mistake")
 
     with pytest.raises(RuntimeError, match="a mistake"):
-        await AsgiTransport(broken).open(Outgoing(method="GET", url="https://x.test/"))
+        await AsgiTransport(broken).open(HttpRequest(method="GET", url="https://x.test/"))
 
 
 async def test_closing_it_lets_go_of_what_is_open() -> None:
@@ -99,7 +99,7 @@ async def test_closing_it_lets_go_of_what_is_open() -> None:
         left.set()
 
     transport = AsgiTransport(streaming)
-    answer = await transport.open(Outgoing(method="POST", url="https://x.test/a?b=c", streams=True))
+    answer = await transport.open(HttpRequest(method="POST", url="https://x.test/a?b=c", streams=True))
     pieces = answer.pieces()
     assert (answer.status, answer.headers["x-a"], await anext(pieces)) == (200, "1", b"first")
     await transport.close()

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from accord.model import PushConfig
-from accord.protocol import push_headers, signing
+from accord.protocol import http_headers
 from accord.testing import Webhooks, catching, running, scripted
 from accord.testing.scripts import artifact, say
 
@@ -36,17 +36,17 @@ async def test_what_a_server_sends_is_kept_and_its_signature_is_good() -> None:
 
 async def test_another_signature_is_not_good() -> None:
     async with catching(keys=[KEY]) as hooks:
-        now, key = int(hooks._now()), push_headers.receiver_key(KEY, hooks.url)
+        now, key = int(hooks._now()), http_headers.receiver_key(KEY, hooks.url)
         for signature in (
-            push_headers.sign(b"{}", now, [key]),
-            push_headers.sign(b"{}", now, [KEY]),
-            push_headers.sign(b"{}", now, [push_headers.receiver_key(KEY, "https://another.example")]),
-            push_headers.sign(b"{}", now, [push_headers.receiver_key(KEY, hooks.url, "another tenant")]),
-            push_headers.sign(b"other", now, [key]),
-            push_headers.sign(b"{}", now - 3600, [key]),
+            http_headers.sign_webhook(b"{}", now, [key]),
+            http_headers.sign_webhook(b"{}", now, [KEY]),
+            http_headers.sign_webhook(b"{}", now, [http_headers.receiver_key(KEY, "https://another.example")]),
+            http_headers.sign_webhook(b"{}", now, [http_headers.receiver_key(KEY, hooks.url, "another tenant")]),
+            http_headers.sign_webhook(b"other", now, [key]),
+            http_headers.sign_webhook(b"{}", now - 3600, [key]),
             "",
         ):
-            await post(hooks, b"{}", **{signing.HEADER: signature} if signature else {})
+            await post(hooks, b"{}", **{http_headers.SIGNATURE_HEADER: signature} if signature else {})
         assert [one.is_signed for one in hooks.all] == [True] + [False] * 6
 
 
@@ -73,7 +73,7 @@ async def test_nothing_is_said_to_one_until_it_gives_up() -> None:
 async def test_what_does_not_come_is_an_assertion() -> None:
     async with catching() as hooks:
         hooks.fail(1)
-        await post(hooks, b"{}", **{push_headers.EVENT_ID: "t:h:1"})
+        await post(hooks, b"{}", **{http_headers.EVENT_ID: "t:h:1"})
         with pytest.raises(AssertionError, match=r"In 0\.05 s 2 accepted waited for did not come, but t:h:1 \(503\)"):
             await hooks.wait(2, bound=0.05)
         with pytest.raises(AssertionError, match="did not come, but t:h:1"):

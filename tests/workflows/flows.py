@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from accord.client.keys import KeyManager
+from accord.client.credentials import KeyManager
 from accord.engine.agent import Agent, Crash, Profile
 from accord.engine.context import Context, Failed
 from accord.model import Event, Part, SendRequest, StatusUpdate, Task

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from accord.agents.remote import CardOffer, RemoteTerms, ReportMode
-from accord.client.keys import KeyManager
+from accord.client.credentials import KeyManager
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from accord.testing.inprocess import running
 from accord.workflows.agent_access import card_of, fill_secrets, find_missing_agents, introduction_line

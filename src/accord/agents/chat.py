@@ -19,10 +19,8 @@ import msgspec
 from accord.agents.agent_types import JSON, Given, Kind, profile
 from accord.agents.chat_apis import APIS, AnswerPiece, ChatOptions, MalformedAnswer
 from accord.agents.messages import conversation_history, finish_answer, say
-from accord.client.links.answers import retry_after
-from accord.client.retries import Retries
-from accord.client.transports import choose
-from accord.client.wire import Opened, Outgoing, TimedOut, Transport, Unreachable
+from accord.client.retries import Retries, read_retry_after
+from accord.client.transports import HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, choose
 from accord.engine.agent import TEXT, Node
 from accord.engine.context import Context, Failed, Rejected
 from accord.errors import AgentUnavailable
@@ -59,7 +57,7 @@ class ModelCall:
     """Calls one model."""
 
     def __init__(
-        self, options: ChatOptions, transport: Transport, about: Mapping[str, str], sleep: Sleep = asyncio.sleep
+        self, options: ChatOptions, transport: HttpTransport, about: Mapping[str, str], sleep: Sleep = asyncio.sleep
     ) -> None:
         """Call the model of `options` over `transport`; `about` is what the log says of each call."""
         self._options = options
@@ -85,7 +83,7 @@ class ModelCall:
                     return
                 yield piece
 
-    async def _tried(self, request: Outgoing) -> AsyncGenerator[AnswerPiece, None]:
+    async def _tried(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Yield an answer, of which nothing has come when it is asked for again."""
         attempt, has_begun = 0, False
         while True:
@@ -102,10 +100,10 @@ class ModelCall:
             attempt += 1
             await self._sleep(delay)
 
-    def _request(self, said: Sequence[Message]) -> Outgoing:
+    def _request(self, said: Sequence[Message]) -> HttpRequest:
         options = self._options
         key = (("Authorization", f"Bearer {options.api_key}"),) if options.api_key else ()
-        return Outgoing(
+        return HttpRequest(
             method="POST",
             url=self._api.address(options.base_url),
             headers=(("Content-Type", "application/json"), ("Accept", ACCEPTED), *key, *options.headers.items()),
@@ -114,7 +112,7 @@ class ModelCall:
             streams=True,
         )
 
-    async def _once(self, request: Outgoing) -> AsyncGenerator[AnswerPiece, None]:
+    async def _once(self, request: HttpRequest) -> AsyncGenerator[AnswerPiece, None]:
         """Send a request and yield its answer; raises AgentUnavailable for what may be gone a moment later."""
         try:
             opened = await self._transport.open(request)
@@ -138,7 +136,7 @@ class ModelCall:
             self._note("malformed answer", str(error))
             raise Failed("The model's server answered with something that is not understood") from error
 
-    async def _read(self, opened: Opened) -> AsyncGenerator[AnswerPiece, None]:
+    async def _read(self, opened: OpenReply) -> AsyncGenerator[AnswerPiece, None]:
         form = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
         if form == WHOLE:
             yield self._api.read(await opened.read())
@@ -156,7 +154,7 @@ class ModelCall:
         if not reader.is_done:
             raise Unreachable("The stream ended before the answer did", was_sent=True)
 
-    def _refusal(self, opened: Opened, body: bytes) -> Exception:
+    def _refusal(self, opened: OpenReply, body: bytes) -> Exception:
         """Return what an answer says that is none."""
         status = opened.status
         sentence = self._shown(self._sentence(body))
@@ -165,7 +163,7 @@ class ModelCall:
             return Failed("The model's server does not accept the agent's credentials")
         if status not in PASSING:
             return Failed(f"The model refuses the request (HTTP {status}){': ' + sentence if sentence else ''}")
-        wanted = retry_after(opened.headers)
+        wanted = read_retry_after(opened.headers)
         later = f": it may be asked again in {wanted} seconds" if wanted else ""
         reason = "The model has too much to do" if status == 429 else f"The model's server fails (HTTP {status})"
         return AgentUnavailable(f"{reason}{later}", retry_after=wanted)

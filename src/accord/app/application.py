@@ -29,7 +29,7 @@ from accord.config.settings import Server
 from accord.console.paths import PREFIXES
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM, Clock
-from accord.protocol import hosts
+from accord.protocol import urls
 from accord.service.host import Host
 from accord.storage.address import default, parse
 from accord.storage.store import StoreRefused, StoreUnavailable
@@ -242,7 +242,7 @@ class Application:
         """
         server = self.settings.server
         if self.settings.auth.is_open and not server.behind_proxy:
-            names = {server.host, hosts.host_of(server.url or "") or server.host}
+            names = {server.host, urls.host_of(server.url or "") or server.host}
             self._app = Local(self._app, names)
 
     def _wrapped(self, app: App) -> App:

@@ -24,7 +24,7 @@ from accord.model import (
 )
 from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName
-from accord.protocol.slugs import slug
+from accord.protocol.urls import slug
 from accord.service.service import Offers
 
 AGENTS = "/agents/"

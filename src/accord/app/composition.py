@@ -326,7 +326,7 @@ class Composition:
         if not (self._settings.credentials.keys or self._settings.credentials.key_file):
             return None
         from accord.app.credentials import seals_of
-        from accord.client.keys import KeyManagementError
+        from accord.client.credentials import KeyManagementError
 
         try:
             return seals_of(self._settings.credentials)

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from accord.client.keys import Credential, KeyManager, Keys
-from accord.client.keys.sealed import SealedKeys
-from accord.client.keys.sealing import Seals
-from accord.client.keys.variables import KEY_FILE
+from accord.client.credentials import Credential, KeyManager, Keys
+from accord.client.credentials.credential import KEY_FILE_VARIABLE
+from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
 from accord.config import BadSettings
 from accord.config.settings import Credentials, Settings
 from accord.engine.webhook_secrets import WebhookSecrets
@@ -37,7 +36,7 @@ class Either:
 
 async def own_keys(settings: Settings, env: Mapping[str, str]) -> Keys:
     """Return what a server has now; what it may not read, or cannot open, is a KeyManagementError."""
-    own = KeyManager(env.get(KEY_FILE) or None, env=env)
+    own = KeyManager(env.get(KEY_FILE_VARIABLE) or None, env=env)
     address = parse(settings.store) if settings.store else default(env)
     is_kept = not isinstance(address, SqliteAddress) or address.path is not None  # memory has nothing from before
     if not is_kept or not (settings.credentials.keys or settings.credentials.key_file):
@@ -48,23 +47,23 @@ async def own_keys(settings: Settings, env: Mapping[str, str]) -> Keys:
         return Either(own, await sealed_keys(store, settings.credentials).every(TENANT))
 
 
-def sealed_keys(store: Store, settings: Credentials) -> SealedKeys:
+def sealed_keys(store: Store, settings: Credentials) -> SealedCredentials:
     """Return the credentials of a store.
 
     Keys that are none, or missing, are a KeyManagementError; a file that cannot be read is BadSettings.
     """
-    return SealedKeys(store, seals_of(settings))
+    return SealedCredentials(store, seals_of(settings))
 
 
-def seals_of(settings: Credentials) -> Seals:
+def seals_of(settings: Credentials) -> CredentialSealer:
     """Return the keys that settings have for what the store keeps sealed; raises what `sealed_keys` does."""
-    return Seals([*_in_file(settings.key_file), *settings.keys])
+    return CredentialSealer([*_in_file(settings.key_file), *settings.keys])
 
 
 async def rotate(store: Store, settings: Credentials) -> int:
     """Seal credentials and the secrets of webhooks with the newest key; return how many were not."""
     seals = seals_of(settings)
-    return await SealedKeys(store, seals).rotate() + await WebhookSecrets(seals).reseal(store)
+    return await SealedCredentials(store, seals).rotate() + await WebhookSecrets(seals).reseal(store)
 
 
 def _in_file(name: str | None) -> list[str]:

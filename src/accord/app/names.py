@@ -18,7 +18,7 @@ from accord.config.settings import Registry as Settings
 from accord.console import inprocess
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
-from accord.protocol import hosts
+from accord.protocol import urls
 from accord.registry.availability import AskPort
 from accord.registry.names import NotAsked, Resolve, UnknownName
 from accord.registry.remote import RemoteRegistry
@@ -79,10 +79,10 @@ async def opened(
         async with _here(env, store, settings, caller or Caller(), writes=writes) as ask:
             yield _registry(HERE, ask, settings)
         return
-    if not hosts.is_web(url):
+    if not urls.is_http_url(url):
         raise BadSettings(f"registry: {NO_URL}")
     headers = {"Authorization": f"Bearer {env[KEY]}"} if env.get(KEY) else {}
-    if headers and hosts.split(url).scheme != "https" and not hosts.is_loopback(hosts.host_of(url)):
+    if headers and urls.split_url(url).scheme != "https" and not urls.is_loopback(urls.host_of(url)):
         raise BadSettings(f"The key of {KEY} would travel in the clear to {url}: use https")
     async with Outbound(Policy(allow_private=True)) as outbound:  # the user names it, and it may well be next door
         yield _registry(url, asking(outbound, headers), settings)

@@ -21,7 +21,7 @@ from accord.bindings.links import Links
 from accord.bindings.wellknown import Sign
 from accord.config import BadSettings
 from accord.config.settings import Card, Registry, Settings
-from accord.outbound import Outbound, Policy, Refused, Unreachable
+from accord.outbound import HostUnreachable, Outbound, Policy, TargetRefused
 from accord.registry.availability import AskPort, ForbiddenAddress, ServerAnswer, UnreachableServer
 from accord.registry.trust import TrustedKeys
 
@@ -45,7 +45,7 @@ def fetching(outbound: Outbound) -> Fetch:
     async def fetch(url: str) -> bytes:
         try:
             answer = await outbound.request("GET", url, headers={"Accept": "application/json"}, max_bytes=MAX_KEYS)
-        except (Refused, Unreachable) as error:
+        except (TargetRefused, HostUnreachable) as error:
             raise FetchError(str(error)) from None
         if answer.status != 200 or not answer.is_whole:
             raise FetchError(f"{url} answers {answer.status}")
@@ -60,7 +60,7 @@ def posting(outbound: Outbound) -> Callable[[str, Mapping[str, str], bytes], Awa
     async def post(url: str, headers: Mapping[str, str], body: bytes) -> ServerAnswer:
         try:
             answer = await outbound.request("POST", url, headers=headers, body=body, max_bytes=MAX_KEYS)
-        except (Refused, Unreachable) as error:
+        except (TargetRefused, HostUnreachable) as error:
             raise FetchError(str(error)) from None
         return ServerAnswer(status=answer.status, body=answer.body)
 
@@ -75,9 +75,9 @@ def asking(outbound: Outbound, headers: Mapping[str, str] = NO_HEADERS) -> AskPo
         sent = always if body is None else always | {"Content-Type": "application/json"}
         try:
             answer = await outbound.request(method, url, headers=sent, body=body, max_bytes=MAX_CARDS)
-        except Refused as error:
+        except TargetRefused as error:
             raise ForbiddenAddress(str(error)) from None
-        except Unreachable as error:
+        except HostUnreachable as error:
             raise UnreachableServer(str(error)) from None
         if not answer.is_whole:
             raise UnreachableServer(f"The answer is larger than {MAX_CARDS} bytes")
@@ -126,14 +126,14 @@ def signing(card: Card) -> Sign | None:
         return None
     from functools import partial
 
-    from accord.protocol.card_signatures import read_signing_key, sign
+    from accord.protocol.card_signatures import read_signing_key, sign_card
 
     given = card.signing_key.strip()
     try:
         text = given.encode() if given.startswith("{") else Path(given).read_bytes()
     except (OSError, ValueError):  # not repeated: it may be the key itself in some other form
         raise ValueError("It is neither a JSON Web Key nor the name of a file that can be read") from None
-    return partial(sign, key=read_signing_key(text, card.signing_key_url))
+    return partial(sign_card, key=read_signing_key(text, card.signing_key_url))
 
 
 async def grpc_server(

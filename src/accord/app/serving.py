@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from accord.config import Settings
 from accord.config.settings import HttpServer, Server
-from accord.protocol import hosts
+from accord.protocol import urls
 
 if TYPE_CHECKING:
     from accord.agents.command_environment import Environment
@@ -145,7 +145,7 @@ def _tls_mistake(server: Server) -> str | None:
 def danger(settings: Settings) -> str | None:
     """Return why nobody should start a server, and what to do instead: strangers could use it, or read its secrets."""
     server = settings.server
-    if hosts.is_loopback(server.host):
+    if urls.is_loopback(server.host):
         return None
     is_clear = not server.tls_cert and not server.behind_proxy
     if settings.auth.is_open:

@@ -12,7 +12,7 @@ from accord.bindings.http import App, Receive, Scope, Send
 from accord.bindings.openapi import Documents
 from accord.bindings.wellknown import CARD_PATHS
 from accord.engine.agent import Agent
-from accord.protocol.negotiate import MOUNTS
+from accord.protocol.negotiation import MOUNTS
 
 RPC_PATHS = frozenset({"", *MOUNTS})
 """Where JSON-RPC is answered, without a slash at the end."""

@@ -16,7 +16,7 @@ from accord.app.registry import Gates
 from accord.auth.roles import Roles
 from accord.bindings.http import App
 from accord.bindings.receiver import Receiver, in_query
-from accord.client.keys import Credential
+from accord.client.credentials import Credential
 from accord.config import BadSettings, Settings
 from accord.console.flows.hooks import Flow, Hooks
 from accord.console.flows.runs import REFUSALS, Events, RunsApi

@@ -28,7 +28,7 @@ from accord.workflows.document import Document
 from accord.workflows.run_request import own_name
 
 if TYPE_CHECKING:
-    from accord.client.keys import Keys
+    from accord.client.credentials import Keys
     from accord.service.host import Host
     from accord.workflows import Told
 

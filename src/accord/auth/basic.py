@@ -23,7 +23,7 @@ from accord.auth.scheme_settings import Basic
 from accord.auth.schemes import SchemeKind
 from accord.errors import AuthenticationFailed, RateLimited
 from accord.model import HttpAuthScheme, SecurityScheme
-from accord.protocol.hosts import network_of
+from accord.protocol.urls import network_of
 
 MAX_CREDENTIALS = 1024
 AT_ONCE = 2

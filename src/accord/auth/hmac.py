@@ -11,7 +11,7 @@ from accord.auth.scheme_settings import Hmac
 from accord.auth.schemes import SchemeKind
 from accord.errors import AgentUnavailable, AuthenticationFailed
 from accord.model import ApiKeyScheme, SecurityScheme
-from accord.protocol import signing
+from accord.protocol import http_headers
 from accord.storage.commands import signatures
 from accord.storage.store import Store, StoreUnavailable
 
@@ -23,7 +23,9 @@ RETRY_SECONDS = 1
 REMEMBERED = 100_000
 """Signatures of one key that are remembered: at 64 bytes and the set around them, some 15 MB."""
 
-SIGNATURE = ApiKeyScheme(location="header", name=signing.HEADER, description=signing.DESCRIPTION)
+SIGNATURE = ApiKeyScheme(
+    location="header", name=http_headers.SIGNATURE_HEADER, description=http_headers.SIGNATURE_DESCRIPTION
+)
 """A2A has no word for signatures; a key in a header is nearest, and its description says the rest."""
 
 _NOBODY = os.urandom(32)
@@ -76,7 +78,7 @@ class HmacAccess:
     security: Mapping[str, SecurityScheme] = MappingProxyType(
         {"signature": SecurityScheme(api_key_security_scheme=SIGNATURE)}
     )
-    challenge = challenge(signing.HEADER)
+    challenge = challenge(http_headers.SIGNATURE_HEADER)
 
     def __init__(self, settings: Hmac, now: Callable[[], float] = time.time, store: Store | None = None) -> None:
         """Let in who signs with one of the keys of the settings; without a store, a process knows what it saw only."""
@@ -93,20 +95,20 @@ class HmacAccess:
 
     async def identify(self, presented: Presented) -> Identity | None:
         """Return who signed a request."""
-        stated = presented.header(signing.HEADER)
+        stated = presented.header(http_headers.SIGNATURE_HEADER)
         if stated is None:
             return None
-        signature, now = signing.parse(stated), int(self._now())
+        signature, now = http_headers.parse_signature(stated), int(self._now())
         if signature is None:
             raise self._refused("no signature")
         if abs(now - signature.timestamp) > self._window:
             raise self._refused("not of now")
         if presented.body is None:
             raise BodyNeeded
-        request = signing.Request(method=presented.method, target=presented.target, nonce=signature.nonce)
+        request = http_headers.SignedRequest(method=presented.method, target=presented.target, nonce=signature.nonce)
         # A key that does not exist is computed with as well, so that it is refused on the same path as a wrong one.
         secret, identity, seen = self._keys.get(signature.key_id or self._only, (_NOBODY, None, None))
-        digest = signing.proven(signature, presented.body, (secret,), request=request)
+        digest = http_headers.find_digest(signature, presented.body, (secret,), request=request)
         if digest is None or identity is None or seen is None:
             raise self._refused("not signed by a known key")
         if not seen.add(signature.timestamp, digest, now) or not await self._use(digest):

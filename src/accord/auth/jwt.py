@@ -250,7 +250,7 @@ class JwtAccess:
         key = self._keys if isinstance(self._keys, OctKey) else await self._keys.find(header.alg, header.kid)
         if key is None:
             raise BadSignature("No such key")
-        claims = _claims.decode(jose.verified(token, key, header.alg))
+        claims = _claims.decode(jose.verify_signature(token, key, header.alg))
         self._check(claims)
         return claims
 
@@ -298,14 +298,14 @@ def _keys(settings: Settings, fetch: Fetch | None, clock: Callable[[], float]) -
 def _algorithms(settings: Settings) -> frozenset[str]:
     """Return what may be used: algorithms of public keys, or those of a shared secret, but never both."""
     if settings.secret is None:
-        allowed = frozenset(settings.algorithms or jose.FITTING)
-        if not allowed <= jose.FITTING.keys():
-            raise ValueError(f"`algorithms` may be {', '.join(jose.FITTING)}; those of a shared secret need `secret`")
+        allowed = frozenset(settings.algorithms or jose.KEY_TYPES)
+        if not allowed <= jose.KEY_TYPES.keys():
+            raise ValueError(f"`algorithms` may be {', '.join(jose.KEY_TYPES)}; those of a shared secret need `secret`")
         return allowed
     allowed = frozenset(settings.algorithms or ("HS256",))
-    if not allowed <= jose.SHARED.keys():
-        raise ValueError(f"`algorithms` with a `secret` may be {', '.join(jose.SHARED)}")
-    shortest = max(jose.SHARED[alg] for alg in allowed)
+    if not allowed <= jose.SECRET_LENGTHS.keys():
+        raise ValueError(f"`algorithms` with a `secret` may be {', '.join(jose.SECRET_LENGTHS)}")
+    shortest = max(jose.SECRET_LENGTHS[alg] for alg in allowed)
     if len(settings.secret.encode()) < shortest:
         raise ValueError(f"`secret` needs at least {shortest} bytes")
     return allowed

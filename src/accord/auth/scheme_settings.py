@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct, field
 
 from accord.auth.authentication import Identity
-from accord.protocol.signing import WINDOW_SECONDS
+from accord.protocol.http_headers import SIGNATURE_WINDOW_SECONDS
 
 ANY_TENANT = "*"
 """Where a setting says a tenant: the caller may name any in its requests. In tokens and certificates it is a name."""
@@ -193,7 +193,7 @@ class Hmac(Settings, frozen=True, kw_only=True, tag_field="type", tag="hmac"):
     keys: dict[str, Secret]
     """Keys by their names, and who has each."""
 
-    window_seconds: int = WINDOW_SECONDS
+    window_seconds: int = SIGNATURE_WINDOW_SECONDS
     """How far a signature's time may be off."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from accord.protocol import hosts
+from accord.protocol import urls
 
 Network = IPv4Network | IPv6Network
 
@@ -20,7 +20,7 @@ def networks(trusted: Sequence[str]) -> tuple[Network, ...]:
 
 def is_trusted(peer: str, trusted: Sequence[Network]) -> bool:
     """Whether an address is in one of the networks."""
-    address = hosts.address(peer)
+    address = urls.address_of(peer)
     return address is not None and any(address.version == network.version and address in network for network in trusted)
 
 

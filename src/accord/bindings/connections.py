@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from accord.auth.rate_limits import Bucket, Quotas
 from accord.auth.trusted_proxies import Network, is_trusted
-from accord.protocol.hosts import network_of
+from accord.protocol.urls import network_of
 
 try:
     import resource

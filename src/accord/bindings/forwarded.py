@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from accord.auth.trusted_proxies import Network, is_trusted
 from accord.bindings.http import App, Receive, Scope, Send, values_of
-from accord.protocol import hosts
+from accord.protocol import urls
 
 USUAL = ("80", "443")
 """Ports that need not be said. Neither is of the other scheme: who says 80 of https stands behind who ends TLS."""
@@ -67,7 +67,7 @@ class Forwarded:
         """
         chain = _list(scope, b"x-forwarded-for")
         for proxies, part in enumerate(reversed(chain), 1):
-            address = hosts.address(part) or hosts.address(hosts.host_of(part))  # some proxies add the port
+            address = urls.address_of(part) or urls.address_of(urls.host_of(part))  # some proxies add the port
             if address is None:
                 return None, proxies
             if not is_trusted(str(address), self._trusted):

@@ -27,7 +27,7 @@ from accord.errors import (
     HeadersTooLarge,
     RequestTimeout,
 )
-from accord.protocol import hosts
+from accord.protocol import urls
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -130,7 +130,7 @@ def presented(scope: Scope, body: bytes | None) -> Presented:
 def address_of(scope: Scope) -> str:
     """Return the network whose requests are counted together."""
     peer = scope.get("client")
-    return hosts.network_of(peer[0]) if peer else ""
+    return urls.network_of(peer[0]) if peer else ""
 
 
 def extensions(scope: Scope) -> frozenset[str]:

@@ -53,13 +53,13 @@ from accord.protocol import jsonrpc, sse
 from accord.protocol.dialects import BY_MEMBER, DIALECTS
 from accord.protocol.dialects.base import Dialect
 from accord.protocol.jsonrpc import Batch, Call, Entry, Rejected
-from accord.protocol.negotiate import (
+from accord.protocol.negotiation import (
     ALL_DIALECTS,
     DIALECT_HEADER,
     VERSION_HEADER,
+    DialectRoute,
     Inquiry,
     Rejection,
-    Route,
     answer_dialect,
     negotiate,
 )
@@ -121,7 +121,7 @@ class Understood(Struct, frozen=True):
     """A call with its route settled, who makes it, and what the answer says in its headers."""
 
     call: Call
-    route: Route
+    route: DialectRoute
     caller: Caller
     headers: Headers
     scope: Scope
@@ -243,7 +243,7 @@ class JsonRpc:
         )
         return Understood(entry, route, known, activated(asked.scope, self._extensions), asked.scope, dialect)
 
-    def _route(self, asked: Asked, call: Call) -> Route | Rejection:
+    def _route(self, asked: Asked, call: Call) -> DialectRoute | Rejection:
         inquiry = Inquiry(
             method=call.method,
             params=call.params,

@@ -22,7 +22,7 @@ from accord.a2a import Caller
 from accord.bindings import origins
 from accord.engine.task_store import fingerprint
 from accord.model import ArtifactUpdate, Event, MessageUpdate, Part, Request, StatusUpdate, Task, TaskPage
-from accord.model.inside import with_parts
+from accord.model.parts import with_parts
 
 FILES = "/files/"
 """Below it the files of a host are."""

@@ -22,7 +22,7 @@ from accord.bindings.http import (
     respond,
 )
 from accord.bindings.sites import SAFE, is_ours
-from accord.protocol import hosts
+from accord.protocol import urls
 
 _TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 
@@ -46,8 +46,8 @@ class Local:
         return self._inner(scope, receive, send)
 
     def _is_local(self, asked: str | None) -> bool:
-        name = hosts.host_of(asked or "")
-        return name in self._names or hosts.is_loopback(name)
+        name = urls.host_of(asked or "")
+        return name in self._names or urls.is_loopback(name)
 
 
 def _is_from_elsewhere(scope: Scope) -> bool:

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from accord.bindings import origins
 from accord.bindings.http import Document, Receive, Scope, Send, publish, respond
 from accord.model import AgentCard, SendRequest
-from accord.protocol import codec, structures
+from accord.protocol import codec, spec_schemas
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
-from accord.protocol.negotiate import ALL_DIALECTS, SPOKEN
+from accord.protocol.negotiation import ALL_DIALECTS, DIALECT_VERSIONS
 from accord.protocol.operations import TABLE, DialectName, Operation, RestRoute, Row
-from accord.protocol.structures import NAMES
+from accord.protocol.spec_schemas import NAMES
 
 OPENAPI_PATH, SCHEMAS_PATH = "/openapi.json", "/schemas"
 SCHEMA_TYPE = "application/schema+json"
@@ -106,7 +106,7 @@ class Documents:
         name = path.removeprefix(SCHEMAS_PATH + "/").removesuffix(".json")
         if path != _schema_path(name) or name not in NAMES.values():
             return None
-        return self._served(structures.document(name, base + path), SCHEMA_TYPE)
+        return self._served(spec_schemas.document(name, base + path), SCHEMA_TYPE)
 
     def _served(self, described: Any, media_type: str = "application/json") -> Document:
         anyone = [(b"access-control-allow-origin", b"*")]
@@ -116,7 +116,7 @@ class Documents:
 def _index(base: str) -> dict[str, Any]:
     listed = [
         {"name": name, "description": schema["description"], "url": base + _schema_path(name)}
-        for name, schema in structures.schemas().items()
+        for name, schema in spec_schemas.schemas().items()
     ]
     return {"schemas": listed}
 
@@ -156,7 +156,7 @@ class Address(NamedTuple):
 
 def describe(card: AgentCard, enabled: frozenset[DialectName] = ALL_DIALECTS) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of an agent's HTTP+JSON binding; its addresses are relative to the card's."""
-    schemas = structures.schemas(_COMPONENTS)
+    schemas = spec_schemas.schemas(_COMPONENTS)
     paths: dict[str, dict[str, Any]] = {}
     for address in _addresses(enabled):
         paths.setdefault(address.path, {})[address.route.verb.lower()] = _operation(address, schemas)
@@ -182,7 +182,7 @@ def _addresses(enabled: frozenset[DialectName]) -> Iterator[Address]:
 
 def _operation(address: Address, schemas: dict[str, dict[str, Any]]) -> dict[str, Any]:
     row = address.row
-    versions = " and ".join(version.value for version in SPOKEN[address.dialect])
+    versions = " and ".join(version.value for version in DIALECT_VERSIONS[address.dialect])
     operation: dict[str, Any] = {
         "operationId": address.name,
         "summary": (row.request.__doc__ or "").partition("\n")[0],
@@ -208,7 +208,7 @@ def _parameters(address: Address, request: dict[str, Any]) -> Iterator[dict[str,
         yield from _RESUMING
     if address.row.request is SendRequest:
         yield _REPEATING
-    spoken = [version.value for version in SPOKEN[address.dialect]]
+    spoken = [version.value for version in DIALECT_VERSIONS[address.dialect]]
     yield {"name": "A2A-Version", "in": "header", "schema": {"type": "string", "examples": spoken}}
 
 

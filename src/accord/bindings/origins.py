@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from accord.bindings.http import Scope, authority
 from accord.model import AgentCard
-from accord.protocol import hosts
+from accord.protocol import urls
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -24,7 +24,7 @@ def asked(scope: Scope) -> str | None:
 
 def is_local(card: AgentCard) -> bool:
     """Whether a card is at an address that nobody but this machine can use."""
-    return bool(card.supported_interfaces) and hosts.is_here(hosts.host_of(card.supported_interfaces[0].url))
+    return bool(card.supported_interfaces) and urls.is_this_machine(urls.host_of(card.supported_interfaces[0].url))
 
 
 def is_own(card: AgentCard, origin: str | None) -> bool:
@@ -34,8 +34,8 @@ def is_own(card: AgentCard, origin: str | None) -> bool:
     """
     if origin is None or not is_local(card):
         return True
-    own, asked = hosts.split(card.supported_interfaces[0].url), hosts.split(origin)
-    return hosts.is_loopback(asked.hostname or "") and _port(asked) == _port(own)
+    own, asked = urls.split_url(card.supported_interfaces[0].url), urls.split_url(origin)
+    return urls.is_loopback(asked.hostname or "") and _port(asked) == _port(own)
 
 
 def moved(card: AgentCard, origin: str | None) -> AgentCard:
@@ -45,9 +45,9 @@ def moved(card: AgentCard, origin: str | None) -> AgentCard:
     """
     if origin is None or not is_local(card):
         return card
-    own = hosts.split(card.supported_interfaces[0].url)
+    own = urls.split_url(card.supported_interfaces[0].url)
     interfaces = tuple(
-        replace(found, url=at(found.url, origin)) if _is_beside(hosts.split(found.url), own) else found
+        replace(found, url=at(found.url, origin)) if _is_beside(urls.split_url(found.url), own) else found
         for found in card.supported_interfaces
     )
     signatures = card.signatures if interfaces == card.supported_interfaces else ()
@@ -56,12 +56,12 @@ def moved(card: AgentCard, origin: str | None) -> AgentCard:
 
 def at(url: str, origin: str | None) -> str:
     """Return a URL at an origin if it is local; one of gRPC, which has no scheme, keeps its port."""
-    parts = hosts.split(url)
-    if origin is None or not hosts.is_here(parts.hostname or ""):
+    parts = urls.split_url(url)
+    if origin is None or not urls.is_this_machine(parts.hostname or ""):
         return url
     if parts.scheme:
         return origin + url.removeprefix(f"{parts.scheme}://{parts.netloc}")
-    host = hosts.host_of(origin)
+    host = urls.host_of(origin)
     return f"{f'[{host}]' if ':' in host else host}:{parts.port}"
 
 

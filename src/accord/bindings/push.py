@@ -13,8 +13,8 @@ from accord.engine import tracing
 from accord.engine.webhook_delivery import Exchange, ExchangeSide, NotDelivered, WebhookDelivery
 from accord.errors import InvalidParams
 from accord.model import PushConfig, PushFormat
-from accord.outbound import Answer, Outbound, Refused, Unreachable
-from accord.protocol import push_headers, signing
+from accord.outbound import HostUnreachable, Outbound, OutboundReply, TargetRefused
+from accord.protocol import http_headers
 from accord.protocol.codec import invalid_field
 from accord.protocol.dialects import DIALECTS, Dialect
 from accord.protocol.operations import DialectName
@@ -60,10 +60,10 @@ class PushSender:
 
     def check(self, config: PushConfig) -> None:
         """Raise InvalidParams for a webhook that could never be called: for whoever sets it to know at once."""
-        push_headers.check(config)
+        http_headers.check_push_config(config)
         try:
             self._outbound.check(config.url)
-        except Refused as refused:
+        except TargetRefused as refused:
             raise invalid_field("url", str(refused)) from None
 
     def form(self, dialect: str) -> PushFormat:
@@ -84,9 +84,9 @@ class PushSender:
             answer = await self._outbound.request(
                 "POST", config.url, headers=headers, body=body, max_bytes=MAX_SHOWN, body_seconds=SHOWN_SECONDS
             )
-        except (InvalidParams, Refused) as refused:
+        except (InvalidParams, TargetRefused) as refused:
             raise NotDelivered(str(refused), is_final=True, sent=Exchange(request=asked)) from None
-        except Unreachable as failure:
+        except HostUnreachable as failure:
             raise NotDelivered(str(failure), sent=Exchange(request=asked)) from None
         sent = Exchange(request=asked, response=_shown(answer.headers, answer.body), status=answer.status)
         if not 200 <= answer.status < 300:
@@ -100,13 +100,13 @@ class PushSender:
 
     def _headers(self, delivery: WebhookDelivery, body: bytes) -> dict[str, str]:
         config = delivery.config
-        found = push_headers.headers(config, delivery.task.id, delivery.event.seq)
-        keys = [push_headers.receiver_key(key, config.url, delivery.tenant) for key in self._keys]
+        found = http_headers.push_headers(config, delivery.task.id, delivery.event.seq)
+        keys = [http_headers.receiver_key(key, config.url, delivery.tenant) for key in self._keys]
         if keys := [*keys, *([config.token] if config.token else ())]:
-            found[signing.HEADER] = push_headers.sign(body, int(self._clock()), keys)
+            found[http_headers.SIGNATURE_HEADER] = http_headers.sign_webhook(body, int(self._clock()), keys)
         return found
 
-    def _retry_after(self, answer: Answer) -> float | None:
+    def _retry_after(self, answer: OutboundReply) -> float | None:
         """Return how many seconds the receiver asks to wait: a number, or a date (RFC 9110, 10.2.3)."""
         stated = answer.headers.get("Retry-After", "").strip()
         if stated.isascii() and stated.isdecimal():

@@ -31,7 +31,7 @@ from accord.bindings.outgoing import ClientGone
 from accord.engine import tracing
 from accord.engine.tracing import UNTRACED, ReportSpan, Span
 from accord.errors import AccordError, AuthenticationFailed, RateLimited
-from accord.protocol import push_headers, signing, trace_context
+from accord.protocol import http_headers
 from accord.remote.flow_reports import WEBHOOK
 from accord.remote.tasks import ReportCredentials, ReportSender
 
@@ -61,7 +61,7 @@ class Reports(Protocol):
 log = logging.getLogger("accord.receiver")
 
 _TOKEN, _SIGNATURE, _EVENT_ID = (
-    name.lower().encode() for name in (push_headers.TOKEN, signing.HEADER, push_headers.EVENT_ID)
+    name.lower().encode() for name in (http_headers.TOKEN, http_headers.SIGNATURE_HEADER, http_headers.EVENT_ID)
 )
 
 
@@ -166,13 +166,13 @@ def _note_failure(span: Span, error: Exception) -> None:
 
 
 def _receiving(scope: Scope, sender: ReportSender) -> ReportSpan:
-    parent, state = (header(scope, name.encode()) for name in (trace_context.PARENT, trace_context.STATE))
+    parent, state = (header(scope, name.encode()) for name in (http_headers.TRACEPARENT, http_headers.TRACESTATE))
     link = sender.link
     return ReportSpan(
         path=scope["path"],
         agent=None if link is None else link.agent,
         task_id=None if link is None else link.task_id,
-        trace=trace_context.joined(parent, state),
+        trace=http_headers.join_trace(parent, state),
     )
 
 

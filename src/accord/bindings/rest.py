@@ -49,9 +49,9 @@ from accord.errors import AccordError, InternalError, InvalidRequest, MethodNotF
 from accord.model import AgentCard, Event, Request
 from accord.protocol import sse
 from accord.protocol.dialects import REST_DIALECTS, RestDialect
-from accord.protocol.negotiate import ALL_DIALECTS, DIALECT_HEADER, VERSION_HEADER, check_version
+from accord.protocol.dialects.base import params_from_body, params_from_query
+from accord.protocol.negotiation import ALL_DIALECTS, DIALECT_HEADER, VERSION_HEADER, check_version
 from accord.protocol.operations import ROWS, DialectName, MethodsAllowed, RestMatch, match_rest
-from accord.protocol.rest_query import from_body, from_query
 from accord.protocol.sse import Frame
 
 log = logging.getLogger("accord.rest")
@@ -275,9 +275,9 @@ def _parameters(match: RestMatch, scope: Scope, body: bytes) -> bytes:
         values = {name: _text(value) for name, value in match.values.items()}
         if scope["method"] == "POST":
             _check_type(scope, body)
-            return from_body(body, values)
+            return params_from_body(body, values)
         asked: bytes = scope.get("query_string", b"")
-        return from_query(parse_qsl(asked.decode(), keep_blank_values=True, errors="strict"), values)
+        return params_from_query(parse_qsl(asked.decode(), keep_blank_values=True, errors="strict"), values)
     except UnicodeDecodeError:
         raise InvalidRequest("The address is not UTF-8") from None
 

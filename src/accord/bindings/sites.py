@@ -6,7 +6,7 @@ them come along with what any page makes a browser send. Programs say nothing ab
 """
 
 from accord.auth.authentication import Presented
-from accord.protocol import hosts
+from accord.protocol import urls
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"same-origin", "none"})
@@ -30,7 +30,7 @@ def is_own(origin: str, presented: Presented) -> bool:
     The scheme is compared only where this server knows that TLS was used: behind a proxy that it was not told of, it
     does not see it.
     """
-    parts = hosts.split(origin)
+    parts = urls.split_url(origin)
     if parts.scheme not in _PORTS or (presented.secure and parts.scheme != "https"):
         return False
     port = _PORTS[parts.scheme]

@@ -14,7 +14,7 @@ from accord.bindings.http import Document, Receive, Scope, Send, publish, query,
 from accord.errors import AccordError
 from accord.model import AgentCard
 from accord.protocol.cards import CATALOG_TYPE, encode_card, encode_catalog
-from accord.protocol.negotiate import ALL_DIALECTS, not_enabled, parse_dialect
+from accord.protocol.negotiation import ALL_DIALECTS, not_enabled, parse_dialect
 from accord.protocol.operations import DialectName
 
 CARD_PATH = "/.well-known/agent-card.json"

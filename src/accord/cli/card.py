@@ -40,7 +40,7 @@ def get(
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import output
-        from accord.client.findings import told
+        from accord.client.interfaces import describe_findings
         from accord.model import CardRequest
         from accord.protocol.operations import Operation
 
@@ -50,7 +50,7 @@ def get(
             output.document(Operation.EXTENDED_CARD, card)
         else:
             output.lines(output.of_card(card))
-        for finding in told(client.discovered.findings):
+        for finding in describe_findings(client.discovered.findings):
             output.tell(f"accord: {output.line(finding)}")
 
     ask(reach, work, is_anonymous=not extended)

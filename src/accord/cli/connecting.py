@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import ssl
 
     from accord.client import Client
-    from accord.client.keys import Credential
+    from accord.client.credentials import Credential
     from accord.model import AgentCard
 
 
@@ -31,7 +31,7 @@ class OneKey:
 
     def find(self, id: str) -> "Credential | None":
         """Return it."""
-        from accord.client.keys import Credential
+        from accord.client.credentials import Credential
 
         return Credential(api_key=self._key)
 

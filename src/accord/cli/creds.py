@@ -20,7 +20,7 @@ from accord.cli.places import FilePlace, KeyringPlace, Place, key_file, keys_of,
 from accord.cli.tables import Output, plain, show, time_of
 
 if TYPE_CHECKING:
-    from accord.client.keys import Credential
+    from accord.client.credentials import Credential
 
 NAME = "accord creds"
 HIDDEN = "********"
@@ -64,25 +64,25 @@ class Kind(NamedTuple):
 
 
 def _oauth(name: str, secret: str) -> Mapping[str, Any]:
-    from accord.client.keys import OAuthClient
+    from accord.client.credentials import OAuthClient
 
     return {"oauth": OAuthClient(client_id=name, client_secret=secret)}
 
 
 def _basic(name: str, secret: str) -> Mapping[str, Any]:
-    from accord.client.keys import User
+    from accord.client.credentials import UserPassword
 
-    return {"basic": User(username=name, password=secret)}
+    return {"basic": UserPassword(username=name, password=secret)}
 
 
 def _hmac(name: str, secret: str) -> Mapping[str, Any]:
-    from accord.client.keys import SigningKey
+    from accord.client.credentials import HmacKey
 
-    return {"hmac": SigningKey(key_id=name, secret=secret)}
+    return {"hmac": HmacKey(key_id=name, secret=secret)}
 
 
 def _mtls(name: str, secret: str) -> Mapping[str, Any]:
-    from accord.client.keys import Certificate
+    from accord.client.credentials import Certificate
 
     return {"certificate": Certificate(file=str(Path(name).expanduser().resolve()))}
 
@@ -213,7 +213,7 @@ async def _set(
     from msgspec.structs import replace
 
     from accord.client.auth.choice import is_host
-    from accord.client.keys import Credential
+    from accord.client.credentials import Credential
 
     async with _place(where, file, tenant, store) as place:
         before = await place.get(id) or Credential()
@@ -316,7 +316,7 @@ def _parts(kind: Kind, name: str | None, secret: str | None) -> Mapping[str, Any
 
 def _host_of(target: str) -> str:
     """Return the host of a URL, with its port, or of `host` or `host:port`."""
-    from accord.client.keys.credential import host_ids
+    from accord.client.credentials.credential import host_ids
 
     names = host_ids(f"[{target}]" if target.count(":") > 1 and "://" not in target and "[" not in target else target)
     if not names:
@@ -361,7 +361,7 @@ def _leaves(credential: "Credential") -> list[tuple[str, Any, bool]]:
 
 def _run(work: Coroutine[Any, Any, int]) -> None:
     """Do the work and exit; what a user can mend is one line."""
-    from accord.client.keys import KeyManagementError
+    from accord.client.credentials import KeyManagementError
 
     async def explaining() -> int:
         try:

@@ -15,8 +15,8 @@ from accord.cli.progress import Progress
 from accord.cli.reaching import Reach
 from accord.cli.saving import Found, files_of, placed, saving
 from accord.model import AgentCard, Task
-from accord.outbound import Outbound, Policy, Refused, Unreachable
-from accord.protocol.hosts import host_of, is_loopback, split
+from accord.outbound import HostUnreachable, Outbound, Policy, TargetRefused
+from accord.protocol.urls import host_of, is_loopback, split_url
 
 if TYPE_CHECKING:
     from accord.client import Client
@@ -69,7 +69,7 @@ async def _fetch(outbound: Outbound, url: str, file: BinaryIO) -> int:
                 if size > LARGEST:
                     raise failed(f"{url} cannot be fetched: it is larger than {LARGEST} bytes")
                 silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
-    except (Refused, Unreachable) as error:
+    except (TargetRefused, HostUnreachable) as error:
         raise failed(f"{url} cannot be fetched: {error}") from None
     return size
 
@@ -80,6 +80,6 @@ def _own(card: AgentCard, urls: Iterable[str]) -> frozenset[str]:
     They are those on this machine, and of files at an origin at which the agent itself is called.
     """
     places = [one.url for one in card.supported_interfaces]
-    origins = {split(place)[:2] for place in places}
+    origins = {split_url(place)[:2] for place in places}
     local = filter(is_loopback, map(host_of, places))
-    return frozenset(local) | {host_of(url) for url in urls if split(url)[:2] in origins}
+    return frozenset(local) | {host_of(url) for url in urls if split_url(url)[:2] in origins}

@@ -87,11 +87,11 @@ def explained(error: Exception) -> Failure | None:
 
 def _remedy(exit: Exit, error: Exception) -> str | None:
     from accord.client.discovery import BadCard
-    from accord.client.findings import FOREIGN
+    from accord.client.interfaces import NOT_SPEAKING_FOR
 
     if exit is Exit.UNREACHABLE:
         return "See that the agent runs, and that its address is right"
-    if isinstance(error, BadCard) and FOREIGN in str(error):
+    if isinstance(error, BadCard) and NOT_SPEAKING_FOR in str(error):
         return "Ask it at the address that the card names, or go there all the same with --trust-host"
     return None
 
@@ -114,10 +114,10 @@ def _own() -> list[tuple[type[Exception], Exit, str]]:
     Who was never reached, even after a long time, is unreachable.
     """
     from accord.client.auth import NoCredentials
+    from accord.client.credentials import KeyManagementError
     from accord.client.discovery import BadCard, CardNotFound
-    from accord.client.keys import KeyManagementError
-    from accord.client.selection import NoWay
-    from accord.client.wire import TimedOut, Unreachable
+    from accord.client.interfaces import NoWay
+    from accord.client.transports import TimedOut, Unreachable
 
     return [
         (NoCredentials, Exit.UNAUTHENTICATED, "A2ACLI_ERR_CREDENTIALS_MISSING"),

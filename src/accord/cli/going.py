@@ -170,7 +170,7 @@ async def _agent(going: Going, flow: Flow, **more: Any) -> "WorkflowAgent":
     from accord.agents.command_environment import Environment, close_process
     from accord.app.workflows import agent_of
     from accord.cli.places import keys_of
-    from accord.client.keys import KeyManagementError
+    from accord.client.credentials import KeyManagementError
 
     try:
         keys = keys_of()

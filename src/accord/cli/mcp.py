@@ -73,10 +73,10 @@ def mcp(  # size: one parameter for each flag
 
     from accord.agents.command_environment import close_process
     from accord.config.settings import Telemetry
-    from accord.protocol import hosts
+    from accord.protocol import urls
     from accord.telemetry.logs import write_down
 
-    if transport is Transport.HTTP and not hosts.is_loopback(host):
+    if transport is Transport.HTTP and not urls.is_loopback(host):
         raise typer.BadParameter("Anybody could use the agents: listen on 127.0.0.1", param_hint="--host")
     headers = tuple(map(pair_of, header or ()))
     reaches = [Reach(agent=one, bearer=bearer, api_key=api_key, headers=headers) for one in url or ()]
@@ -150,7 +150,7 @@ async def _serve_http(app: Any, host: str, port: int) -> None:
 async def _here(application: "Application") -> AsyncIterator[list["Exposed"]]:
     """Run agents in this process; their tasks are in the store, as if they were served."""
     from accord.bindings.mcp import Exposed
-    from accord.client.local import in_process
+    from accord.client.client import in_process
 
     async with application.lifespan():
         yield [
@@ -169,7 +169,7 @@ async def _elsewhere(reach: Reach) -> AsyncIterator[list["Exposed"]]:
     """Connect to an agent, or to all agents of a server."""
     from accord.bindings.mcp import Exposed
     from accord.cli.connecting import connected
-    from accord.client.wire import Unreachable
+    from accord.client.transports import Unreachable
 
     async with AsyncExitStack() as stack:
         found = []
@@ -191,16 +191,15 @@ async def _elsewhere(reach: Reach) -> AsyncIterator[list["Exposed"]]:
 async def _addresses(target: str) -> tuple[str, ...]:
     """Return the agents that an address means: of a whole server, all that its catalog lists."""
     from accord.client import transports
-    from accord.client.card_cache import CardCache
-    from accord.client.discovery import Discovery
-    from accord.client.exchange import Exchange
-    from accord.protocol import hosts
+    from accord.client.discovery import CardCache, Discovery
+    from accord.client.exchange import HttpExchange
+    from accord.protocol import urls
 
-    parts = hosts.split(target)
+    parts = urls.split_url(target)
     if parts.scheme not in ("http", "https") or parts.path.strip("/"):
         return (target,)
     transport = transports.choose("aiohttp")
     try:
-        return await Discovery(Exchange(transport), cache=CardCache()).listed(target.rstrip("/")) or (target,)
+        return await Discovery(HttpExchange(transport), cache=CardCache()).listed(target.rstrip("/")) or (target,)
     finally:
         await transport.close()

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from accord.client.keys import Credential, KeyManager
-    from accord.client.keys.sealed import SealedKeys
+    from accord.client.credentials import Credential, KeyManager
+    from accord.client.credentials.sealed import SealedCredentials
 
 
 class Place(Protocol):
@@ -44,15 +44,15 @@ def key_file(given: Path | None, env: Mapping[str, str]) -> Path:
 
 
 def _named(given: Path | None, env: Mapping[str, str]) -> Path | None:
-    from accord.client.keys.variables import KEY_FILE
+    from accord.client.credentials.credential import KEY_FILE_VARIABLE
 
-    return given or (Path(env[KEY_FILE]).expanduser() if env.get(KEY_FILE) else None)
+    return given or (Path(env[KEY_FILE_VARIABLE]).expanduser() if env.get(KEY_FILE_VARIABLE) else None)
 
 
 def keys_of(given: Path | None = None) -> "KeyManager":
     """Return the credentials of whoever runs a command: of their key file, variables and keyring."""
     from accord.cli.exits import failed
-    from accord.client.keys import KeyManagementError, KeyManager
+    from accord.client.credentials import KeyManagementError, KeyManager
 
     env = os.environ
     path = key_file(given, env)
@@ -77,24 +77,24 @@ class FilePlace:
 
     async def get(self, id: str) -> "Credential | None":
         """Return an entry."""
-        from accord.client.keys import files
-        from accord.client.keys.credential import normalized
+        from accord.client.credentials import files
+        from accord.client.credentials.credential import normalize_id
 
-        return files.read(self._path).get(normalized(id)) if self._path.exists() else None
+        return files.read_key_file(self._path).get(normalize_id(id)) if self._path.exists() else None
 
     async def put(self, id: str, credential: "Credential") -> None:
         """Write an entry."""
-        from accord.client.keys import files
+        from accord.client.credentials import files
 
-        files.write(self._path, id, credential)
+        files.write_entry(self._path, id, credential)
 
     async def remove(self, id: str) -> bool:
         """Take an entry out."""
-        from accord.client.keys import files
+        from accord.client.credentials import files
 
         is_there = await self.get(id) is not None
         if is_there:
-            files.write(self._path, id, None)
+            files.write_entry(self._path, id, None)
         return is_there
 
 
@@ -105,7 +105,7 @@ class KeyringPlace:
 
     def __init__(self) -> None:
         """Ask nothing yet."""
-        from accord.client.keys.os_keyring import OsKeyring
+        from accord.client.credentials.key_manager import OsKeyring
 
         self._keyring = OsKeyring()
 
@@ -127,7 +127,7 @@ class StorePlace:
 
     name = "the store"
 
-    def __init__(self, keys: "SealedKeys", tenant: str) -> None:
+    def __init__(self, keys: "SealedCredentials", tenant: str) -> None:
         """Keep what is one tenant's."""
         self.keys = keys
         self.tenant = tenant

@@ -69,9 +69,9 @@ def key(
 
 async def _key(url: str, tenant: str) -> int:
     from accord.config import load
-    from accord.protocol import hosts, push_headers
+    from accord.protocol import http_headers, urls
 
-    if not hosts.is_web(url):
+    if not urls.is_http_url(url):
         typer.echo(f"{NAME}: {plain(url)!r} is not a valid URL (expected e.g. https://hooks.example)", err=True)
         return MISUSED
     config = os.environ.get("ACCORD_CONFIG")
@@ -80,7 +80,7 @@ async def _key(url: str, tenant: str) -> int:
         typer.echo(f"{NAME}: no push.signing_keys are set: webhooks are signed with their tokens only", err=True)
         return FAILED
     for signing_key in signing_keys:
-        typer.echo(push_headers.receiver_key(signing_key, url, tenant))
+        typer.echo(http_headers.receiver_key(signing_key, url, tenant))
     return DONE
 
 

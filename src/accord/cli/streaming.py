@@ -10,7 +10,7 @@ from typing import Protocol
 from accord.cli import output
 from accord.cli.progress import Progress
 from accord.cli.tables import visible
-from accord.client.text import Growing
+from accord.client.text import StreamedText
 from accord.model import (
     Artifact,
     ArtifactUpdate,
@@ -177,7 +177,7 @@ class OnlyText:
     def __init__(self, progress: Progress) -> None:
         """Begin with nothing said."""
         self._progress = progress
-        self._text = Growing()
+        self._text = StreamedText()
         self._last = "\n"
 
     def event(self, event: Event) -> None:

@@ -108,10 +108,10 @@ def cancel(
 
     async def work(client: "Client", progress: "Progress") -> None:
         from accord.cli import following
-        from accord.model import CancelRequest, keys
+        from accord.model import CancelRequest, metadata_keys
         from accord.protocol.operations import Operation
 
-        request = CancelRequest(id=id, metadata=None if reason is None else {keys.REASON: reason})
+        request = CancelRequest(id=id, metadata=None if reason is None else {metadata_keys.REASON: reason})
         task = await client.cancel(request)
         following.shown_as(reach, progress, stream=False, operation=Operation.CANCEL).end(task)
 

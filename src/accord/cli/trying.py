@@ -15,7 +15,7 @@ from accord.cli.places import keys_of
 from accord.cli.tables import plain
 
 if TYPE_CHECKING:
-    from accord.client.auth import Auth
+    from accord.client.auth import ClientAuth
     from accord.model import AgentCard
 
 
@@ -23,14 +23,14 @@ async def tried(agent: str, service: str | None, file: Path | None) -> int:
     """Try it, say what happens, and return the exit code."""
     from accord.cli.connecting import connected
     from accord.cli.reaching import Reach
-    from accord.client.auth import Anonymous, chosen
+    from accord.client.auth import Anonymous, choose_auth_with_ids
 
     keys = keys_of(file)
     async with connected(Reach(agent=agent), is_anonymous=True) as client:
         card, origin = client.card, client.discovered.url
         _say("card", f"{card.name}, {origin or agent}")
     _say("asks for", _asked(card))
-    auth, schemes, ids = chosen(card, keys, service=service, origin=origin)
+    auth, schemes, ids = choose_auth_with_ids(card, keys, service=service, origin=origin)
     _say("sends", "nothing" if isinstance(auth, Anonymous) else repr(auth))
     for label, names in (("scheme", schemes), ("kept as", ids)):
         if names:
@@ -46,7 +46,7 @@ async def tried(agent: str, service: str | None, file: Path | None) -> int:
     return Exit.DONE if is_in else Exit.UNAUTHENTICATED
 
 
-async def _outcome(card: "AgentCard", auth: "Auth") -> tuple[bool, str]:
+async def _outcome(card: "AgentCard", auth: "ClientAuth") -> tuple[bool, str]:
     """Return whether an agent lets somebody in, and how it said so."""
     from accord.client import Client
     from accord.errors import AccordError, AuthenticationFailed, PermissionDenied, TaskNotFound

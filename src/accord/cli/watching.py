@@ -15,7 +15,7 @@ from accord.cli import output
 from accord.cli.answering import Keyboard
 from accord.cli.shown import Shown
 from accord.cli.steps import News, news_of
-from accord.client.text import Growing
+from accord.client.text import StreamedText
 from accord.engine.context import APPROVAL
 from accord.engine.ids import new_id
 from accord.engine.subscriptions import at_end
@@ -143,7 +143,7 @@ class Watch:
         head = await engine.store.read(tasks.read_head, self._tenant, child)
         if head is None or (is_old and head.task_state in ENDED):
             return
-        growing, said = Growing(), ""
+        growing, said = StreamedText(), ""
         async with engine.hub.follow(self._tenant, child, 0) as follower:
             async for event in follower.events(at_end):
                 said = (said + "".join(growing.add(event.body)))[-KEPT:]

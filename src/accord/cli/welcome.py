@@ -18,7 +18,7 @@ from accord.auth.scheme_settings import AnyScheme, ApiKeys, Basic, Header, Hmac,
 from accord.config.settings import LogFormat, Settings
 from accord.console.paths import PAGES
 from accord.engine.agent import Agent, AgentWithMembers
-from accord.protocol import signing
+from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
 from accord.storage.address import SqliteAddress
 from accord.telemetry.logs import LIFE
@@ -196,7 +196,7 @@ def _credentials(scheme: AnyScheme) -> str:
         case Mtls():
             return " --cert $CERTIFICATE --key $KEY" if scheme.header is None else ""
         case Hmac():
-            return f' -H "{signing.HEADER}: t=$T,{"k=$K," if len(scheme.keys) > 1 else ""}n=$N,v1=$V"'
+            return f' -H "{http_headers.SIGNATURE_HEADER}: t=$T,{"k=$K," if len(scheme.keys) > 1 else ""}n=$N,v1=$V"'
         case Plugin():
             return ""  # only its package knows
 

@@ -1,7 +1,7 @@
-"""The other side of the wire: A2A agents anywhere, called the way local ones are.
+"""A client for A2A agents: the same interface as for local agents.
 
-It discovers, negotiates, authenticates, sends and follows; it hosts nothing and keeps nothing but connections. Agents,
-the console and the command line stand above it, `protocol` and `outbound` below.
+It discovers agents, authenticates, sends messages and subscribes to tasks. It stores nothing. Agents, the console and
+the command line stand above it, `protocol` and `outbound` below.
 """
 
 from typing import TYPE_CHECKING
@@ -10,16 +10,14 @@ from accord.lazy import lazily
 
 if TYPE_CHECKING:
     from accord.client.blocking import BlockingClient, BlockingTask
-    from accord.client.client import Client
+    from accord.client.client import Client, in_process
     from accord.client.discovery import BadCard, CardNotFound
-    from accord.client.handle import RemoteTask
-    from accord.client.local import in_process
+    from accord.client.interfaces import NoWay
+    from accord.client.peer import Unconfirmed
+    from accord.client.remote_task import RemoteTask, Speech
     from accord.client.retries import Retries
-    from accord.client.selection import NoWay
-    from accord.client.sending import Unconfirmed
-    from accord.client.speech import Speech
     from accord.client.text import Said
-    from accord.client.wire import TimedOut, Unreachable
+    from accord.client.transports import TimedOut, Unreachable
 
 __all__ = [
     "BadCard",
@@ -40,16 +38,14 @@ __all__ = [
 
 _HOMES = {
     ".blocking": ("BlockingClient", "BlockingTask"),
-    ".client": ("Client",),
+    ".client": ("Client", "in_process"),
     ".discovery": ("BadCard", "CardNotFound"),
-    ".handle": ("RemoteTask",),
-    ".local": ("in_process",),
+    ".interfaces": ("NoWay",),
+    ".peer": ("Unconfirmed",),
+    ".remote_task": ("RemoteTask", "Speech"),
     ".retries": ("Retries",),
-    ".selection": ("NoWay",),
-    ".sending": ("Unconfirmed",),
-    ".speech": ("Speech",),
     ".text": ("Said",),
-    ".wire": ("TimedOut", "Unreachable"),
+    ".transports": ("TimedOut", "Unreachable"),
 }
 """Module -> the public names that are at home there."""
 

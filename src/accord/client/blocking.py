@@ -1,11 +1,4 @@
-"""The client for scripts without async: every method waits, and a stream is an ordinary iterator.
-
-    with BlockingClient("http://localhost:8000") as client:
-        print(client.send_text("hi").text)
-
-It has the operations of A2A (`core.interface`), texts and handles, and adds nothing to the client it wraps. An event
-loop runs in a thread of its own, so it works where another loop is already running.
-"""
+"""The client for code without async: each method waits, a stream is an iterator."""
 
 import asyncio
 import threading
@@ -14,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from accord.client.client import Client
-from accord.client.handle import RemoteTask
+from accord.client.remote_task import RemoteTask
 from accord.client.text import Said
 from accord.model import (
     AgentCard,

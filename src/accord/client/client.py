@@ -1,38 +1,39 @@
-"""The client of one agent, wherever and in whichever version of A2A it is.
+"""The client of one agent, remote or in this process.
 
     async with Client.connect("https://agents.example/trips") as client:
-        said = await client.send_text("a weekend in Lisbon")
+        reply = await client.send_text("a weekend in Lisbon")
 
-It is the same interface as the service of a local agent (`core.interface.A2A`), with texts and handles added. How an
-agent is found is `connecting`, how a message is sent `sending`, how a task is followed `resume`.
+It has the same interface as the service of a local agent (`core.interface.A2A`), with texts and handles added.
+`in_process` makes a client of any object with that interface: nothing is encoded, sent or authenticated.
 """
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from accord.a2a import Caller
-from accord.client import connecting
-from accord.client.auth import Auth
-from accord.client.connecting import Wishes, header_pairs
-from accord.client.discovery import Discovered
-from accord.client.handle import RemoteTask, message_of
-from accord.client.names import Resolve
-from accord.client.peer import Peer
-from accord.client.resume import AT_ANSWER, AT_REST, Follower
+from accord.a2a import A2A, Caller, streaming_operations, unary_operations
+from accord.client import connection
+from accord.client.auth import ClientAuth
+from accord.client.connection import ConnectOptions, header_pairs
+from accord.client.discovery import DiscoveredCard
+from accord.client.interfaces import JSONRPC, AgentEndpoint
+from accord.client.peer import AgentLink, AgentPeer, send_once, unconfirmed_error
+from accord.client.remote_task import RemoteTask, Speech, message_of
+from accord.client.resolver import ResolveAgent
 from accord.client.retries import Retries
-from accord.client.sending import send, unconfirmed
-from accord.client.speech import Speech
+from accord.client.subscription import AT_ANSWER, AT_REST, TaskSubscription
 from accord.client.text import Said
-from accord.client.wire import SECONDS, TimedOut, Transport
+from accord.client.transports import TIMEOUT_SECONDS, HttpTransport, TimedOut
 from accord.errors import PushNotSupported
 from accord.model import (
+    AgentCapabilities,
     AgentCard,
+    AgentExtension,
     CancelRequest,
     CardRequest,
     Event,
@@ -43,6 +44,8 @@ from accord.model import (
     PushGetRequest,
     PushListRequest,
     PushPage,
+    Request,
+    Result,
     SendConfiguration,
     SendRequest,
     SubscribeRequest,
@@ -52,16 +55,17 @@ from accord.model import (
 )
 from accord.model.base import Metadata
 from accord.outbound import Policy
+from accord.protocol.extensions import IDEMPOTENT_SEND, NUMBERED_EVENTS
 from accord.protocol.operations import DialectName, Operation
 
 if TYPE_CHECKING:
-    from accord.client.keys import Keys
+    from accord.client.credentials import Keys
 
 
 class Client:
     """One agent. Whoever asks is known to it by credentials, so the `caller` of the interface says nothing here."""
 
-    def __init__(self, peer: Peer, discovered: Discovered, *, timeout: float | None = SECONDS) -> None:
+    def __init__(self, peer: AgentPeer, discovered: DiscoveredCard, *, timeout: float | None = TIMEOUT_SECONDS) -> None:
         """Talk to a peer; `Client.connect` makes one of an address."""
         self.card: AgentCard = peer.card
         self.discovered = discovered
@@ -74,23 +78,23 @@ class Client:
         cls,
         target: str | AgentCard,
         *,
-        auth: Auth | None = None,
+        auth: ClientAuth | None = None,
         keys: "Keys | None" = None,
         service: str | None = None,
-        transport: str | Transport = "aiohttp",
+        transport: str | HttpTransport = "aiohttp",
         tls: ssl.SSLContext | None = None,
         policy: Policy | None = None,
         headers: Mapping[str, str] | None = None,
         extensions: Iterable[str] = (),
-        timeout: float | None = SECONDS,
+        timeout: float | None = TIMEOUT_SECONDS,
         dialect: str | DialectName | None = None,
         binding: str | None = None,
         allow_hosts: Iterable[str] = (),
         verify: Any = None,
-        resolve: Resolve | None = None,
+        resolve: ResolveAgent | None = None,
         retries: Retries | None = None,
         is_idempotent: bool | None = None,
-    ) -> "Connecting":
+    ) -> "PendingClient":
         """Find an agent by its address, its card's address, its card, or its name.
 
         Names are looked up in the registry that the settings name, or by `resolve`.
@@ -100,7 +104,7 @@ class Client:
         `binding` and `dialect` narrow what is spoken. `is_idempotent` says, where the card does not, that the agent
         takes the same message twice for the same. With a `policy`, only addresses that it allows are connected to.
         """
-        wishes = Wishes(
+        wishes = ConnectOptions(
             auth=auth,
             keys=keys,
             service=service,
@@ -121,12 +125,12 @@ class Client:
 
         async def make() -> Client:
             async with AsyncExitStack() as stack:
-                peer, found = await connecting.connect(target, wishes, stack)
+                peer, found = await connection.connect(target, wishes, stack)
                 client = cls(peer, found, timeout=timeout)
                 client._opened = stack.pop_all()
             return client
 
-        return Connecting(make)
+        return PendingClient(make)
 
     @property
     def is_idempotent(self) -> bool:
@@ -189,12 +193,12 @@ class Client:
         )
         request = SendRequest(message=message, configuration=configuration, metadata=metadata)
         try:
-            answer = await send(self.peer, request, seconds=self.timeout)
+            answer = await send_once(self.peer, request, seconds=self.timeout)
         except PushNotSupported:
             if offered is None:
                 raise
             offered, plain = None, replace(configuration, task_push_notification_config=None)
-            answer = await send(self.peer, replace(request, configuration=plain), seconds=self.timeout)
+            answer = await send_once(self.peer, replace(request, configuration=plain), seconds=self.timeout)
         return RemoteTask(self.peer, answer, is_pushed=offered is not None and isinstance(answer, Task))
 
     def task(self, task_id: str, *, context_id: str | None = None, after: int | None = None) -> RemoteTask:
@@ -208,7 +212,7 @@ class Client:
     ) -> Task | Message:
         """Send a message and answer with the task, once it ended or waits, or at once if asked so."""
         seconds = self.timeout if seconds is None else seconds
-        answer = await send(self.peer, request, seconds=seconds)
+        answer = await send_once(self.peer, request, seconds=seconds)
         configuration = request.configuration
         if isinstance(answer, Message) or answer.status.state in AT_REST:
             return answer
@@ -219,10 +223,10 @@ class Client:
                 return await self._settled(answer, configuration)
         except TimeoutError:
             late = TimedOut(f"Nothing within {seconds:g} seconds", was_sent=True)
-            raise unconfirmed(request.message.message_id, late, answer.id) from None
+            raise unconfirmed_error(request.message.message_id, late, answer.id) from None
 
     async def _settled(self, task: Task, configuration: SendConfiguration | None) -> Task:
-        async with aclosing(Follower(self.peer, task_id=task.id, stops=AT_REST).go_on()) as events:
+        async with aclosing(TaskSubscription(self.peer, task_id=task.id, stops=AT_REST).go_on()) as events:
             async for _ in events:
                 pass
         length = None if configuration is None else configuration.history_length
@@ -232,7 +236,7 @@ class Client:
         self, request: SendRequest, caller: Caller | None = None, after: int | None = None
     ) -> AsyncGenerator[Event, None]:
         """Send a message and follow what comes of it, through whatever breaks; the first event is the task."""
-        return Follower(self.peer, after=after, stops=AT_ANSWER).send(request)
+        return TaskSubscription(self.peer, after=after, stops=AT_ANSWER).send(request)
 
     async def get(self, request: GetRequest, caller: Caller | None = None) -> Task:
         """Read one task."""
@@ -253,7 +257,7 @@ class Client:
         self, request: SubscribeRequest, caller: Caller | None = None, after: int | None = None
     ) -> AsyncGenerator[Event, None]:
         """Follow a task, through whatever breaks, until it has ended."""
-        return Follower(self.peer, task_id=request.id, after=after).go_on()
+        return TaskSubscription(self.peer, task_id=request.id, after=after).go_on()
 
     async def push_set(self, request: PushConfig, caller: Caller | None = None) -> PushConfig:
         """Create or replace a webhook."""
@@ -281,7 +285,7 @@ class Client:
         return found
 
 
-class Connecting:
+class PendingClient:
     """A client that is to be: `async with` it, or await it and close the client yourself."""
 
     def __init__(self, make: Callable[[], Awaitable[Client]]) -> None:
@@ -301,3 +305,57 @@ class Connecting:
     ) -> None:
         if self._made is not None:
             await self._made.close()
+
+
+LOCAL_URL = "local:"
+"""The address of what has none."""
+
+
+class LocalLink:
+    """Calls an agent of this process, as one caller."""
+
+    dialect = DialectName.V1
+    binding = "LOCAL"
+    resumable = True
+
+    def __init__(self, agent: A2A, caller: Caller) -> None:
+        """Call `agent`."""
+        self._caller = caller
+        self._answering, self._streaming = unary_operations(agent), streaming_operations(agent)
+
+    async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
+        """Call the agent; what it takes its time for is not cut short."""
+        return cast("Result", await self._answering[operation](request, self._caller))
+
+    def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
+        """Call the agent and yield its events."""
+        return self._streaming[operation](request, self._caller, after)
+
+    async def close(self) -> None:
+        """Do nothing: the agent is somebody else's."""
+
+
+def in_process(agent: A2A, *, caller: Caller | None = None, card: AgentCard | None = None) -> Client:
+    """Return a client of an agent of this process; without its card, it is taken to offer everything."""
+    link: AgentLink = LocalLink(agent, caller or Caller())
+    stated = card or _LOCAL_CARD
+    way = AgentEndpoint(binding=JSONRPC, dialect=DialectName.V1, url=LOCAL_URL)
+    peer = AgentPeer(stated, (way,), lambda _: link)
+    return Client(peer, DiscoveredCard(card=stated, url=LOCAL_URL, document=b""), timeout=TIMEOUT_SECONDS)
+
+
+_LOCAL_CARD = AgentCard(
+    name="local",
+    description="An agent of this process",
+    version="",
+    supported_interfaces=(),
+    capabilities=AgentCapabilities(
+        streaming=True,
+        push_notifications=True,
+        extended_agent_card=True,
+        extensions=(AgentExtension(uri=IDEMPOTENT_SEND), AgentExtension(uri=NUMBERED_EVENTS)),
+    ),
+    default_input_modes=(),
+    default_output_modes=(),
+    skills=(),
+)

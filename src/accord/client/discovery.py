@@ -1,12 +1,13 @@
-"""Finding an agent's card: where it is, whether it is one, and whether it may be believed.
+"""Agent cards: fetched, cached and verified.
 
-`agent-card.json` is tried first, then `agent.json`, then the host's catalog; what is found is read in any dialect, kept
-as HTTP says (`card_cache`), checked against pinned keys and for addresses that are not its host's to name (`findings`).
-It talks to no agent: the client above makes links of what is returned, `wire.Transport` below fetches.
+`agent-card.json` is tried first, then `agent.json`, then the host's catalog. A card is read in any dialect, cached as
+HTTP defines (RFC 9111), checked against pinned keys and for addresses that its host may not name (`interfaces`).
 """
 
 import asyncio
+import re
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urljoin, urlsplit
@@ -15,11 +16,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accord.client.card_cache import CardCache
-from accord.client.exchange import Exchange
-from accord.client.findings import Finding, Trust, at_home, told, usable
+from accord.client.exchange import HttpExchange
+from accord.client.interfaces import (
+    CardFinding,
+    CardHostTrust,
+    describe_findings,
+    keep_usable_interfaces,
+    with_home_interface,
+)
 from accord.client.retries import Retries
-from accord.client.wire import SECONDS, Outgoing, Reply, Unreachable
+from accord.client.transports import TIMEOUT_SECONDS, HttpReply, HttpRequest, Unreachable
 from accord.errors import AccordError, AgentUnavailable, AuthenticationFailed, PermissionDenied, RateLimited
 from accord.model import AgentCard, CardProfile
 from accord.protocol.cards import CARD_TYPE, CATALOG_TYPE, decode_card, encode_card
@@ -28,7 +34,71 @@ from accord.protocol.operations import DialectName
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
-    from accord.protocol.card_signatures import Verified
+    from accord.protocol.card_signatures import VerifiedCard
+
+
+MAX_CARDS = 256
+"""How many documents are kept, the least recently used leaving first."""
+
+MAX_AGE_SECONDS = 24 * 3600.0
+"""How long one is taken as it is at most, whatever its server says: agents move."""
+
+_MAX_AGE = re.compile(r"max-age\s*=\s*\"?(\d{1,9})\"?", re.IGNORECASE)
+
+
+class CachedCard(Struct, frozen=True, kw_only=True):
+    """A document and what its server said about keeping it; `fresh_until` is a time of the clock that stored it."""
+
+    body: bytes
+    etag: str | None
+    modified: str | None
+    fresh_until: float
+
+    @property
+    def conditions(self) -> tuple[tuple[str, str], ...]:
+        """The headers that ask whether it is still the same."""
+        stated = (("If-None-Match", self.etag), ("If-Modified-Since", None if self.etag else self.modified))
+        return tuple((name, value) for name, value in stated if value)
+
+
+class CardCache:
+    """Documents by address."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, CachedCard] = OrderedDict()
+
+    def get(self, url: str) -> CachedCard | None:
+        """Return what is known of an address, fresh or not."""
+        found = self._kept.get(url)
+        if found is not None:
+            self._kept.move_to_end(url)
+        return found
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+
+    def put(self, url: str, body: bytes, headers: Mapping[str, str], now: float) -> None:
+        """Keep a document that was fetched, or confirmed, just now; or forget it if it may not be kept."""
+        directives = headers.get("Cache-Control", "").lower()
+        etag, modified = headers.get("ETag"), headers.get("Last-Modified")
+        fresh = _fresh_seconds(directives)
+        if "no-store" in directives or not (fresh or etag or modified):
+            self._kept.pop(url, None)
+            return
+        self._kept[url] = CachedCard(body=body, etag=etag, modified=modified, fresh_until=now + fresh)
+        self._kept.move_to_end(url)
+        while len(self._kept) > MAX_CARDS:
+            self._kept.popitem(last=False)
+
+
+def _fresh_seconds(directives: str) -> float:
+    """Return for how long a document needs no asking; a card without a word about it is asked for each time."""
+    found = _MAX_AGE.search(directives)
+    if found is None or "no-cache" in directives:
+        return 0.0
+    return min(float(found[1]), MAX_AGE_SECONDS)
+
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 """Where cards are: since A2A 0.3, and before."""
@@ -39,7 +109,7 @@ MAX_REDIRECTS = 3
 
 _ACCEPT = ("Accept", f"application/json, {CARD_TYPE}, {CATALOG_TYPE}")
 
-RETRIES = Retries(attempts=2)
+CARD_RETRIES = Retries(attempts=2)
 """Somebody waits for the agent's name to be understood: what is wrong with it should be said within a second."""
 
 
@@ -60,20 +130,20 @@ class NoSuchAgent(CardNotFound):
 class BadCard(Exception):
     """There is a card, but none that can be used; `findings` say why."""
 
-    def __init__(self, url: str, findings: Iterable[Finding]) -> None:
+    def __init__(self, url: str, findings: Iterable[CardFinding]) -> None:
         """Say all of it, for a person."""
         self.url = url
         self.findings = tuple(findings)
-        super().__init__(f"The agent card at {url} cannot be used: {'; '.join(told(self.findings))}")
+        super().__init__(f"The agent card at {url} cannot be used: {'; '.join(describe_findings(self.findings))}")
 
 
-class Discovered(Struct, frozen=True, kw_only=True):
+class DiscoveredCard(Struct, frozen=True, kw_only=True):
     """A card, where it was served, what is remarkable about it and the name of the pinned key that signed it."""
 
     card: AgentCard
     url: str
     document: bytes
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CardFinding, ...] = ()
     signed_by: str | None = None
 
 
@@ -82,24 +152,24 @@ class Discovery:
 
     def __init__(
         self,
-        exchange: Exchange,
+        exchange: HttpExchange,
         *,
         cache: CardCache,
         headers: Iterable[tuple[str, str]] = (),
         allow_hosts: Iterable[str] = (),
         keys: Iterable["Key"] | None = None,
-        seconds: float | None = SECONDS,
+        seconds: float | None = TIMEOUT_SECONDS,
     ) -> None:
         """Fetch with these headers; with `keys`, only a card that one of them has signed is believed."""
         self._exchange = exchange
-        self._elsewhere = Exchange(exchange.transport)
+        self._elsewhere = HttpExchange(exchange.transport)
         self._cache = cache
         self._headers = tuple(headers)
-        self._trust = Trust(allow_hosts=frozenset(allow_hosts))
+        self._trust = CardHostTrust(allow_hosts=frozenset(allow_hosts))
         self._keys = None if keys is None else tuple(keys)
         self._seconds = seconds
 
-    async def find(self, target: str) -> Discovered:
+    async def find(self, target: str) -> DiscoveredCard:
         """Return the card of the agent at an address: its base, its endpoint, or the card's own.
 
         A card that the host has elsewhere counts only if it names the address that was asked for.
@@ -187,7 +257,7 @@ class Discovery:
             at = _redirected(url, at, reply.headers["Location"])
         raise CardNotFound(url, {url: "too many redirects"})
 
-    async def _fetch(self, url: str, conditions: tuple[tuple[str, str], ...], *, is_home: bool) -> Reply:
+    async def _fetch(self, url: str, conditions: tuple[tuple[str, str], ...], *, is_home: bool) -> HttpReply:
         attempt = 0
         while True:
             error: Exception
@@ -195,71 +265,71 @@ class Discovery:
                 reply = await self._ask(url, conditions, is_home)
                 if reply.status not in (429, 500, 502, 503, 504):
                     return reply
-                error = _passing(reply)
+                error = _transient_error(reply)
             except Unreachable as unreachable:
                 error = unreachable
-            delay = RETRIES.delay(attempt, error) if attempt < RETRIES.attempts else None
+            delay = CARD_RETRIES.delay(attempt, error) if attempt < CARD_RETRIES.attempts else None
             if delay is None:
                 raise error
             attempt += 1
             await asyncio.sleep(delay)
 
-    async def _ask(self, url: str, conditions: tuple[tuple[str, str], ...], is_home: bool) -> Reply:
+    async def _ask(self, url: str, conditions: tuple[tuple[str, str], ...], is_home: bool) -> HttpReply:
         """Ask once; what is added to every request is for the host that was asked, not for one that it redirects to."""
         own = self._headers if is_home else ()
-        request = Outgoing(method="GET", url=url, headers=(_ACCEPT, *own, *conditions), seconds=self._seconds)
+        request = HttpRequest(method="GET", url=url, headers=(_ACCEPT, *own, *conditions), seconds=self._seconds)
         return await (self._exchange if is_home else self._elsewhere).fetch(request)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def _read(self, url: str, served: str, document: bytes) -> Discovered:
+    def _read(self, url: str, served: str, document: bytes) -> DiscoveredCard:
         if len(document) > MAX_CARD_BYTES:
-            raise BadCard(url, [Finding(where="", what=f"It is larger than {MAX_CARD_BYTES} bytes")])
+            raise BadCard(url, [CardFinding(where="", what=f"It is larger than {MAX_CARD_BYTES} bytes")])
         signed_by = None
         if self._keys is not None:
             verified = _verified(url, document, self._keys)
             signed_by, document = verified.key, verified.document
         stated = _decoded(url, document)
         if not stated.supported_interfaces and b'"supportedInterfaces"' not in document:
-            stated = at_home(stated, served)
-        card, findings = usable(stated, served, replace(self._trust, is_signed=signed_by is not None))
+            stated = with_home_interface(stated, served)
+        card, findings = keep_usable_interfaces(stated, served, replace(self._trust, is_signed=signed_by is not None))
         if not card.supported_interfaces:
-            no_address = Finding(where="supportedInterfaces", what="There is no address that may be used")
+            no_address = CardFinding(where="supportedInterfaces", what="There is no address that may be used")
             raise BadCard(url, (*findings, no_address))
-        return Discovered(card=card, url=served, document=document, findings=findings, signed_by=signed_by)
+        return DiscoveredCard(card=card, url=served, document=document, findings=findings, signed_by=signed_by)
 
 
-def given(card: AgentCard, keys: Iterable["Key"] | None = None) -> Discovered:
+def discover_given_card(card: AgentCard, keys: Iterable["Key"] | None = None) -> DiscoveredCard:
     """Return a card that the caller has from elsewhere, who answers for its addresses; keys are asked all the same."""
     document = encode_card(card, frozenset({DialectName.V1}))
     if keys is None:
-        return Discovered(card=card, url="", document=document)
+        return DiscoveredCard(card=card, url="", document=document)
     verified = _verified(card.name, document, keys)
     covered = _decoded(card.name, verified.document)
     if card.profile is not None:  # the name is not the signer's, but the one under which the caller has the card
         covered = replace(covered, profile=CardProfile(human_readable_id=card.profile.human_readable_id))
-    return Discovered(card=covered, url="", document=verified.document, signed_by=verified.key)
+    return DiscoveredCard(card=covered, url="", document=verified.document, signed_by=verified.key)
 
 
 def _decoded(url: str, document: bytes) -> AgentCard:
     try:
         return decode_card(document)
     except AccordError as error:
-        named = [Finding(where=one.field, what=one.description) for one in error.violations]
-        raise BadCard(url, named or [Finding(where="", what=error.message)]) from error
+        named = [CardFinding(where=one.field, what=one.description) for one in error.violations]
+        raise BadCard(url, named or [CardFinding(where="", what=error.message)]) from error
 
 
-def _verified(url: str, document: bytes, keys: Iterable["Key"]) -> "Verified":
+def _verified(url: str, document: bytes, keys: Iterable["Key"]) -> "VerifiedCard":
     """Return what of a card is signed: nothing else is read of one that keys are pinned for."""
-    from accord.protocol.card_signatures import UntrustedCard, verify
+    from accord.protocol.card_signatures import UntrustedCard, verify_card
 
     try:
-        return verify(document, keys, time.time())
+        return verify_card(document, keys, time.time())
     except UntrustedCard as error:
-        raise BadCard(url, [Finding(where="signatures", what=str(error))]) from error
+        raise BadCard(url, [CardFinding(where="signatures", what=str(error))]) from error
 
 
-def pinned(stated: Any) -> tuple["Key", ...]:
+def read_pinned_keys(stated: Any) -> tuple["Key", ...]:
     """Return the keys in a JWK, a JWK set (as data or JSON) or a list of keys; raises ValueError for anything else."""
     from joserfc.errors import JoseError
     from joserfc.jwk import JWKRegistry, Key
@@ -311,14 +381,14 @@ def _confirmed(headers: Mapping[str, str], etag: str | None, modified: str | Non
     return {name: value for name, value in found.items() if value}
 
 
-def _passing(reply: Reply) -> AccordError:
+def _transient_error(reply: HttpReply) -> AccordError:
     stated = reply.headers.get("Retry-After", "")
     after = int(stated) if stated.isascii() and stated.isdigit() else None
     kind = RateLimited if reply.status == 429 else AgentUnavailable
     return kind(f"The agent's card cannot be had: HTTP {reply.status}", retry_after=after)
 
 
-def _refuse(url: str, reply: Reply) -> NoReturn:
+def _refuse(url: str, reply: HttpReply) -> NoReturn:
     if reply.status == 401:
         raise AuthenticationFailed("The agent's card is only for those who say who they are")
     if reply.status == 403:

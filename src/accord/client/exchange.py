@@ -1,18 +1,143 @@
-"""One request and its answer, with credentials: the way from a link to a transport and back.
+"""An HTTP exchange with authentication and redirects.
 
-It adds credentials, asks once more where the way to authenticate knows how, and follows a redirect that stays on the
-same host. It repeats nothing else and knows nothing of A2A; links and discovery stand above, transports below.
+Authentication is a generator (`ClientAuth.prepare`): it yields the requests that it needs, such as one for a token,
+receives their replies and returns the request with credentials. `AuthDriver` runs it once for all who wait for the same
+token. `HttpExchange` retries once after a 401 and follows a redirect on the same host. The ways to authenticate are in
+`auth`, links and discovery stand above.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from urllib.parse import urljoin, urlsplit
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from typing import Protocol
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from msgspec.structs import replace
 
-from accord.client.auth.driver import Driver
-from accord.client.auth.flow import Auth
-from accord.client.wire import Opened, Outgoing, Reply, Transport
+from accord.client.transports import HttpReply, HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable
 from accord.engine import tracing
+
+AuthFlow = Generator[HttpRequest, HttpReply, HttpRequest]
+
+
+class ClientAuth(Protocol):
+    """One way to authenticate."""
+
+    def prepare(self, request: HttpRequest) -> AuthFlow:
+        """Return the request with credentials; what it yields first is to be answered first."""
+
+    def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
+        """Return how to ask again after a 401, or None if that would be the same again.
+
+        `request` is what was refused, with its credentials.
+        """
+
+
+def with_header(request: HttpRequest, name: str, value: str) -> HttpRequest:
+    """Return the request with a header in place of all of that name."""
+    others = [pair for pair in request.headers if pair[0].lower() != name.lower()]
+    return replace(request, headers=(*others, (name, value)))
+
+
+def header_of(request: HttpRequest, name: str) -> str | None:
+    """Return the first value of a header."""
+    return next((value for stated, value in request.headers if stated.lower() == name.lower()), None)
+
+
+def with_query(request: HttpRequest, name: str, value: str) -> HttpRequest:
+    """Return the request with a query parameter, both already encoded, in place of all of that name."""
+    parts = urlsplit(request.url)
+    others = [pair for pair in parts.query.split("&") if pair and pair.partition("=")[0] != name]
+    return replace(request, url=urlunsplit(parts._replace(query="&".join([*others, f"{name}={value}"]))))
+
+
+def with_cookie(request: HttpRequest, name: str, value: str) -> HttpRequest:
+    """Return the request with a cookie in place of one of that name."""
+    stated = (header_of(request, "Cookie") or "").split(";")
+    others = [pair for part in stated if (pair := part.strip()) and pair.partition("=")[0] != name]
+    return with_header(request, "Cookie", "; ".join([*others, f"{name}={value}"]))
+
+
+class AuthDriver:
+    """Adds the credentials of one way to authenticate to requests."""
+
+    def __init__(self, auth: ClientAuth, transport: HttpTransport) -> None:
+        """Run the flows of `auth`, sending what they ask for over `transport`."""
+        self.auth = auth
+        self._transport = transport
+        self._asking: asyncio.Future[Exception | None] | None = None
+
+    async def prepare(self, request: HttpRequest) -> HttpRequest:
+        """Return the request with credentials.
+
+        Raises `AuthenticationFailed` if none can be had, and `Unreachable`, with nothing sent, if whoever gives them
+        does not answer.
+        """
+        return await self._run(lambda: self.auth.prepare(request))
+
+    async def retry(self, request: HttpRequest, refused: HttpReply) -> HttpRequest | None:
+        """Return a request to send in place of one that was answered with 401, or None if that is final.
+
+        It is asked for once: a second 401 is final.
+        """
+        if self.auth.retry(request, refused) is None:
+            return None
+        return await self._run(lambda: _require_flow(self.auth.retry(request, refused)))
+
+    async def _run(self, begin: Callable[[], AuthFlow]) -> HttpRequest:
+        while True:
+            flow = begin()
+            try:
+                asked = next(flow)
+            except StopIteration as done:
+                return _request_of(done)
+            if self._asking is None:
+                return await self._ask(flow, asked)
+            flow.close()  # somebody is asking already: what they are told may be all that this needs
+            failure = await asyncio.shield(self._asking)  # one who gives up must not end it for the others
+            if failure is not None:
+                raise failure
+
+    async def _ask(self, flow: AuthFlow, asked: HttpRequest) -> HttpRequest:
+        """Run a flow that has to ask; whoever else would have to meanwhile waits for how it goes."""
+        self._asking = asking = asyncio.get_running_loop().create_future()
+        failure: Exception | None = None
+        try:
+            while True:
+                asked = flow.send(await self._exchange(asked))
+        except StopIteration as done:
+            return _request_of(done)
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            flow.close()
+            self._asking = None
+            asking.set_result(failure)
+
+    async def _exchange(self, request: HttpRequest) -> HttpReply:
+        """Send what a flow asks for; if that fails, the request that needed it was not sent."""
+        try:
+            opened = await self._transport.open(request)
+            try:
+                body = await opened.read()
+            finally:
+                await opened.close()
+        except Unreachable as error:
+            kind = TimedOut if isinstance(error, TimedOut) else Unreachable
+            raise kind(f"No credentials to be had: {error.reason}", was_sent=False) from error
+        return HttpReply(status=opened.status, headers=opened.headers, body=body)
+
+
+def _require_flow(flow: AuthFlow | None) -> AuthFlow:
+    if flow is None:  # it said otherwise a moment ago
+        raise RuntimeError("A way to authenticate must decide to ask again from the request alone")
+    return flow
+
+
+def _request_of(done: StopIteration) -> HttpRequest:
+    found: HttpRequest = done.value
+    return found
+
 
 MAX_REDIRECTS = 3
 """Frameworks redirect once, to an address with or without a slash at its end."""
@@ -22,15 +147,15 @@ _MOVED = _KEEPS_METHOD | {301, 302, 303}
 _PORTS = {"http": 80, "https": 443}
 
 
-class Exchange:
+class HttpExchange:
     """Sends requests over a transport, with the credentials of one way to authenticate."""
 
-    def __init__(self, transport: Transport, auth: Auth | Driver | None = None) -> None:
+    def __init__(self, transport: HttpTransport, auth: ClientAuth | AuthDriver | None = None) -> None:
         """Send over `transport`; who shares a `Driver` shares its tokens as well."""
         self.transport = transport
-        self.driver = Driver(auth, transport) if auth is not None and not isinstance(auth, Driver) else auth
+        self.driver = AuthDriver(auth, transport) if auth is not None and not isinstance(auth, AuthDriver) else auth
 
-    async def open(self, request: Outgoing) -> Opened:
+    async def open(self, request: HttpRequest) -> OpenReply:
         """Send a request and return the answer's head, or raise `Unreachable`."""
         if tracing.tracer is not None:
             request = replace(request, headers=(*request.headers, *tracing.headers().items()))
@@ -44,12 +169,12 @@ class Exchange:
             opened = await self._authenticated(request)
         return opened
 
-    async def fetch(self, request: Outgoing) -> Reply:
+    async def fetch(self, request: HttpRequest) -> HttpReply:
         """Send a request and return its whole answer."""
         opened = await self.open(request)
-        return Reply(status=opened.status, headers=opened.headers, body=await opened.read())
+        return HttpReply(status=opened.status, headers=opened.headers, body=await opened.read())
 
-    async def _authenticated(self, request: Outgoing) -> Opened:
+    async def _authenticated(self, request: HttpRequest) -> OpenReply:
         driver = self.driver
         if driver is None:
             return await self.transport.open(request)
@@ -57,15 +182,15 @@ class Exchange:
         opened = await self.transport.open(sent)
         if opened.status != 401:
             return opened
-        refused = Reply(status=opened.status, headers=opened.headers, body=await opened.read())
+        refused = HttpReply(status=opened.status, headers=opened.headers, body=await opened.read())
         again = await driver.retry(sent, refused)
-        return _Read(refused) if again is None else await self.transport.open(again)
+        return _ReadReply(refused) if again is None else await self.transport.open(again)
 
 
-class _Read:
+class _ReadReply:
     """An answer that has been read."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: HttpReply) -> None:
         self.status = reply.status
         self.headers: Mapping[str, str] = reply.headers
         self._body = reply.body
@@ -80,7 +205,7 @@ class _Read:
         pass
 
 
-def _redirected(request: Outgoing, opened: Opened) -> str | None:
+def _redirected(request: HttpRequest, opened: OpenReply) -> str | None:
     """Return where a request is to go, unless that is another server: it would be given the credentials.
 
     Only 307 and 308 leave a POST what it is.

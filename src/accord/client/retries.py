@@ -1,23 +1,132 @@
-"""What may be sent again, and when: never what could do something twice.
+"""Errors of HTTP replies, and which requests may be retried.
 
-A message that may have been accepted is repeated only to an agent that is known to take it as the same message;
-reading, and what has the same effect twice as once, is repeated whenever that could help. It only decides: `peer` and
-`resume` wait and send.
+A reply that is not a success becomes one of our errors by its status, its headers and what the dialect read in its
+body. A message that may have been accepted is retried only with an agent that treats it as the same message. Reads, and
+operations that have the same effect twice as once, are retried whenever that could help. Nothing waits or sends here.
 """
 
 import random
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
-from accord.client.links.answers import STATUS_KEY
-from accord.client.wire import TimedOut, Unreachable
-from accord.errors import AccordError, AgentUnavailable, InternalError, RateLimited, RemoteError
+from accord.client.transports import HttpReply, TimedOut, Unreachable
+from accord.errors import (
+    AccordError,
+    AgentUnavailable,
+    AuthenticationFailed,
+    HeadersTooLarge,
+    InternalError,
+    InvalidRequest,
+    MethodNotFound,
+    PermissionDenied,
+    RateLimited,
+    RemoteError,
+    RequestTimeout,
+    RequestTooLarge,
+    UnsupportedMediaType,
+    UnsupportedOperation,
+)
 from accord.model import PushConfig, Request
 from accord.protocol.operations import DialectName, Operation
 
-HARMLESS: Final = frozenset(
+HTTP_ERRORS: Mapping[int, type[AccordError]] = {
+    400: InvalidRequest,
+    401: AuthenticationFailed,
+    403: PermissionDenied,
+    404: MethodNotFound,
+    405: MethodNotFound,
+    408: RequestTimeout,
+    410: MethodNotFound,
+    413: RequestTooLarge,
+    415: UnsupportedMediaType,
+    422: InvalidRequest,
+    429: RateLimited,
+    431: HeadersTooLarge,
+    500: InternalError,
+    501: UnsupportedOperation,
+    503: AgentUnavailable,
+}
+"""What a status says by itself; any other is an error without a name here."""
+
+DECISIVE_STATUSES = frozenset({401, 403, 429, 503})
+"""Statuses that say more than any code beside them: who answers them is often not the agent, but what is in front."""
+
+STATUS_KEY = "status"
+"""The fact of an error that tells the status of the answer it came with."""
+
+MAX_RETRY_SECONDS = 24 * 60 * 60
+"""The longest pause that is taken seriously."""
+
+MAX_SENTENCE = 300
+"""Characters of a sentence that is taken from a body of unknown form."""
+
+
+def error_of_reply(reply: HttpReply, stated: AccordError | None) -> AccordError:
+    """Return the error that an answer is; `stated` is what the dialect read in its body."""
+    status = reply.status
+    error = stated
+    if error is None or status in DECISIVE_STATUSES or isinstance(error, RemoteError):
+        kind = HTTP_ERRORS.get(status, RemoteError)
+        error = stated if isinstance(stated, kind) else _with_kind(kind, reply, stated)
+    if error.retry_after is None:
+        error.retry_after = read_retry_after(reply.headers)
+    if isinstance(error, AuthenticationFailed):
+        challenge = reply.headers.get("www-authenticate")
+        error.challenges = (challenge,) if challenge else ()
+    error.metadata = {**error.metadata, STATUS_KEY: str(status)}
+    return error
+
+
+def _with_kind(kind: type[AccordError], reply: HttpReply, stated: AccordError | None) -> AccordError:
+    if stated is not None:
+        return kind(
+            stated.message,
+            violations=stated.violations,
+            retry_after=stated.retry_after,
+            metadata=stated.metadata,
+        )
+    said = _sentence(reply.body)
+    return kind(f"The agent answered with HTTP {reply.status}{': ' + said if said else ''}")
+
+
+def _sentence(body: bytes) -> str:
+    """Return what a body of unknown form says to people, if it says it where most do."""
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    for _ in range(2):
+        if isinstance(found, dict):
+            members = found
+            found = next((members[name] for name in ("message", "detail", "error", "title") if name in members), "")
+    return found[:MAX_SENTENCE] if isinstance(found, str) else ""
+
+
+def read_retry_after(headers: Mapping[str, str]) -> int | None:
+    """Return the seconds of a `Retry-After`, which is a number of them or a date (RFC 9110, 10.2.3)."""
+    stated = (headers.get("retry-after") or "").strip()
+    if stated.isascii() and stated.isdigit():
+        return min(int(stated[:10]), MAX_RETRY_SECONDS)
+    until, now = _date(stated), _date(headers.get("date") or "") or datetime.now(UTC)
+    if until is None:
+        return None
+    return min(max(int((until - now).total_seconds()), 0), MAX_RETRY_SECONDS)
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, OverflowError, TypeError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+IDEMPOTENT_OPERATIONS: Final = frozenset(
     {
         Operation.GET,
         Operation.LIST,
@@ -31,13 +140,13 @@ HARMLESS: Final = frozenset(
 )
 """Operations that have the same effect twice as once."""
 
-NAMED_MESSAGES: Final = frozenset({DialectName.V1, DialectName.V03, DialectName.GEN, DialectName.RELAY})
+MESSAGE_ID_DIALECTS: Final = frozenset({DialectName.V1, DialectName.V03, DialectName.GEN, DialectName.RELAY})
 """Dialects whose messages carry the id by which an agent knows one again; AgentVault's have none."""
 
-PASSING: Final = frozenset({"500", "502", "503", "504"})
+TRANSIENT_STATUSES: Final = frozenset({"500", "502", "503", "504"})
 """HTTP statuses of servers, and of proxies in front of them, that may be gone a moment later."""
 
-TURNED_AWAY: Final = frozenset({None, "429", "503"})
+DEFERRING_STATUSES: Final = frozenset({None, "429", "503"})
 """Statuses of who has no time now and says when it will; what a proxy answers of a request that it had already passed
 on is another."""
 
@@ -69,7 +178,7 @@ class Retries(Struct, frozen=True, kw_only=True):
         return max(grown * (0.5 + draw() / 2), float(wanted or 0))
 
 
-def was_turned_away(error: Exception) -> bool:
+def was_not_accepted(error: Exception) -> bool:
     """Whether a request certainly has not been acted on and may be welcome later: it never left, or was put off.
 
     Who only says that it is too much, or cannot now, may have begun: a limit may be met while the work is done. Who
@@ -79,13 +188,13 @@ def was_turned_away(error: Exception) -> bool:
         case Unreachable():
             return not error.was_sent
         case RateLimited(retry_after=int()) | AgentUnavailable(retry_after=int()):
-            return error.metadata.get(STATUS_KEY) in TURNED_AWAY
+            return error.metadata.get(STATUS_KEY) in DEFERRING_STATUSES
     return False
 
 
-def may_repeat(operation: Operation, request: Request, error: Exception, *, is_idempotent: bool) -> bool:
+def may_retry(operation: Operation, request: Request, error: Exception, *, is_idempotent: bool) -> bool:
     """Whether to send a request again that ended in an error; `is_idempotent` if messages are known again."""
-    if was_turned_away(error):
+    if was_not_accepted(error):
         return True
     match error:
         case TimedOut() if operation is Operation.SEND:
@@ -93,7 +202,9 @@ def may_repeat(operation: Operation, request: Request, error: Exception, *, is_i
         case Unreachable() | InternalError() | AgentUnavailable() | RateLimited():
             return _has_effect_once(operation, request, is_idempotent)
         case RemoteError():
-            return error.metadata.get(STATUS_KEY) in PASSING and _has_effect_once(operation, request, is_idempotent)
+            return error.metadata.get(STATUS_KEY) in TRANSIENT_STATUSES and _has_effect_once(
+                operation, request, is_idempotent
+            )
     return False
 
 
@@ -101,4 +212,4 @@ def _has_effect_once(operation: Operation, request: Request, is_idempotent: bool
     match request:
         case PushConfig():
             return request.id is not None  # under its id it replaces itself
-    return operation in HARMLESS or is_idempotent
+    return operation in IDEMPOTENT_OPERATIONS or is_idempotent

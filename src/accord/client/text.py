@@ -1,7 +1,6 @@
-"""What an agent says, as text: of a whole answer, or piece by piece while it is streamed.
+"""The text of an agent's answer, whole or as it is streamed.
 
-It reads every part of every artifact, not only the first (C-07), and gives data as JSON; files are left to whoever
-reads `Said.raw`. It sends nothing and follows nothing: events and answers are handed to it.
+Every part of every artifact counts (C-07), data as JSON. Files are left to the caller, who has `Said.raw`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,10 +22,10 @@ from accord.model import (
 from accord.protocol import codec
 from accord.protocol.lifecycle import INTERRUPTED
 
-FAILED = frozenset({TaskState.FAILED, TaskState.REJECTED})
+FAILED_STATES = frozenset({TaskState.FAILED, TaskState.REJECTED})
 """Ends that are not what the caller wanted, nor what it asked for by cancelling."""
 
-_SPEAKS = INTERRUPTED | FAILED
+_STATES_WITH_TEXT = INTERRUPTED | FAILED_STATES
 """States whose message says something that the artifacts do not: a question, or a reason. That of a finished task often
 only repeats them."""
 
@@ -53,7 +52,7 @@ class Said(Struct, frozen=True, kw_only=True):
     @property
     def has_failed(self) -> bool:
         """Whether the agent could not, or would not, do it; `text` ends with its reason."""
-        return self.status in FAILED
+        return self.status in FAILED_STATES
 
     @property
     def is_question(self) -> bool:
@@ -66,29 +65,29 @@ def text_of(answer: Task | Message) -> str:
     if isinstance(answer, Message):
         return _text(answer.parts)
     made = [text for artifact in answer.artifacts if (text := _text(artifact.parts))]
-    spoken = _spoken(answer.status, is_alone=not made)
+    spoken = _status_text(answer.status, is_alone=not made)
     if not made and not spoken:
-        spoken = _last_words(answer.history)
+        spoken = _last_message_text(answer.history)
     return "\n".join([*made, spoken] if spoken else made)
 
 
-def _spoken(status: TaskStatus, *, is_alone: bool) -> str:
-    if status.message is None or not (is_alone or status.state in _SPEAKS):
+def _status_text(status: TaskStatus, *, is_alone: bool) -> str:
+    if status.message is None or not (is_alone or status.state in _STATES_WITH_TEXT):
         return ""
     return _text(status.message.parts)
 
 
-def _last_words(history: tuple[Message, ...]) -> str:
+def _last_message_text(history: tuple[Message, ...]) -> str:
     """Return the last message of the agent: some servers keep the answer nowhere else."""
     return _text(history[-1].parts) if history and history[-1].role is Role.AGENT else ""
 
 
 def _text(parts: Iterable[Part]) -> str:
-    found = _Lines()
+    found = _ArtifactText()
     return "".join(found.add(part) for part in parts)
 
 
-class _Lines:
+class _ArtifactText:
     """One artifact's text as it grows: chunks of text follow each other, data stands on lines of its own.
 
     `ahead` is what was already told of an artifact that is being made anew, until it says something new.
@@ -121,7 +120,7 @@ class _Lines:
         return self._said[0] if self._said else ""
 
 
-class Growing:
+class StreamedText:
     """The text of a stream: what each event adds to what was already said.
 
     Where nothing was cut or replaced, all pieces together are `text_of` the task at its end. What was said cannot be
@@ -130,7 +129,7 @@ class Growing:
     """
 
     def __init__(self) -> None:
-        self._artifacts: dict[str, _Lines] = {}
+        self._artifacts: dict[str, _ArtifactText] = {}
         self._last: str | None = None
 
     @property
@@ -160,7 +159,7 @@ class Growing:
             yield from self._alone(text_of(task))
 
     def _more(self, artifact: Artifact) -> Iterator[str]:
-        known = self._artifacts.setdefault(artifact.artifact_id, _Lines())
+        known = self._artifacts.setdefault(artifact.artifact_id, _ArtifactText())
         for part in artifact.parts:
             piece = known.add(part)
             if known.ahead is not None:
@@ -171,13 +170,13 @@ class Growing:
     def _whole(self, artifact: Artifact) -> Iterator[str]:
         before = self._artifacts.get(artifact.artifact_id)
         told = "" if before is None else before.text if before.ahead is None else before.ahead
-        now = self._artifacts[artifact.artifact_id] = _Lines(ahead=told)
+        now = self._artifacts[artifact.artifact_id] = _ArtifactText(ahead=told)
         for part in artifact.parts:
             now.add(part)
         if piece := self._beyond(now):
             yield self._placed(artifact.artifact_id, piece)
 
-    def _beyond(self, lines: _Lines) -> str:
+    def _beyond(self, lines: _ArtifactText) -> str:
         """Return what an artifact says that was not told of it before."""
         told, text = lines.ahead or "", lines.text
         if told.startswith(text) and told != text:
@@ -189,7 +188,7 @@ class Growing:
         return text
 
     def _status(self, status: TaskStatus) -> Iterator[str]:
-        if status.state in _SPEAKS and (piece := _spoken(status, is_alone=False)):
+        if status.state in _STATES_WITH_TEXT and (piece := _status_text(status, is_alone=False)):
             yield self._placed("", piece)
 
     def _alone(self, text: str) -> Iterator[str]:

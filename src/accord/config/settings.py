@@ -21,7 +21,7 @@ from accord.console.terms import Terms as Console
 from accord.engine.agent import Approvals
 from accord.engine.node import Limits
 from accord.engine.retention import Retention
-from accord.protocol import hosts
+from accord.protocol import urls
 from accord.protocol.operations import DialectName
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
@@ -38,7 +38,7 @@ NO_URL = "It must be a URL that begins with https:// or http:// and has a host"
 
 def _check_url(field: str, url: str | None) -> None:
     """Refuse what is no address: whoever uses it would only find out later, and not where it was said."""
-    if url is not None and not hosts.is_web(url):
+    if url is not None and not urls.is_http_url(url):
         raise BadField(field, NO_URL)
 
 
@@ -324,7 +324,7 @@ class Remote(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what is neither an address nor could be a host or a name in a registry, which have no scheme."""
-        if "://" in self.url or not hosts.host_of(self.url):
+        if "://" in self.url or not urls.host_of(self.url):
             _check_url("url", self.url)
 
 

@@ -14,7 +14,7 @@ from accord.engine.messages import text_of
 from accord.errors import UnsupportedOperation
 from accord.model import Message, TaskState
 from accord.model.base import timestamp_ms
-from accord.model.keys import SCHEMA
+from accord.model.metadata_keys import SCHEMA
 from accord.protocol import lifecycle
 from accord.protocol.states import LOWER
 from accord.storage.commands.browsing import Changed, Found

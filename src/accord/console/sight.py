@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from accord.a2a import Caller
 from accord.auth.roles import Roles
-from accord.protocol.hosts import is_loopback
 from accord.protocol.operations import Operation
+from accord.protocol.urls import is_loopback
 from accord.storage.commands.browsing import Seen
 
 ELSEWHERE = ""

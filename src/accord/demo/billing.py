@@ -10,7 +10,7 @@ from accord.agents.function import agent
 from accord.demo.pace import moment, typed
 from accord.engine.context import Context
 from accord.model import AgentSkill
-from accord.model.keys import SCHEMA
+from accord.model.metadata_keys import SCHEMA
 
 ACCOUNTS = ("Acme Ltd", "Blue Bottle", "Corner Shop")
 

@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 from accord.engine.hooks import Hooks, UsageReported
 from accord.model import Role, Task
 from accord.model.base import Metadata
-from accord.model.keys import USAGE
-from accord.protocol.budgets import Budget, Use, stated
+from accord.model.metadata_keys import USAGE
+from accord.protocol.budgets import Budget, TokenUsage, read_budget
 from accord.storage.commands import endings, usage
 from accord.storage.commands.jobs import Claimed
 from accord.storage.store import Command, Store
@@ -19,7 +19,7 @@ from accord.storage.store import Command, Store
 Q = TypeVar("Q")
 T = TypeVar("T")
 
-NOTHING = Use()
+NOTHING = TokenUsage()
 
 
 class BudgetedExecution(Protocol):
@@ -74,7 +74,7 @@ class TaskUsage:
             return metadata
         return {**(metadata or {}), USAGE: self._account.shown}
 
-    async def count(self, use: Use, model: str | None, step: str) -> str | None:
+    async def count(self, use: TokenUsage, model: str | None, step: str) -> str | None:
         """Count a use, once for each step; if that was too much the task has ended, and it is said why."""
         run = self._run
         if use == NOTHING and self.budget == Budget():
@@ -112,5 +112,5 @@ def budget_of(most: Budget, task: Task) -> Budget:
     """Return what a task may use: what its agent's tasks may at most, or less, if a message of its caller says so."""
     for said in task.history:
         if said.metadata is not None and said.role is Role.USER:
-            most = most.tightened(stated(said.metadata))
+            most = most.tightened(read_budget(said.metadata))
     return most

@@ -15,7 +15,7 @@ from accord.a2a import Caller
 from accord.engine.messages import parts_of
 from accord.errors import TaskNotFound
 from accord.model import AgentSkill, Message, Part, Role, SendRequest, Task, TaskState
-from accord.model.keys import HOLD
+from accord.model.metadata_keys import HOLD
 from accord.protocol import lifecycle
 from accord.storage.commands.tasks import Fenced, Stored
 

@@ -21,7 +21,7 @@ from accord.engine.messages import Approval, ArtifactIds, IncomingMessage, parts
 from accord.engine.threads import in_thread
 from accord.engine.tracing import UNTRACED, StepSpan
 from accord.model import Artifact, Message, Part, Role, Task, TaskState
-from accord.protocol.budgets import Use, stated_as
+from accord.protocol.budgets import TokenUsage, budget_metadata
 
 T = TypeVar("T")
 
@@ -245,7 +245,7 @@ class Context:
         this one calls use counts here as well. Raises OverBudget if that is more than the task may use: it has failed
         then, and all that it has called has ended with it.
         """
-        use = Use(input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
+        use = TokenUsage(input_tokens=input_tokens, output_tokens=output_tokens, cost=cost)
         name = self._key(f"usage:{key}") if key is not None else f"usage:{self._run.message_id()}"
         over = await self._run.spending.count(use, model, name)
         if over is not None:
@@ -389,7 +389,7 @@ class Context:
         name, noted = (self._key(f"{kind}:{key or self._called}") for kind in ("call", "child"))
         found = self._run.recall(name)
         if found is None:
-            metadata = stated_as(self._run.spending.left)
+            metadata = budget_metadata(self._run.spending.left)
             message_id = f"{self.task_id}/{name}"
             asked = Message(message_id=message_id, role=Role.USER, parts=parts_of(content), metadata=metadata)
             ended = await self._run.calls.ended(agent, asked, noted)

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from accord.model import TaskState
-from accord.protocol.budgets import Use
+from accord.protocol.budgets import TokenUsage
 from accord.storage.commands.tasks import Ended
 
 log = logging.getLogger("accord.hooks")
@@ -61,7 +61,7 @@ class EventsAppended(Detail, frozen=True, kw_only=True):
 class UsageReported(Detail, frozen=True, kw_only=True):
     """A task used tokens or money, of a model if it said which; for those that called it, this is not told again."""
 
-    use: Use
+    use: TokenUsage
     model: str | None
 
 

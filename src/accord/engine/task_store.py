@@ -22,8 +22,8 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.model.inside import parts_of
-from accord.model.keys import USAGE
+from accord.model.metadata_keys import USAGE
+from accord.model.parts import parts_of
 from accord.protocol import lifecycle
 from accord.storage.blobs import LargeParts
 from accord.storage.blobs.base import hexdigest

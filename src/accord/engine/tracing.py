@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from accord.errors import AccordError
-from accord.protocol import trace_context
+from accord.protocol import http_headers
 
 Fact = str | int
 """What is known of something done, by the name that it has here."""
@@ -145,4 +145,4 @@ def failure(error: Exception) -> str:
 
 def headers() -> Mapping[str, str]:
     """Return the headers of a request that is part of what is being done here."""
-    return {} if tracer is None else trace_context.headers(tracer.current())
+    return {} if tracer is None else http_headers.trace_headers(tracer.current())

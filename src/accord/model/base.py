@@ -32,7 +32,7 @@ class Choice(Enum):
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-class Model(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class A2AModel(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Base of every model type: frozen, keyword-only to type checkers, and encoded as A2A 1.0 JSON without defaults."""
 
 

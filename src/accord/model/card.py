@@ -6,11 +6,11 @@ in `CardProfile`, `AgentSkill.input_schema` and `output_schema`, which a strict 
 
 from typing import Any
 
-from accord.model.base import Metadata, Model, NonEmpty
+from accord.model.base import A2AModel, Metadata, NonEmpty
 from accord.model.security import SecurityRequirement, SecurityScheme
 
 
-class AgentInterface(Model):
+class AgentInterface(A2AModel):
     """One address where the agent speaks one binding of one protocol version."""
 
     url: NonEmpty
@@ -19,14 +19,14 @@ class AgentInterface(Model):
     tenant: str | None = None
 
 
-class AgentProvider(Model):
+class AgentProvider(A2AModel):
     """Who offers the agent."""
 
     url: str
     organization: NonEmpty
 
 
-class AgentExtension(Model):
+class AgentExtension(A2AModel):
     """A protocol extension the agent knows or requires."""
 
     uri: str | None = None
@@ -35,7 +35,7 @@ class AgentExtension(Model):
     params: Metadata | None = None
 
 
-class AgentCapabilities(Model):
+class AgentCapabilities(A2AModel):
     """The optional parts of A2A that the agent offers."""
 
     streaming: bool | None = None
@@ -44,7 +44,7 @@ class AgentCapabilities(Model):
     extended_agent_card: bool | None = None
 
 
-class AgentSkill(Model):
+class AgentSkill(A2AModel):
     """One thing the agent can do."""
 
     id: NonEmpty
@@ -59,7 +59,7 @@ class AgentSkill(Model):
     output_schema: dict[str, Any] | None = None
 
 
-class CardSignature(Model):
+class CardSignature(A2AModel):
     """A JSON Web Signature over the card."""
 
     protected: NonEmpty
@@ -67,7 +67,7 @@ class CardSignature(Model):
     header: Metadata | None = None
 
 
-class CardProfile(Model):
+class CardProfile(A2AModel):
     """What AgentVault's registry and the generic dialect ask for beyond A2A."""
 
     human_readable_id: str | None = None
@@ -85,7 +85,7 @@ class CardProfile(Model):
     state_transition_history: bool | None = None
 
 
-class AgentCard(Model):
+class AgentCard(A2AModel):
     """An agent's public description: who it is, where it listens, what it can do."""
 
     name: NonEmpty

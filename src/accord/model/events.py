@@ -5,12 +5,12 @@ includes, 0 if none. It is the `id:` of server-sent events and never part of a d
 changes a task is `protocol.lifecycle`.
 """
 
-from accord.model.base import Metadata, Model, NonEmpty
+from accord.model.base import A2AModel, Metadata, NonEmpty
 from accord.model.message import Artifact, Message
 from accord.model.task import Task, TaskStatus
 
 
-class StatusUpdate(Model):
+class StatusUpdate(A2AModel):
     """The task's status changed."""
 
     task_id: NonEmpty
@@ -19,7 +19,7 @@ class StatusUpdate(Model):
     metadata: Metadata | None = None
 
 
-class ArtifactUpdate(Model):
+class ArtifactUpdate(A2AModel):
     """An artifact was made, replaced or (with `append`) extended."""
 
     task_id: NonEmpty
@@ -30,7 +30,7 @@ class ArtifactUpdate(Model):
     metadata: Metadata | None = None
 
 
-class MessageUpdate(Model):
+class MessageUpdate(A2AModel):
     """A message joined the task's history. A2A has no such stream event; AgentVault's profile does."""
 
     task_id: NonEmpty
@@ -42,7 +42,7 @@ EventBody = Task | Message | StatusUpdate | ArtifactUpdate | MessageUpdate
 """A stream carries the task itself first, or one message that answers without a task, then updates."""
 
 
-class Event(Model):
+class Event(A2AModel):
     """One entry of a task's log, or of a stream made from it."""
 
     seq: int

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
-from accord.model import keys
-from accord.model.base import Choice, Metadata, Model, NonEmpty
+from accord.model import metadata_keys
+from accord.model.base import A2AModel, Choice, Metadata, NonEmpty
 
 
 class Role(Choice):
@@ -18,7 +18,7 @@ class Role(Choice):
     AGENT = "ROLE_AGENT"
 
 
-class Part(Model, gc=False):
+class Part(A2AModel, gc=False):
     """One piece of content: exactly one of `text`, `raw` (bytes), `url` or `data` (any JSON value)."""
 
     text: str | None = None
@@ -43,19 +43,19 @@ class Part(Model, gc=False):
     @property
     def schema(self) -> dict[str, Any] | None:
         """The JSON Schema that belongs to `data`, if the sender gave one."""
-        found = (self.metadata or {}).get(keys.SCHEMA)
+        found = (self.metadata or {}).get(metadata_keys.SCHEMA)
         return found if isinstance(found, dict) else None
 
     @property
     def is_reference(self) -> bool:
         """Whether a url part links to a resource rather than carrying a file."""
-        return self.url is not None and (self.metadata or {}).get(keys.REFERENCE) is True
+        return self.url is not None and (self.metadata or {}).get(metadata_keys.REFERENCE) is True
 
 
 Parts = Annotated[tuple[Part, ...], Meta(min_length=1)]
 
 
-class Message(Model, gc=False):  # like parts: many are kept, and JSON has no cycles to collect
+class Message(A2AModel, gc=False):  # like parts: many are kept, and JSON has no cycles to collect
     """One turn of a conversation."""
 
     message_id: NonEmpty
@@ -68,7 +68,7 @@ class Message(Model, gc=False):  # like parts: many are kept, and JSON has no cy
     reference_task_ids: tuple[str, ...] = ()
 
 
-class Artifact(Model):
+class Artifact(A2AModel):
     """Something an agent made in a task."""
 
     artifact_id: NonEmpty

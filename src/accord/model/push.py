@@ -3,7 +3,7 @@
 Delivery itself (retries, signatures, address checks) is `core.push`; the payload's shape is a dialect's.
 """
 
-from accord.model.base import Choice, Model, NonEmpty
+from accord.model.base import A2AModel, Choice, NonEmpty
 
 
 class PushFormat(Choice):
@@ -14,14 +14,14 @@ class PushFormat(Choice):
     SIMPLE = "simple"
 
 
-class Authentication(Model):
+class Authentication(A2AModel):
     """The `Authorization` header a webhook wants: `{scheme} {credentials}`."""
 
     scheme: NonEmpty
     credentials: str | None = None
 
 
-class PushConfig(Model):
+class PushConfig(A2AModel):
     """One webhook of one task.
 
     `payload_format` and `events` are ours, accepted in every dialect and never sent to one that does not know them.
@@ -39,7 +39,7 @@ class PushConfig(Model):
     events: tuple[str, ...] = ()
 
 
-class PushPage(Model):
+class PushPage(A2AModel):
     """One page of a task's webhooks."""
 
     configs: tuple[PushConfig, ...] = ()

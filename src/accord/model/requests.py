@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from accord.model import keys
-from accord.model.base import Count, Metadata, Model, NonEmpty, named_timestamp
+from accord.model import metadata_keys
+from accord.model.base import A2AModel, Count, Metadata, NonEmpty, named_timestamp
 from accord.model.card import AgentCard
 from accord.model.message import Message
 from accord.model.push import PushConfig, PushPage
@@ -19,7 +19,7 @@ MAX_PAGE_SIZE = 100
 """The largest page of tasks that A2A 1.0 allows (3.1.4)."""
 
 
-class SendConfiguration(Model):
+class SendConfiguration(A2AModel):
     """How the caller wants a send to be answered."""
 
     accepted_output_modes: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class SendConfiguration(Model):
     return_immediately: bool = False
 
 
-class SendRequest(Model, gc=False):  # like the message that it carries
+class SendRequest(A2AModel, gc=False):  # like the message that it carries
     """Send a message, to a new task or to the one it names."""
 
     message: Message
@@ -39,29 +39,29 @@ class SendRequest(Model, gc=False):  # like the message that it carries
     @property
     def timeout_ms(self) -> int | None:
         """How long the task may take, if the caller said so."""
-        found = self._hints(keys.TASK_CONFIG).get("timeout")
+        found = self._hints(metadata_keys.TASK_CONFIG).get("timeout")
         return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
 
     @property
     def priority(self) -> str:
         """The caller's priority: `low`, `normal` or `high`."""
-        found = self._hints(keys.TASK_CONFIG).get("priority")
+        found = self._hints(metadata_keys.TASK_CONFIG).get("priority")
         return found if isinstance(found, str) and found in {"low", "high"} else "normal"
 
     @property
     def is_held(self) -> bool:
         """Whether the task that it makes waits until it is executed; a message to an open task makes none."""
-        return self.metadata is not None and self.metadata.get(keys.HOLD) is True and not self.message.task_id
+        return self.metadata is not None and self.metadata.get(metadata_keys.HOLD) is True and not self.message.task_id
 
     @property
     def include_intermediates(self) -> bool:
         """Whether a stream should carry more than its final events."""
-        return self._hints(keys.STREAM_CONFIG).get("include_intermediates") is not False
+        return self._hints(metadata_keys.STREAM_CONFIG).get("include_intermediates") is not False
 
     @property
     def buffer_size(self) -> int | None:
         """The largest chunk of text, in bytes, that the caller wants in one stream event."""
-        found = self._hints(keys.STREAM_CONFIG).get("buffer_size")
+        found = self._hints(metadata_keys.STREAM_CONFIG).get("buffer_size")
         return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
 
     def _hints(self, key: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class SendRequest(Model, gc=False):  # like the message that it carries
         return found if isinstance(found, dict) else {}
 
 
-class GetRequest(Model):
+class GetRequest(A2AModel):
     """Read one task."""
 
     id: NonEmpty
@@ -77,7 +77,7 @@ class GetRequest(Model):
     tenant: str | None = None
 
 
-class TaskFilter(Model):
+class TaskFilter(A2AModel):
     """List tasks, newest status first."""
 
     context_id: str | None = None
@@ -96,7 +96,7 @@ class TaskFilter(Model):
             force_setattr(self, "status_timestamp_after", exact)
 
 
-class TaskPage(Model, omit_defaults=False):
+class TaskPage(A2AModel, omit_defaults=False):
     """One page of tasks; every field is required on the wire, also when empty."""
 
     tasks: tuple[Task, ...]
@@ -105,7 +105,7 @@ class TaskPage(Model, omit_defaults=False):
     total_size: int
 
 
-class CancelRequest(Model):
+class CancelRequest(A2AModel):
     """Cancel one task."""
 
     id: NonEmpty
@@ -115,18 +115,18 @@ class CancelRequest(Model):
     @property
     def reason(self) -> str | None:
         """Why the caller cancels, if it said so."""
-        found = (self.metadata or {}).get(keys.REASON)
+        found = (self.metadata or {}).get(metadata_keys.REASON)
         return found if isinstance(found, str) else None
 
 
-class SubscribeRequest(Model):
+class SubscribeRequest(A2AModel):
     """Follow one task."""
 
     id: NonEmpty
     tenant: str | None = None
 
 
-class PushGetRequest(Model):
+class PushGetRequest(A2AModel):
     """Read one webhook of a task."""
 
     task_id: NonEmpty
@@ -134,7 +134,7 @@ class PushGetRequest(Model):
     tenant: str | None = None
 
 
-class PushListRequest(Model):
+class PushListRequest(A2AModel):
     """List the webhooks of a task."""
 
     task_id: NonEmpty
@@ -143,7 +143,7 @@ class PushListRequest(Model):
     tenant: str | None = None
 
 
-class PushDeleteRequest(Model):
+class PushDeleteRequest(A2AModel):
     """Remove webhooks of a task: the one with this id, those with this url, or, with neither, all of them."""
 
     task_id: NonEmpty
@@ -152,7 +152,7 @@ class PushDeleteRequest(Model):
     tenant: str | None = None
 
 
-class CardRequest(Model):
+class CardRequest(A2AModel):
     """Read the card that only authenticated callers see."""
 
     tenant: str | None = None

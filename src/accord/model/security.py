@@ -3,10 +3,10 @@
 Enforcing it is `core.auth`, satisfying it is `client`; the two other spellings are the dialects'.
 """
 
-from accord.model.base import Model, NonEmpty
+from accord.model.base import A2AModel, NonEmpty
 
 
-class ApiKeyScheme(Model):
+class ApiKeyScheme(A2AModel):
     """A key in a header, query parameter or cookie."""
 
     location: NonEmpty
@@ -14,7 +14,7 @@ class ApiKeyScheme(Model):
     description: str | None = None
 
 
-class HttpAuthScheme(Model):
+class HttpAuthScheme(A2AModel):
     """An HTTP authentication scheme such as `Bearer` or `Basic`."""
 
     scheme: NonEmpty
@@ -22,7 +22,7 @@ class HttpAuthScheme(Model):
     description: str | None = None
 
 
-class AuthorizationCodeFlow(Model):
+class AuthorizationCodeFlow(A2AModel):
     """OAuth 2.0 authorization code."""
 
     authorization_url: NonEmpty
@@ -32,7 +32,7 @@ class AuthorizationCodeFlow(Model):
     pkce_required: bool = False
 
 
-class ClientCredentialsFlow(Model):
+class ClientCredentialsFlow(A2AModel):
     """OAuth 2.0 client credentials."""
 
     token_url: NonEmpty
@@ -40,7 +40,7 @@ class ClientCredentialsFlow(Model):
     refresh_url: str | None = None
 
 
-class ImplicitFlow(Model):
+class ImplicitFlow(A2AModel):
     """OAuth 2.0 implicit; deprecated by A2A 1.0, still read."""
 
     authorization_url: str | None = None
@@ -48,7 +48,7 @@ class ImplicitFlow(Model):
     refresh_url: str | None = None
 
 
-class PasswordFlow(Model):
+class PasswordFlow(A2AModel):
     """OAuth 2.0 password; deprecated by A2A 1.0, still read."""
 
     token_url: str | None = None
@@ -56,7 +56,7 @@ class PasswordFlow(Model):
     refresh_url: str | None = None
 
 
-class DeviceCodeFlow(Model):
+class DeviceCodeFlow(A2AModel):
     """OAuth 2.0 device code."""
 
     device_authorization_url: NonEmpty
@@ -65,7 +65,7 @@ class DeviceCodeFlow(Model):
     refresh_url: str | None = None
 
 
-class OAuthFlows(Model):
+class OAuthFlows(A2AModel):
     """Exactly one flow in A2A 1.0; 0.3 allows several."""
 
     authorization_code: AuthorizationCodeFlow | None = None
@@ -75,7 +75,7 @@ class OAuthFlows(Model):
     device_code: DeviceCodeFlow | None = None
 
 
-class OAuth2Scheme(Model):
+class OAuth2Scheme(A2AModel):
     """OAuth 2.0."""
 
     flows: OAuthFlows
@@ -83,20 +83,20 @@ class OAuth2Scheme(Model):
     description: str | None = None
 
 
-class OpenIdConnectScheme(Model):
+class OpenIdConnectScheme(A2AModel):
     """OpenID Connect by discovery."""
 
     open_id_connect_url: NonEmpty
     description: str | None = None
 
 
-class MutualTlsScheme(Model):
+class MutualTlsScheme(A2AModel):
     """A client certificate."""
 
     description: str | None = None
 
 
-class SecurityScheme(Model):
+class SecurityScheme(A2AModel):
     """Exactly one way to authenticate."""
 
     api_key_security_scheme: ApiKeyScheme | None = None
@@ -111,13 +111,13 @@ class SecurityScheme(Model):
             raise ValueError("A security scheme needs exactly one of its five forms")
 
 
-class Scopes(Model):
+class Scopes(A2AModel):
     """The scopes that one scheme must grant."""
 
     list: tuple[str, ...] = ()
 
 
-class SecurityRequirement(Model):
+class SecurityRequirement(A2AModel):
     """Schemes that are needed together; a list of requirements offers alternatives."""
 
     schemes: dict[str, Scopes] = {}

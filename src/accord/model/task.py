@@ -5,8 +5,8 @@ Which state may follow which is `protocol.lifecycle`; where tasks are kept is `s
 
 from msgspec.structs import force_setattr
 
-from accord.model import keys
-from accord.model.base import Choice, Metadata, Model, NonEmpty, named_timestamp, timestamp, timestamp_ms
+from accord.model import metadata_keys
+from accord.model.base import A2AModel, Choice, Metadata, NonEmpty, named_timestamp, timestamp, timestamp_ms
 from accord.model.message import Artifact, Message
 
 
@@ -24,7 +24,7 @@ class TaskState(Choice):
     UNKNOWN = "TASK_STATE_UNSPECIFIED"
 
 
-class TaskStatus(Model):
+class TaskStatus(A2AModel):
     """A state, when it was entered and what the agent says about it."""
 
     state: TaskState
@@ -37,7 +37,7 @@ class TaskStatus(Model):
             force_setattr(self, "timestamp", exact)
 
 
-class Task(Model):
+class Task(A2AModel):
     """One unit of work."""
 
     id: NonEmpty
@@ -54,7 +54,7 @@ class Task(Model):
         Ids made here are UUIDv7, whose first 48 bits are the creation time in milliseconds, so no dialect needs a
         field that A2A 1.0 does not have.
         """
-        stated = (self.metadata or {}).get(keys.CREATED_AT)
+        stated = (self.metadata or {}).get(metadata_keys.CREATED_AT)
         if isinstance(stated, str):
             try:
                 return timestamp(stated)

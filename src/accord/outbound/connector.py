@@ -1,6 +1,7 @@
-"""Connections to checked addresses only, for whoever speaks HTTP over them.
+"""aiohttp connections to checked addresses only.
 
-It knows no URLs and sends nothing: `session` and the client's transport do, and load this with aiohttp when they do.
+A name is resolved once, its addresses are checked, and the connection is made to them. There is no second look-up whose
+answer could differ (DNS rebinding). It is loaded with aiohttp by the first request.
 """
 
 import socket
@@ -8,10 +9,43 @@ import ssl
 from collections.abc import Callable
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 
-from accord.outbound.addresses import objection
-from accord.outbound.checked import CheckedNames
-from accord.outbound.names import AddressInfo, Resolve
+from accord.outbound import AddressInfo, Resolve
+from accord.outbound.policy import TargetRefused, check_address
+
+
+class CheckedResolver(AbstractResolver):
+    """A resolver that answers only with addresses that may be connected to."""
+
+    def __init__(self, resolve: Resolve, *, is_trusted: bool) -> None:
+        """Check what `resolve` finds; trusted hosts may be on a private network."""
+        self._resolve = resolve
+        self._is_trusted = is_trusted
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name; one that may not be connected to speaks against all of them."""
+        addresses = await self._resolve(host)
+        for address in addresses:
+            if what := check_address(address, is_trusted=self._is_trusted):
+                raise TargetRefused(f"{host} has an address that is not public: {what}")
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=socket.IPPROTO_TCP,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in addresses
+        ]
+
+    async def close(self) -> None:
+        """Leave what looks names up to whoever made it."""
+
 
 IDLE_SECONDS = 4.0
 """How long a connection is kept for the next request: most servers close theirs after five, and nobody can tell
@@ -36,12 +70,12 @@ def checked_connector(
 
     def checked(info: AddressInfo) -> socket.socket:
         """Open a socket, unless an address came here some other way than through the checks before."""
-        if what := objection(info[4][0], is_trusted=is_trusted):
+        if what := check_address(info[4][0], is_trusted=is_trusted):
             raise PermissionError(f"not a public address: {what}")
         return (open_socket if opens is None else opens)(info)
 
     return aiohttp.TCPConnector(
-        resolver=CheckedNames(resolve, is_trusted=is_trusted),
+        resolver=CheckedResolver(resolve, is_trusted=is_trusted),
         use_dns_cache=False,
         ssl=tls or True,
         keepalive_timeout=IDLE_SECONDS,

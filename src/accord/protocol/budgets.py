@@ -1,7 +1,7 @@
-"""What a task uses up and what it may: sums of tokens and money, and the budgets that callers and operators set.
+"""Usage and budgets of tasks: tokens and cost.
 
-Pure values and the one way in which a caller states a budget, `{"maxTokens", "maxCost", "deadline"}` in the metadata of
-a message. Nothing is counted or ended here: sums are kept by `storage.commands.usage`, runs report to `core.budgets`.
+These are pure values, and the one way in which a caller states a budget: `{"maxTokens", "maxCost", "deadline"}` in the
+metadata of a message. Sums are stored by `storage.commands.usage`, executions report to `core.budgets`.
 """
 
 from datetime import datetime
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from accord.model import keys
+from accord.model import metadata_keys
 from accord.model.base import Metadata
 from accord.protocol.codec import invalid_field
 
@@ -21,14 +21,14 @@ N = TypeVar("N", int, float)
 DIGITS = 9
 """Places of a cost that count: a token may cost less than a millionth, and sums of fractions show no stray digits."""
 
-MOST = 2.0**53
+MAX_BUDGET = 2.0**53
 """The largest budget: no JSON number beyond is read by everybody as it is written."""
 
 FARTHEST_SECONDS = 100.0 * 365 * 24 * 3600
 """A deadline later than that is a mistake of units."""
 
 
-class Use(Struct, frozen=True, kw_only=True, rename="camel"):
+class TokenUsage(Struct, frozen=True, kw_only=True, rename="camel"):
     """What was used, of all models or of one."""
 
     input_tokens: int = 0
@@ -45,38 +45,38 @@ class Use(Struct, frozen=True, kw_only=True, rename="camel"):
         """All tokens."""
         return self.input_tokens + self.output_tokens
 
-    def and_(self, more: "Use") -> "Use":
+    def and_(self, more: "TokenUsage") -> "TokenUsage":
         """Return both together."""
-        return Use(
+        return TokenUsage(
             input_tokens=self.input_tokens + more.input_tokens,
             output_tokens=self.output_tokens + more.output_tokens,
             cost=round(self.cost + more.cost, DIGITS),
         )
 
-    def beyond(self, other: "Use") -> "Use":
+    def beyond(self, other: "TokenUsage") -> "TokenUsage":
         """Return what is more than another; what is less counts as nothing."""
-        return Use(
+        return TokenUsage(
             input_tokens=max(0, self.input_tokens - other.input_tokens),
             output_tokens=max(0, self.output_tokens - other.output_tokens),
             cost=max(0.0, round(self.cost - other.cost, DIGITS)),
         )
 
 
-class Total(Use, frozen=True, kw_only=True):
+class TotalUsage(TokenUsage, frozen=True, kw_only=True):
     """What a task has used in all, as it shows it itself: `usage` in its metadata."""
 
-    models: dict[str, Use] = {}
+    models: dict[str, TokenUsage] = {}
 
-    def since(self, before: "Total") -> list[tuple[Use, str | None]]:
+    def since(self, before: "TotalUsage") -> list[tuple[TokenUsage, str | None]]:
         """Return what was used since then, model by model, and at last what no model is named for."""
-        found: list[tuple[Use, str | None]] = [
-            (use.beyond(before.models.get(model, Use())), model) for model, use in self.models.items()
+        found: list[tuple[TokenUsage, str | None]] = [
+            (use.beyond(before.models.get(model, TokenUsage())), model) for model, use in self.models.items()
         ]
-        named = Use()
+        named = TokenUsage()
         for use, _ in found:
             named = named.and_(use)
         found.append((self.beyond(before).beyond(named), None))
-        return [(use, model) for use, model in found if use != Use()]
+        return [(use, model) for use, model in found if use != TokenUsage()]
 
 
 class Budget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -88,17 +88,18 @@ class Budget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
     def tightened(self, other: "Budget") -> "Budget":
         """Return the tighter of both, for each kind of limit."""
         return Budget(
-            max_tokens=least(self.max_tokens, other.max_tokens), max_cost=least(self.max_cost, other.max_cost)
+            max_tokens=smaller_limit(self.max_tokens, other.max_tokens),
+            max_cost=smaller_limit(self.max_cost, other.max_cost),
         )
 
-    def left(self, used: Use) -> "Budget":
+    def left(self, used: TokenUsage) -> "Budget":
         """Return what of it is left."""
         return Budget(
             max_tokens=None if self.max_tokens is None else max(0, self.max_tokens - used.tokens),
             max_cost=None if self.max_cost is None else max(0.0, round(self.max_cost - used.cost, DIGITS)),
         )
 
-    def over(self, used: Use) -> str | None:
+    def over(self, used: TokenUsage) -> str | None:
         """Return what its caller is told if more was used; all of it may be."""
         if self.max_tokens is not None and used.tokens > self.max_tokens:
             return f"The budget of {self.max_tokens} tokens is spent"
@@ -107,21 +108,21 @@ class Budget(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
         return None
 
 
-class Account(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class BudgetAccount(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What a task has used so far, with the tasks that it has started, and what it may."""
 
-    used: Use = Use()
-    models: dict[str, Use] = {}
+    used: TokenUsage = TokenUsage()
+    models: dict[str, TokenUsage] = {}
     budget: Budget = Budget()
 
-    def charged(self, use: Use, model: str | None) -> "Account":
+    def charged(self, use: TokenUsage, model: str | None) -> "BudgetAccount":
         """Return the account after a use, of a model if that is known."""
         models = self.models
         if model is not None:
-            models = {**models, model: models.get(model, Use()).and_(use)}
+            models = {**models, model: models.get(model, TokenUsage()).and_(use)}
         return replace(self, used=self.used.and_(use), models=models)
 
-    def limited(self, budget: Budget) -> "Account":
+    def limited(self, budget: Budget) -> "BudgetAccount":
         """Return the account with a budget that is at least as tight."""
         return replace(self, budget=self.budget.tightened(budget))
 
@@ -135,11 +136,11 @@ class Account(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=T
         return shown
 
 
-class Wish(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class BudgetRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The budget that a caller states with a message; `deadline` is in seconds from now, or a time."""
 
-    max_tokens: Annotated[float, Meta(ge=0, le=MOST)] | None = None  # in protobuf every number is a fraction
-    max_cost: Annotated[float, Meta(ge=0, le=MOST)] | None = None
+    max_tokens: Annotated[float, Meta(ge=0, le=MAX_BUDGET)] | None = None  # in protobuf every number is a fraction
+    max_cost: Annotated[float, Meta(ge=0, le=MAX_BUDGET)] | None = None
     deadline: Annotated[float, Meta(gt=0, le=FARTHEST_SECONDS)] | str | None = None
 
     @property
@@ -160,13 +161,13 @@ class Wish(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fie
                 return now_ms + round(seconds * 1000)
 
 
-def wish(metadata: Metadata | None, where: str = "message.metadata") -> Wish | None:
+def read_budget_request(metadata: Metadata | None, where: str = "message.metadata") -> BudgetRequest | None:
     """Return the budget that metadata state; raises InvalidParams, which names the member that is wrong."""
-    if metadata is None or keys.BUDGET not in metadata:
+    if metadata is None or metadata_keys.BUDGET not in metadata:
         return None
-    field = f"{where}.{keys.BUDGET}"
+    field = f"{where}.{metadata_keys.BUDGET}"
     try:
-        found = msgspec.convert(metadata[keys.BUDGET], Wish)
+        found = msgspec.convert(metadata[metadata_keys.BUDGET], BudgetRequest)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
         raise invalid_field(f"{field}.{path.rstrip('`')}" if path else field, reason) from None
@@ -177,24 +178,26 @@ def wish(metadata: Metadata | None, where: str = "message.metadata") -> Wish | N
     return found
 
 
-def shown(metadata: Metadata | None) -> Total | None:
+def read_usage(metadata: Metadata | None) -> TotalUsage | None:
     """Return what a task's metadata say that it has used; what cannot be understood counts as not said."""
     try:
-        found = msgspec.convert((metadata or {}).get(keys.USAGE), Total, strict=False)  # protobuf has fractions only
+        found = msgspec.convert(
+            (metadata or {}).get(metadata_keys.USAGE), TotalUsage, strict=False
+        )  # protobuf has fractions only
     except msgspec.ValidationError:
         return None
-    return found if max(found.tokens, found.cost) <= MOST else None
+    return found if max(found.tokens, found.cost) <= MAX_BUDGET else None
 
 
-def stated(metadata: Metadata | None) -> Budget:
+def read_budget(metadata: Metadata | None) -> Budget:
     """Return what of a message's budget is counted."""
-    found = wish(metadata)
+    found = read_budget_request(metadata)
     return Budget() if found is None else found.budget
 
 
-def stated_as(budget: Budget) -> Metadata | None:
+def budget_metadata(budget: Budget) -> Metadata | None:
     """Return the metadata of a message that states a budget, if it has limits."""
-    return None if budget == Budget() else {keys.BUDGET: msgspec.to_builtins(budget)}
+    return None if budget == Budget() else {metadata_keys.BUDGET: msgspec.to_builtins(budget)}
 
 
 def _time(text: str) -> datetime | None:
@@ -206,7 +209,7 @@ def _time(text: str) -> datetime | None:
     return at if at.tzinfo is not None else None
 
 
-def least(one: N | None, other: N | None) -> N | None:
+def smaller_limit(one: N | None, other: N | None) -> N | None:
     """Return the smaller of two limits, of which either may be none."""
     if one is None or other is None:
         return other if one is None else one

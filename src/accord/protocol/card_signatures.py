@@ -1,17 +1,20 @@
-"""Signatures on agent cards: JWS over the card's canonical JSON (A2A 1.0, 8.4).
+"""Signatures on agent cards: JWS over canonical JSON (A2A 1.0, 8.4; RFC 8785).
 
 A card is signed and verified as the document that is served, because what is signed must be what is read.
 Implementations disagree on what of a card is signed (see `payloads`), so each reading gets a signature of its own and
-any of them is accepted, but it covers no more than what it reads: whoever verifies a card gets that, and has to read
-nothing else. Our signatures also name the digest of the specification's reading: or a member that a weaker reading
-leaves out, such as a security requirement without scopes, could be removed. Keys are pinned: a card's `jku` is written
-for others and never followed here.
+any of them is accepted, but it covers no more than what it reads: a verifier gets that, and must read nothing else. Our
+signatures also name the digest of the specification's reading. Otherwise a member that a weaker reading leaves out,
+such as a security requirement without scopes, could be removed. Keys are pinned: a card's `jku` is written for others
+and never followed here.
 """
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import cache
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -22,16 +25,92 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from accord.errors import AccordError
-from accord.model.base import Model
-from accord.protocol import codec, jcs, jose
+from accord.model.base import A2AModel
+from accord.protocol import codec, jose
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.jose import BadSignature
 from accord.protocol.operations import DialectName
 
+MAX_CANONICAL_DEPTH = 100
+"""As deep as JSON from a stranger may be nested anywhere else here."""
+
+
+class NotCanonical(ValueError):
+    """The value has no canonical form."""
+
+
+def encode_canonical(value: Any) -> bytes:
+    """Return the canonical form of plain data, as JSON decoders give it."""
+    try:
+        return _write(value, 1).encode()
+    except UnicodeEncodeError:
+        raise NotCanonical("Text with half a surrogate pair") from None
+
+
+def _write(value: Any, depth: int) -> str:
+    if depth > MAX_CANONICAL_DEPTH:
+        raise NotCanonical("Nested too deeply")
+    match value:
+        case dict():
+            return "{" + ",".join(f"{_text(name)}:{_write(value[name], depth + 1)}" for name in _sorted(value)) + "}"
+        case list():
+            return "[" + ",".join(_write(item, depth + 1) for item in value) + "]"
+        case str():
+            return _text(value)
+        case None | bool():
+            return json.dumps(value)
+        case int():
+            return _integer(value)
+        case float() if isfinite(value):
+            return write_number(value)
+    raise NotCanonical(f"No canonical form for {type(value).__name__}")
+
+
+def _sorted(names: dict[Any, Any]) -> list[str]:
+    if not all(isinstance(name, str) for name in names):
+        raise NotCanonical("A name is not text")
+    return sorted(names, key=lambda name: name.encode("utf-16-be"))
+
+
+def _text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # escapes quotes, backslashes and control characters as 3.2.2.2 says
+
+
+def _integer(value: int) -> str:
+    """Write an integer that is the same to readers who have only doubles: others would be signed as a neighbour."""
+    if abs(value) >= 10**21 or (abs(value) >= 2**53 and write_number(float(value)) != str(value)):
+        raise NotCanonical("An integer that is no double")
+    return str(value)
+
+
+def write_number(value: float) -> str:
+    """Write a double as ECMAScript does (Number::toString), from the shortest digits that mean it.
+
+    Python's `repr` finds the same digits; only where it puts the point and when it writes an exponent differs.
+    """
+    if value == 0:
+        return "0"  # minus zero as well
+    sign, places, exponent = Decimal(repr(value)).normalize().as_tuple()
+    digits, point = "".join(map(str, places)), len(places) + int(exponent)
+    return "-" * sign + _place_point(digits, point)
+
+
+def _place_point(digits: str, point: int) -> str:
+    """Return 0.DIGITS times ten to the power of `point`."""
+    if len(digits) <= point <= 21:
+        return digits.ljust(point, "0")
+    if 0 < point <= 21:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{digits[0]}{fraction}e{point - 1:+d}"
+
+
 MAX_SIGNATURES = 16
 """Signatures of one card that are looked at; each costs a verification."""
 
-_ALGORITHMS = {kind: alg for alg, kind in reversed(jose.FITTING.items())} | {("OKP", "Ed25519"): "EdDSA"}
+_ALGORITHMS = {kind: alg for alg, kind in reversed(jose.KEY_TYPES.items())} | {("OKP", "Ed25519"): "EdDSA"}
 """Type and curve of a key -> the algorithm to sign with: the one that most verifiers know."""
 
 _EXPLICIT = frozenset({"documentation_url", "icon_url"})
@@ -44,7 +123,7 @@ class UntrustedCard(Exception):
     """No signature of the card is by a key that is trusted."""
 
 
-class Verified(Struct, frozen=True, kw_only=True):
+class VerifiedCard(Struct, frozen=True, kw_only=True):
     """What somebody has signed of a card: the name of their key, and a document with all that the signature covers.
 
     Where it is not `is_whole`, members were left out that anybody may have added or changed. The signatures are still
@@ -56,7 +135,7 @@ class Verified(Struct, frozen=True, kw_only=True):
     is_whole: bool
 
 
-class SigningKey(Struct, frozen=True, kw_only=True):
+class CardSigningKey(Struct, frozen=True, kw_only=True):
     """A private key with its name and algorithm; `jku` tells verifiers where its public half is served."""
 
     key: Key
@@ -65,7 +144,7 @@ class SigningKey(Struct, frozen=True, kw_only=True):
     jku: str | None = None
 
     def __repr__(self) -> str:
-        return f"SigningKey(kid={self.kid!r}, alg={self.alg!r}, jku={self.jku!r})"
+        return f"CardSigningKey(kid={self.kid!r}, alg={self.alg!r}, jku={self.jku!r})"
 
     def public(self) -> bytes:
         """Return the public half as a JWK set, to be served at `jku`."""
@@ -73,7 +152,7 @@ class SigningKey(Struct, frozen=True, kw_only=True):
         return codec.encode({"keys": [member]})
 
 
-def read_signing_key(jwk: bytes, jku: str | None = None) -> SigningKey:
+def read_signing_key(jwk: bytes, jku: str | None = None) -> CardSigningKey:
     """Read a private key in JWK form; without a `kid` it is named by its thumbprint (RFC 7638)."""
     try:
         key = JWKRegistry.import_key(msgspec.json.decode(jwk, type=dict[str, Any]))
@@ -81,12 +160,12 @@ def read_signing_key(jwk: bytes, jku: str | None = None) -> SigningKey:
         raise ValueError("The key to sign cards with is no JSON Web Key") from None
     curve = key.get("crv")
     alg = key.alg or _ALGORITHMS.get((key.key_type, curve if isinstance(curve, str) else None))
-    if not key.is_private or alg not in jose.FITTING:
+    if not key.is_private or alg not in jose.KEY_TYPES:
         raise ValueError("Cards are signed with a private RSA, EC or Ed25519 key")
-    return SigningKey(key=key, kid=key.kid or key.thumbprint(), alg=alg, jku=jku)
+    return CardSigningKey(key=key, kid=key.kid or key.thumbprint(), alg=alg, jku=jku)
 
 
-def sign(document: bytes, key: SigningKey) -> bytes:
+def sign_card(document: bytes, key: CardSigningKey) -> bytes:
     """Return a card with signatures added to those that it has, one for each way to read it."""
     signed = payloads(document)
     header = {"alg": key.alg, "typ": "JOSE", "kid": key.kid, "card_digest": _digest(signed[0])}
@@ -94,13 +173,13 @@ def sign(document: bytes, key: SigningKey) -> bytes:
         header["jku"] = key.jku
     added = []
     for payload in signed:
-        protected, _, signature = jose.signed(payload, header, key.key).split(".")
+        protected, _, signature = jose.sign_payload(payload, header, key.key).split(".")
         added.append({"protected": protected, "signature": signature})
     card = codec.decode(document, _document)
     return codec.encode(card | {"signatures": [*card.get("signatures", ()), *added]})
 
 
-def verify(document: bytes, keys: Iterable[Key], now: float) -> Verified:
+def verify_card(document: bytes, keys: Iterable[Key], now: float) -> VerifiedCard:
     """Return what a trusted key has signed of a card, as much as there is, or raise UntrustedCard.
 
     A signature over the whole document covers all of it. One as A2A 1.0 has it covers the members of A2A 1.0 and not
@@ -114,8 +193,8 @@ def verify(document: bytes, keys: Iterable[Key], now: float) -> Verified:
     try:
         stated = codec.decode(document, _document).get("signatures")
         readings = _readings(document)
-        payloads = [jcs.encode(reading) for reading in readings]
-    except (AccordError, jcs.NotCanonical) as error:
+        payloads = [encode_canonical(reading) for reading in readings]
+    except (AccordError, NotCanonical) as error:
         raise UntrustedCard(f"The card cannot be verified: {error}") from None
     looked_at = stated[:MAX_SIGNATURES] if isinstance(stated, list) else []
     specified = 1 if len(readings) > 1 else 0
@@ -132,7 +211,7 @@ def verify(document: bytes, keys: Iterable[Key], now: float) -> Verified:
                 is_covered, covers = _states_requirements(readings[specified]), at
             if is_covered:
                 document = codec.encode(readings[covers] | {"signatures": stated})
-                return Verified(key=header.kid or "", document=document, is_whole=payloads[covers] == payloads[0])
+                return VerifiedCard(key=header.kid or "", document=document, is_whole=payloads[covers] == payloads[0])
             problem = "The card is not as it was signed: members may have been removed, such as securityRequirements"
     raise UntrustedCard(problem)
 
@@ -149,7 +228,7 @@ def _digest(payload: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(payload).digest()).decode().rstrip("=")
 
 
-def _signer(member: Any, payload: bytes, trusted: list[Key]) -> jose.Header | None:
+def _signer(member: Any, payload: bytes, trusted: list[Key]) -> jose.JoseHeader | None:
     match member:
         case {"protected": str(protected), "signature": str(signature)}:
             pass
@@ -167,7 +246,7 @@ def _signer(member: Any, payload: bytes, trusted: list[Key]) -> jose.Header | No
 
 def _is_by(key: Key, alg: str, protected: str, signature: str, payload: bytes) -> bool:
     try:
-        jose.verified(f"{protected}..{signature}", key, alg, payload)
+        jose.verify_signature(f"{protected}..{signature}", key, alg, payload)
     except BadSignature:
         return False
     return True
@@ -192,22 +271,22 @@ def payloads(document: bytes) -> tuple[bytes, ...]:
     3. The document as it stands, which covers the members of other dialects too.
     """
     whole, *of_1_0 = _readings(document)
-    return tuple(dict.fromkeys(jcs.encode(reading) for reading in (*of_1_0, whole)))
+    return tuple(dict.fromkeys(encode_canonical(reading) for reading in (*of_1_0, whole)))
 
 
 def _readings(document: bytes) -> tuple[dict[str, Any], ...]:
     """Return what each of the forms says, the one that covers most first."""
     if codec.is_too_deep(document):
-        raise jcs.NotCanonical("Nested too deeply")
+        raise NotCanonical("Nested too deeply")
     whole = codec.decode(document, _document)
     whole.pop("signatures", None)
     if "supportedInterfaces" not in whole:
         return (whole,)
-    stated = _stated(document)
+    stated = _a2a_members(document)
     return whole, stated, _without_empty(stated) or {}
 
 
-def _stated(document: bytes) -> dict[str, Any]:
+def _a2a_members(document: bytes) -> dict[str, Any]:
     """Return the members of A2A 1.0 with protobuf's rules of presence, which are the model's but for empty text."""
     dialect = DIALECTS[DialectName.V1]
     plain = dialect.encode_card(_without_empty_text(dialect.decode_card(document)))
@@ -217,7 +296,7 @@ def _stated(document: bytes) -> dict[str, Any]:
 
 def _without_empty_text(value: Any) -> Any:
     match value:
-        case Model():
+        case A2AModel():
             members = {name: getattr(value, name) for name in value.__struct_fields__}
             kept = {name: _without_empty_text(member) for name, member in members.items() if member != ""}
             return replace(value, **dict.fromkeys(_absent(type(value)) - kept.keys()), **kept)
@@ -229,7 +308,7 @@ def _without_empty_text(value: Any) -> Any:
 
 
 @cache
-def _absent(kind: type[Model]) -> frozenset[str]:
+def _absent(kind: type[A2AModel]) -> frozenset[str]:
     """Return the members that are None when they are not there."""
     return frozenset(field.name for field in msgspec.structs.fields(kind) if field.default is None) - _EXPLICIT
 

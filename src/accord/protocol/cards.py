@@ -1,6 +1,6 @@
-"""One agent card for every caller, reading any caller's card, and the catalog that lists many.
+"""Agent cards in all dialects at once, and the catalog that lists many.
 
-The public card is the only document that speaks several dialects at once (B-03): their fields do not collide, except
+The public card is the only document in several dialects at once (B-03): their fields do not collide, except
 `capabilities`, which the generic dialect wants as a list and therefore gets on its own. With only A2A 1.0 enabled the
 card is strictly 1.0. Serving them, with their caching headers, is a binding's work.
 """
@@ -45,7 +45,7 @@ def decode_card(data: bytes) -> AgentCard:
 
     A name in a registry is AgentVault's, but cards of 0.3, which always have a `version`, are given one as well.
     """
-    look = codec.decode(data, _look)
+    look = codec.decode(data, _card_look)
     if look.supported_interfaces is not None:
         return DIALECTS[V1].decode_card(data)
     if look.auth_schemes is not None or (look.human_readable_id is not None and look.version is None):
@@ -55,7 +55,7 @@ def decode_card(data: bytes) -> AgentCard:
     return DIALECTS[V03].decode_card(data)
 
 
-class _Look(Struct, rename="camel"):
+class _CardLook(Struct, rename="camel"):
     supported_interfaces: Any = None
     auth_schemes: Any = None
     human_readable_id: Any = None
@@ -63,7 +63,7 @@ class _Look(Struct, rename="camel"):
     capabilities: Any = None
 
 
-_look = Decoder(_Look)
+_card_look = Decoder(_CardLook)
 
 
 # --- the public card ------------------------------------------------------------------------------------------------

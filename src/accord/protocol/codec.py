@@ -1,4 +1,4 @@
-"""JSON in and out, with every failure of the decoder turned into one of our errors.
+"""JSON encoding and decoding, with every failure turned into one of our errors.
 
 It knows nothing of A2A but its one form of time. Everything that reads bytes from a stranger goes through here, so that
 no input can raise anything but `AccordError`.

@@ -23,7 +23,7 @@ ROUTE = "urn:accord:a2a:route:1"
 """Message metadata: `{"hops", "servers"}`, the servers that have passed on the work that the message belongs to."""
 
 
-class Route(Struct, frozen=True):
+class TaskRoute(Struct, frozen=True):
     """The servers that work has passed, so that servers which call each other do not do so without end."""
 
     hops: int = 0
@@ -32,23 +32,23 @@ class Route(Struct, frozen=True):
     servers: tuple[str, ...] = ()
     """Each as `server id/agent`, the first one first. A server that is not ours may have left some out."""
 
-    def after(self, server: str) -> "Route":
+    def after(self, server: str) -> "TaskRoute":
         """Return the route once a server has passed the work on."""
-        return Route(max(self.hops, len(self.servers)) + 1, (*self.servers, server))
+        return TaskRoute(max(self.hops, len(self.servers)) + 1, (*self.servers, server))
 
     def added_to(self, metadata: Metadata | None) -> Metadata:
         """Return a message's metadata with this route."""
         return {**(metadata or {}), ROUTE: msgspec.to_builtins(self)}
 
 
-def route_of(history: Iterable[Message]) -> Route | None:
+def route_of(history: Iterable[Message]) -> TaskRoute | None:
     """Return the longest route of a task's messages; a value that is not a route counts as none."""
-    longest: Route | None = None
+    longest: TaskRoute | None = None
     for message in history:
         if message.role is not Role.USER or message.metadata is None or ROUTE not in message.metadata:
             continue
         try:
-            route = msgspec.convert(message.metadata[ROUTE], Route, strict=False)  # protobuf has fractions only
+            route = msgspec.convert(message.metadata[ROUTE], TaskRoute, strict=False)  # protobuf has fractions only
         except msgspec.ValidationError:
             continue
         if longest is None or route.hops > longest.hops:

@@ -1,8 +1,7 @@
-"""Keys and signatures of JOSE (RFC 7515, 7517, 8725): which key may verify what, decided before anything is verified.
+"""Keys and signatures of JOSE (RFC 7515, 7517, 8725).
 
 A signature's own header never chooses how it is verified: its algorithm must be one that was allowed, and a key is used
-only with the algorithms that it is for. Where keys come from and what was signed is for those above: bearer tokens in
-`core.schemes`, agent cards in `card_signatures`.
+only with the algorithms that it is for. Bearer tokens are in `core.schemes`, agent cards in `card_signatures`.
 """
 
 import base64
@@ -17,7 +16,7 @@ from joserfc.jwk import JWKRegistry, Key
 from msgspec import MsgspecError, Struct, convert
 from msgspec.json import Decoder
 
-FITTING: dict[str, tuple[str, str | None]] = {
+KEY_TYPES: dict[str, tuple[str, str | None]] = {
     "RS256": ("RSA", None),
     "RS384": ("RSA", None),
     "RS512": ("RSA", None),
@@ -32,7 +31,7 @@ FITTING: dict[str, tuple[str, str | None]] = {
 }
 """Asymmetric algorithm -> the type and the curve of its keys. EdDSA is RFC 9864's Ed25519 under its older name."""
 
-SHARED: dict[str, int] = {"HS256": 32, "HS384": 48, "HS512": 64}
+SECRET_LENGTHS: dict[str, int] = {"HS256": 32, "HS384": 48, "HS512": 64}
 """Algorithm of a shared secret -> the fewest bytes that the secret must have (RFC 7518, 3.2)."""
 
 RSA_BITS = range(2048, 8193)
@@ -45,7 +44,7 @@ class BadSignature(ValueError):
     """Not signed by this key, or not readable."""
 
 
-class Header(Struct, frozen=True):
+class JoseHeader(Struct, frozen=True):
     """What a signature says about itself; unknown members are ignored, unless `crit` says that they may not be."""
 
     alg: str
@@ -92,12 +91,12 @@ class _Registry(jws.JWSRegistry):
         """Check nothing more: `read_header` did."""
 
 
-_REGISTRIES = {alg: _Registry(algorithms=[alg]) for alg in (*FITTING, *SHARED)}
+_REGISTRIES = {alg: _Registry(algorithms=[alg]) for alg in (*KEY_TYPES, *SECRET_LENGTHS)}
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
-_header, _keys = Decoder(Header), Decoder(_Keys)
+_header, _keys = Decoder(JoseHeader), Decoder(_Keys)
 
 
-def read_header(segment: str) -> Header:
+def read_header(segment: str) -> JoseHeader:
     """Read the protected header of a signature."""
     if len(segment) > MAX_HEADER:
         raise BadSignature("The header is too large")
@@ -144,11 +143,11 @@ def find_key(keys: Iterable[Key], alg: str, kid: str | None) -> Key | None:
 
 
 def _fits(key: Key, alg: str) -> bool:
-    kind, curve = FITTING.get(alg, ("", None))
+    kind, curve = KEY_TYPES.get(alg, ("", None))
     return key.key_type == kind and curve in (None, key.get("crv")) and key.alg in (None, alg)
 
 
-def verified(signature: str, key: Key, alg: str, payload: bytes | None = None) -> bytes:
+def verify_signature(signature: str, key: Key, alg: str, payload: bytes | None = None) -> bytes:
     """Return the payload of a compact signature made with this key and algorithm; a detached one is given."""
     try:
         found = jws.deserialize_compact(signature, key, registry=_REGISTRIES[alg], payload=payload)
@@ -157,6 +156,6 @@ def verified(signature: str, key: Key, alg: str, payload: bytes | None = None) -
     return bytes(found.payload or b"")
 
 
-def signed(payload: bytes, header: dict[str, str], key: Key) -> str:
+def sign_payload(payload: bytes, header: dict[str, str], key: Key) -> str:
     """Return a compact signature; `header` names the algorithm."""
     return jws.serialize_compact(header, payload, key, registry=_REGISTRIES[header["alg"]])

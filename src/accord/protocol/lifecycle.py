@@ -28,7 +28,7 @@ from accord.model import (
     TaskState,
 )
 from accord.model.base import Metadata
-from accord.model.keys import USAGE
+from accord.model.metadata_keys import USAGE
 
 S = TaskState
 

@@ -1,17 +1,25 @@
-"""Reading message parts as any dialect before A2A 1.0 writes them.
+"""Message parts of dialects before A2A 1.0, and the extras that they have no field for.
 
 Old clients mix spellings, so one tolerant reader serves them all (B-01, B-02): the discriminator is `kind`, `type` or
 the member that is there. Writing is strict and belongs to each dialect.
+
+AgentVault's profile and the generic dialect have fewer fields than the model. The rest is stored under one key in the
+metadata of the object that it belongs to: peers return metadata unchanged, and a strict client sees nothing unknown.
 """
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
 
-from accord.model import Part, keys
+from accord.model import Message, Part, Task, TaskStatus, metadata_keys
+from accord.model.base import Metadata
 from accord.protocol.codec import invalid_field
 
 JSON_TYPE = "application/json"
@@ -119,7 +127,7 @@ def _data(part: AnyPart) -> Part:
     if value is UNSET:
         raise ValueError("A data part needs `data` or `content`")
     media_type = part.media_type or part.mime_type
-    metadata = part.metadata if part.schema is None else (part.metadata or {}) | {keys.SCHEMA: part.schema}
+    metadata = part.metadata if part.schema is None else (part.metadata or {}) | {metadata_keys.SCHEMA: part.schema}
     return Part(data=value, media_type=None if media_type == JSON_TYPE else media_type, metadata=metadata)
 
 
@@ -139,7 +147,7 @@ def _file(part: AnyPart) -> Part:
 def _reference(part: AnyPart) -> Part:
     if part.url is None:
         raise ValueError("A reference part needs `url`")
-    metadata = (part.metadata or {}) | {keys.REFERENCE: True}
+    metadata = (part.metadata or {}) | {metadata_keys.REFERENCE: True}
     return Part(
         url=part.url,
         filename=part.name or part.filename,
@@ -149,3 +157,170 @@ def _reference(part: AnyPart) -> Part:
 
 
 _READERS = {"text": _text, "data": _data, "file": _file, "reference": _reference}
+
+
+EXTRAS_KEY = "a2a"
+"""The metadata key. Whatever a user keeps there, or under another key that a dialect writes, is set aside in it."""
+
+UNKNOWN_TIME = "1970-01-01T00:00:00.000Z"
+"""Written where a dialect requires a time and none is known; read as none."""
+
+FINER_ROLES = frozenset({"system", "tool"})
+"""Roles that A2A has no name for; they travel as `metadata.role`."""
+
+
+class PartExtras(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """What the dialect's part cannot say; `form` tells what it stands for where it is not what it looks like."""
+
+    form: str | None = None
+    filename: str | None = None
+    media_type: str | None = None
+    metadata: Metadata | None = None
+
+
+class Extras(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", forbid_unknown_fields=True):
+    """What the dialect's message, artifact, task or event cannot say.
+
+    `role` is the A2A role behind a finer one, `status` marks the message that belongs to the task's status, `event` is
+    the metadata of the event around an artifact, `parts` has a part's position as key, `saved` is what a user kept
+    under keys that the dialect needed. `texts` has the length of each text that an artifact's one text was joined of.
+    """
+
+    message_id: str | None = None
+    context_id: str | None = None
+    role: str | None = None
+    status: bool = False
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+    name: str | None = None
+    description: str | None = None
+    form: str | None = None
+    append: bool = False
+    last_chunk: bool = False
+    event: Metadata | None = None
+    parts: dict[str, PartExtras] = {}
+    texts: tuple[int, ...] = ()
+    saved: Metadata | None = None
+
+
+_NO_EXTRAS = Extras()
+_NO_PART = PartExtras()
+_NO_KEYS: Mapping[str, Any] = MappingProxyType({})
+
+
+def pack_metadata(metadata: Metadata | None, extras: Extras, native: Mapping[str, Any] = _NO_KEYS) -> Metadata | None:
+    """Return the metadata to write: the user's, the keys that the dialect itself defines, and the extras."""
+    own = dict(metadata or {})
+    saved = {key: own.pop(key) for key in (EXTRAS_KEY, *native) if key in own}
+    if saved or (metadata == {} and (native or extras != _NO_EXTRAS)):
+        extras = replace(extras, saved=saved)
+    own.update(native)
+    if extras != _NO_EXTRAS:
+        own[EXTRAS_KEY] = msgspec.to_builtins(extras)
+    return own if own or metadata is not None else None
+
+
+def unpack_metadata(metadata: Metadata | None, native: Sequence[str] = ()) -> tuple[Metadata | None, Extras]:
+    """Return the user's metadata and the extras of metadata that was read; `native` are keys already understood."""
+    if metadata is None:
+        return None, _NO_EXTRAS
+    extras = _extras(metadata.get(EXTRAS_KEY))
+    gone = (*native, EXTRAS_KEY) if extras is not None else native
+    own = {key: value for key, value in metadata.items() if key not in gone}
+    if extras is not None and extras.saved is not None:
+        return own | extras.saved, extras
+    return own if own or not metadata else None, extras or _NO_EXTRAS
+
+
+def _extras(stated: Any) -> Extras | None:
+    """Read extras; what does not look like ours is the user's own."""
+    if not isinstance(stated, dict) or not stated:
+        return None
+    try:
+        return msgspec.convert(stated, Extras)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def without_key(metadata: Metadata | None, key: str) -> Metadata | None:
+    """Return metadata that lacks a key which the dialect writes elsewhere."""
+    return {name: value for name, value in (metadata or {}).items() if name != key} or None
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def write_parts(
+    parts: Sequence[Part], write: Callable[[Part], tuple[dict[str, Any], PartExtras]]
+) -> tuple[list[dict[str, Any]], dict[str, PartExtras]]:
+    """Write parts with a dialect's writer; returns them and what must go into the extras."""
+    written = [write(part) for part in parts]
+    lacking = {str(at): extra for at, (_, extra) in enumerate(written) if extra != _NO_PART}
+    return [part for part, _ in written], lacking
+
+
+def restore_parts(
+    wire: Sequence[AnyPart], where: str, extras: Extras, restore: Callable[[Part, AnyPart, PartExtras], Part]
+) -> tuple[Part, ...]:
+    """Read parts and let a dialect restore those that have extras."""
+    parts = read_parts(wire, where)
+    if not extras.parts:
+        return parts
+    return tuple(
+        restore(part, stated, extras.parts[str(at)]) if str(at) in extras.parts else part
+        for at, (part, stated) in enumerate(zip(parts, wire, strict=True))
+    )
+
+
+def join_texts(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], tuple[int, ...]]:
+    """Return the chunks of a streamed text as one part, and the length of each; other parts stay as they are."""
+    if len(parts) < 2 or any(part.text is None or part != Part(text=part.text) for part in parts):
+        return parts, ()
+    texts = [part.text or "" for part in parts]
+    return (Part(text="".join(texts)),), tuple(map(len, texts))
+
+
+def split_text(parts: tuple[Part, ...], lengths: tuple[int, ...]) -> tuple[Part, ...]:
+    """Return the chunks that `join_texts` joined; lengths that do not fit the text are ignored."""
+    text = parts[0].text if len(parts) == 1 else None
+    if text is None or min(lengths, default=-1) < 0 or sum(lengths) != len(text):
+        return parts
+    ends = list(accumulate(lengths))
+    return tuple(Part(text=text[end - length : end]) for end, length in zip(ends, lengths, strict=True))
+
+
+# --- roles and times ----------------------------------------------------------------------------------------------
+
+
+def finer_role(message: Message) -> str | None:
+    """Return `system` or `tool` if that is who speaks."""
+    found = (message.metadata or {}).get(metadata_keys.ROLE)
+    return found if isinstance(found, str) and found in FINER_ROLES else None
+
+
+def known_time(time: str | None) -> str | None:
+    """Return a time unless it is the one that stands for none."""
+    return None if time == UNKNOWN_TIME else time
+
+
+def take_created(task: Task, updated: str | None) -> tuple[str | None, Metadata | None]:
+    """Return when a task was created, and its metadata without that time where `give_created` will restore it.
+
+    `updated` is the time of the status as a reader will see it.
+    """
+    created, metadata = task.created_at, task.metadata
+    stated = (metadata or {}).get(metadata_keys.CREATED_AT)
+    if stated != created or created == UNKNOWN_TIME or created == _derived(task, updated):
+        return created, metadata
+    return created, without_key(metadata, metadata_keys.CREATED_AT)
+
+
+def give_created(task: Task, created: str | None) -> Task:
+    """Return a task that says when it was created, stating it only if nothing else tells."""
+    if created is None or created == task.created_at:
+        return task
+    return replace(task, metadata=(task.metadata or {}) | {metadata_keys.CREATED_AT: created})
+
+
+def _derived(task: Task, updated: str | None) -> str | None:
+    return replace(task, metadata=None, status=TaskStatus(state=task.status.state, timestamp=updated)).created_at

@@ -1,6 +1,6 @@
-"""The names of the nine states in each dialect that does not use A2A 1.0's.
+"""Names of the nine task states in each dialect that does not use A2A 1.0's.
 
-One table per spelling, both ways; what a coarser dialect loses is added by that dialect as metadata.
+One table for each spelling, both ways. A coarser dialect adds what it loses as metadata.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ from msgspec.json import Decoder
 
 from accord.errors import AccordError
 from accord.model import AgentCard
-from accord.protocol import codec, hosts
+from accord.protocol import codec, urls
 from accord.protocol.cards import decode_card
 from accord.protocol.dialects import DIALECTS
 from accord.protocol.operations import DialectName
@@ -159,24 +159,24 @@ def _text(field: str, text: str, limit: int) -> Iterator[CardObjection]:
 
 def _web_place(url: str) -> str | None:
     """Return what is wrong with an address of an agent: only this machine may be reached without TLS (2-01)."""
-    parts = hosts.split(url)
+    parts = urls.split_url(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
         return "The address begins neither with https:// nor with http://, or cannot be read"
     if parts.username is not None or parts.password is not None:
         return "The address has a user in it; credentials do not belong on a card"
-    if parts.scheme == "http" and not hosts.is_loopback(parts.hostname):
+    if parts.scheme == "http" and not urls.is_loopback(parts.hostname):
         return ONLY_TLS
     return None
 
 
 def _grpc_place(url: str) -> str | None:
     """Return what is wrong with an address for gRPC, which usually has no scheme and then means TLS elsewhere."""
-    parts = hosts.split(url)
+    parts = urls.split_url(url)
     if not parts.hostname or parts.username is not None or len(url) > MAX_URL:
         return "The address is not host:port"
     if parts.scheme not in ("", *_GRPC_TLS, *_GRPC_CLEAR):
         return "The address is neither host:port nor begins with https:// or http://"
-    if parts.scheme in _GRPC_CLEAR and not hosts.is_loopback(parts.hostname):
+    if parts.scheme in _GRPC_CLEAR and not urls.is_loopback(parts.hostname):
         return ONLY_TLS
     return None
 

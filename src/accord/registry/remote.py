@@ -7,7 +7,7 @@ from msgspec import MsgspecError
 from msgspec.json import Decoder
 
 from accord.model import AgentCard
-from accord.protocol import codec, hosts
+from accord.protocol import codec, urls
 from accord.registry import cards, names
 from accord.registry.availability import AskPort, ServerAnswer, UnreachableServer
 from accord.registry.cards import InvalidCard
@@ -59,8 +59,8 @@ class RemoteRegistry:
             card = cards.read(counted, name).card
         except InvalidCard as error:
             raise UnknownName(f"{name}: the card that {self.url} has cannot be used: {error}") from None
-        places = [hosts.host_of(one.url) for one in card.supported_interfaces]
-        if not hosts.is_loopback(hosts.host_of(self.url)) and any(map(hosts.is_here, places)):
+        places = [urls.host_of(one.url) for one in card.supported_interfaces]
+        if not urls.is_loopback(urls.host_of(self.url)) and any(map(urls.is_this_machine, places)):
             raise UnknownName(f"{name}: the card that {self.url} has leads to this machine itself")
         if self._signed_only and verdict.state is not SignedBy.TRUSTED:
             raise UnknownName(f"{name}: {verdict.detail}")

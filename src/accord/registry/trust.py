@@ -47,7 +47,7 @@ class TrustedKeys:
     @classmethod
     def reading(cls, jwks: bytes) -> "TrustedKeys":
         """Trust the keys of a JSON Web Key set; ValueError if there are none in it."""
-        from accord.protocol import jose  # late, as below: it takes longer to load than most of a server
+        from accord.protocol import jose
 
         try:
             keys = jose.read_keys(jwks)
@@ -69,10 +69,10 @@ class TrustedKeys:
         if not self._keys:
             detail = "The card is signed, but no key is pinned to verify it with"
             return SignatureVerdict(state=SignedBy.UNTRUSTED, detail=detail), document
-        from accord.protocol.card_signatures import UntrustedCard, verify
+        from accord.protocol.card_signatures import UntrustedCard, verify_card
 
         try:
-            found = verify(document, self._keys, self._now())
+            found = verify_card(document, self._keys, self._now())
         except UntrustedCard as error:
             return SignatureVerdict(state=SignedBy.UNTRUSTED, detail=str(error)), document
         detail = f"Signed by the trusted key {found.key}" + ("" if found.is_whole else NOT_ALL)

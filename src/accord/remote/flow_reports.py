@@ -9,9 +9,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from accord.errors import InvalidParams, TaskNotFound
 from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from accord.model.base import Metadata
-from accord.model.keys import USAGE
+from accord.model.metadata_keys import USAGE
 from accord.protocol import lifecycle
-from accord.protocol.budgets import Total, Use
+from accord.protocol.budgets import TokenUsage, TotalUsage
 from accord.remote.reports import Report
 from accord.remote.tasks import RemoteTasks, ReportCredentials, ReportSender, unauthenticated
 from accord.storage.commands.remotes import Link
@@ -51,7 +51,7 @@ class ReportedFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return Part(raw=self.data, url=self.uri, filename=self.name, media_type=self.mime_type)
 
 
-class ReportedUsage(Use, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReportedUsage(TokenUsage, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a flow has used for a task in all, of one model if it names one."""
 
     model: str | None = None
@@ -59,9 +59,11 @@ class ReportedUsage(Use, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def total(self) -> Metadata:
         """As tasks show it."""
-        use = Use().and_(self)
+        use = TokenUsage().and_(self)
         return {
-            USAGE: msgspec.to_builtins(Total(**structs.asdict(use), models={self.model: use} if self.model else {}))
+            USAGE: msgspec.to_builtins(
+                TotalUsage(**structs.asdict(use), models={self.model: use} if self.model else {})
+            )
         }
 
 

@@ -25,7 +25,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.base import Metadata, timestamp_ms
-from accord.model.keys import USAGE
+from accord.model.metadata_keys import USAGE
 from accord.protocol import lifecycle
 from accord.storage.commands.remotes import Link
 

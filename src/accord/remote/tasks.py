@@ -27,9 +27,9 @@ from accord.engine.task_store import TaskStore
 from accord.errors import AgentUnavailable, AuthenticationFailed, InvalidParams, TaskNotFound
 from accord.model import EventBody, Message, Role, StatusUpdate, Task, TaskState
 from accord.model.base import Metadata
-from accord.protocol import lifecycle, push_headers
-from accord.protocol.budgets import Budget, shown
-from accord.protocol.webhook import decode_webhook
+from accord.protocol import http_headers, lifecycle
+from accord.protocol.budgets import Budget, read_usage
+from accord.protocol.dialects import decode_webhook
 from accord.remote.reports import LocalTask, Report, ReportEffect, WrongTask, needs_task, report_effect
 from accord.storage.commands import endings, remotes, reports, usage
 from accord.storage.commands.endings import NoSuchTask
@@ -283,7 +283,7 @@ class RemoteTasks:
         raise TaskNotFound
 
     def _is_signed(self, signature: str, body: bytes, keys: Sequence[str]) -> bool:
-        return push_headers.is_signed(signature, body, keys, self.now_ms() / 1000)
+        return http_headers.is_signed_webhook(signature, body, keys, self.now_ms() / 1000)
 
     def _keys(self, agent: str) -> tuple[str, ...]:
         trust = self._trust.get(agent)
@@ -322,7 +322,7 @@ class RemoteTasks:
 
         Raises Behind if it was too much: the task has ended.
         """
-        total = shown(body.metadata) if isinstance(body, Task | StatusUpdate) else None
+        total = read_usage(body.metadata) if isinstance(body, Task | StatusUpdate) else None
         if total is None:
             return None
         told = Told(task_id=link.task_id, name=_task_id(body) or "", total=total, at=self.now_ms())

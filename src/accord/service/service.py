@@ -57,7 +57,7 @@ from accord.model import (
     TaskStatus,
 )
 from accord.model.base import timestamp_ms
-from accord.model.keys import TASK_CONFIG
+from accord.model.metadata_keys import TASK_CONFIG
 from accord.protocol import lifecycle
 from accord.protocol.extensions import route_of
 from accord.protocol.parts import joined_text

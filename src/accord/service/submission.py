@@ -18,9 +18,9 @@ from accord.engine.slots import ExecutionStart
 from accord.errors import ContentTypeNotSupported, InvalidParams, TaskNotFound, UnsupportedOperation
 from accord.model import Event, Message, PushConfig, SendRequest, StatusUpdate, Task, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.model.keys import BUDGET
+from accord.model.metadata_keys import BUDGET
 from accord.protocol import lifecycle
-from accord.protocol.budgets import Wish, least, wish
+from accord.protocol.budgets import BudgetRequest, read_budget_request, smaller_limit
 from accord.protocol.codec import invalid_field
 from accord.protocol.extensions import ROUTE, route_of
 from accord.storage.commands import endings, runs
@@ -151,7 +151,7 @@ class TaskSubmission:
         new = self._new_task(request, caller, at, parent)
         task = new.task
         if due is not None:
-            new = replace(new, deadline_at=least(due, new.deadline_at))
+            new = replace(new, deadline_at=smaller_limit(due, new.deadline_at))
         accept = runs.Accept(
             new=await self._packed(new, caller.tenant) if self._engine.archive.has_large(task.history[0]) else new,
             message_id=task.history[0].message_id,
@@ -186,8 +186,10 @@ class TaskSubmission:
         if timeout is None and metadata is None and request.metadata is None:
             return None
         timeout_ms = request.timeout_ms or (round(timeout * 1000) if timeout else None)
-        asked = wish(metadata)
-        return least(None if timeout_ms is None else at + timeout_ms, None if asked is None else asked.deadline_at(at))
+        asked = read_budget_request(metadata)
+        return smaller_limit(
+            None if timeout_ms is None else at + timeout_ms, None if asked is None else asked.deadline_at(at)
+        )
 
     def _new_task(self, request: SendRequest, caller: Caller, at: int, parent: Parent | None) -> NewTask:
         message = request.message
@@ -233,7 +235,7 @@ class TaskSubmission:
 
     async def _continue(self, request: SendRequest, caller: Caller, work: runs.Work, *, calls: bool) -> Submission:
         engine, message, task_id = self._engine, request.message, request.message.task_id or ""
-        at, asked = engine.now_ms(), wish(message.metadata) or Wish()
+        at, asked = engine.now_ms(), read_budget_request(message.metadata) or BudgetRequest()
         said = self._completed(message, task_id, message.context_id or None)
         packed, blobs = await engine.archive.pack_message(caller.tenant, said)
         say = runs.Say(
@@ -383,7 +385,7 @@ def _within_budget(request: SendRequest) -> SendRequest:
     message, said = request.message, request.metadata
     if message.metadata is None and said is None:
         return request
-    if wish(message.metadata) is not None or wish(said, "metadata") is None:
+    if read_budget_request(message.metadata) is not None or read_budget_request(said, "metadata") is None:
         return request
     assert said is not None  # there is a wish in it
     return replace(request, message=replace(message, metadata={**(message.metadata or {}), BUDGET: said[BUDGET]}))

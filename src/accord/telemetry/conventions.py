@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from accord.engine.tracing import DeliverySpan, ExecutionSpan, Fact, RemoteCallSpan, ReportSpan, SpanStart, StepSpan
-from accord.protocol import hosts
+from accord.protocol import urls
 from accord.protocol.operations import Operation
 
 INVOKE = "invoke_agent"
@@ -161,7 +161,7 @@ def _known(said: Mapping[str, Fact | None]) -> dict[str, Fact]:
 
 def _at(url: str) -> dict[str, Fact]:
     """Return which server it is; the rest of an address may hold secrets, and one that is none names no server."""
-    parts = hosts.split(url)
+    parts = urls.split_url(url)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     said: dict[str, Fact] = {"server.address": parts.hostname} if parts.hostname else {}
     return said if port is None else said | {"server.port": port}

@@ -15,7 +15,7 @@ from typing import Any
 
 from accord.engine import tracing
 from accord.engine.hooks import Detail, ExecutionStarted, TaskFinished
-from accord.protocol import trace_context
+from accord.protocol import http_headers
 from accord.telemetry.events import EVENTS, FOREIGN
 
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -122,7 +122,7 @@ def _said(record: logging.LogRecord) -> dict[str, Any]:
 
 def _traced() -> dict[str, str]:
     """Return which span what is written belongs to, if it is traced."""
-    found = trace_context.ids(tracing.current())
+    found = http_headers.trace_ids(tracing.current())
     return {} if found is None else {"trace_id": found[0], "span_id": found[1]}
 
 

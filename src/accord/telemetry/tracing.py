@@ -25,7 +25,7 @@ from accord.auth.authentication import Presented
 from accord.engine import tracing as process
 from accord.engine.hooks import Detail, UsageReported
 from accord.engine.tracing import ExecutionSpan, Fact, SpanStart
-from accord.protocol.trace_context import PARENT, STATE, headers, joined
+from accord.protocol.http_headers import TRACEPARENT, TRACESTATE, join_trace, trace_headers
 from accord.telemetry.conventions import FACTS, Kind, Parent, describe
 
 SCOPE = "accord"
@@ -101,7 +101,7 @@ class Tracing:
         if not found.is_valid:
             return None
         parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
-        return joined(parent, found.trace_state.to_header() if found.trace_state else None)
+        return join_trace(parent, found.trace_state.to_header() if found.trace_state else None)
 
     def begin(self, doing: SpanStart) -> Traced:
         """Begin a span that does not end where it begins."""
@@ -138,7 +138,7 @@ class Tracing:
 
         async def admit_traced(presented: Presented) -> Caller:
             caller = await admit(presented)
-            return replace(caller, trace=joined(presented.header(PARENT), presented.header(STATE)))
+            return replace(caller, trace=join_trace(presented.header(TRACEPARENT), presented.header(TRACESTATE)))
 
         return admit_traced
 
@@ -168,7 +168,7 @@ def _parent(parent: Parent, stated: str | None) -> Context | None:
         return None
     if parent is Parent.HERE_OR_STATED and otel.get_current_span().get_span_context().is_valid:
         return None
-    return _W3C.extract(headers(stated), Context())
+    return _W3C.extract(trace_headers(stated), Context())
 
 
 def _own() -> TracerProvider:

@@ -22,8 +22,8 @@ import msgspec
 from msgspec import Struct
 
 from accord.client import transports
-from accord.client.connecting import CARDS
-from accord.client.wire import Opened, Outgoing, Transport
+from accord.client.connection import CARDS
+from accord.client.transports import HttpRequest, HttpTransport, OpenReply
 from accord.protocol.extensions import ROUTE
 
 FORMAT = "accord cassette 1"
@@ -92,14 +92,14 @@ class Tape(Struct, frozen=True, kw_only=True):
 class Recorder:
     """A transport that writes down what another one carries."""
 
-    def __init__(self, path: Path, transport: Transport) -> None:
+    def __init__(self, path: Path, transport: HttpTransport) -> None:
         """Write to a file what `transport` carries."""
         self._path = path
         self._transport = transport
         self._exchanges: list[Exchanged] = []
         self._ids: set[str] = set()
 
-    async def open(self, request: Outgoing) -> "Heard":
+    async def open(self, request: HttpRequest) -> "Heard":
         """Send a request, and write down what is read of its answer."""
         sent = sent_of(request, self._ids)
         return Heard(await self._transport.open(request), sent, self._add, self._ids)
@@ -118,7 +118,7 @@ class Recorder:
 class Heard:
     """An answer that is written down while it is read."""
 
-    def __init__(self, opened: Opened, request: Sent, add: Any, ids: set[str]) -> None:
+    def __init__(self, opened: OpenReply, request: Sent, add: Any, ids: set[str]) -> None:
         """Read `opened`, and `add` what came of `request` once it was read or let go; its identifiers go to `ids`."""
         self.status, self.headers = opened.status, opened.headers
         self._opened = opened
@@ -180,7 +180,7 @@ class Player:
         """What was recorded and not asked for."""
         self._ids: set[str] = set()
 
-    async def open(self, request: Outgoing) -> "Played":
+    async def open(self, request: HttpRequest) -> "Played":
         """Return the answer that was recorded, or raise UnknownRequest."""
         sent = sent_of(request, self._ids)
         for place, one in enumerate(self.unplayed):
@@ -244,7 +244,7 @@ class _Headers(dict[str, str]):
 
 @asynccontextmanager
 async def cassette(
-    path: str | Path, *, record: bool = False, transport: str | Transport = "aiohttp"
+    path: str | Path, *, record: bool = False, transport: str | HttpTransport = "aiohttp"
 ) -> AsyncIterator["Recorder | Player"]:
     """Give a transport that plays a file, or with `record` makes it by asking over another `transport`.
 
@@ -262,7 +262,7 @@ async def cassette(
 # --- what is written down ---------------------------------------------------------------------------------------------
 
 
-def sent_of(request: Outgoing, known: set[str]) -> Sent:
+def sent_of(request: HttpRequest, known: set[str]) -> Sent:
     """Return a request as it is written down and compared; `known` are identifiers that came from the agent."""
     headers = _headers(request.headers)
     body = _decoded(request.body or b"", headers.get("content-type", ""))

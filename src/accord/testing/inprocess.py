@@ -19,7 +19,7 @@ from accord.a2a import A2A, Caller
 from accord.agents.loader import as_agent
 from accord.app import Application
 from accord.client import Client
-from accord.client.client import Connecting
+from accord.client.client import PendingClient
 from accord.config import settings_of
 from accord.config.settings import Settings
 from accord.engine.agent import Agent
@@ -69,7 +69,9 @@ class Running:
         )
         self._sent = 0
 
-    def client(self, agent: str | None = None, *, dialect: str | DialectName | None = None, **more: Any) -> Connecting:
+    def client(
+        self, agent: str | None = None, *, dialect: str | DialectName | None = None, **more: Any
+    ) -> PendingClient:
         """Return a client of an agent, the first unless one is named by its path, in any dialect; `async with` it.
 
         It talks to the application as over HTTP, with everything in between but a socket. `more` is for

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 from accord.bindings.http import App
-from accord.client.wire import SECONDS, Broken, Outgoing, TimedOut
+from accord.client.transports import TIMEOUT_SECONDS, HttpRequest, StreamBroken, TimedOut
 from accord.testing.asgi import Response, stream
 
 
@@ -23,7 +23,7 @@ class AsgiTransport:
         self._app = app
         self._open: set[Answer] = set()
 
-    async def open(self, request: Outgoing) -> "Answer":
+    async def open(self, request: HttpRequest) -> "Answer":
         """Send a request and return the answer's head; what the application raises is raised here."""
         parts = urlsplit(request.url)
         stack = AsyncExitStack()
@@ -34,7 +34,7 @@ class AsgiTransport:
             path=parts.path or "/",
             query=parts.query,
             headers={"host": parts.netloc, **{name.lower(): value for name, value in request.headers}},
-            bound=request.seconds or SECONDS,
+            bound=request.seconds or TIMEOUT_SECONDS,
             scheme=parts.scheme,
         )
         try:
@@ -77,7 +77,7 @@ class Answer:
             async for piece in self._response.pieces():
                 yield piece
         except TimeoutError:
-            raise Broken("The answer stopped coming") from None
+            raise StreamBroken("The answer stopped coming") from None
         finally:
             await self.close()
 

@@ -20,7 +20,7 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
-from accord.protocol import push_headers, signing
+from accord.protocol import http_headers
 from accord.testing.clock import MovableClock
 
 BOUND_SECONDS = 30.0
@@ -45,12 +45,12 @@ class Delivery(Struct, frozen=True, kw_only=True):
     @property
     def event_id(self) -> str:
         """The same whenever the same event is sent again."""
-        return self.headers.get(push_headers.EVENT_ID.lower(), "")
+        return self.headers.get(http_headers.EVENT_ID.lower(), "")
 
     @property
     def task_id(self) -> str:
         """The task that it is about."""
-        return self.headers.get(push_headers.TASK_ID.lower(), "")
+        return self.headers.get(http_headers.TASK_ID.lower(), "")
 
 
 class Webhooks:
@@ -61,7 +61,7 @@ class Webhooks:
         self.url = url
         self.all: list[Delivery] = []
         """Every delivery, also those that were refused."""
-        self._keys = [push_headers.receiver_key(key, url, tenant) for key in keys]
+        self._keys = [http_headers.receiver_key(key, url, tenant) for key in keys]
         self._now: Callable[[], float] = clock.now if clock else time.time
         self._bounded_by: Callable[[float], AbstractAsyncContextManager[Any]] = (
             clock.bound if clock else asyncio.timeout
@@ -107,8 +107,8 @@ class Webhooks:
         body = await request.read()
         status = self._next.popleft() if self._next else 200
         headers = {name.lower(): value for name, value in request.headers.items()}
-        signature = headers.get(signing.HEADER.lower(), "")
-        is_signed = push_headers.is_signed(signature, body, self._keys, self._now())
+        signature = headers.get(http_headers.SIGNATURE_HEADER.lower(), "")
+        is_signed = http_headers.is_signed_webhook(signature, body, self._keys, self._now())
         async with self._news:
             self.all.append(Delivery(headers=headers, body=body, status=status or 0, is_signed=is_signed))
             self._news.notify_all()

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from accord.agents.command_environment import command_variables, document_variables
 from accord.agents.process import subprocesses
-from accord.client.keys import Credential, KeyManager, Keys
-from accord.client.keys.variables import KEY_FILE
+from accord.client.credentials import Credential, KeyManager, Keys
+from accord.client.credentials.credential import KEY_FILE_VARIABLE
 from accord.engine.agent import TEXT, Agent, Approvals, Crash, Node, Profile
 from accord.engine.clock import SYSTEM
 from accord.engine.context import Context, Failed, Rejected
@@ -140,7 +140,7 @@ class WorkflowAgent:
         self.document = document if name is None else _renamed(document, name)
         self._vars = dict(vars or {})
         self._directory, self._env = directory, document_variables(env)
-        self._keys = MemberKeys(keys or KeyManager(env.get(KEY_FILE) or None, env=env))
+        self._keys = MemberKeys(keys or KeyManager(env.get(KEY_FILE_VARIABLE) or None, env=env))
         self._executors, self._given_ms = executors, now_ms
         self._now_ms = now_ms or SYSTEM.now_ms
         self._approvals = Approvals()

@@ -18,10 +18,10 @@ from accord.agents.command_environment import has_command
 from accord.agents.process.options import PRESETS, PresetName
 from accord.agents.remote.connection import NEEDS_OPERATOR, NO_ANSWER
 from accord.agents.safe_regexes import BadRegex, compile_regex
-from accord.client.auth.choice import allowing, strays
+from accord.client.auth.choice import allow_hosts_hint, foreign_hosts
+from accord.client.credentials import Credential, KeyManagementError, Keys
 from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
-from accord.client.keys import Credential, KeyManagementError, Keys
-from accord.client.selection import JSONRPC
+from accord.client.interfaces import JSONRPC
 from accord.errors import AuthenticationFailed, PermissionDenied
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
 from accord.workflows.document import A2A_SECONDS, AgentDef, Preflight
@@ -154,9 +154,9 @@ def fill_secrets(text: str, env: Mapping[str, str], keys: Keys, to: str | None =
 def credential_for(name: str, keys: Keys, to: str | None) -> Credential | None:
     """Return the credential that a document names; KeyManagementError if its `hosts` leave out the address."""
     credential = keys.find(name)
-    refused = () if credential is None or to is None else strays(credential, [to])
+    refused = () if credential is None or to is None else foreign_hosts(credential, [to])
     if credential is not None and refused:
-        raise KeyManagementError(f"`{name}` is not for {refused[0]}; {allowing(name, credential, refused)}")
+        raise KeyManagementError(f"`{name}` is not for {refused[0]}; {allow_hosts_hint(name, credential, refused)}")
     return credential
 
 

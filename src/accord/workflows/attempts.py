@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accord.client.keys import Keys
+from accord.client.credentials import Keys
 from accord.engine.context import Context
 from accord.engine.journal import ChildCall
 from accord.model import Message, Part, Role

@@ -15,7 +15,7 @@ from accord.agents.agent_types import Given
 from accord.agents.command_environment import document_variables
 from accord.agents.process.workspace import Placement
 from accord.agents.remote import RemoteTerms, ReportMode
-from accord.client.keys import KeyManager, Keys
+from accord.client.credentials import KeyManager, Keys
 from accord.engine.agent import Agent
 from accord.engine.context import Context
 from accord.workflows import permissions, verification

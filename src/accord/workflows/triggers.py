@@ -29,7 +29,7 @@ from accord.engine.ids import new_id
 from accord.errors import AccordError, AuthenticationFailed, InvalidParams
 from accord.model import Message, Part, Role
 from accord.model.base import timestamp_ms
-from accord.protocol import signing
+from accord.protocol import http_headers
 from accord.storage.commands import schedules
 from accord.storage.store import Store, StoreUnavailable
 from accord.workflows.attempts import INNER
@@ -328,12 +328,12 @@ def verify_webhook(hook: Hook, secret: str, call: WebhookCall, now: int, toleran
 
 
 def _a2a(secret: str, call: WebhookCall, now: int, tolerance: int) -> str:
-    found = signing.parse(call.headers[signing.HEADER.lower()])
+    found = http_headers.parse_signature(call.headers[http_headers.SIGNATURE_HEADER.lower()])
     if found is None:
         raise _wrong()
     _check_time(found.timestamp, now, tolerance)
-    request = signing.Request(method="POST", target=call.target, nonce=found.nonce)
-    digest = signing.proven(found, call.body, (secret.encode(),), request=request)
+    request = http_headers.SignedRequest(method="POST", target=call.target, nonce=found.nonce)
+    digest = http_headers.find_digest(found, call.body, (secret.encode(),), request=request)
     if digest is None:
         raise _wrong()
     return found.nonce or digest
@@ -369,7 +369,7 @@ def _github(secret: str, call: WebhookCall, _now: int, _tolerance: int) -> str:
 Verify = Callable[[str, WebhookCall, int, int], str]
 
 SIGNATURES: Mapping[str, Mapping[str, Verify]] = {
-    "timestamp": {signing.HEADER.lower(): _a2a, "webhook-signature": _standard},
+    "timestamp": {http_headers.SIGNATURE_HEADER.lower(): _a2a, "webhook-signature": _standard},
     "github": {"x-hub-signature-256": _github},
 }
 """The `signature` of a webhook -> the header that has one -> how it is verified."""

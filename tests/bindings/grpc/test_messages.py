@@ -25,14 +25,13 @@ from accord.model import (
     TaskState,
 )
 from accord.protocol.operations import DialectName, Operation
-from accord.protocol.protobuf.messages import to_json
-from accord.protocol.protobuf.methods import EDITIONS
+from accord.protocol.protobuf import GRPC_SERVICES, to_json
 from accord.protocol.sse import Frame
 from tests import strategies
 
-METHODS = {method.path: method for edition in EDITIONS.values() for method in edition.methods}
+METHODS = {method.path: method for edition in GRPC_SERVICES.values() for method in edition.methods}
 each_method = pytest.mark.parametrize("path", METHODS)
-V1 = {method.operation: method for method in EDITIONS[DialectName.V1].methods}
+V1 = {method.operation: method for method in GRPC_SERVICES[DialectName.V1].methods}
 
 RESULTS: dict[Operation, st.SearchStrategy[Any]] = {
     Operation.SEND: strategies.tasks | strategies.messages,

@@ -39,7 +39,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.protocol.protobuf.methods import EDITIONS
+from accord.protocol.protobuf import GRPC_SERVICES
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, all_of, failing
 
 AT = "2026-01-02T03:04:05.678Z"
@@ -342,10 +342,12 @@ def named(case: Case) -> str:
 
 def test_every_method_of_both_services_has_a_case() -> None:
     covered = {(case.dialect, case.method) for case in CASES + STREAMS}
-    assert covered == {(name.value, method.name) for name, edition in EDITIONS.items() for method in edition.methods}
+    assert covered == {
+        (name.value, method.name) for name, edition in GRPC_SERVICES.items() for method in edition.methods
+    }
     for module, name in ((new, "lf.a2a.v1.A2AService"), (old, "a2a.v1.A2AService")):
         published = module.DESCRIPTOR.services_by_name["A2AService"]
-        (edition,) = (edition for edition in EDITIONS.values() if edition.service == name == published.full_name)
+        (edition,) = (edition for edition in GRPC_SERVICES.values() if edition.service == name == published.full_name)
         assert {(m.name, m.streams) for m in edition.methods} == {
             (m.name, m.server_streaming) for m in published.methods
         }

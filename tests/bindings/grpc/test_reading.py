@@ -16,7 +16,7 @@ from accord.auth.hmac import HmacAccess
 from accord.auth.rate_limits import Quotas
 from accord.auth.scheme_settings import Header, Hmac, Secret
 from accord.model import Event, Task, TaskState, TaskStatus
-from accord.protocol import signing
+from accord.protocol import http_headers
 from tests.bindings.grpc.conftest import STUBS, Serving, Told, failing
 from tests.core.doubles import until
 
@@ -39,8 +39,8 @@ def access() -> Access:
 
 
 def signature(method: str = "GetTask", body: bytes = GET.SerializeToString()) -> tuple[tuple[str, str], ...]:
-    request = signing.Request(method="POST", target=PATH + method)
-    return ((SIGNED, signing.sign(body, int(time()), [SECRET.encode()], request=request, key_id="partner")),)
+    request = http_headers.SignedRequest(method="POST", target=PATH + method)
+    return ((SIGNED, http_headers.sign_body(body, int(time()), [SECRET.encode()], request=request, key_id="partner")),)
 
 
 class Stalled:

@@ -13,10 +13,10 @@ import uvicorn
 from aiohttp import web
 
 from accord.app import to_a2a
-from accord.client.auth import Auth, Driver
-from accord.client.exchange import Exchange
+from accord.client.auth import AuthDriver, ClientAuth
+from accord.client.exchange import HttpExchange
+from accord.client.transports import HttpReply, HttpRequest
 from accord.client.transports.aiohttp import AiohttpTransport
-from accord.client.wire import Outgoing, Reply
 from accord.model import AgentCard
 from accord.protocol.cards import decode_card
 from tests.app.conftest import echo, rpc, said
@@ -54,19 +54,19 @@ class Agent:
     async def card(self, dialect: str = "v1") -> AgentCard:
         """Its card in one dialect."""
         url = f"{self.url}/.well-known/agent-card.json?dialect={dialect}"
-        reply = await Exchange(self.transport).fetch(Outgoing(method="GET", url=url))
+        reply = await HttpExchange(self.transport).fetch(HttpRequest(method="GET", url=url))
         assert reply.status == 200, reply.body
         return decode_card(reply.body)
 
-    async def ask(self, auth: Auth | Driver | None, path: str = "/") -> int:
+    async def ask(self, auth: ClientAuth | AuthDriver | None, path: str = "/") -> int:
         """Send a message, and return the HTTP status of the answer."""
         return (await self.said(auth, path)).status
 
-    async def said(self, auth: Auth | Driver | None, path: str = "/") -> Reply:
+    async def said(self, auth: ClientAuth | AuthDriver | None, path: str = "/") -> HttpReply:
         body = json.dumps(rpc("SendMessage", message=said("hi"))).encode()
         headers = (("Content-Type", "application/json"), ("A2A-Version", "1.0"))
-        request = Outgoing(method="POST", url=self.url + path, headers=headers, body=body)
-        return await Exchange(self.transport, auth).fetch(request)
+        request = HttpRequest(method="POST", url=self.url + path, headers=headers, body=body)
+        return await HttpExchange(self.transport, auth).fetch(request)
 
 
 @asynccontextmanager

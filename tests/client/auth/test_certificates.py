@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from accord.client.auth import Auth, Mtls, Together, choose, tls_of
-from accord.client.auth.stated import Bearer
-from accord.client.keys import Certificate, Credential
+from accord.client.auth import ClientAuth, CombinedAuth, MtlsAuth, choose_auth, tls_of
+from accord.client.auth.schemes import Bearer
+from accord.client.credentials import Certificate, Credential
+from accord.client.transports import Unreachable
 from accord.client.transports.aiohttp import AiohttpTransport
-from accord.client.wire import Unreachable
 from tests.certificates import Authority
 from tests.client.auth.conftest import Agent
 from tests.serve.running import Server, running
@@ -48,12 +48,12 @@ async def agent(server: Server, authority: Authority) -> AsyncIterator[Agent]:
     await found.transport.close()
 
 
-def mtls(authority: Authority, name: str, ca: Authority | None = None) -> Mtls:
+def mtls(authority: Authority, name: str, ca: Authority | None = None) -> MtlsAuth:
     issued = authority.client(name)
-    return Mtls(issued.certificate, issued.key, ca=(ca or authority).certificate)
+    return MtlsAuth(issued.certificate, issued.key, ca=(ca or authority).certificate)
 
 
-async def asked(agent: Agent, auth: Auth) -> int:
+async def asked(agent: Agent, auth: ClientAuth) -> int:
     agent.transport = AiohttpTransport(tls=tls_of(auth))
     return await agent.ask(auth)
 
@@ -61,7 +61,7 @@ async def asked(agent: Agent, auth: Auth) -> int:
 async def test_the_certificate_says_who_asks(agent: Agent, authority: Authority) -> None:
     assert await asked(agent, mtls(authority, "alice")) == 200
     await agent.transport.close()
-    assert await asked(agent, Together([mtls(authority, "bob"), Bearer("x")])) == 401
+    assert await asked(agent, CombinedAuth([mtls(authority, "bob"), Bearer("x")])) == 401
 
 
 async def test_a_card_that_asks_for_one(agent: Agent, authority: Authority) -> None:
@@ -75,15 +75,15 @@ async def test_a_card_that_asks_for_one(agent: Agent, authority: Authority) -> N
     agent.transport = AiohttpTransport(tls=tls_of(mtls(authority, "carol")))
     card = await agent.card()
     await agent.transport.close()
-    auth = choose(card, Held())
-    assert isinstance(auth, Mtls)
+    auth = choose_auth(card, Held())
+    assert isinstance(auth, MtlsAuth)
     assert await asked(agent, auth) == 200
 
 
 async def test_without_its_authority_the_server_is_not_believed(agent: Agent, authority: Authority) -> None:
     issued = authority.client("alice")
     with pytest.raises(Unreachable, match="certificate") as refused:
-        await asked(agent, Mtls(issued.certificate, issued.key))
+        await asked(agent, MtlsAuth(issued.certificate, issued.key))
     assert not refused.value.was_sent
 
 
@@ -99,10 +99,10 @@ def test_files_that_are_none_are_said_to_be_none(folder: Path, authority: Author
     issued, other = authority.client("alice"), authority.client("bob")
     (tmp_path / "empty.pem").touch()
     for wrong in (
-        Mtls(tmp_path / "nowhere.pem"),
-        Mtls(tmp_path / "empty.pem"),
-        Mtls(issued.certificate, other.key),
-        Mtls(issued.certificate, issued.key, ca=tmp_path / "empty.pem"),
+        MtlsAuth(tmp_path / "nowhere.pem"),
+        MtlsAuth(tmp_path / "empty.pem"),
+        MtlsAuth(issued.certificate, other.key),
+        MtlsAuth(issued.certificate, issued.key, ca=tmp_path / "empty.pem"),
     ):
         with pytest.raises(ValueError, match=r"\.pem"):
             tls_of(wrong)

@@ -10,21 +10,21 @@ from msgspec.structs import replace
 from accord.client.auth import (
     Anonymous,
     ApiKey,
-    Basic,
+    BasicAuth,
     Bearer,
     ClientCredentials,
+    CombinedAuth,
     CustomHeader,
-    Hmac,
-    Mtls,
+    HmacAuth,
+    MtlsAuth,
     NoCredentials,
     OpenIdConnect,
-    Together,
-    choose,
-    chosen,
-    ids_of,
+    choose_auth,
+    choose_auth_with_ids,
+    credential_ids,
 )
-from accord.client.keys import Certificate, Credential, KeyManager, OAuthClient, SigningKey, User
-from accord.client.wire import Outgoing, Reply
+from accord.client.credentials import Certificate, Credential, HmacKey, KeyManager, OAuthClient, UserPassword
+from accord.client.transports import HttpReply, HttpRequest
 from accord.errors import AuthenticationFailed
 from accord.model import (
     AgentCapabilities,
@@ -67,12 +67,12 @@ EVERYTHING = Credential(
     api_key="k",
     bearer="t",
     oauth=OAuthClient(client_id="i", client_secret="s", parameters={"audience": "x"}),
-    basic=User(username="u", password="p"),
+    basic=UserPassword(username="u", password="p"),
     certificate=Certificate(file="f"),
 )
 
 
-REQUEST = Outgoing(method="POST", url="https://a.example/")
+REQUEST = HttpRequest(method="POST", url="https://a.example/")
 
 
 class Held(dict[str, Credential]):
@@ -112,39 +112,39 @@ def held(credential: Credential = EVERYTHING, id: str = "a.example") -> Held:
         (["-", "mtls", "basic", "bearer", "oauth"], ClientCredentials),
         (["bearer", "oidc"], OpenIdConnect),
         (["-", "mtls", "basic", "bearer"], Bearer),
-        (["-", "mtls", "basic"], Basic),
-        (["-", "mtls"], Mtls),
+        (["-", "mtls", "basic"], BasicAuth),
+        (["-", "mtls"], MtlsAuth),
         (["people"], Bearer),
         (["-"], Anonymous),
         ([], Anonymous),
-        (["mtls+key", "basic"], Basic),
-        (["basic+key"], Together),
-        (["nowhere", "basic"], Basic),
-        (["odd", "basic"], Basic),
+        (["mtls+key", "basic"], BasicAuth),
+        (["basic+key"], CombinedAuth),
+        (["nowhere", "basic"], BasicAuth),
+        (["odd", "basic"], BasicAuth),
     ],
 )
 def test_the_order_is_agentvaults_and_not_the_cards(alternatives: list[str], kind: type[Any]) -> None:
     for order in (alternatives, alternatives[::-1]):
-        assert type(choose(card(*order), held(), origin="https://a.example:8443/")) is kind
+        assert type(choose_auth(card(*order), held(), origin="https://a.example:8443/")) is kind
 
 
 @pytest.mark.proves("2-06")
 def test_each_way_is_taken_only_with_credentials_for_it() -> None:
     both = card("key", "bearer")
-    assert isinstance(choose(both, held(Credential(bearer="t"))), Bearer)
-    assert isinstance(choose(card("oauth"), held(Credential(bearer="t"))), Bearer)
+    assert isinstance(choose_auth(both, held(Credential(bearer="t"))), Bearer)
+    assert isinstance(choose_auth(card("oauth"), held(Credential(bearer="t"))), Bearer)
     half = Credential(oauth=OAuthClient(client_id="i"))
     with pytest.raises(NoCredentials, match=r"an OAuth 2\.0 client of https://id\.example/token"):
-        choose(card("oauth"), held(half))
+        choose_auth(card("oauth"), held(half))
     with pytest.raises(NoCredentials):
-        choose(both)
+        choose_auth(both)
 
 
 @pytest.mark.proves("2-07")
 def test_what_is_described_and_not_required_is_used_if_it_can_be() -> None:
     described = replace(card("key"), security_requirements=())
-    assert isinstance(choose(described, held()), ApiKey)
-    assert isinstance(choose(described), Anonymous)
+    assert isinstance(choose_auth(described, held()), ApiKey)
+    assert isinstance(choose_auth(described), Anonymous)
 
 
 @pytest.mark.proves("2-11")
@@ -155,12 +155,14 @@ def test_ids_are_the_services_then_the_agents_own_then_its_host() -> None:
     for at, id in enumerate(order):
         keys = Held({one: Credential(api_key=one, hosts=("a.example",)) for one in order[at:]})
         keys |= {"other": Credential(api_key="no")}
-        assert chosen(asking, keys).ids == (id,)
-    assert ids_of(asking) == ("svc", "other", "org/agent", "a.example:8443", "a.example")
-    assert chosen(asking, Held({one: EVERYTHING for one in [*order, "mine"]}), service="mine").ids == ("mine",)
-    assert ids_of(asking, "mine") == ("mine",)
+        assert choose_auth_with_ids(asking, keys).ids == (id,)
+    assert credential_ids(asking) == ("svc", "other", "org/agent", "a.example:8443", "a.example")
+    assert choose_auth_with_ids(asking, Held({one: EVERYTHING for one in [*order, "mine"]}), service="mine").ids == (
+        "mine",
+    )
+    assert credential_ids(asking, "mine") == ("mine",)
     with pytest.raises(NoCredentials, match="ACCORD_KEY_SVC"):
-        choose(asking, Held({"other": Credential(api_key="no")}))
+        choose_auth(asking, Held({"other": Credential(api_key="no")}))
 
 
 @pytest.mark.proves("2-06", "2-10", "2-11")
@@ -173,18 +175,18 @@ def test_a_card_of_agentvault() -> None:
     found = decode_card(document)
     idp = replace(EVERYTHING, hosts=("a.example", "id.example"))
     svc = Credential(api_key="k", hosts=("a.example",))
-    assert chosen(found, Held({"Svc": svc, "idp": idp})).schemes == ("apiKey",)
-    auth, schemes, ids = chosen(found, Held({"idp": idp}))
+    assert choose_auth_with_ids(found, Held({"Svc": svc, "idp": idp})).schemes == ("apiKey",)
+    auth, schemes, ids = choose_auth_with_ids(found, Held({"idp": idp}))
     assert (schemes, ids) == (("oauth2",), ("idp",))
     assert isinstance(auth, ClientCredentials)
     assert b"scope=x+y" in (next(auth.prepare(REQUEST)).body or b"")
-    assert isinstance(choose(found), Anonymous)
+    assert isinstance(choose_auth(found), Anonymous)
 
 
 def test_a_credential_with_hosts_is_sent_to_no_other() -> None:
     only = replace(EVERYTHING, hosts=("A.example", "id.example"))
-    assert isinstance(choose(card("oauth"), held(only)), ClientCredentials)
-    assert isinstance(choose(card("key"), held(replace(only, hosts=("a.example:8443",)))), ApiKey)
+    assert isinstance(choose_auth(card("oauth"), held(only)), ClientCredentials)
+    assert isinstance(choose_auth(card("key"), held(replace(only, hosts=("a.example:8443",)))), ApiKey)
     stolen = CardProfile(service_identifiers={"key": "svc", "oauth": "svc"})
     for asking in (
         card("key", profile=stolen, url="https://evil.example/"),
@@ -192,14 +194,14 @@ def test_a_credential_with_hosts_is_sent_to_no_other() -> None:
         card("key", profile=stolen, url="https://a.example@evil.example/"),
     ):
         with pytest.raises(NoCredentials, match=r"`svc` is not for .*evil\.example"):
-            choose(asking, held(only, "svc"))
+            choose_auth(asking, held(only, "svc"))
     elsewhere = card("oauth", profile=stolen)
     with pytest.raises(NoCredentials, match=r"is not for id\.example"):
-        choose(elsewhere, held(replace(only, hosts=("a.example",)), "svc"))
+        choose_auth(elsewhere, held(replace(only, hosts=("a.example",)), "svc"))
     second = AgentInterface(url="https://evil.example/", protocol_binding="JSONRPC", protocol_version="1.0")
     two = replace(elsewhere, supported_interfaces=(*elsewhere.supported_interfaces, second))
     with pytest.raises(NoCredentials, match=r"is not for evil\.example"):
-        choose(two, held(only, "svc"))
+        choose_auth(two, held(only, "svc"))
 
 
 def test_an_agent_that_is_reached_safely_cannot_have_secrets_sent_in_the_clear() -> None:
@@ -207,33 +209,33 @@ def test_an_agent_that_is_reached_safely_cannot_have_secrets_sent_in_the_clear()
     plain = SecurityScheme(oauth2_security_scheme=OAuth2Scheme(flows=OAuthFlows(client_credentials=flow)))
     asking = replace(card("oauth"), security_schemes={"oauth": plain})
     with pytest.raises(NoCredentials, match=r"is not for http://id\.example/token, which is not https"):
-        choose(asking, held(), origin="https://a.example:8443/")
+        choose_auth(asking, held(), origin="https://a.example:8443/")
     inside = AgentInterface(url="http://a.example/", protocol_binding="JSONRPC", protocol_version="1.0")
     asking = replace(asking, supported_interfaces=(inside,))
-    assert isinstance(choose(asking, held(), origin="http://a.example/"), ClientCredentials)
+    assert isinstance(choose_auth(asking, held(), origin="http://a.example/"), ClientCredentials)
 
 
 @pytest.mark.parametrize("id", ["good.example", "svc", "org/agent", "evil", "example"])
 def test_card_cannot_choose_another_hosts_credential(id: str) -> None:
     """A card names an id; its own host was not stored for it."""
     named = CardProfile(human_readable_id=id, service_identifiers={"key": id, "oauth": id, "basic": id})
-    signs = replace(EVERYTHING, hmac=SigningKey(secret="s"), headers={"X-A": "s"})
+    signs = replace(EVERYTHING, hmac=HmacKey(secret="s"), headers={"X-A": "s"})
     for url in ("https://evil.example/", "https://good.example.evil.example/", "https://good.example@evil.example/"):
         for way in ("key", "oauth", "basic", "mtls", "bearer"):
             with pytest.raises(NoCredentials):
-                choose(card(way, profile=named, url=url), held(signs, id), origin=url)
-        assert isinstance(choose(card(profile=named, url=url), held(signs, id), origin=url), Anonymous)
-        assert isinstance(choose(card("key", profile=named, url=url), held(signs, id), service=id), ApiKey)
+                choose_auth(card(way, profile=named, url=url), held(signs, id), origin=url)
+        assert isinstance(choose_auth(card(profile=named, url=url), held(signs, id), origin=url), Anonymous)
+        assert isinstance(choose_auth(card("key", profile=named, url=url), held(signs, id), service=id), ApiKey)
 
 
 def test_refusal_names_the_command_that_allows_the_host() -> None:
     named = CardProfile(service_identifiers={"key": "svc"})
     with pytest.raises(NoCredentials) as refused:
-        choose(card("key", profile=named, url="https://a.example:8443/x"), held(id="svc"))
+        choose_auth(card("key", profile=named, url="https://a.example:8443/x"), held(id="svc"))
     allowing = "`accord creds set svc --kind hosts --host a.example:8443` or set ACCORD_HOSTS_SVC=a.example:8443"
     assert allowing in str(refused.value)
     with pytest.raises(NoCredentials, match=r"--host a\.example --host id\.example`"):
-        choose(card("oauth"), held())
+        choose_auth(card("oauth"), held())
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
@@ -241,7 +243,7 @@ def test_ids_and_hosts_of_cards_are_quoted_in_commands(is_stored: bool) -> None:
     named = CardProfile(service_identifiers={"key": "svc;reboot"})
     asking = card("key", profile=named, url="https://a$(id).example/")
     with pytest.raises(NoCredentials) as refused:
-        choose(asking, held(id="svc;reboot" if is_stored else "other"))
+        choose_auth(asking, held(id="svc;reboot" if is_stored else "other"))
     command = str(refused.value).rpartition("run `")[2].partition("`")[0]
     words = ["--kind", "hosts", "--host", "a$(id).example"] if is_stored else ["--kind", "api-key"]
     assert shlex.split(command) == ["accord", "creds", "set", "svc;reboot", *words]
@@ -266,10 +268,10 @@ def test_ids_and_hosts_of_cards_are_quoted_in_commands(is_stored: bool) -> None:
 def test_host_id_is_bound_to_its_host(id: str, url: str, origin: str, is_sent: bool) -> None:
     asking = card("key", url=url)
     if is_sent:
-        assert isinstance(choose(asking, held(id=id), origin=origin), ApiKey)
+        assert isinstance(choose_auth(asking, held(id=id), origin=origin), ApiKey)
     else:
         with pytest.raises(NoCredentials):
-            choose(asking, held(id=id), origin=origin)
+            choose_auth(asking, held(id=id), origin=origin)
 
 
 def test_host_may_name_its_token_endpoint_and_further_ports() -> None:
@@ -278,65 +280,65 @@ def test_host_may_name_its_token_endpoint_and_further_ports() -> None:
     asking = card("oauth", url="https://a.example:8443/x")
     asking = replace(asking, supported_interfaces=(*asking.supported_interfaces, grpc))
     keys = held(id="a.example:8443")
-    assert isinstance(choose(asking, keys, origin="https://a.example:8443/card.json"), ClientCredentials)
+    assert isinstance(choose_auth(asking, keys, origin="https://a.example:8443/card.json"), ClientCredentials)
     for origin in ("", "https://evil.example/", "https://a.example:9000/", "https://sub.a.example:8443/"):
         with pytest.raises(NoCredentials, match=r"is not for a\.example:50051 and id\.example"):
-            choose(asking, keys, origin=origin)
+            choose_auth(asking, keys, origin=origin)
 
 
 def test_variable_of_one_host_is_not_for_a_host_that_is_spelled_alike() -> None:
     env = {"ACCORD_KEY_API_GOOD_EXAMPLE": "k"}
-    assert isinstance(choose(card("key", url="https://api.good.example/"), KeyManager(env=env)), ApiKey)
+    assert isinstance(choose_auth(card("key", url="https://api.good.example/"), KeyManager(env=env)), ApiKey)
     asking = card("key", url="https://api-good.example/")
     with pytest.raises(NoCredentials):
-        choose(asking, KeyManager(env=env))
+        choose_auth(asking, KeyManager(env=env))
     named = CardProfile(service_identifiers={"key": "api_good_example"})
     with pytest.raises(NoCredentials, match=r"is not for api-good\.example"):
-        choose(replace(asking, profile=named), KeyManager(env=env))
+        choose_auth(replace(asking, profile=named), KeyManager(env=env))
     env["ACCORD_HOSTS_API_GOOD_EXAMPLE"] = "api-good.example"
-    assert isinstance(choose(asking, KeyManager(env=env)), ApiKey)
+    assert isinstance(choose_auth(asking, KeyManager(env=env)), ApiKey)
 
 
 def test_discovered_token_endpoint_must_be_among_the_hosts() -> None:
-    auth = choose(card("oidc"), held(replace(EVERYTHING, hosts=("a.example", "id.example"))))
+    auth = choose_auth(card("oidc"), held(replace(EVERYTHING, hosts=("a.example", "id.example"))))
     for endpoint, is_sent in (("https://id.example/token", True), ("https://evil.example/token", False)):
         flow = auth.prepare(REQUEST)
         next(flow)
-        reply = Reply(status=200, headers={}, body=json.dumps({"token_endpoint": endpoint}).encode())
+        reply = HttpReply(status=200, headers={}, body=json.dumps({"token_endpoint": endpoint}).encode())
         if is_sent:
             assert flow.send(reply).url == endpoint
-            auth = choose(card("oidc"), held(replace(EVERYTHING, hosts=("a.example", "id.example"))))
+            auth = choose_auth(card("oidc"), held(replace(EVERYTHING, hosts=("a.example", "id.example"))))
         else:
             with pytest.raises(AuthenticationFailed, match="not among the credential's hosts"):
                 flow.send(reply)
 
 
 def test_what_a_card_does_not_mention() -> None:
-    signs = Credential(hmac=SigningKey(secret="s", key_id="k"), api_key="k")
-    assert isinstance(choose(card(), held(signs)), Hmac)
-    assert isinstance(choose(card("basic"), held(signs)), Hmac)
-    assert isinstance(choose(card("key"), held(signs)), ApiKey)
-    assert isinstance(choose(card(), held(Credential(headers={"X-A": "b"}))), CustomHeader)
+    signs = Credential(hmac=HmacKey(secret="s", key_id="k"), api_key="k")
+    assert isinstance(choose_auth(card(), held(signs)), HmacAuth)
+    assert isinstance(choose_auth(card("basic"), held(signs)), HmacAuth)
+    assert isinstance(choose_auth(card("key"), held(signs)), ApiKey)
+    assert isinstance(choose_auth(card(), held(Credential(headers={"X-A": "b"}))), CustomHeader)
     # A secret that is sent as it is goes to who does not ask only if somebody says which.
-    assert isinstance(choose(card(), held(Credential(bearer="t"))), Anonymous)
+    assert isinstance(choose_auth(card(), held(Credential(bearer="t"))), Anonymous)
     for credential, kind in (
         (Credential(bearer="t"), Bearer),
         (Credential(api_key="t"), ApiKey),
-        (Credential(basic=User(username="u", password="p")), Basic),
+        (Credential(basic=UserPassword(username="u", password="p")), BasicAuth),
         (Credential(certificate=Certificate(file="f")), Anonymous),
     ):
-        assert type(choose(card(), held(credential, "svc"), service="svc")) is kind
+        assert type(choose_auth(card(), held(credential, "svc"), service="svc")) is kind
 
 
 def test_what_cannot_be_sent_is_said_where_nothing_is_asked_for() -> None:
     with pytest.raises(NoCredentials, match=r"`a\.example` cannot be used: A credential is printable"):
-        choose(card(), held(Credential(headers={"X-A": "s3cret\n"})))
+        choose_auth(card(), held(Credential(headers={"X-A": "s3cret\n"})))
 
 
 def test_the_refusal_says_what_would_do_and_no_secret() -> None:
     unfit = Credential(api_key="s3cret\n")
     with pytest.raises(NoCredentials) as refused:
-        choose(card("key", "mtls+bearer", "nowhere"), held(unfit))
+        choose_auth(card("key", "mtls+bearer", "nowhere"), held(unfit))
     told = str(refused.value)
     assert told.startswith("An agent asks for an API key in the query k (what is kept under `a.example` cannot be used")
     assert "accord creds set a.example:8443 --kind api-key" in told

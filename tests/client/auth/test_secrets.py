@@ -7,29 +7,39 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from accord.client.auth import ApiKey, Auth, Basic, Bearer, ClientCredentials, CustomHeader, Driver, Hmac, OpenIdConnect
-from accord.client.keys import Credential, KeyManagementError, KeyManager
-from accord.client.wire import Outgoing, Reply, Unreachable
+from accord.client.auth import (
+    ApiKey,
+    AuthDriver,
+    BasicAuth,
+    Bearer,
+    ClientAuth,
+    ClientCredentials,
+    CustomHeader,
+    HmacAuth,
+    OpenIdConnect,
+)
+from accord.client.credentials import Credential, KeyManagementError, KeyManager
+from accord.client.transports import HttpReply, HttpRequest, Unreachable
 from accord.errors import AccordError
 from tests.client.auth.conftest import Agent, TokenEndpoint, serving
 from tests.client.auth.test_served import HEADER, HMAC, SECRET
 
 KEY, TOKEN, PASSWORD, CLIENT = "key-s3cret-1", "token-s3cret-2", "password-s3cret-3", "client-s3cret-4"
-REQUEST = Outgoing(method="POST", url="http://agent.example/")
+REQUEST = HttpRequest(method="POST", url="http://agent.example/")
 SECRETS = (SECRET, KEY, TOKEN, PASSWORD, CLIENT)
 
 
-def ways(endpoint: TokenEndpoint) -> list[Auth]:
+def ways(endpoint: TokenEndpoint) -> list[ClientAuth]:
     id, secret = endpoint.client
     return [
         ApiKey(KEY),
         ApiKey(KEY, location="query", name="k"),
         Bearer(TOKEN),
-        Basic("alice", PASSWORD),
+        BasicAuth("alice", PASSWORD),
         CustomHeader({"X-Secret": SECRET}),
         CustomHeader({"X-Secret": KEY}),
-        Hmac(SECRET, key_id="partner"),
-        Hmac(CLIENT, key_id="partner"),
+        HmacAuth(SECRET, key_id="partner"),
+        HmacAuth(CLIENT, key_id="partner"),
         ClientCredentials(endpoint.token_url, id, secret),
         ClientCredentials(endpoint.token_url, id, CLIENT),
         ClientCredentials("http://127.0.0.1:1/token", id, CLIENT),
@@ -62,7 +72,7 @@ async def test_no_secret_is_logged_or_told(
         await away.transport.close()
         endpoint.answers = [web.Response(status=200, body=f'{{"access_token": "{TOKEN}" oops'.encode())]
         with pytest.raises(AccordError) as odd:
-            await Driver(ClientCredentials(endpoint.token_url, "i", CLIENT), agent.transport).prepare(REQUEST)
+            await AuthDriver(ClientCredentials(endpoint.token_url, "i", CLIENT), agent.transport).prepare(REQUEST)
         told += [str(odd.value), str(odd.value.__context__)]
     assert outcomes.count(200) == 3
     assert outcomes.count(401) == 6
@@ -73,11 +83,11 @@ async def test_no_secret_is_logged_or_told(
 
 
 def test_requests_and_answers_are_not_shown_by_accident() -> None:
-    request = Outgoing(
+    request = HttpRequest(
         method="POST", url=f"http://a.example/x?k={KEY}", headers=(("X", TOKEN),), body=PASSWORD.encode()
     )
-    reply = Reply(status=200, headers={"X": TOKEN}, body=PASSWORD.encode())
-    assert repr([request, reply]) == "[Outgoing(POST http://a.example/x), Reply(200)]"
+    reply = HttpReply(status=200, headers={"X": TOKEN}, body=PASSWORD.encode())
+    assert repr([request, reply]) == "[HttpRequest(POST http://a.example/x), HttpReply(200)]"
 
 
 def test_key_files_that_are_wrong_are_not_repeated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,16 +8,16 @@ from accord.auth.api_keys import new_key
 from accord.client.auth import (
     Anonymous,
     ApiKey,
-    Basic,
+    BasicAuth,
     Bearer,
     ClientCredentials,
     CustomHeader,
-    Hmac,
+    HmacAuth,
     NoCredentials,
     OpenIdConnect,
-    choose,
+    choose_auth,
 )
-from accord.client.keys import KeyManager
+from accord.client.credentials import KeyManager
 from accord.storage import migrate
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey
@@ -40,7 +40,7 @@ def keys(**env: str) -> KeyManager:
 @pytest.mark.proves("2-06", "2-07")
 async def test_where_nothing_is_asked_for_nothing_is_sent() -> None:
     async with serving() as agent:
-        auth = choose(await agent.card(), keys(ACCORD_KEY_LOCALHOST="k"))
+        auth = choose_auth(await agent.card(), keys(ACCORD_KEY_LOCALHOST="k"))
         assert isinstance(auth, Anonymous)
         assert await agent.ask(auth) == 200
 
@@ -54,10 +54,10 @@ async def test_a_key_gets_in_and_a_wrong_or_a_revoked_one_does_not(tmp_path: Any
     settings = {"store": f"sqlite:///{tmp_path}/accord.db"}
     async with serving({"type": "api-keys", "remember_seconds": 0}, **settings) as agent:
         card = await agent.card(dialect)
-        auth = choose(card, keys(**{"AGENTVAULT_KEY_127_0_0_1": made.key}))
+        auth = choose_auth(card, keys(**{"AGENTVAULT_KEY_127_0_0_1": made.key}))
         assert isinstance(auth, ApiKey)
         assert await agent.ask(auth) == 200
-        wrong = choose(card, keys(AGENTVAULT_KEY_SVC=new_key().key), service="SVC")
+        wrong = choose_auth(card, keys(AGENTVAULT_KEY_SVC=new_key().key), service="SVC")
         assert await agent.ask(wrong) == 401
         assert await agent.ask(None) == 401
         await store.do(apikeys.revoke, made.id)
@@ -68,7 +68,7 @@ async def test_a_key_gets_in_and_a_wrong_or_a_revoked_one_does_not(tmp_path: Any
 @pytest.mark.proves("2-06", "2-08")
 async def test_a_secret_in_the_header_that_the_card_names() -> None:
     async with serving(HEADER) as agent:
-        auth = choose(await agent.card(), keys(ACCORD_KEY_127_0_0_1=SECRET))
+        auth = choose_auth(await agent.card(), keys(ACCORD_KEY_127_0_0_1=SECRET))
         assert repr(auth) == "ApiKey(location='header', name='X-Secret')"
         assert await agent.ask(auth) == 200
         assert await agent.ask(CustomHeader({"X-Secret": SECRET})) == 200
@@ -77,10 +77,10 @@ async def test_a_secret_in_the_header_that_the_card_names() -> None:
 
 async def test_a_name_and_a_password() -> None:
     async with serving(BASIC) as agent:
-        auth = choose(await agent.card(), keys(ACCORD_BASIC_127_0_0_1="alice:pass:word ü"))
-        assert isinstance(auth, Basic)
+        auth = choose_auth(await agent.card(), keys(ACCORD_BASIC_127_0_0_1="alice:pass:word ü"))
+        assert isinstance(auth, BasicAuth)
         assert await agent.ask(auth) == 200
-        assert await agent.ask(Basic("alice", "password")) == 401
+        assert await agent.ask(BasicAuth("alice", "password")) == 401
 
 
 @pytest.mark.proves("2-09", "C-14")
@@ -90,13 +90,13 @@ async def test_a_bearer_token(endpoint: TokenEndpoint) -> None:
         claims = {"iss": endpoint.url, "iat": None, "nbf": None, "exp": IN_A_CENTURY}
         good, expired = endpoint.issuer.token(claims), endpoint.issuer.token(claims | {"exp": 1_700_000_000})
         card = await agent.card()
-        auth = choose(card, keys(ACCORD_TOKEN_127_0_0_1=good))
+        auth = choose_auth(card, keys(ACCORD_TOKEN_127_0_0_1=good))
         assert isinstance(auth, Bearer)
         assert await agent.ask(auth) == 200
-        assert await agent.ask(choose(card, keys(AGENTVAULT_TOKEN_127_0_0_1=expired))) == 401
+        assert await agent.ask(choose_auth(card, keys(AGENTVAULT_TOKEN_127_0_0_1=expired))) == 401
         endpoint.issuer.keys.clear()
         vault = await agent.card("vault")
-        assert isinstance(choose(vault, keys(ACCORD_TOKEN_127_0_0_1=good)), Bearer)
+        assert isinstance(choose_auth(vault, keys(ACCORD_TOKEN_127_0_0_1=good)), Bearer)
 
 
 async def test_signed_requests_also_where_the_path_has_a_query() -> None:
@@ -104,14 +104,16 @@ async def test_signed_requests_also_where_the_path_has_a_query() -> None:
         card = await agent.card()
         assert list(card.security_schemes) == ["signature"]
         with pytest.raises(NoCredentials, match="ACCORD_HMAC_127_0_0_1"):
-            choose(card, keys(ACCORD_KEY_127_0_0_1=SECRET))  # which is not sent as it is
-        assert isinstance(choose(await agent.card("vault"), keys(ACCORD_HMAC_127_0_0_1=f"partner:{SECRET}")), Hmac)
-        auth = choose(card, keys(ACCORD_HMAC_127_0_0_1=f"partner:{SECRET}"))
-        assert isinstance(auth, Hmac)
+            choose_auth(card, keys(ACCORD_KEY_127_0_0_1=SECRET))  # which is not sent as it is
+        assert isinstance(
+            choose_auth(await agent.card("vault"), keys(ACCORD_HMAC_127_0_0_1=f"partner:{SECRET}")), HmacAuth
+        )
+        auth = choose_auth(card, keys(ACCORD_HMAC_127_0_0_1=f"partner:{SECRET}"))
+        assert isinstance(auth, HmacAuth)
         for path in ("/", "/", "/?dialect=v1&x=a%20b+c%2Fd", "/?"):
             assert await agent.ask(auth, path) == 200, path
-        assert await agent.ask(Hmac(OTHER, key_id="partner")) == 401
-        assert await agent.ask(Hmac(SECRET, key_id="partner", now=lambda: 1_700_000_000)) == 401
+        assert await agent.ask(HmacAuth(OTHER, key_id="partner")) == 401
+        assert await agent.ask(HmacAuth(SECRET, key_id="partner", now=lambda: 1_700_000_000)) == 401
 
 
 @pytest.mark.proves("2-06", "2-10", "2-11")
@@ -121,7 +123,7 @@ async def test_client_credentials(endpoint: TokenEndpoint, dialect: str) -> None
     async with serving(scheme, push={"allow_private": True}) as agent:
         id, secret = endpoint.client
         held = keys(ACCORD_OAUTH_127_0_0_1_CLIENT_ID=id, ACCORD_OAUTH_127_0_0_1_CLIENT_SECRET=secret)
-        auth = choose(await agent.card(dialect), held)
+        auth = choose_auth(await agent.card(dialect), held)
         assert isinstance(auth, ClientCredentials)
         assert [await agent.ask(auth) for _ in range(3)] == [200, 200, 200]
         scope = {"scope": "chat"} if dialect == "vault" else {}  # only there the card requires what it describes
@@ -132,7 +134,7 @@ async def test_openid_connect(endpoint: TokenEndpoint) -> None:
     async with serving(endpoint.scheme(), push={"allow_private": True}) as agent:
         id, secret = endpoint.client
         held = keys(AGENTVAULT_OAUTH_127_0_0_1_CLIENT_ID=id, AGENTVAULT_OAUTH_127_0_0_1_CLIENT_SECRET=secret)
-        auth = choose(await agent.card(), held)
+        auth = choose_auth(await agent.card(), held)
         assert isinstance(auth, OpenIdConnect)
         assert [await agent.ask(auth) for _ in range(2)] == [200, 200]
         assert len(endpoint.asked) == 1
@@ -143,9 +145,9 @@ async def test_of_several_ways_the_one_that_there_are_credentials_for() -> None:
     async with serving(BASIC, HEADER) as agent:
         card = await agent.card()
         for held in ({"ACCORD_KEY_SVC": SECRET}, {"ACCORD_BASIC_SVC": "alice:pass:word ü"}):
-            assert await agent.ask(choose(card, keys(**held), service="svc")) == 200
+            assert await agent.ask(choose_auth(card, keys(**held), service="svc")) == 200
         with pytest.raises(NoCredentials) as refused:
-            choose(card, keys(ACCORD_KEY_OTHER=SECRET))
+            choose_auth(card, keys(ACCORD_KEY_OTHER=SECRET))
         told = str(refused.value)
         assert "an API key in the header X-Secret" in told
         assert "a name and a password" in told

@@ -2,22 +2,22 @@
 
 import pytest
 
-from accord.client.auth import Anonymous, ApiKey, Auth, Basic, Bearer, CustomHeader, Hmac, Mtls
-from accord.client.wire import Outgoing, Reply
-from accord.protocol import signing
+from accord.client.auth import Anonymous, ApiKey, BasicAuth, Bearer, ClientAuth, CustomHeader, HmacAuth, MtlsAuth
+from accord.client.transports import HttpReply, HttpRequest
+from accord.protocol import http_headers
 
-REQUEST = Outgoing(method="POST", url="https://a.example/x?q=1", headers=(("Accept", "*/*"),), body=b"body")
-REFUSED = Reply(status=401, headers={}, body=b"")
+REQUEST = HttpRequest(method="POST", url="https://a.example/x?q=1", headers=(("Accept", "*/*"),), body=b"body")
+REFUSED = HttpReply(status=401, headers={}, body=b"")
 
 
-def prepared(auth: Auth, request: Outgoing = REQUEST) -> Outgoing:
+def prepared(auth: ClientAuth, request: HttpRequest = REQUEST) -> HttpRequest:
     """The request as it is sent, which must not need anything else to be sent before."""
     flow = auth.prepare(request)
     with pytest.raises(StopIteration) as done:
         next(flow)
     assert auth.retry(request, REFUSED) is None
     sent = done.value.value
-    assert isinstance(sent, Outgoing)
+    assert isinstance(sent, HttpRequest)
     return sent
 
 
@@ -34,12 +34,12 @@ def test_nobody_in_particular_sends_nothing() -> None:
         (ApiKey("k1", name="X-Other"), ("X-Other", "k1")),
         (Bearer("t"), ("Authorization", "Bearer t")),
         (Bearer("t", scheme="Token"), ("Authorization", "Token t")),
-        (Basic("Aladdin", "open sesame"), ("Authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")),
+        (BasicAuth("Aladdin", "open sesame"), ("Authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")),
         (ApiKey("k1", location="cookie", name="sid"), ("Cookie", "sid=k1")),
         (ApiKey("k 1;x", location="cookie", name="sid"), ("Cookie", 'sid="k 1\\073x"')),
     ],
 )
-def test_a_header_is_added_and_the_rest_stays(auth: Auth, added: tuple[str, str]) -> None:
+def test_a_header_is_added_and_the_rest_stays(auth: ClientAuth, added: tuple[str, str]) -> None:
     sent = prepared(auth)
     assert sent.headers == (("Accept", "*/*"), added)
     assert (sent.method, sent.url, sent.body) == (REQUEST.method, REQUEST.url, REQUEST.body)
@@ -54,7 +54,7 @@ def test_a_key_in_the_query_is_encoded_and_replaces_one_that_is_there() -> None:
 
 
 def test_other_cookies_stay() -> None:
-    request = Outgoing(method="GET", url="https://a.example/", headers=(("cookie", "a=b; sid=old"),))
+    request = HttpRequest(method="GET", url="https://a.example/", headers=(("cookie", "a=b; sid=old"),))
     assert prepared(ApiKey("new", location="cookie", name="sid"), request).headers == (("Cookie", "a=b; sid=new"),)
 
 
@@ -63,15 +63,15 @@ def test_headers_of_any_name_replace_those_that_are_there() -> None:
 
 
 def test_a_signature_is_over_what_is_sent_and_never_the_same() -> None:
-    auth = Hmac("a secret of the tests", key_id="partner", now=lambda: 1_700_000_000.9)
-    first, second = (dict(prepared(auth).headers)[signing.HEADER] for _ in range(2))
+    auth = HmacAuth("a secret of the tests", key_id="partner", now=lambda: 1_700_000_000.9)
+    first, second = (dict(prepared(auth).headers)[http_headers.SIGNATURE_HEADER] for _ in range(2))
     assert first != second
-    found = signing.parse(first)
+    found = http_headers.parse_signature(first)
     assert found is not None
     assert (found.key_id, found.timestamp) == ("partner", 1_700_000_000)
-    request = signing.Request(method="POST", target="/x?q=1", nonce=found.nonce)
-    assert signing.is_signed_by(found, b"body", [b"a secret of the tests"], request=request)
-    assert not signing.is_signed_by(found, b"other", [b"a secret of the tests"], request=request)
+    request = http_headers.SignedRequest(method="POST", target="/x?q=1", nonce=found.nonce)
+    assert http_headers.is_signed_by(found, b"body", [b"a secret of the tests"], request=request)
+    assert not http_headers.is_signed_by(found, b"other", [b"a secret of the tests"], request=request)
 
 
 @pytest.mark.parametrize("secret", ["", "line\nbreak", "line\n", " spaced", "spaced ", "ünïcode", "nul\0"])
@@ -86,7 +86,7 @@ def test_places_and_names_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ValueError, match="'body'"):
         ApiKey("k", location="body")
     with pytest.raises(ValueError, match="colon"):
-        Basic("a:b", "c")
+        BasicAuth("a:b", "c")
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_places_and_names_that_do_not_exist_are_refused() -> None:
     [
         ApiKey("s3cret"),
         Bearer("s3cret"),
-        Basic("u", "s3cret"),
+        BasicAuth("u", "s3cret"),
         CustomHeader({"X": "s3cret"}),
-        Hmac("s3cret"),
-        Mtls("f", password="s3cret"),
+        HmacAuth("s3cret"),
+        MtlsAuth("f", password="s3cret"),
     ],
 )
-def test_no_repr_has_a_secret(auth: Auth) -> None:
+def test_no_repr_has_a_secret(auth: ClientAuth) -> None:
     assert "s3cret" not in repr(auth)
     assert type(auth).__name__ in repr(auth)

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from accord.client.auth import ClientCredentials, Driver, OpenIdConnect, Together
-from accord.client.auth.signed import Hmac
+from accord.client.auth import AuthDriver, ClientCredentials, CombinedAuth, OpenIdConnect
+from accord.client.auth.schemes import HmacAuth
+from accord.client.transports import HttpReply, HttpRequest, Unreachable
 from accord.client.transports.aiohttp import AiohttpTransport
-from accord.client.wire import Outgoing, Reply, Unreachable
 from accord.errors import AuthenticationFailed
 from tests.client.auth.conftest import Agent, TokenEndpoint, serving
 from tests.core.schemes.conftest import Clock
 
-REQUEST = Outgoing(method="POST", url="http://agent.example/", body=b"{}")
+REQUEST = HttpRequest(method="POST", url="http://agent.example/", body=b"{}")
 LONG_AGO = 1_700_000_000
-REFUSED = Reply(status=401, headers={}, body=b"")
+REFUSED = HttpReply(status=401, headers={}, body=b"")
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def client(endpoint: TokenEndpoint, clock: Clock | None = None, **more: object) 
     return ClientCredentials(endpoint.token_url, *endpoint.client, clock=clock or Clock(), **more)  # type: ignore[arg-type]
 
 
-def token_in(request: Outgoing | None) -> str:
+def token_in(request: HttpRequest | None) -> str:
     assert request is not None
     return dict(request.headers)["Authorization"]
 
@@ -53,7 +53,7 @@ async def test_a_token_is_kept_until_a_minute_before_its_end(
     endpoint: TokenEndpoint, transport: AiohttpTransport, clock: Clock, lasts: object, used: float
 ) -> None:
     endpoint.lasts = lasts
-    driver = Driver(client(endpoint, clock), transport)
+    driver = AuthDriver(client(endpoint, clock), transport)
     first = token_in(await driver.prepare(REQUEST))
     clock.at += used * 0.99
     assert token_in(await driver.prepare(REQUEST)) == first
@@ -66,7 +66,7 @@ async def test_a_token_without_an_end_is_kept(
     endpoint: TokenEndpoint, transport: AiohttpTransport, clock: Clock
 ) -> None:
     endpoint.lasts = None
-    driver = Driver(client(endpoint, clock), transport)
+    driver = AuthDriver(client(endpoint, clock), transport)
     first = token_in(await driver.prepare(REQUEST))
     clock.at += 10**9
     assert token_in(await driver.prepare(REQUEST)) == first
@@ -98,7 +98,7 @@ async def test_a_refused_token_is_asked_for_anew_once_and_a_second_refusal_is_fi
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     other = Agent(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    driver = Driver(client(endpoint), transport)
+    driver = AuthDriver(client(endpoint), transport)
     accepted.add(token_in(await driver.prepare(REQUEST)))
     assert await other.ask(driver) == 200
     accepted.clear()  # all are revoked
@@ -122,7 +122,7 @@ async def test_those_who_come_at_the_same_time_share_one_request(
     endpoint: TokenEndpoint, transport: AiohttpTransport
 ) -> None:
     endpoint.held = asyncio.Event()
-    driver = Driver(client(endpoint), transport)
+    driver = AuthDriver(client(endpoint), transport)
     waiting = [asyncio.create_task(driver.prepare(REQUEST)) for _ in range(50)]
     await endpoint.arrived.wait()
     endpoint.held.set()
@@ -143,7 +143,7 @@ async def test_a_refusal_is_shared_as_well_and_asked_for_again_later(
 ) -> None:
     endpoint.held = asyncio.Event()
     endpoint.answers = [web.Response(status=503)]
-    driver = Driver(client(endpoint), transport)
+    driver = AuthDriver(client(endpoint), transport)
     waiting = [asyncio.create_task(driver.prepare(REQUEST)) for _ in range(20)]
     await endpoint.arrived.wait()
     endpoint.held.set()
@@ -157,7 +157,7 @@ async def test_who_asks_for_all_may_be_cancelled_and_then_another_asks(
     endpoint: TokenEndpoint, transport: AiohttpTransport
 ) -> None:
     endpoint.held = asyncio.Event()
-    driver = Driver(client(endpoint), transport)
+    driver = AuthDriver(client(endpoint), transport)
     first = asyncio.create_task(driver.prepare(REQUEST))
     await endpoint.arrived.wait()
     waiting = [asyncio.create_task(driver.prepare(REQUEST)) for _ in range(3)]
@@ -188,7 +188,7 @@ async def test_an_endpoint_that_wants_the_secret_in_a_header_gets_it_there(
 ) -> None:
     endpoint.answers = [web.json_response({"error": "invalid_client"}, status=status)]
     endpoint.lasts = 100
-    driver = Driver(client(endpoint, clock), transport)
+    driver = AuthDriver(client(endpoint, clock), transport)
     await driver.prepare(REQUEST)
     clock.at += 1000
     await driver.prepare(REQUEST)
@@ -212,14 +212,14 @@ async def test_an_answer_that_is_no_token_is_said_to_be_none(
 ) -> None:
     endpoint.answers = [web.Response(body=answer, content_type="application/json")]
     with pytest.raises(AuthenticationFailed, match="answers with") as refused:
-        await Driver(client(endpoint), transport).prepare(REQUEST)
+        await AuthDriver(client(endpoint), transport).prepare(REQUEST)
     assert "s3cret" not in str(refused.value)
 
 
 async def test_an_endpoint_that_is_away_means_that_nothing_was_sent(transport: AiohttpTransport) -> None:
     auth = ClientCredentials("http://127.0.0.1:1/token", "id", "secret")
     with pytest.raises(Unreachable, match="No credentials to be had") as away:
-        await Driver(auth, transport).prepare(REQUEST)
+        await AuthDriver(auth, transport).prepare(REQUEST)
     assert not away.value.was_sent
 
 
@@ -228,7 +228,7 @@ async def test_discovery_says_how_a_client_is_to_name_itself(
     endpoint: TokenEndpoint, transport: AiohttpTransport, takes: set[str], way: str
 ) -> None:
     endpoint.takes = takes
-    driver = Driver(OpenIdConnect(endpoint.discovery_url, *endpoint.client, scopes=("a", "b")), transport)
+    driver = AuthDriver(OpenIdConnect(endpoint.discovery_url, *endpoint.client, scopes=("a", "b")), transport)
     sent = await driver.prepare(REQUEST)
     assert token_in(sent) == token_in(await driver.prepare(REQUEST))
     assert token_in(await driver.retry(sent, REFUSED)) != token_in(sent)
@@ -239,10 +239,10 @@ async def test_discovery_says_how_a_client_is_to_name_itself(
 async def test_a_discovery_that_is_none_is_said_to_be_none(
     endpoint: TokenEndpoint, transport: AiohttpTransport
 ) -> None:
-    driver = Driver(OpenIdConnect(f"{endpoint.url}/keys", "id", "secret"), transport)
+    driver = AuthDriver(OpenIdConnect(f"{endpoint.url}/keys", "id", "secret"), transport)
     with pytest.raises(AuthenticationFailed, match="is no OpenID Connect discovery"):
         await driver.prepare(REQUEST)
-    gone = Driver(OpenIdConnect(f"{endpoint.url}/nowhere", "id", "secret"), transport)
+    gone = AuthDriver(OpenIdConnect(f"{endpoint.url}/nowhere", "id", "secret"), transport)
     with pytest.raises(AuthenticationFailed, match="gives no token: 404"):
         await gone.prepare(REQUEST)
 
@@ -250,7 +250,7 @@ async def test_a_discovery_that_is_none_is_said_to_be_none(
 def test_a_discovery_that_is_safe_cannot_have_the_secret_sent_in_the_clear() -> None:
     flow = OpenIdConnect("https://id.example/oidc", "id", "secret").prepare(REQUEST)
     next(flow)
-    answer = Reply(status=200, headers={}, body=b'{"token_endpoint": "http://id.example/token"}')
+    answer = HttpReply(status=200, headers={}, body=b'{"token_endpoint": "http://id.example/token"}')
     with pytest.raises(AuthenticationFailed, match="not https"):
         flow.send(answer)
 
@@ -258,7 +258,7 @@ def test_a_discovery_that_is_safe_cannot_have_the_secret_sent_in_the_clear() -> 
 async def test_a_signature_beside_a_token_is_made_last_and_again(
     endpoint: TokenEndpoint, transport: AiohttpTransport
 ) -> None:
-    driver = Driver(Together([Hmac("a secret"), client(endpoint)]), transport)
+    driver = AuthDriver(CombinedAuth([HmacAuth("a secret"), client(endpoint)]), transport)
     sent = await driver.prepare(REQUEST)
     again = await driver.retry(sent, REFUSED)
     assert again is not None
@@ -268,4 +268,4 @@ async def test_a_signature_beside_a_token_is_made_last_and_again(
         == ["Authorization", "X-A2A-Signature"]
     )
     assert all(one != other for one, other in zip(sent.headers, again.headers, strict=True))
-    assert await Driver(Together([Hmac("a secret")]), transport).retry(sent, REFUSED) is None
+    assert await AuthDriver(CombinedAuth([HmacAuth("a secret")]), transport).retry(sent, REFUSED) is None

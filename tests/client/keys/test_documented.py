@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 
 from accord.cli.creds import KINDS
-from accord.client.keys import Credential, KeyManager
-from accord.client.keys.credential import kinds_of
-from accord.client.keys.variables import OWN_NAMES, OWN_OAUTH
+from accord.client.credentials import Credential, KeyManager
+from accord.client.credentials.credential import OWN_NAMES, OWN_OAUTH, kinds_of
 from accord.config import load
 from accord.config.variables import CREDENTIALS
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from accord.client.keys import (
+from accord.client.credentials import (
     Certificate,
     Credential,
+    HmacKey,
     KeyManagementError,
     KeyManager,
     OAuthClient,
-    SigningKey,
-    User,
+    UserPassword,
     files,
 )
 from tests.client.keys.backend import MemoryKeyring
@@ -97,7 +97,7 @@ logging.disable(logging.CRITICAL)
 if sys.argv[1] == "agentvault":
     from agentvault.key_manager import KeyManager
 else:
-    from accord.client.keys import KeyManager
+    from accord.client.credentials import KeyManager
 asked = json.load(sys.stdin)
 found = []
 for given in asked["made"]:
@@ -232,7 +232,7 @@ def test_without_being_told_the_keyring_is_not_asked(memory: MemoryKeyring) -> N
 def test_the_package_is_imported_only_when_a_keyring_is_asked() -> None:
     script = """
 import sys
-from accord.client.keys import KeyManager
+from accord.client.credentials import KeyManager
 keys = KeyManager(use_keyring=True, env={"ACCORD_KEY_A": "k"})
 assert keys.get_key("a") == "k"
 assert "keyring" not in sys.modules
@@ -321,40 +321,40 @@ def test_everything_that_variables_and_files_can_say(tmp_path: Path) -> None:
     }
     keys = KeyManager(env=env)
     assert keys.find("a") == Credential(
-        basic=User(username="user", password="pass:word"),
-        hmac=SigningKey(key_id="partner", secret="secret"),
+        basic=UserPassword(username="user", password="pass:word"),
+        hmac=HmacKey(key_id="partner", secret="secret"),
         hosts=("a.example", "b.example:8443"),
     )
-    assert keys.find("b") == Credential(hmac=SigningKey(secret="secret"))
+    assert keys.find("b") == Credential(hmac=HmacKey(secret="secret"))
     everything = Credential(
         api_key="k",
         bearer="t",
         oauth=OAuthClient(client_id="i", client_secret="s", parameters={"audience": "x"}),
-        basic=User(username="u", password="p"),
-        hmac=SigningKey(secret="s", key_id="k"),
+        basic=UserPassword(username="u", password="p"),
+        hmac=HmacKey(secret="s", key_id="k"),
         headers={"X-A": "b"},
         certificate=Certificate(file="c.pem", key="k.pem", password="p", ca="ca.pem"),
         hosts=("a.example",),
     )
     path = tmp_path / "deep" / "keys.json"
-    files.write(path, "Svc", everything)
+    files.write_entry(path, "Svc", everything)
     assert KeyManager(path, env={}).find("svc") == everything
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_writing_leaves_everything_else_in_a_file(tmp_path: Path) -> None:
     path = written(tmp_path, "keys.json")
-    files.write(path, "FILE-SVC", Credential(api_key="new"))
+    files.write_entry(path, "FILE-SVC", Credential(api_key="new"))
     assert json.loads(path.read_text()) == {name: JSON[name] for name in JSON if name != "File-Svc"} | {
         "file-svc": {"apiKey": "new"}
     }
-    files.write(path, "file-svc", None)
+    files.write_entry(path, "file-svc", None)
     assert "file-svc" not in json.loads(path.read_text())
     assert os.listdir(tmp_path) == ["keys.json"]
     for wrong in (tmp_path / "keys.env", written(tmp_path, "keys.env") / "x.json"):
         with pytest.raises(KeyManagementError):
-            files.write(wrong, "x", None)
+            files.write_entry(wrong, "x", None)
     path.write_text("{")
     with pytest.raises(KeyManagementError, match="is no key file"):
-        files.write(path, "x", Credential(api_key="k"))
+        files.write_entry(path, "x", Credential(api_key="k"))
     assert path.read_text() == "{"

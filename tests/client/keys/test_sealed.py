@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.client.auth import ApiKey, choose
-from accord.client.keys import Credential, KeyManagementError, OAuthClient
-from accord.client.keys.sealed import SealedKeys
-from accord.client.keys.sealing import Seals
+from accord.client.auth import ApiKey, choose_auth
+from accord.client.credentials import Credential, KeyManagementError, OAuthClient
+from accord.client.credentials.sealed import CredentialSealer, SealedCredentials
 from accord.storage import migrate
 from accord.storage.commands import credentials
 from accord.storage.commands.credentials import NewCredential
@@ -40,12 +39,12 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def test_what_is_kept_comes_back_to_its_tenant_and_is_chosen_from(store: SqliteStore) -> None:
-    keys = SealedKeys(store, Seals([new_key()]))
+    keys = SealedCredentials(store, CredentialSealer([new_key()]))
     await keys.put(TENANT, "A.example", CREDENTIAL)
     assert await keys.get(TENANT, "a.EXAMPLE") == CREDENTIAL
     assert await keys.get(OTHER, "a.example") is None
     asking = card("key")
-    assert isinstance(choose(asking, await keys.every(TENANT)), ApiKey)
+    assert isinstance(choose_auth(asking, await keys.every(TENANT)), ApiKey)
     assert (await keys.every(OTHER)).find("a.example") is None
     assert await keys.remove(TENANT, "a.Example")
     assert await keys.get(TENANT, "a.example") is None
@@ -57,13 +56,13 @@ async def test_what_is_kept_comes_back_to_its_tenant_and_is_chosen_from(store: S
 @pytest.mark.proves("4-33")
 async def test_nothing_of_it_is_in_the_database_a_list_or_a_repr(store: SqliteStore, tmp_path: Path) -> None:
     key = new_key()
-    keys = SealedKeys(store, Seals([key]))
+    keys = SealedCredentials(store, CredentialSealer([key]))
     for _ in range(2):
         await keys.put(TENANT, "svc", CREDENTIAL)
     listed = await keys.listed(TENANT)
     assert [(one.id, one.kinds) for one in listed] == [("svc", ("api_key", "oauth", "hosts"))]
     known = await keys.every(TENANT)
-    shown = f"{listed} {known!r} {known.find('svc')!r} {keys!r} {Seals([key])!r}"
+    shown = f"{listed} {known!r} {known.find('svc')!r} {keys!r} {CredentialSealer([key])!r}"
     assert SECRET not in shown
     assert key not in shown
     kept = everything_in(tmp_path)
@@ -73,7 +72,7 @@ async def test_nothing_of_it_is_in_the_database_a_list_or_a_repr(store: SqliteSt
 
 
 async def test_the_same_is_never_sealed_the_same_and_opens_only_in_its_place() -> None:
-    seals = Seals([new_key()])
+    seals = CredentialSealer([new_key()])
     first, second = (seals.seal(b"text", ("acme", "svc")) for _ in range(2))
     assert first != second
     assert seals.open(first, seals.newest, ("acme", "svc")) == b"text"
@@ -90,7 +89,7 @@ async def test_the_same_is_never_sealed_the_same_and_opens_only_in_its_place() -
 
 
 async def test_a_row_that_is_moved_to_another_tenant_does_not_open(store: SqliteStore) -> None:
-    keys = SealedKeys(store, Seals([new_key()]))
+    keys = SealedCredentials(store, CredentialSealer([new_key()]))
     await keys.put(TENANT, "svc", CREDENTIAL)
     stored = await store.read(credentials.find, TENANT, "svc")
     assert stored is not None
@@ -103,9 +102,9 @@ async def test_a_row_that_is_moved_to_another_tenant_does_not_open(store: Sqlite
 async def test_keys_are_changed_without_a_gap(store: SqliteStore) -> None:
     old, new = new_key(), new_key()
     before, during, after = (
-        SealedKeys(store, Seals([old])),
-        SealedKeys(store, Seals([new, old])),
-        SealedKeys(store, Seals([new])),
+        SealedCredentials(store, CredentialSealer([old])),
+        SealedCredentials(store, CredentialSealer([new, old])),
+        SealedCredentials(store, CredentialSealer([new])),
     )
     for tenant in (TENANT, OTHER):
         for number in range(120):
@@ -125,9 +124,9 @@ async def test_keys_are_changed_without_a_gap(store: SqliteStore) -> None:
 
 
 async def test_without_the_key_that_sealed_it_nothing_is_sealed_anew(store: SqliteStore) -> None:
-    await SealedKeys(store, Seals([new_key()])).put(TENANT, "svc", CREDENTIAL)
+    await SealedCredentials(store, CredentialSealer([new_key()])).put(TENANT, "svc", CREDENTIAL)
     with pytest.raises(KeyManagementError, match="not among"):
-        await SealedKeys(store, Seals([new_key()])).rotate()
+        await SealedCredentials(store, CredentialSealer([new_key()])).rotate()
 
 
 def test_keys_are_32_bytes_in_base64_or_hex() -> None:
@@ -138,10 +137,10 @@ def test_keys_are_32_bytes_in_base64_or_hex() -> None:
         base64.urlsafe_b64encode(raw).decode().rstrip("=") + "\n",
         raw.hex(),
     ]
-    assert len({Seals([text]).newest for text in spelled}) == 1
+    assert len({CredentialSealer([text]).newest for text in spelled}) == 1
     for wrong in ("", "password", base64.b64encode(raw[:31]).decode(), "!" * 44, "g" * 64):
         with pytest.raises(KeyManagementError, match="32 random bytes") as refused:
-            Seals([wrong])
+            CredentialSealer([wrong])
         assert not wrong or wrong not in str(refused.value)
     with pytest.raises(KeyManagementError, match="ACCORD_CREDENTIALS__KEYS"):
-        Seals([])
+        CredentialSealer([])

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from accord.client.links import Link
-from accord.client.links.grpc import GrpcLink
-from accord.client.links.jsonrpc import JsonRpcLink
-from accord.client.links.rest import RestLink
+from accord.client.grpc_link import GrpcLink
+from accord.client.http_link import JsonRpcLink, RestLink
+from accord.client.peer import AgentLink
+from accord.client.transports import HttpTransport
 from accord.client.transports.aiohttp import AiohttpTransport
-from accord.client.wire import Transport
 from accord.engine.ids import new_id
 from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest
 from accord.protocol.operations import DialectName
@@ -66,17 +65,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-async def transport() -> AsyncIterator[Transport]:
+async def transport() -> AsyncIterator[HttpTransport]:
     found = AiohttpTransport()
     yield found
     await found.close()
 
 
 @pytest.fixture
-async def link(request: pytest.FixtureRequest, served: Served, transport: Transport) -> AsyncIterator[Link]:
+async def link(request: pytest.FixtureRequest, served: Served, transport: HttpTransport) -> AsyncIterator[AgentLink]:
     """The link of one way; a test says which ones by `indirect` parameters."""
     way: Way = request.param
-    found: Link = way.kind(transport, served.address(way), way.dialect)
+    found: AgentLink = way.kind(transport, served.address(way), way.dialect)
     yield found
     await found.close()
 

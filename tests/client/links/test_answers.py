@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from accord.client.links.answers import MAX_RETRY_SECONDS, failure, retry_after
-from accord.client.wire import Reply
+from accord.client.retries import MAX_RETRY_SECONDS, error_of_reply, read_retry_after
+from accord.client.transports import HttpReply
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -23,8 +23,10 @@ from accord.errors import (
 )
 
 
-def reply(status: int, body: bytes = b"", **headers: str) -> Reply:
-    return Reply(status=status, headers={name.replace("_", "-"): value for name, value in headers.items()}, body=body)
+def reply(status: int, body: bytes = b"", **headers: str) -> HttpReply:
+    return HttpReply(
+        status=status, headers={name.replace("_", "-"): value for name, value in headers.items()}, body=body
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def reply(status: int, body: bytes = b"", **headers: str) -> Reply:
     ],
 )
 def test_a_status_has_a_meaning_of_its_own(status: int, kind: type[AccordError]) -> None:
-    error = failure(reply(status, b"<html>"), None)
+    error = error_of_reply(reply(status, b"<html>"), None)
     assert (type(error), error.message) == (kind, f"The agent answered with HTTP {status}")
     assert error.metadata["status"] == str(status)
 
@@ -55,22 +57,22 @@ def test_a_status_has_a_meaning_of_its_own(status: int, kind: type[AccordError])
 @pytest.mark.parametrize("status", [401, 403, 429, 503])
 def test_some_statuses_say_more_than_the_body(status: int) -> None:
     """A gateway writes the status, and a framework behind it whatever code it has."""
-    error = failure(reply(status), InvalidRequest("who are you?", metadata={"a": "b"}))
-    assert type(error) is type(failure(reply(status), None))
+    error = error_of_reply(reply(status), InvalidRequest("who are you?", metadata={"a": "b"}))
+    assert type(error) is type(error_of_reply(reply(status), None))
     assert (error.message, error.metadata) == ("who are you?", {"a": "b", "status": str(status)})
 
 
 def test_otherwise_the_body_says_more() -> None:
     for stated in (TaskNotFound("gone"), InvalidParams("wrong")):
-        assert failure(reply(404), stated) is stated
-    assert type(failure(reply(500), RemoteError("a code of its own"))) is InternalError
+        assert error_of_reply(reply(404), stated) is stated
+    assert type(error_of_reply(reply(500), RemoteError("a code of its own"))) is InternalError
     limited = RateLimited("slow", retry_after=3)
-    assert failure(reply(429, retry_after="9"), limited) is limited
+    assert error_of_reply(reply(429, retry_after="9"), limited) is limited
     assert limited.retry_after == 3
 
 
 def test_it_is_said_how_to_authenticate() -> None:
-    error = failure(reply(401, www_authenticate='Bearer realm="x"'), None)
+    error = error_of_reply(reply(401, www_authenticate='Bearer realm="x"'), None)
     assert isinstance(error, AuthenticationFailed)
     assert error.challenges == ('Bearer realm="x"',)
 
@@ -92,7 +94,7 @@ def test_it_is_said_how_to_authenticate() -> None:
 )
 def test_a_sentence_is_taken_from_where_most_put_it(body: bytes, said: str) -> None:
     expected = "The agent answered with HTTP 400" + (f": {said}" if said else "")
-    assert failure(reply(400, body), None).message == expected
+    assert error_of_reply(reply(400, body), None).message == expected
 
 
 @pytest.mark.parametrize(
@@ -113,4 +115,4 @@ def test_a_sentence_is_taken_from_where_most_put_it(body: bytes, said: str) -> N
     ],
 )
 def test_a_pause_is_a_number_or_a_date(headers: dict[str, Any], seconds: int | None) -> None:
-    assert retry_after(headers) == seconds
+    assert read_retry_after(headers) == seconds

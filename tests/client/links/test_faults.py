@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from accord.client.links.http import HttpLink
-from accord.client.links.jsonrpc import JsonRpcLink
-from accord.client.links.rest import RestLink
-from accord.client.wire import Broken, TimedOut, Transport, Unreachable
+from accord.client.http_link import HttpLink, JsonRpcLink, RestLink
+from accord.client.transports import HttpTransport, StreamBroken, TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -40,13 +38,13 @@ EVENTS = "Content-Type: text/event-stream"
 
 
 @pytest.fixture(params=[(JsonRpcLink, V1), (JsonRpcLink, V03), (RestLink, V1), (RestLink, V03)], ids=str)
-def linking(request: pytest.FixtureRequest, transport: Transport) -> Linking:
+def linking(request: pytest.FixtureRequest, transport: HttpTransport) -> Linking:
     kind, dialect = request.param
     return lambda port: kind(transport, f"http://127.0.0.1:{port}/", dialect)
 
 
 @pytest.fixture
-def rpc(transport: Transport) -> Linking:
+def rpc(transport: HttpTransport) -> Linking:
     return lambda port: JsonRpcLink(transport, f"http://127.0.0.1:{port}/", V1)
 
 
@@ -89,7 +87,9 @@ async def test_an_answer_that_makes_no_sense_is_the_agents_fault(
     assert isinstance(error, InvalidAgentResponse)
 
 
-async def test_a_404_about_a_task_is_that_task_if_the_agent_says_it(transport: Transport, listening: Listening) -> None:
+async def test_a_404_about_a_task_is_that_task_if_the_agent_says_it(
+    transport: HttpTransport, listening: Listening
+) -> None:
     unnamed = json.dumps({"error": {"code": 404, "message": "no such task"}}).encode()
     for body, kind in ((unnamed, TaskNotFound), (b'{"detail":"Not Found"}', MethodNotFound)):
         port = (await listening(answer(body, JSON, status="404 Not Found"))).port
@@ -98,7 +98,7 @@ async def test_a_404_about_a_task_is_that_task_if_the_agent_says_it(transport: T
             await link.ask(Operation.GET, GetRequest(id="t"))
 
 
-async def test_a_409_about_a_cancel_is_that_it_cannot_be(transport: Transport, listening: Listening) -> None:
+async def test_a_409_about_a_cancel_is_that_it_cannot_be(transport: HttpTransport, listening: Listening) -> None:
     """The official server of 0.3 says no more."""
     port = (await listening(answer(b'{"message":"ended"}', JSON, status="409 Conflict"))).port
     link = RestLink(transport, f"http://127.0.0.1:{port}", V03)
@@ -108,7 +108,7 @@ async def test_a_409_about_a_cancel_is_that_it_cannot_be(transport: Transport, l
         await link.ask(Operation.GET, GetRequest(id="t"))
 
 
-async def test_errors_of_0_3_are_known_by_their_type(transport: Transport, listening: Listening) -> None:
+async def test_errors_of_0_3_are_known_by_their_type(transport: HttpTransport, listening: Listening) -> None:
     body = json.dumps({"type": "TaskNotFoundError", "message": "gone"}).encode()
     port = (await listening(answer(body, JSON, status="404 Not Found"))).port
     with pytest.raises(TaskNotFound, match="gone"):
@@ -190,7 +190,7 @@ async def test_a_stream_may_be_cut_at_every_event(
     link = rpc((await listening(saying_once(chunked(*FRAMES[:count], rest, is_whole=is_whole)))).port)
     events, error = await followed(link)
     assert [event.seq for event in events] == list(range(count))
-    assert isinstance(error, Broken if count < 4 else type(None))
+    assert isinstance(error, StreamBroken if count < 4 else type(None))
     assert link.resumable is (count > 0)
 
 
@@ -222,7 +222,7 @@ async def test_a_plain_answer_is_the_only_event(linking: Linking, listening: Lis
 
 async def test_a_stream_says_what_it_wants_and_where_it_goes_on(linking: Linking, listening: Listening) -> None:
     listener = await listening(answer(b"", EVENTS, "Connection: close"))
-    with pytest.raises(Broken):
+    with pytest.raises(StreamBroken):
         await all_of(linking(listener.port).follow(Operation.SUBSCRIBE, SubscribeRequest(id="t"), after=41))
     stated = [line.lower() for line in listener.heads[0].split("\r\n")]
     assert [line for line in stated if line.startswith("accept:")] == ["accept: text/event-stream"]

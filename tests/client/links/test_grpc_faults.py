@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.serialization import (
 from google.protobuf.json_format import ParseDict
 from google.rpc import error_details_pb2, status_pb2
 
-from accord.client.auth import Bearer, Mtls
-from accord.client.auth.flow import Auth, Flow, with_header
-from accord.client.links.grpc import GrpcLink
-from accord.client.wire import Broken, Outgoing, Reply, TimedOut, Transport, Unreachable
+from accord.client.auth import Bearer, MtlsAuth
+from accord.client.exchange import AuthFlow, ClientAuth, with_header
+from accord.client.grpc_link import GrpcLink
+from accord.client.transports import HttpReply, HttpRequest, HttpTransport, StreamBroken, TimedOut, Unreachable
 from accord.errors import (
     AccordError,
     AgentUnavailable,
@@ -80,7 +80,7 @@ class Handler(grpc.GenericRpcHandler):
 class Serves:
     """Scripted servers, and links to them."""
 
-    def __init__(self, stack: AsyncExitStack, transport: Transport) -> None:
+    def __init__(self, stack: AsyncExitStack, transport: HttpTransport) -> None:
         self._stack = stack
         self._transport = transport
         self.server: Any = None
@@ -100,7 +100,7 @@ class Serves:
 
 
 @pytest.fixture
-async def serves(transport: Transport) -> AsyncIterator[Serves]:
+async def serves(transport: HttpTransport) -> AsyncIterator[Serves]:
     async with AsyncExitStack() as stack:
         yield Serves(stack, transport)
 
@@ -236,7 +236,7 @@ async def test_a_certificate_of_the_clients_own_is_shown(
         key = load_pem_private_key(own.key.read_bytes(), None)
         locked = BestAvailableEncryption(password.encode())
         own.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
-    auth = Mtls(own.certificate, own.key, password=password)
+    auth = MtlsAuth(own.certificate, own.key, password=password)
     assert isinstance(await serves.link(address, tls=believing, auth=auth).ask(Operation.GET, GET), Task)
 
 
@@ -289,7 +289,7 @@ async def test_a_stream_must_reach_its_end(serves: Serves, is_over: bool) -> Non
 
     events, error = await followed(await serves(answers))
     assert [event.seq for event in events] == [1, 2][: 1 + is_over]
-    assert type(error) is (type(None) if is_over else Broken)
+    assert type(error) is (type(None) if is_over else StreamBroken)
 
 
 @pytest.mark.parametrize("is_over", [False, True])
@@ -307,7 +307,7 @@ async def test_a_server_that_goes_away_cuts_a_stream(serves: Serves, is_over: bo
     if is_over:
         assert await all_of(events) == []
         return
-    with pytest.raises(Broken) as raised:
+    with pytest.raises(StreamBroken) as raised:
         await anext(events)
     assert raised.value.was_sent is True
 
@@ -398,22 +398,22 @@ async def test_a_policy_that_trusts_a_host_may_call_it_in_the_clear(serves: Serv
 class Renewed:
     """A token that has to be renewed once."""
 
-    def prepare(self, request: Outgoing) -> Flow:
+    def prepare(self, request: HttpRequest) -> AuthFlow:
         return with_header(request, "Authorization", "Bearer old")
         yield
 
-    def retry(self, request: Outgoing, refused: Reply) -> Flow | None:
+    def retry(self, request: HttpRequest, refused: HttpReply) -> AuthFlow | None:
         assert (refused.status, refused.headers["www-authenticate"]) == (401, "Bearer")
         return self._renewed(request)
 
-    def _renewed(self, request: Outgoing) -> Flow:
+    def _renewed(self, request: HttpRequest) -> AuthFlow:
         return with_header(request, "Authorization", "Bearer new")
         yield
 
 
 @pytest.mark.parametrize("auth", [Bearer("new"), Renewed()], ids=["bearer", "renewed"])
 @pytest.mark.parametrize("streams", [False, True], ids=["ask", "follow"])
-async def test_calls_carry_credentials(serves: Serves, auth: Auth, streams: bool) -> None:
+async def test_calls_carry_credentials(serves: Serves, auth: ClientAuth, streams: bool) -> None:
     async def admit(context: Any) -> None:
         if dict(list(context.invocation_metadata()))["authorization"] != "Bearer new":
             await context.abort(Code.UNAUTHENTICATED, "who?", (("www-authenticate", "Bearer"),))

@@ -4,8 +4,8 @@ from contextlib import aclosing
 
 import pytest
 
-from accord.client.links import Link
-from accord.client.links.grpc import GrpcLink
+from accord.client.grpc_link import GrpcLink
+from accord.client.peer import AgentLink
 from accord.errors import InvalidParams, TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from accord.model import (
     ArtifactUpdate,
@@ -32,7 +32,7 @@ from tests.client.links.conftest import WAYS, all_of, each_standard, each_way, s
 HOOK = "https://example.com/hook"
 
 
-async def settled(link: Link, request: object) -> Task:
+async def settled(link: AgentLink, request: object) -> Task:
     """Send, and return the task as it is in the end; some dialects tell little of it in the answer."""
     task = await link.ask(Operation.SEND, saying(str(request)))
     assert isinstance(task, Task)
@@ -43,7 +43,7 @@ async def settled(link: Link, request: object) -> Task:
     return found
 
 
-async def held(link: Link) -> Task:
+async def held(link: AgentLink) -> Task:
     """Begin a task that does not end by itself."""
     async with aclosing(link.follow(Operation.STREAM, saying("hold"))) as events:  # type: ignore[type-var]  # a generator
         async for event in events:
@@ -70,14 +70,14 @@ def last(events: list[Event]) -> TaskState:
 
 @each_way
 @pytest.mark.proves("1-10", "2-06")
-async def test_a_message_is_answered(link: Link) -> None:
+async def test_a_message_is_answered(link: AgentLink) -> None:
     task = await settled(link, "hello")
     assert (task.status.state, text(task)) == (TaskState.COMPLETED, "you said hello")
 
 
 @each_way
 @pytest.mark.proves("2-22")
-async def test_a_stream_is_read_to_its_end(link: Link) -> None:
+async def test_a_stream_is_read_to_its_end(link: AgentLink) -> None:
     events = await all_of(link.follow(Operation.STREAM, saying("chunks")))
     assert (streamed(events), last(events)) == ("one two three", TaskState.COMPLETED)
     numbers = [event.seq for event in events]
@@ -86,13 +86,13 @@ async def test_a_stream_is_read_to_its_end(link: Link) -> None:
 
 
 @each_way
-async def test_a_stream_ends_where_the_agent_asks(link: Link) -> None:
+async def test_a_stream_ends_where_the_agent_asks(link: AgentLink) -> None:
     events = await all_of(link.follow(Operation.STREAM, saying("ask")))
     assert last(events) is TaskState.INPUT_REQUIRED
 
 
 @each_standard
-async def test_a_task_goes_on_with_an_answer(link: Link) -> None:
+async def test_a_task_goes_on_with_an_answer(link: AgentLink) -> None:
     asked = await link.ask(Operation.SEND, saying("ask"))
     assert isinstance(asked, Task)
     assert asked.status.state is TaskState.INPUT_REQUIRED
@@ -102,7 +102,7 @@ async def test_a_task_goes_on_with_an_answer(link: Link) -> None:
 
 
 @each_way
-async def test_a_stream_goes_on_after_the_event_that_was_seen(link: Link) -> None:
+async def test_a_stream_goes_on_after_the_event_that_was_seen(link: AgentLink) -> None:
     events = await all_of(link.follow(Operation.STREAM, saying("chunks")))
     task_id = next(event.body.task_id for event in events if isinstance(event.body, ArtifactUpdate))
     seen = next(event.seq for event in events if isinstance(event.body, ArtifactUpdate))
@@ -114,7 +114,7 @@ async def test_a_stream_goes_on_after_the_event_that_was_seen(link: Link) -> Non
 
 @each_way
 @pytest.mark.proves("1-13")
-async def test_a_task_is_cancelled_and_its_followers_learn_it(link: Link) -> None:
+async def test_a_task_is_cancelled_and_its_followers_learn_it(link: AgentLink) -> None:
     task = await held(link)
     async with aclosing(link.follow(Operation.SUBSCRIBE, SubscribeRequest(id=task.id))) as events:  # type: ignore[type-var]  # a generator
         await anext(events)
@@ -128,7 +128,7 @@ async def test_a_task_is_cancelled_and_its_followers_learn_it(link: Link) -> Non
 
 
 @each_way
-async def test_tasks_are_listed_in_pages(link: Link) -> None:
+async def test_tasks_are_listed_in_pages(link: AgentLink) -> None:
     if (link.binding, link.dialect) == ("GRPC", DialectName.V03):
         with pytest.raises(UnsupportedOperation, match="ListTasks does not exist in dialect v03"):
             await link.ask(Operation.LIST, TaskFilter())
@@ -147,7 +147,7 @@ async def test_tasks_are_listed_in_pages(link: Link) -> None:
 
 @each_way
 @pytest.mark.proves("B-11")
-async def test_webhooks_are_set_read_listed_and_removed(link: Link) -> None:
+async def test_webhooks_are_set_read_listed_and_removed(link: AgentLink) -> None:
     task = await held(link)
     made = await link.ask(Operation.PUSH_SET, PushConfig(url=HOOK, token="x", id="mine", task_id=task.id))
     assert isinstance(made, PushConfig)
@@ -165,7 +165,7 @@ async def test_webhooks_are_set_read_listed_and_removed(link: Link) -> None:
 
 
 @each_way
-async def test_a_webhook_is_removed_by_its_url_only_where_that_can_be_said(link: Link) -> None:
+async def test_a_webhook_is_removed_by_its_url_only_where_that_can_be_said(link: AgentLink) -> None:
     task = await held(link)
     await link.ask(Operation.PUSH_SET, PushConfig(url=HOOK, id="mine", task_id=task.id))
     removing = PushDeleteRequest(task_id=task.id, url=HOOK)
@@ -178,7 +178,7 @@ async def test_a_webhook_is_removed_by_its_url_only_where_that_can_be_said(link:
 
 @each_way
 @pytest.mark.proves("B-15")
-async def test_refusals_have_their_names(link: Link) -> None:
+async def test_refusals_have_their_names(link: AgentLink) -> None:
     with pytest.raises(TaskNotFound, match=r"^Task not found$") as refused:
         await link.ask(Operation.GET, GetRequest(id="none"))
     assert "none" in refused.value.metadata.values()
@@ -189,14 +189,14 @@ async def test_refusals_have_their_names(link: Link) -> None:
 
 
 @each_way
-async def test_a_failed_task_is_no_failed_request(link: Link) -> None:
+async def test_a_failed_task_is_no_failed_request(link: AgentLink) -> None:
     task = await settled(link, "fail")
     assert task.status.state is TaskState.FAILED
     assert last(await all_of(link.follow(Operation.STREAM, saying("fail")))) is TaskState.FAILED
 
 
 @each_way
-async def test_ids_may_hold_anything(link: Link) -> None:
+async def test_ids_may_hold_anything(link: AgentLink) -> None:
     """An address, a header and a resource name must not take a part of an id for something else."""
     for odd in ("a/b", "a:cancel", "a?b=c", "ä #%2F"):
         with pytest.raises((TaskNotFound, InvalidParams)):
@@ -204,7 +204,7 @@ async def test_ids_may_hold_anything(link: Link) -> None:
 
 
 @each_standard
-async def test_history_is_as_long_as_was_asked(link: Link) -> None:
+async def test_history_is_as_long_as_was_asked(link: AgentLink) -> None:
     task = await settled(link, "hello")
     found = await link.ask(Operation.GET, GetRequest(id=task.id, history_length=0))
     assert isinstance(found, Task)

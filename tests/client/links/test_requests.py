@@ -6,11 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from accord.client.links.grpc.addresses import address
-from accord.client.links.http import HttpLink
-from accord.client.links.jsonrpc import JsonRpcLink
-from accord.client.links.rest import RestLink
-from accord.client.wire import Opened, Outgoing
+from accord.client.grpc_link import parse_target
+from accord.client.http_link import HttpLink, JsonRpcLink, RestLink
+from accord.client.transports import HttpRequest, OpenReply
 from accord.errors import InvalidParams
 from accord.model import (
     CancelRequest,
@@ -51,7 +49,7 @@ REQUESTS: dict[Operation, Request] = {
 class Nowhere:
     """A transport that nothing may be sent over."""
 
-    async def open(self, request: Outgoing) -> Opened:
+    async def open(self, request: HttpRequest) -> OpenReply:
         raise AssertionError(f"sent {request}")
 
     async def close(self) -> None:
@@ -66,7 +64,7 @@ def rpc(dialect: DialectName, url: str = "http://a/rpc", **options: Any) -> Json
     return JsonRpcLink(Nowhere(), url, dialect, **options)
 
 
-def sent(link: HttpLink, operation: Operation, request: Request | None = None) -> Outgoing:
+def sent(link: HttpLink, operation: Operation, request: Request | None = None) -> HttpRequest:
     return link.outgoing(operation, request or REQUESTS[operation], 60)
 
 
@@ -188,4 +186,4 @@ def test_headers_say_what_is_spoken_and_what_the_caller_adds(dialect: DialectNam
     ],
 )
 def test_a_grpc_address_may_have_many_forms(url: str, target: str, is_secure: bool) -> None:
-    assert address(url) == (target, is_secure)
+    assert parse_target(url) == (target, is_secure)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.client.links.jsonrpc import JsonRpcLink
-from accord.client.links.streams import SILENT, Stream
-from accord.client.wire import Broken, Opened, Outgoing, TimedOut, Unreachable
+from accord.client.http_link import KEEP_ALIVE_EVENTS, EventStream, JsonRpcLink
+from accord.client.transports import HttpRequest, OpenReply, StreamBroken, TimedOut, Unreachable
 from accord.errors import AccordError, InvalidAgentResponse, RateLimited, TaskNotFound
 from accord.model import ArtifactUpdate, Event, Message, StatusUpdate, Task, TaskState
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
@@ -43,11 +42,11 @@ def framed(*bodies: dict[str, Any], first: int | None = None) -> bytes:
     )
 
 
-def reading() -> Stream:
-    return Stream(DIALECTS[V1].decode_streamed)
+def reading() -> EventStream:
+    return EventStream(DIALECTS[V1].decode_streamed)
 
 
-def fed(stream: Stream, data: bytes) -> list[Event]:
+def fed(stream: EventStream, data: bytes) -> list[Event]:
     return list(stream.feed(data))
 
 
@@ -67,7 +66,7 @@ def test_events_without_numbers_are_counted() -> None:
 class Silent:
     """A transport that is not used."""
 
-    async def open(self, request: Outgoing) -> Opened:
+    async def open(self, request: HttpRequest) -> OpenReply:
         raise AssertionError(request)
 
     async def close(self) -> None:
@@ -84,7 +83,7 @@ def test_a_stream_that_begins_as_1_0_may_go_on_in_the_shapes_of_0_3() -> None:
         "artifact": {"artifactId": "b", "parts": [{"kind": "text", "text": "x"}]},
     }
     ended = {"kind": "status-update", **IDS, "status": {"state": "completed"}, "final": True}
-    stream = Stream(JsonRpcLink(Silent(), "http://agent.example/", V1).streamed)
+    stream = EventStream(JsonRpcLink(Silent(), "http://agent.example/", V1).streamed)
     first, plain, second, last = (event.body for event in fed(stream, framed(TASK, chunk, tagged, ended)))
     assert isinstance(first, Task)
     assert isinstance(plain, ArtifactUpdate)
@@ -122,7 +121,7 @@ def test_a_stream_ends_when_the_task_rests(state: TaskState) -> None:
     stream = reading()
     fed(stream, framed(TASK, {"statusUpdate": {**IDS, "status": {"state": state.value}}}))
     if state in (TaskState.SUBMITTED, TaskState.WORKING):
-        with pytest.raises(Broken, match="before the task did"):
+        with pytest.raises(StreamBroken, match="before the task did"):
             stream.finish()
     else:
         stream.finish()
@@ -154,14 +153,14 @@ def test_a_task_that_has_ended_is_a_whole_stream_and_later_artifacts_do_not_reop
 
 
 def test_nothing_at_all_is_no_stream() -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(StreamBroken):
         reading().finish()
 
 
 # --- what is no event -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(SILENT))
+@pytest.mark.parametrize("name", sorted(KEEP_ALIVE_EVENTS))
 def test_what_keeps_a_connection_open_is_silent(name: str) -> None:
     noise = f": hello\n\nevent: {name}\ndata: now\n\ndata:\n\nretry: 10\n\n".encode()
     assert [type(event.body) for event in fed(reading(), noise + framed(TASK) + noise)] == [Task]
@@ -195,7 +194,7 @@ def test_an_error_is_raised_after_the_events_before_it() -> None:
 )
 @pytest.mark.parametrize("name", DialectName)
 def test_garbage_is_the_agents_fault(name: DialectName, data: bytes) -> None:
-    stream = Stream(DIALECTS[name].decode_streamed)
+    stream = EventStream(DIALECTS[name].decode_streamed)
     with pytest.raises(InvalidAgentResponse):
         fed(stream, b"data: " + data + b"\n\n")
 
@@ -204,13 +203,13 @@ def test_garbage_is_the_agents_fault(name: DialectName, data: bytes) -> None:
 @pytest.mark.parametrize("name", DialectName)
 def test_no_bytes_break_a_reader(name: DialectName, data: bytes) -> None:
     try:
-        fed(Stream(DIALECTS[name].decode_streamed), data + b"\n\n")
+        fed(EventStream(DIALECTS[name].decode_streamed), data + b"\n\n")
     except AccordError as error:
         assert isinstance(error, InvalidAgentResponse)  # noqa: PT017 - nothing may be raised, but if, then this
 
 
 def test_an_event_that_is_too_large_ends_the_stream_after_those_before_it() -> None:
-    stream = Stream(DIALECTS[V1].decode_streamed, max_bytes=500)
+    stream = EventStream(DIALECTS[V1].decode_streamed, max_bytes=500)
     events = stream.feed(framed(TASK) + b"data: " + b"x" * 600)
     assert isinstance(next(events).body, Task)
     with pytest.raises(InvalidAgentResponse, match="more than 500 bytes"):
@@ -239,7 +238,7 @@ def test_an_event_that_is_too_large_ends_the_stream_after_those_before_it() -> N
     ids=["v1", "v03"],
 )
 def test_an_error_event_of_http_json_is_raised(name: DialectName, data: dict[str, Any]) -> None:
-    stream = Stream(REST_DIALECTS[name].decode_streamed)
+    stream = EventStream(REST_DIALECTS[name].decode_streamed)
     with pytest.raises(RateLimited, match="slow down") as raised:
         fed(stream, encode(Frame(event="error", data=json.dumps(data).encode())))
     assert raised.value.retry_after == 7

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from accord.client.transports import TRANSPORTS, choose
-from accord.client.wire import Transport
+from accord.client.transports import TRANSPORTS, HttpTransport, choose
 from tests.outbound.conftest import certified, listening
 
 __all__ = ["certified", "listening"]
 
-Making = Callable[..., Transport]
+Making = Callable[..., HttpTransport]
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -20,7 +19,7 @@ async def making(request: pytest.FixtureRequest) -> AsyncIterator[Making]:
     """A function that makes one kind of transport, with options."""
     async with AsyncExitStack() as stack:
 
-        def make(**options: Any) -> Transport:
+        def make(**options: Any) -> HttpTransport:
             found = choose(request.param, **options)
             stack.push_async_callback(found.close)
             return found

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from accord.client.transports import HttpRequest, Unreachable
 from accord.client.transports.aiohttp import AiohttpTransport
-from accord.client.wire import Outgoing, Unreachable
 from accord.outbound import Policy
 from tests.client.transports.test_transports import answer
 from tests.outbound.conftest import Listening
@@ -27,8 +27,8 @@ async def making() -> AsyncIterator[Callable[..., AiohttpTransport]]:
         yield make
 
 
-def getting(url: str) -> Outgoing:
-    return Outgoing(method="GET", url=url)
+def getting(url: str) -> HttpRequest:
+    return HttpRequest(method="GET", url=url)
 
 
 @pytest.mark.parametrize(

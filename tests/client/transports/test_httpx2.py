@@ -10,10 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from accord.client.links.jsonrpc import JsonRpcLink
-from accord.client.transports import choose
+from accord.client.http_link import JsonRpcLink
+from accord.client.transports import HttpRequest, choose
 from accord.client.transports.httpx2 import Httpx2Transport
-from accord.client.wire import Outgoing
 from accord.model import ArtifactUpdate, Task
 from accord.outbound import Policy
 from accord.protocol.operations import DialectName, Operation
@@ -30,7 +29,7 @@ async def test_http_2_is_spoken_where_the_server_does(tmp_path: Path) -> None:
     with running(tmp_path, f"{AGENTS}:words", "--server", "granian", *tls, scheme="https") as server:
         context = ssl.create_default_context(cafile=str(authority.certificate))
         transport = Httpx2Transport(tls=context)
-        opened = await transport.open(Outgoing(method="GET", url=f"{server.url}/.well-known/agent-card.json"))
+        opened = await transport.open(HttpRequest(method="GET", url=f"{server.url}/.well-known/agent-card.json"))
         assert opened._response.http_version == "HTTP/2"
         assert (opened.status, b"supportedInterfaces" in await opened.read()) == (200, True)
         link = JsonRpcLink(transport, f"{server.url}/", DialectName.V1)
@@ -46,7 +45,7 @@ async def test_a_client_of_somebody_elses_is_used_and_stays_open() -> None:
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer), headers={"X-Mine": "1"}) as client:
         transport = Httpx2Transport(client=client)
-        opened = await transport.open(Outgoing(method="POST", url="http://agent.example/", body=b"hi"))
+        opened = await transport.open(HttpRequest(method="POST", url="http://agent.example/", body=b"hi"))
         assert (opened.headers["X-Seen"], await opened.read()) == ("1", b"hi")
         await transport.close()
         assert not client.is_closed

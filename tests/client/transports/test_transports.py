@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from accord.client.transports import choose
-from accord.client.wire import Broken, Opened, Outgoing, TimedOut, Unreachable
+from accord.client.transports import HttpRequest, OpenReply, StreamBroken, TimedOut, Unreachable, choose
 from accord.errors import InvalidAgentResponse
 from tests.client.transports.conftest import Making
 from tests.outbound.conftest import Listening
@@ -22,11 +21,11 @@ Writer: TypeAlias = asyncio.StreamWriter
 Speaks = Callable[[Reader, Writer], Awaitable[None]]
 
 
-def asking(port: int, **more: Any) -> Outgoing:
-    return Outgoing(**{"method": "POST", "url": f"http://127.0.0.1:{port}/a?b=c", "body": b"hello"} | more)
+def asking(port: int, **more: Any) -> HttpRequest:
+    return HttpRequest(**{"method": "POST", "url": f"http://127.0.0.1:{port}/a?b=c", "body": b"hello"} | more)
 
 
-def streaming(port: int, **more: Any) -> Outgoing:
+def streaming(port: int, **more: Any) -> HttpRequest:
     return asking(port, streams=True, **more)
 
 
@@ -49,7 +48,7 @@ def after_the_request(*said: bytes, until: asyncio.Event | None = None) -> Speak
     return speaks
 
 
-async def pieces(opened: Opened) -> list[bytes]:
+async def pieces(opened: OpenReply) -> list[bytes]:
     return [piece async for piece in opened.pieces()]
 
 
@@ -177,7 +176,7 @@ async def test_who_leaves_a_stream_leaves_its_connection(making: Making, listeni
 # --- no answer ------------------------------------------------------------------------------------------------------
 
 
-async def refused(transport: Any, request: Outgoing) -> Unreachable:
+async def refused(transport: Any, request: HttpRequest) -> Unreachable:
     with pytest.raises(Unreachable) as raised:
         await transport.open(request)
     return raised.value
@@ -287,7 +286,7 @@ async def test_a_body_that_does_not_come(making: Making, listening: Listening, s
 
 async def test_a_body_that_is_cut(making: Making, listening: Listening) -> None:
     opened = await making().open(asking((await listening(after_the_request(answer(b"12345")[:-3]))).port))
-    with pytest.raises(Broken) as raised:
+    with pytest.raises(StreamBroken) as raised:
         await opened.read()
     assert raised.value.was_sent is True
 
@@ -305,7 +304,7 @@ async def test_a_stream_that_is_cut(making: Making, listening: Listening) -> Non
     opened = await making().open(streaming((await listening(after_the_request(said))).port))
     reading: Any = opened.pieces()
     assert await anext(reading) == b"one"
-    with pytest.raises(Broken):
+    with pytest.raises(StreamBroken):
         await anext(reading)
 
 
@@ -336,7 +335,7 @@ async def test_a_request_that_cannot_be_sent(making: Making, listening: Listenin
 
 async def test_a_transport_that_is_there_is_taken_as_it_is() -> None:
     class Mine:
-        async def open(self, request: Outgoing) -> Opened:
+        async def open(self, request: HttpRequest) -> OpenReply:
             raise AssertionError
 
         async def close(self) -> None:

@@ -47,7 +47,7 @@ class Issuer:
         """A token that is fine but for what is said; a claim that is None is left out."""
         signer = key or self.keys[0]
         stated = {"alg": "ES256", "kid": signer.kid, **header}
-        return jose.signed(encode(claims_of(claims)), {k: v for k, v in stated.items() if v is not None}, signer)
+        return jose.sign_payload(encode(claims_of(claims)), {k: v for k, v in stated.items() if v is not None}, signer)
 
 
 def claims_of(changed: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from accord.auth.hmac import SCHEME, HmacAccess, UsedSignatures
 from accord.auth.scheme_settings import Hmac, Secret
 from accord.auth.schemes import Ports
 from accord.errors import AgentUnavailable, AuthenticationFailed
-from accord.protocol import signing
+from accord.protocol import http_headers
 from accord.storage import migrate
 from accord.storage.sqlite import SqliteStore
 from tests.core.doubles import Meddler
@@ -36,8 +36,8 @@ def request(value: str, **more: Any) -> Presented:
 
 
 def signature(secret: str = SECRET, key_id: str = "partner", at: int = AT, body: bytes = BODY, **request: Any) -> str:
-    signed = signing.Request(**{"method": "POST", "target": "/a?b=c", **request})
-    return signing.sign(body, at, [secret.encode()], request=signed, key_id=key_id)
+    signed = http_headers.SignedRequest(**{"method": "POST", "target": "/a?b=c", **request})
+    return http_headers.sign_body(body, at, [secret.encode()], request=signed, key_id=key_id)
 
 
 async def refuse(access: HmacAccess, presented: Presented) -> None:
@@ -88,7 +88,9 @@ async def test_a_request_that_was_changed_is_refused(more: dict[str, Any], acces
         signature(nonce="a").replace("n=a,", ""),
         signature() + f",t={AT}",
         signature()[:-1],
-        signing.sign(BODY, AT, [SECRET.encode()], key_id="partner"),  # a webhook's signature is for no request
+        http_headers.sign_body(
+            BODY, AT, [SECRET.encode()], key_id="partner"
+        ),  # a webhook's signature is for no request
     ],
 )
 async def test_a_signature_that_is_none_of_this_request_is_refused(value: str, access: HmacAccess) -> None:
@@ -141,13 +143,13 @@ async def test_a_wrong_signature_does_not_use_up_the_right_one(access: HmacAcces
 
 async def test_an_unknown_key_is_computed_with_too(access: HmacAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     proven: list[bytes] = []
-    real = signing.proven
+    real = http_headers.find_digest
 
     def watched(signature: Any, body: bytes, secrets: tuple[bytes], **more: Any) -> str | None:
         proven.append(body)
         return real(signature, body, secrets, **more)
 
-    monkeypatch.setattr(signing, "proven", watched)
+    monkeypatch.setattr(http_headers, "find_digest", watched)
     await refuse(access, request(signature(OTHER)))
     await refuse(access, request(signature(key_id="unknown")))
     assert proven == [BODY, BODY]

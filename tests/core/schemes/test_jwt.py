@@ -189,7 +189,7 @@ async def test_a_claim_that_is_missing_or_wrong(claims: dict[str, Any], access: 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-1e999"])
 async def test_a_time_that_is_no_time(number: str, access: JwtAccess, issuer: Issuer) -> None:
     payload = encode(claims_of({"exp": "@"})).replace(b'"@"', number.encode())
-    await refuse(access, jose.signed(payload, {"alg": "ES256", "kid": "k-1"}, issuer.keys[0]))
+    await refuse(access, jose.sign_payload(payload, {"alg": "ES256", "kid": "k-1"}, issuer.keys[0]))
 
 
 async def test_a_time_too_large_to_reckon_with_is_just_late(access: JwtAccess, issuer: Issuer) -> None:
@@ -326,7 +326,7 @@ async def test_nesting_breaks_nothing(levels: int, access: JwtAccess, issuer: Is
 
 @pytest.mark.parametrize("payload", [b"", b"null", b"[]", b'"x"', b"{", b"\xff\xfe", b'{"iss":"\\ud800"}'])
 async def test_claims_that_are_no_object(payload: bytes, access: JwtAccess, issuer: Issuer) -> None:
-    token = jose.signed(payload, {"alg": "ES256", "kid": "k-1"}, issuer.keys[0])
+    token = jose.sign_payload(payload, {"alg": "ES256", "kid": "k-1"}, issuer.keys[0])
     with pytest.raises(AuthenticationFailed):
         await access.identify(bringing(Authorization=f"Bearer {token}"))
 

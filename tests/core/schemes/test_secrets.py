@@ -11,7 +11,7 @@ from accord.auth.authentication import Access, Presented
 from accord.auth.scheme_settings import ApiKeys, Basic, Header, Hmac, Jwt, Secret, User
 from accord.auth.schemes import Ports, build_scheme
 from accord.errors import AccordError
-from accord.protocol import signing
+from accord.protocol import http_headers
 from accord.storage import migrate
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey
@@ -30,7 +30,9 @@ def basic(name: str, password: str) -> str:
 
 
 def signed(secret: str) -> str:
-    return signing.sign(b"", AT, [secret.encode()], request=signing.Request(method="POST", target="/"), key_id="k")
+    return http_headers.sign_body(
+        b"", AT, [secret.encode()], request=http_headers.SignedRequest(method="POST", target="/"), key_id="k"
+    )
 
 
 def requests(issuer: Issuer) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from accord.engine.context import Context
 from accord.model import EventBody, Message, SendRequest, Task
-from accord.protocol.dialects.v03.codec import V03
+from accord.protocol.dialects.v03 import V03
 from accord.protocol.operations import Operation
 from accord.protocol.sse import Frame
 

@@ -23,7 +23,7 @@ from accord.agents.turns import external_context
 from accord.engine.agent import TEXT, Agent, Crash, Node
 from accord.engine.context import Context, Failed, Rejected
 from accord.model import Message, Part, TaskState
-from accord.protocol import hosts, lifecycle
+from accord.protocol import lifecycle, urls
 from accord.remote.flow_reports import PATH, flow_report_url
 from accord.remote.tasks import RemoteTasks, WebhookKeys, patiently, poll_signal, unsent_message
 from accord.storage.commands.remotes import Link
@@ -154,7 +154,7 @@ class CallbackAgent(HttpAgent):
     def __init__(self, given: Given) -> None:
         """Serve the flow of the options."""
         super().__init__(given)
-        if self.options.callback_url is not None and not hosts.is_web(self.options.callback_url):
+        if self.options.callback_url is not None and not urls.is_http_url(self.options.callback_url):
             raise ValueError("callback_url: The address of this server begins with http:// or https://, and has a host")
         self.profile = replace(self.profile, attempts=max(self.profile.attempts, ATTEMPTS))
         self.trust = WebhookKeys()
@@ -173,8 +173,8 @@ class CallbackAgent(HttpAgent):
         if self._address is None:
             log.error("flow cannot call back: %s", NO_ADDRESS, extra={"agent": self.profile.name})
             return
-        here, there = hosts.host_of(self._address), hosts.host_of(self.options.address)
-        if hosts.is_loopback(here) and not hosts.is_loopback(there):
+        here, there = urls.host_of(self._address), urls.host_of(self.options.address)
+        if urls.is_loopback(here) and not urls.is_loopback(there):
             log.warning("flow is told to call back to %s, which is this machine", self._address.partition(PATH)[0])
 
     async def leave(self) -> None:

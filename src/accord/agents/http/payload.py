@@ -15,10 +15,10 @@ from msgspec import UNSET, Meta, Struct, field
 
 from accord.agents.agent_types import Options, Seconds
 from accord.agents.messages import OCTETS, file_parts, media_kind
-from accord.client.wire import MAX_BYTES
+from accord.client.transports import MAX_BYTES
 from accord.engine.messages import text_of
 from accord.model import Part
-from accord.protocol import hosts
+from accord.protocol import urls
 
 
 class HttpOptions(Options, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class HttpOptions(Options, frozen=True, kw_only=True):
         if bool(self.url) == bool(self.webhook_url):
             raise ValueError("url: An HTTP agent needs the address of its webhook, as url or as webhook_url")
         address = self.url or self.webhook_url or ""
-        if not hosts.is_web(address):
+        if not urls.is_http_url(address):
             raise ValueError("url: The address of a webhook begins with http:// or https://, and has a host")
         return address
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from accord.agents.http.payload import HttpOptions, RequestBody
 from accord.agents.http.responses import FlowResponse, UnreadableResponse, failure_reason, one_line, response_reader
 from accord.client import transports
-from accord.client.wire import Opened, Outgoing, TimedOut, Transport, Unreachable, too_large
+from accord.client.transports import HttpRequest, HttpTransport, OpenReply, TimedOut, Unreachable, too_large
 from accord.engine import tracing
 from accord.engine.context import Failed
 from accord.errors import InvalidAgentResponse
@@ -68,9 +68,9 @@ class FlowWebhook:
         """Post to the address of the options; nothing is opened before the first message."""
         self._options = options
         self._target = WebhookAddress(options.address)
-        self._transport: Transport | None = None
+        self._transport: HttpTransport | None = None
 
-    def _connections(self) -> Transport:
+    def _connections(self) -> HttpTransport:
         # The operator names the flow, and it may well be next door.
         return transports.choose(
             "aiohttp",
@@ -110,11 +110,11 @@ class FlowWebhook:
         finally:
             await opened.close()
 
-    def _request(self, body: RequestBody, key: str) -> Outgoing:
+    def _request(self, body: RequestBody, key: str) -> HttpRequest:
         own = {name.lower() for name in self._options.headers}
         always = {"Content-Type": body.media_type, "Accept": ACCEPT, IDEMPOTENCY: key}
         headers = {name: value for name, value in always.items() if name.lower() not in own} | self._options.headers
-        return Outgoing(
+        return HttpRequest(
             method="POST",
             url=self._target.url,
             headers=(*headers.items(), *tracing.headers().items()),
@@ -123,7 +123,7 @@ class FlowWebhook:
             streams=True,
         )
 
-    async def _accepted(self, body: RequestBody, posting: PostedMessage) -> Opened:
+    async def _accepted(self, body: RequestBody, posting: PostedMessage) -> OpenReply:
         """Return an answer that is a success; what certainly was not taken, or went wrong there, is sent again."""
         request = self._request(body, posting.key)
         for tries in range(self._options.max_retries + 1):
@@ -149,7 +149,7 @@ class FlowWebhook:
             await asyncio.sleep(self._options.backoff * 2.0**tries)
         raise AssertionError("the last try returns or raises")
 
-    async def _open(self, request: Outgoing) -> Opened:
+    async def _open(self, request: HttpRequest) -> OpenReply:
         if self._transport is None:
             self._transport = self._connections()
         return await self._transport.open(request)
@@ -157,7 +157,7 @@ class FlowWebhook:
     def _about(self, posting: PostedMessage, **more: object) -> dict[str, object]:
         return {"task_id": posting.task_id, "url": str(self._target), **more}
 
-    async def _refusal(self, opened: Opened, posting: PostedMessage) -> Failed:
+    async def _refusal(self, opened: OpenReply, posting: PostedMessage) -> Failed:
         """Return what a flow answered instead, in words that a caller may see; the log has more of it."""
         body = await self._beginning(opened, posting)
         log.warning("flow refused", extra=self._about(posting, status=opened.status, body=body[:2048]))
@@ -167,7 +167,7 @@ class FlowWebhook:
         who = "failed" if opened.status >= 500 else "refused the message"
         return Failed(f"The flow {who}: HTTP {opened.status}{': ' + told if told else ''}")
 
-    async def _answer(self, opened: Opened, posting: PostedMessage) -> AsyncGenerator[FlowResponse, None]:
+    async def _answer(self, opened: OpenReply, posting: PostedMessage) -> AsyncGenerator[FlowResponse, None]:
         headers = opened.headers
         reads = response_reader(headers.get("Content-Type", ""), headers.get("Content-Disposition", ""))
         size = 0
@@ -189,7 +189,7 @@ class FlowWebhook:
         except UnreadableResponse as error:
             raise Failed(f"The flow's answer cannot be read: {error}") from error
 
-    async def _beginning(self, opened: Opened, posting: PostedMessage) -> bytes:
+    async def _beginning(self, opened: OpenReply, posting: PostedMessage) -> bytes:
         """Return the first bytes of a body that is not wanted for itself; that it breaks off is of little interest."""
         found = b""
         try:

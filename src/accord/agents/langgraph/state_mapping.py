@@ -21,7 +21,7 @@ from accord.agents.messages import file_parts
 from accord.engine.context import APPROVAL, Context, Failed
 from accord.engine.messages import IncomingMessage
 from accord.model import Part
-from accord.model.keys import SCHEMA
+from accord.model.metadata_keys import SCHEMA
 
 MESSAGES = "messages"
 STRUCTURED = "structured_response"

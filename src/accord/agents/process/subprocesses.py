@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from accord.agents import command_supervisor
 from accord.engine import tracing
-from accord.protocol.trace_context import variables
+from accord.protocol.http_headers import trace_variables
 
 COLUMNS, ROWS = 200, 50
 """Wide, so that few lines are broken where their author did not break them."""
@@ -331,7 +331,7 @@ async def _keep(
             stdout=stream,
             stderr=stream,
             cwd=command.directory,
-            env={**command.env, **variables(tracing.current())},
+            env={**command.env, **trace_variables(tracing.current())},
             pass_fds=(far.fileno(),),
             start_new_session=True,  # Ctrl-C at the server's terminal is for the server
         )

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.client import transports
-from accord.client.wire import Outgoing, Reply, Transport, Unreachable
+from accord.client.transports import HttpReply, HttpRequest, HttpTransport, Unreachable
 from accord.errors import InvalidAgentResponse
 from accord.outbound import Policy
 
@@ -276,7 +276,7 @@ class RelayChannel:
         self._url = base_url.rstrip("/") + PATH
         self._key = api_key
         self._name = name
-        self._transport: Transport | None = None
+        self._transport: HttpTransport | None = None
 
     async def post(self, text: str) -> str | None:
         """Post a message and return its id, if the relay says that."""
@@ -303,14 +303,14 @@ class RelayChannel:
             transport, self._transport = self._transport, None
             await transport.close()
 
-    async def _ask(self, method: str, url: str, body: bytes | None = None) -> Reply:
+    async def _ask(self, method: str, url: str, body: bytes | None = None) -> HttpReply:
         if self._transport is None:  # the operator names the relay, and it may well be on this machine
             self._transport = transports.choose("aiohttp", policy=Policy(allow_private=True), max_bytes=MAX_BYTES)
         headers = (("Authorization", f"Bearer {self._key}"), ("Accept", "application/json"), *_content_headers(body))
-        asked = Outgoing(method=method, url=url, headers=headers, body=body, seconds=SECONDS)
+        asked = HttpRequest(method=method, url=url, headers=headers, body=body, seconds=SECONDS)
         try:
             opened = await self._transport.open(asked)
-            reply = Reply(status=opened.status, headers=opened.headers, body=await opened.read())
+            reply = HttpReply(status=opened.status, headers=opened.headers, body=await opened.read())
         except Unreachable as error:
             sent = error.was_sent and body is not None
             raise RelayUnavailable(
@@ -331,7 +331,7 @@ def _content_headers(body: bytes | None) -> tuple[tuple[str, str], ...]:
     return () if body is None else (("Content-Type", "application/json"),)
 
 
-def _json(reply: Reply) -> Any:
+def _json(reply: HttpReply) -> Any:
     try:
         return msgspec.json.decode(reply.body) if reply.body.strip() else None
     except msgspec.DecodeError:

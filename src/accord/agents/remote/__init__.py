@@ -9,7 +9,7 @@ from enum import Enum
 from msgspec import Struct
 
 from accord.model import AgentCard
-from accord.protocol import hosts
+from accord.protocol import urls
 from accord.protocol.extensions import NUMBERED_EVENTS
 
 OUTPUT_MODES = ("text/plain", "application/json")
@@ -101,5 +101,5 @@ class CardOffer(Struct, frozen=True):
 
 def is_safe_url(url: str) -> bool:
     """Whether tokens may be sent to a URL: over TLS, or within this machine."""
-    parts = hosts.split(url)
-    return parts.scheme == "https" or (parts.scheme == "http" and hosts.is_loopback(parts.hostname or ""))
+    parts = urls.split_url(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and urls.is_loopback(parts.hostname or ""))

@@ -21,7 +21,7 @@ from accord.engine.agent import Crash, Profile
 from accord.engine.context import Context
 from accord.errors import AuthenticationFailed, MethodNotFound, TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from accord.model import AgentCard, CancelRequest
-from accord.protocol.hosts import host_of, is_loopback
+from accord.protocol.urls import host_of, is_loopback
 from accord.remote.tasks import RemoteContact, RemoteTasks, WebhookKeys
 from accord.storage.commands.remotes import Cancel
 from accord.storage.store import StoreUnavailable

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from accord.agents.remote import RemoteTerms
 from accord.client.auth.choice import NoCredentials
+from accord.client.credentials import KeyManagementError
 from accord.client.discovery import BadCard, CardNotFound, NoSuchAgent
-from accord.client.keys import KeyManagementError
-from accord.client.selection import NoWay
-from accord.client.wire import Unreachable
+from accord.client.interfaces import NoWay
+from accord.client.transports import Unreachable
 from accord.engine.clock import SYSTEM
 from accord.errors import AccordError, MethodNotFound
 from accord.model import (

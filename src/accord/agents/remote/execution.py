@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from accord.agents.remote import CardOffer, ReportMode
 from accord.agents.remote.connection import NO_ANSWER, NotReachable, RemotePeer, RemoteResources
 from accord.agents.remote.task_updates import NOT_OFFERED, RETRY, TaskUpdates
-from accord.client.retries import was_turned_away
-from accord.client.sending import Unconfirmed
-from accord.client.wire import TimedOut
+from accord.client.peer import Unconfirmed
+from accord.client.retries import was_not_accepted
+from accord.client.transports import TimedOut
 from accord.engine.context import Context, Failed
 from accord.errors import (
     AccordError,
@@ -51,11 +51,11 @@ from accord.model import (
     TaskState,
 )
 from accord.model.base import Metadata
-from accord.model.keys import BUDGET
+from accord.model.metadata_keys import BUDGET
 from accord.model.requests import MAX_PAGE_SIZE
 from accord.protocol import lifecycle
-from accord.protocol.budgets import stated_as
-from accord.protocol.extensions import Route, route_of
+from accord.protocol.budgets import budget_metadata
+from accord.protocol.extensions import TaskRoute, route_of
 from accord.remote.reports import Report
 from accord.remote.tasks import patiently, poll_signal, unsent_message
 from accord.storage.commands.remotes import Link
@@ -230,13 +230,13 @@ class RemoteExecution(TaskUpdates):
         What was left when the message was sent first is kept: one that is sent again must be the same.
         """
         ctx, remotes = self._ctx, self._remotes
-        route = (route_of(ctx.history) or Route()).after(f"{remotes.server_id}/{self._means.name}")
+        route = (route_of(ctx.history) or TaskRoute()).after(f"{remotes.server_id}/{self._means.name}")
         metadata = route.added_to(message.metadata)
         key = f"limits:{number}"
         kept = ctx.kept(key)
         if kept is None:
             budget = await patiently(lambda: remotes.left(ctx.tenant, ctx.task_id))
-            limits = (stated_as(budget) or {}).get(BUDGET, {})
+            limits = (budget_metadata(budget) or {}).get(BUDGET, {})
             if ctx.deadline is not None:
                 limits["deadline"] = max(LEAST_SECONDS, round(ctx.deadline - remotes.now_ms() / 1000, 3))
             if not limits and BUDGET not in metadata:
@@ -279,7 +279,7 @@ class RemoteExecution(TaskUpdates):
             log.warning("remote agent takes no webhook", extra={"agent": link.agent, "reason": str(error)})
             self._means.may_push = False
             await self._noted(replace(link, tries=link.tries + 1))
-        elif was_turned_away(error):
+        elif was_not_accepted(error):
             await self._put_off(link, error)
         elif isinstance(error, AccordError) and is_refusal(error):
             await self._refused(peer, link, error)

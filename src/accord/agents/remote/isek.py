@@ -20,7 +20,7 @@ from accord.agents import agent_types
 from accord.agents.agent_types import Given, Kind, Options, Seconds
 from accord.agents.remote import RemoteTerms, ReportMode
 from accord.client import transports
-from accord.client.wire import Opened, Outgoing, Transport, Unreachable
+from accord.client.transports import HttpRequest, HttpTransport, OpenReply, Unreachable
 from accord.engine.agent import Agent
 from accord.errors import UnsupportedOperation
 from accord.model import AgentCapabilities, AgentCard, AgentInterface
@@ -50,9 +50,9 @@ class _Failure(Struct):
     jsonrpc: str | None = None
 
 
-async def check_bridge(transport: Transport, bridge: str) -> None:
+async def check_bridge(transport: HttpTransport, bridge: str) -> None:
     """Ask a bridge how it stands, and say so in the log; one that is not there, or not well, is `Unreachable`."""
-    asked = Outgoing(method="GET", url=f"{bridge.rstrip('/')}/p2p_context", seconds=CHECK_SECONDS)
+    asked = HttpRequest(method="GET", url=f"{bridge.rstrip('/')}/p2p_context", seconds=CHECK_SECONDS)
     try:
         opened = await transport.open(asked)
         status, body = opened.status, await opened.read()
@@ -73,12 +73,12 @@ async def check_bridge(transport: Transport, bridge: str) -> None:
 class BridgeTransport:
     """A transport that passes every request on to one peer."""
 
-    def __init__(self, inner: Transport, bridge: str, peer: str) -> None:
+    def __init__(self, inner: HttpTransport, bridge: str, peer: str) -> None:
         """Ask the bridge at the URL `bridge`, through `inner`, for the peer with this multiaddress."""
         self._inner = inner
         self._url = f"{bridge.rstrip('/')}/call_peer?p2p_address={quote(peer, safe='')}"
 
-    async def open(self, request: Outgoing) -> Opened:
+    async def open(self, request: HttpRequest) -> OpenReply:
         """Send a request and return the answer's head."""
         if request.streams:
             raise UnsupportedOperation("A peer-to-peer bridge passes on one answer and no stream")
@@ -92,7 +92,7 @@ class BridgeTransport:
 class BridgeResponse:
     """An answer of a bridge, in which a peer that was not reached is one that was not reached."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenReply) -> None:
         """Read `opened`."""
         self._opened = opened
         self.status: int = opened.status

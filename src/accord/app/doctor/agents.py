@@ -11,12 +11,12 @@ from accord.app import cards
 from accord.app.agents import agent_of
 from accord.app.doctor.aside import aside
 from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warning
-from accord.client.findings import Trust, usable
+from accord.client.interfaces import CardHostTrust, keep_usable_interfaces
 from accord.config import BadSettings
 from accord.engine.agent import Agent
 from accord.errors import AccordError
 from accord.protocol.cards import decode_card, encode_card
-from accord.protocol.slugs import slug
+from accord.protocol.urls import slug
 from accord.service.service import Offers
 
 INSTALL = "pip install"
@@ -63,7 +63,7 @@ def _described(check: str, agent: Agent, patient: Patient) -> Finding:
     except AccordError as error:
         wrong = "; ".join(f"{field}: {why}" for field, why in error.violations)
         return failed(check, f"its card is not valid: {wrong or error}", "mend what the agent says about itself")
-    kept, found = usable(card, place.url, Trust())
+    kept, found = keep_usable_interfaces(card, place.url, CardHostTrust())
     if not kept.supported_interfaces:
         return failed(check, f"its card: {'; '.join(map(str, found))}", "mend server.url")
     if found:

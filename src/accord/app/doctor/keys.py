@@ -18,11 +18,11 @@ from accord.app.doctor.findings import Check, Finding, Patient, failed, ok, warn
 from accord.app.outside import signing, trusting
 from accord.app.server import CannotListen, check_tls
 from accord.auth.scheme_settings import ApiKeys
-from accord.client.keys import KeyManagementError
+from accord.client.credentials import KeyManagementError
 from accord.config import BadSettings
 from accord.config.settings import Credentials
 from accord.engine.webhook_secrets import WebhookSecrets
-from accord.protocol import hosts
+from accord.protocol import urls
 from accord.storage import migrate
 from accord.storage.address import PostgresAddress, SqliteAddress
 from accord.storage.commands import apikeys, credentials, pushes
@@ -59,7 +59,7 @@ async def _signing(patient: Patient) -> list[Finding]:
         signing(patient.settings.card)
     except ValueError as error:
         return [failed("signing key", f"card.signing_key: {error}", "name the file of a private JSON Web Key")]
-    if hosts.is_here(hosts.host_of(patient.url)):
+    if urls.is_this_machine(urls.host_of(patient.url)):
         told = "cards are signed for callers on this machine only: no other address of the server is known"
         return [warning("signing key", told, "set server.url to the address that callers use")]
     return [ok("signing key", "cards can be signed")]

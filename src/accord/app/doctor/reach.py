@@ -21,7 +21,7 @@ from accord.auth.schemes import FetchError
 from accord.bindings.health import HEALTH
 from accord.client.discovery import WELL_KNOWN
 from accord.config import BadSettings
-from accord.outbound import Answer, Outbound, Policy, Refused, Unreachable
+from accord.outbound import HostUnreachable, Outbound, OutboundReply, Policy, TargetRefused
 from accord.protocol.jose import BadSignature
 
 ASK_SECONDS = 8.0
@@ -57,7 +57,7 @@ async def _public(patient: Patient) -> list[Finding]:
     url = f"{patient.url}{HEALTH}"
     try:
         answer = await asked(patient, url)
-    except (Refused, Unreachable) as error:
+    except (TargetRefused, HostUnreachable) as error:
         if await is_up(patient):
             remedy = "see that the name, the proxy and the firewall lead to this server, which is up"
             return [failed("public url", f"{patient.url}: {error}", remedy)]
@@ -73,7 +73,7 @@ async def is_up(patient: Patient) -> bool:
     """Whether a server of accord listens on this machine where this one would."""
     try:
         answer = await asked(None, f"{own_url_of(patient.settings.server)}{HEALTH}", NEAR_SECONDS)
-    except (Refused, Unreachable):
+    except (TargetRefused, HostUnreachable):
         return False
     return answer.status == 200 and UP in answer.body
 
@@ -103,7 +103,7 @@ async def _noted(patient: Patient, url: str) -> None:
     """Note what time it is elsewhere, if somebody says so."""
     try:
         await asked(patient, url)
-    except (Refused, Unreachable):
+    except (TargetRefused, HostUnreachable):
         return  # its card may be elsewhere, and was read
 
 
@@ -121,7 +121,7 @@ async def _issuer(scheme: Jwt, patient: Patient) -> list[Finding]:
 async def _answers(check: str, url: str, patient: Patient) -> list[Finding]:
     try:
         answer = await asked(patient, url)
-    except (Refused, Unreachable) as error:
+    except (TargetRefused, HostUnreachable) as error:
         return [failed(check, f"{url}: {error}", "see that it runs, and that the address is right")]
     if answer.status >= 500:
         return [failed(check, f"{url} answers {answer.status}", "see what is wrong with it, or what is in front of it")]
@@ -138,7 +138,7 @@ async def _resolves(host: str, _: Patient) -> list[Finding]:
     return [ok(check, ", ".join(sorted({str(address[0]) for *_, address in found})))]
 
 
-async def asked(patient: Patient | None, url: str, seconds: float = ASK_SECONDS) -> Answer:
+async def asked(patient: Patient | None, url: str, seconds: float = ASK_SECONDS) -> OutboundReply:
     """Ask for an address that the operator names, and note for a patient what time it is there."""
     async with Outbound(Policy(allow_private=True), total_seconds=seconds) as outbound:
         before = time.time()

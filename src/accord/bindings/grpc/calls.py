@@ -27,9 +27,8 @@ from accord.bindings.outgoing import PIECE, Outgoing, account_of
 from accord.bindings.streams import last_seen
 from accord.errors import AccordError, AgentUnavailable, InternalError
 from accord.model import Event, Request
-from accord.protocol.negotiate import VERSION_HEADER, check_version
-from accord.protocol.protobuf.messages import to_json
-from accord.protocol.protobuf.methods import Method
+from accord.protocol.negotiation import VERSION_HEADER, check_version
+from accord.protocol.protobuf import GrpcMethod, to_json
 
 log = logging.getLogger("accord.grpc")
 
@@ -83,7 +82,7 @@ class Calls:
         self._quotas = quotas
         self._links = links
 
-    async def _understand(self, method: Method, context: Any) -> Understood:
+    async def _understand(self, method: GrpcMethod, context: Any) -> Understood:
         scope = _scope(method, context)
         caller, body = await self._reader.read(scope, context, self._admit)
         check_version(header(scope, VERSION_HEADER.encode()), method.dialect.name)
@@ -105,7 +104,7 @@ class Calls:
 
     # --- one answer -----------------------------------------------------------------------------------------------
 
-    async def answer(self, method: Method, context: Any) -> None:
+    async def answer(self, method: GrpcMethod, context: Any) -> None:
         """Answer a call that is answered once."""
         try:
             understood = await self._understand(method, context)
@@ -118,7 +117,7 @@ class Calls:
             failure = InternalError()
         await end(context, method, failure)
 
-    async def _result(self, method: Method, understood: Understood, context: Any) -> bytes:
+    async def _result(self, method: GrpcMethod, understood: Understood, context: Any) -> bytes:
         """Return an answer as it is on the wire; what it was made of may be large, and is not held while it is read."""
         result = await self._answering[method.operation](understood.request, understood.caller)
         json = method.dialect.encode_result(method.operation, result)
@@ -131,7 +130,7 @@ class Calls:
 
     # --- streams --------------------------------------------------------------------------------------------------
 
-    async def stream(self, method: Method, context: Any) -> None:
+    async def stream(self, method: GrpcMethod, context: Any) -> None:
         """Answer a call that is answered with a stream; whoever goes away has it cancelled by gRPC."""
         try:
             understood = await self._understand(method, context)
@@ -148,7 +147,7 @@ class Calls:
         await end(context, method, failure)
 
     async def _write_all(
-        self, events: AsyncIterator[Event], method: Method, understood: Understood, context: Any
+        self, events: AsyncIterator[Event], method: GrpcMethod, understood: Understood, context: Any
     ) -> None:
         is_begun = False
         async for event in events:
@@ -161,7 +160,7 @@ class Calls:
             del event  # as in _result
             await self._write(context, await encoding, understood.caller)
 
-    async def _event(self, method: Method, understood: Understood, event: Event) -> bytes | None:
+    async def _event(self, method: GrpcMethod, understood: Understood, event: Event) -> bytes | None:
         """Return an event as it is on the wire, or None for one that its dialect does not have."""
         frame = method.dialect.encode_event(event)
         if frame is not None and len(frame.data) > self._quotas.inline_files:
@@ -190,7 +189,7 @@ class Calls:
             raise AgentUnavailable(f"The answer was not read for {quotas.unread_seconds:g} seconds") from None
 
 
-async def end(context: Any, method: Method, error: AccordError) -> NoReturn:
+async def end(context: Any, method: GrpcMethod, error: AccordError) -> NoReturn:
     """End a call with an error; what a stream has said in its metadata stays said."""
     status = status_of(error, method.dialect)
     await context.abort(status.code, status.sentence, (*status.metadata, *(context.trailing_metadata() or ())))
@@ -201,7 +200,7 @@ async def _convert(convert: Callable[[bytes], T], data: bytes) -> T:
     return convert(data) if len(data) <= LARGE_BYTES else await asyncio.to_thread(convert, data)
 
 
-def _scope(method: Method, context: Any) -> Scope:
+def _scope(method: GrpcMethod, context: Any) -> Scope:
     """Return a call as the HTTP request that it is."""
     stated = context.invocation_metadata() or ()
     pem = context.auth_context().get("x509_pem_cert")

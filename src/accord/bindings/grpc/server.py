@@ -21,9 +21,9 @@ from accord.bindings.grpc.reading import Reader
 from accord.bindings.http import QUOTAS, RETRY_SECONDS, STOPS, Admit
 from accord.bindings.links import Links
 from accord.errors import AgentUnavailable, InvalidRequest
-from accord.protocol.negotiate import ALL_DIALECTS
+from accord.protocol.negotiation import ALL_DIALECTS
 from accord.protocol.operations import DialectName
-from accord.protocol.protobuf.methods import EDITIONS, Edition, Method
+from accord.protocol.protobuf import GRPC_SERVICES, GrpcMethod, GrpcService
 
 AGENT_KEY = "x-accord-agent"
 
@@ -41,7 +41,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
 
-Handle = Callable[[Calls, Method, Any], Awaitable[Any]]
+Handle = Callable[[Calls, GrpcMethod, Any], Awaitable[Any]]
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class Grpc:
         self._shares_port = shares_port
         self._quotas = quotas
         self._max_calls = max_calls
-        self._editions = [edition for name, edition in EDITIONS.items() if name in enabled]
+        self._editions = [edition for name, edition in GRPC_SERVICES.items() if name in enabled]
         reader = Reader(quotas, max_calls)
         self._agents = {
             name: Calls(
@@ -128,7 +128,7 @@ class Grpc:
         for call in self._calls:
             call.cancel()
 
-    def _handlers(self, edition: Edition) -> grpc.GenericRpcHandler:
+    def _handlers(self, edition: GrpcService) -> grpc.GenericRpcHandler:
         """Return what gRPC calls for each method of a service; bodies come and go as they are on the wire.
 
         To gRPC all requests and answers are streams, which on the wire is the same: so `reading` waits for the message,
@@ -144,7 +144,7 @@ class Grpc:
             },
         )
 
-    async def _dispatch(self, handle: Handle, method: Method, _: object, context: Any) -> Any:
+    async def _dispatch(self, handle: Handle, method: GrpcMethod, _: object, context: Any) -> Any:
         """Bring a call to the agent that it names, and say so if it is ended by a server that stops."""
         call = asyncio.current_task()
         assert call is not None  # gRPC calls it in one
@@ -158,7 +158,7 @@ class Grpc:
         finally:
             self._calls.discard(call)
 
-    async def _answer(self, handle: Handle, method: Method, context: Any) -> Any:
+    async def _answer(self, handle: Handle, method: GrpcMethod, context: Any) -> Any:
         name = next((value for key, value in context.invocation_metadata() or () if key == AGENT_KEY), "")
         calls = self._agents.get(name)
         if calls is None:

@@ -13,7 +13,7 @@ from google.rpc import error_details_pb2, status_pb2
 from accord.bindings.http import Headers, error_headers
 from accord.errors import AccordError
 from accord.protocol.dialects.base import Dialect
-from accord.protocol.dialects.v1 import details
+from accord.protocol.dialects.v1 import error_details
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -39,9 +39,9 @@ def status_of(error: AccordError, dialect: Dialect) -> Status:
     """Return the status of an error."""
     code: grpc.StatusCode = grpc.StatusCode[error.row.grpc]
     sentence = dialect.encode_error(error).message.encode()[:MAX_SENTENCE_BYTES].decode(errors="ignore")
-    said = _rpc_status(code, sentence, details(error))
+    said = _rpc_status(code, sentence, error_details(error))
     if said.ByteSize() > MAX_DETAILS_BYTES:  # what the caller must have is the reason
-        said = _rpc_status(code, sentence, details(type(error)()))
+        said = _rpc_status(code, sentence, error_details(type(error)()))
     return Status(code, sentence, ((DETAILS_KEY, said.SerializeToString()), *as_metadata(error_headers(error))))
 
 

@@ -1,36 +1,41 @@
-"""Ways to authenticate to agents, one file each, as generators that send nothing themselves.
+"""Authentication to agents.
 
-`choice` picks one by what a card asks for, `driver` runs it. Credentials come from `client.keys`; the links above send.
+`choice` picks a way by what a card requires, `exchange` applies it. Credentials come from `client.credentials`.
 """
 
-from accord.client.auth.certificates import Mtls
-from accord.client.auth.choice import Chosen, NoCredentials, choose, chosen, ids_of
-from accord.client.auth.driver import Driver
-from accord.client.auth.flow import Auth, Flow
-from accord.client.auth.oauth import ClientCredentials
-from accord.client.auth.oidc import OpenIdConnect
-from accord.client.auth.signed import Hmac
-from accord.client.auth.stated import Anonymous, ApiKey, Basic, Bearer, CustomHeader
-from accord.client.auth.together import Together, tls_of
+from accord.client.auth.choice import ChosenAuth, NoCredentials, choose_auth, choose_auth_with_ids, credential_ids
+from accord.client.auth.oauth import ClientCredentials, OpenIdConnect
+from accord.client.auth.schemes import (
+    Anonymous,
+    ApiKey,
+    BasicAuth,
+    Bearer,
+    CombinedAuth,
+    CustomHeader,
+    HmacAuth,
+    MtlsAuth,
+    tls_of,
+)
+from accord.client.exchange import AuthDriver, AuthFlow, ClientAuth
 
 __all__ = [
     "Anonymous",
     "ApiKey",
-    "Auth",
-    "Basic",
+    "AuthDriver",
+    "AuthFlow",
+    "BasicAuth",
     "Bearer",
-    "Chosen",
+    "ChosenAuth",
+    "ClientAuth",
     "ClientCredentials",
+    "CombinedAuth",
     "CustomHeader",
-    "Driver",
-    "Flow",
-    "Hmac",
-    "Mtls",
+    "HmacAuth",
+    "MtlsAuth",
     "NoCredentials",
     "OpenIdConnect",
-    "Together",
-    "choose",
-    "chosen",
-    "ids_of",
+    "choose_auth",
+    "choose_auth_with_ids",
+    "credential_ids",
     "tls_of",
 ]

@@ -1,29 +1,168 @@
-"""From what a card asks for and what credentials there are to a way to authenticate.
+"""The choice of authentication for a card, from the credentials there are.
 
-Alternatives are tried in AgentVault's order (a key, OAuth, nothing; the rest between), since the order of a card's
-requirements means nothing to A2A; the first that there are credentials for is taken. How each is made is `ways`, where
-credentials are kept `client.keys`.
+Alternatives are tried in AgentVault's order (API key, OAuth, none, the rest between), because the order of a card's
+requirements means nothing in A2A. The first with credentials is taken.
 
-A card is written by its agent, so the id that it names gives it no credential. Without `hosts`, a credential is sent
-only to the host that its id names.
+A card is written by its agent, so the id in it gives it no credential. A credential without `hosts` is sent only to the
+host that its id names.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from accord.client.auth.flow import Auth
-from accord.client.auth.signed import Hmac
-from accord.client.auth.stated import Anonymous, ApiKey, Basic, Bearer, CustomHeader
-from accord.client.auth.together import Together
-from accord.client.auth.ways import Way, way_of
-from accord.client.keys import Credential, Keys
-from accord.client.keys.credential import host_ids, host_names, is_for
-from accord.client.keys.variables import spelled
-from accord.model import AgentCard, Scopes, SecurityRequirement
-from accord.protocol import hosts
+from msgspec import Struct
 
-LAST = 9
+from accord.client.auth.oauth import ClientCredentials, OpenIdConnect
+from accord.client.auth.schemes import (
+    Anonymous,
+    ApiKey,
+    BasicAuth,
+    Bearer,
+    CombinedAuth,
+    CustomHeader,
+    HmacAuth,
+    MtlsAuth,
+)
+from accord.client.credentials import Credential, Keys
+from accord.client.credentials.credential import host_ids, host_names, is_host_allowed, variable_suffix
+from accord.client.exchange import ClientAuth
+from accord.model import (
+    AgentCard,
+    ApiKeyScheme,
+    HttpAuthScheme,
+    MutualTlsScheme,
+    OAuth2Scheme,
+    OpenIdConnectScheme,
+    Scopes,
+    SecurityRequirement,
+    SecurityScheme,
+)
+from accord.protocol import http_headers, urls
+
+Make = Callable[[Credential, Sequence[str]], ClientAuth | None]
+"""Makes a way of a credential for some scopes; None if the credential has nothing for it."""
+
+
+class AuthMethod(Struct, frozen=True, kw_only=True):
+    """One way to authenticate: `kind` is what `accord creds set` calls it, and `sent_to` where it sends secrets besides
+    the agent itself. A lower `rank` is preferred.
+    """
+
+    rank: int
+    kind: str
+    wants: str
+    variables: str
+    make: Make
+    sent_to: tuple[str, ...] = ()
+
+
+def auth_method_of(scheme: SecurityScheme) -> AuthMethod:
+    """Return how a scheme of a card is satisfied."""
+    form = next(form for form in scheme.__struct_fields__ if getattr(scheme, form) is not None)
+    return _FORMS[form](getattr(scheme, form))
+
+
+def _api_key(scheme: ApiKeyScheme) -> AuthMethod:
+    if http_headers.is_signature_scheme(scheme):
+        return _signature(scheme)
+
+    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
+        if credential.api_key is None:
+            return None
+        return ApiKey(credential.api_key, location=scheme.location, name=scheme.name)
+
+    wants = f"an API key in the {scheme.location} {scheme.name}"
+    return AuthMethod(rank=0, kind="api-key", wants=wants, variables="ACCORD_KEY_{id}", make=make)
+
+
+def _signature(scheme: ApiKeyScheme) -> AuthMethod:
+    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
+        key = credential.hmac
+        return None if key is None else HmacAuth(key.secret, key_id=key.key_id)
+
+    wants = f"requests that are signed in the header {scheme.name}"
+    return AuthMethod(rank=5, kind="hmac", wants=wants, variables="ACCORD_HMAC_{id}", make=make)
+
+
+OAUTH_VARIABLES = "ACCORD_OAUTH_{id}_CLIENT_ID and _CLIENT_SECRET"
+
+
+def _oauth2(scheme: OAuth2Scheme) -> AuthMethod:
+    flow = scheme.flows.client_credentials
+    if flow is None:  # the other flows are for people with a browser, who come with a token
+        return _bearer("a token of another OAuth 2.0 flow than client credentials", rank=2)
+
+    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
+        client = credential.oauth
+        if client is None or not client.client_id or not client.client_secret:
+            return _token(credential)
+        return ClientCredentials(
+            flow.token_url, client.client_id, client.client_secret, scopes=scopes, parameters=client.parameters
+        )
+
+    wants = f"an OAuth 2.0 client of {flow.token_url}"
+    return AuthMethod(
+        rank=1, kind="oauth", wants=wants, variables=OAUTH_VARIABLES, make=make, sent_to=(flow.token_url,)
+    )
+
+
+def _open_id_connect(scheme: OpenIdConnectScheme) -> AuthMethod:
+    url = scheme.open_id_connect_url
+
+    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
+        client = credential.oauth
+        if client is None or not client.client_id or not client.client_secret:
+            return _token(credential)
+        more: Mapping[str, Any] = {"scopes": scopes, "parameters": client.parameters}
+        return OpenIdConnect(url, client.client_id, client.client_secret, hosts=credential.hosts, **more)
+
+    wants = f"an OpenID Connect client of {url}"
+    return AuthMethod(rank=1, kind="oauth", wants=wants, variables=OAUTH_VARIABLES, make=make, sent_to=(url,))
+
+
+def _http(scheme: HttpAuthScheme) -> AuthMethod:
+    if scheme.scheme.lower() != "basic":
+        return _bearer(f"a token for HTTP {scheme.scheme}", rank=2, scheme=scheme.scheme)
+
+    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
+        user = credential.basic
+        return None if user is None else BasicAuth(user.username, user.password)
+
+    return AuthMethod(rank=3, kind="basic", wants="a name and a password", variables="ACCORD_BASIC_{id}", make=make)
+
+
+def _bearer(wants: str, *, rank: int, scheme: str = "Bearer") -> AuthMethod:
+    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
+        return _token(credential, scheme)
+
+    return AuthMethod(rank=rank, kind="bearer", wants=wants, variables="ACCORD_TOKEN_{id}", make=make)
+
+
+def _token(credential: Credential, scheme: str = "Bearer") -> ClientAuth | None:
+    return None if credential.bearer is None else Bearer(credential.bearer, scheme=scheme)
+
+
+def _mtls(scheme: MutualTlsScheme) -> AuthMethod:
+    def make(credential: Credential, scopes: Sequence[str]) -> ClientAuth | None:
+        own = credential.certificate
+        return None if own is None else MtlsAuth(own.file, own.key, password=own.password, ca=own.ca)
+
+    return AuthMethod(
+        rank=4, kind="mtls", wants="a client certificate", variables="`certificate` in a key file", make=make
+    )
+
+
+_FORMS: Mapping[str, Callable[[Any], AuthMethod]] = {
+    "api_key_security_scheme": _api_key,
+    "oauth2_security_scheme": _oauth2,
+    "open_id_connect_security_scheme": _open_id_connect,
+    "http_auth_security_scheme": _http,
+    "mtls_security_scheme": _mtls,
+}
+
+
+LAST_RANK = 9
 """The rank of what cannot be had: a scheme that a card requires and does not describe."""
 
 
@@ -31,42 +170,46 @@ class NoCredentials(Exception):
     """A card asks for something that there are no credentials for; the message says what would do."""
 
 
-class Chosen(NamedTuple):
+class ChosenAuth(NamedTuple):
     """A way to authenticate, the names that the card has for it, and the ids whose credentials it uses."""
 
-    auth: Auth
+    auth: ClientAuth
     schemes: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
 
 
-def choose(card: AgentCard, keys: Keys | None = None, *, service: str | None = None, origin: str = "") -> Auth:
+def choose_auth(
+    card: AgentCard, keys: Keys | None = None, *, service: str | None = None, origin: str = ""
+) -> ClientAuth:
     """Return how to authenticate to a card's agent, or raise NoCredentials.
 
     Credentials are looked up by `service`; without it by the scheme's `service_identifier`, the card's
     `humanReadableId`, and the agent's host with and without its port. It may have to ask the operating system.
     `origin` is the address that served the card, which is empty if the caller does not know it.
     """
-    return chosen(card, keys, service=service, origin=origin).auth
+    return choose_auth_with_ids(card, keys, service=service, origin=origin).auth
 
 
-def chosen(card: AgentCard, keys: Keys | None = None, *, service: str | None = None, origin: str = "") -> Chosen:
+def choose_auth_with_ids(
+    card: AgentCard, keys: Keys | None = None, *, service: str | None = None, origin: str = ""
+) -> ChosenAuth:
     """Return the way to authenticate with its schemes and ids; see `choose`."""
-    question = _Question(card, keys or _Nothing(), service, origin)
+    question = _AuthChoice(card, keys or _NoKeys(), service, origin)
     missing: list[str] = []
     for requirement in question.alternatives():
         found = question.satisfied(requirement)
-        if isinstance(found, Chosen):
+        if isinstance(found, ChosenAuth):
             return found
         missing.append(found)
     unspoken = question.unspoken()
     if unspoken is not None:
         return unspoken
     if question.is_optional:
-        return Chosen(Anonymous())
+        return ChosenAuth(Anonymous())
     raise NoCredentials(f"{card.name} asks for {'; or for '.join(missing)}")
 
 
-def ids_of(card: AgentCard, service: str | None = None) -> tuple[str, ...]:
+def credential_ids(card: AgentCard, service: str | None = None) -> tuple[str, ...]:
     """Return every id under which credentials for a card's agent may be, the likeliest first."""
     if service:
         return (service,)
@@ -74,12 +217,12 @@ def ids_of(card: AgentCard, service: str | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*named, *_own_ids(card)]))
 
 
-class _Nothing:
+class _NoKeys:
     def find(self, id: str) -> Credential | None:
         return None
 
 
-class _Question:
+class _AuthChoice:
     """One card, and who is asked for credentials."""
 
     def __init__(self, card: AgentCard, keys: Keys, service: str | None, origin: str) -> None:
@@ -98,40 +241,40 @@ class _Question:
 
         def rank(requirement: SecurityRequirement) -> int:
             ways = [self._way(name) for name in requirement.schemes]
-            return max(LAST if way is None else way.rank for way in ways)
+            return max(LAST_RANK if way is None else way.rank for way in ways)
 
         return sorted((one for one in self._requirements if one.schemes), key=rank)
 
-    def satisfied(self, requirement: SecurityRequirement) -> Chosen | str:
+    def satisfied(self, requirement: SecurityRequirement) -> ChosenAuth | str:
         """Return all that a requirement asks for together, or what is missing."""
         found = [self._one(name, scopes.list) for name, scopes in requirement.schemes.items()]
         missing = [one for one in found if isinstance(one, str)]
         if missing:
             return " and ".join(missing)
-        parts = [one for one in found if isinstance(one, Chosen)]
+        parts = [one for one in found if isinstance(one, ChosenAuth)]
         auths = [one.auth for one in parts]
         ids = tuple(dict.fromkeys(id for one in parts for id in one.ids))
-        return Chosen(auths[0] if len(auths) == 1 else Together(auths), tuple(requirement.schemes), ids)
+        return ChosenAuth(auths[0] if len(auths) == 1 else CombinedAuth(auths), tuple(requirement.schemes), ids)
 
-    def unspoken(self) -> Chosen | None:
+    def unspoken(self) -> ChosenAuth | None:
         """Return a way that the card does not mention: some have no word for signatures, and some say nothing."""
-        for id in ids_of(self._card, self._service):
+        for id in credential_ids(self._card, self._service):
             credential = self._keys.find(id)
             if credential is None or self._strays(id, credential):
                 continue
             try:
-                auth = _unasked(credential, is_named=self._service is not None)
+                auth = _unstated_auth(credential, is_named=self._service is not None)
             except ValueError as error:
                 raise NoCredentials(f"What is kept under `{id}` cannot be used: {error}") from None
             if auth is not None:
-                return Chosen(auth, (), (id,))
+                return ChosenAuth(auth, (), (id,))
         return None
 
-    def _way(self, name: str) -> Way | None:
+    def _way(self, name: str) -> AuthMethod | None:
         scheme = self._card.security_schemes.get(name)
-        return None if scheme is None else way_of(scheme)
+        return None if scheme is None else auth_method_of(scheme)
 
-    def _one(self, name: str, scopes: Sequence[str]) -> Chosen | str:
+    def _one(self, name: str, scopes: Sequence[str]) -> ChosenAuth | str:
         """Return how to satisfy one scheme, or what is missing for it."""
         way = self._way(name)
         if way is None:
@@ -149,11 +292,11 @@ class _Question:
                 continue
             strays = self._strays(id, credential, () if isinstance(auth, Bearer) else way.sent_to)
             if not strays and not _is_downgraded(self._card, way):
-                return Chosen(auth, (name,), (id,))
+                return ChosenAuth(auth, (name,), (id,))
             target = " and ".join(strays) if strays else f"{way.sent_to[0]}, which is not https"
             reasons.append(f"the credential `{id}` is not for {target}")
-            commands += [allowing(id, credential, strays)] if strays else []
-        return _wanted(way, ids, reasons, commands)
+            commands += [allow_hosts_hint(id, credential, strays)] if strays else []
+        return _describe_missing(way, ids, reasons, commands)
 
     def _strays(self, id: str, credential: Credential, tokens: Iterable[str] = ()) -> tuple[str, ...]:
         """Return the hosts that a credential would be sent to and was not stored for.
@@ -163,10 +306,10 @@ class _Question:
         """
         urls = _urls(self._card)
         if credential.hosts or self._service:
-            return strays(credential, [*urls, *tokens])
+            return foreign_hosts(credential, [*urls, *tokens])
         if id.lower() in host_names(self._origin):
-            return _others(host_ids(self._origin)[-1:], urls)
-        return _others((id,), [*urls, *tokens])
+            return _hosts_not_among(host_ids(self._origin)[-1:], urls)
+        return _hosts_not_among((id,), [*urls, *tokens])
 
     def _ids(self, scheme: str) -> list[str]:
         """Return the ids for one scheme: those that the card has for other schemes are not meant."""
@@ -176,10 +319,10 @@ class _Question:
         return list(dict.fromkeys([*([named] if named else []), *_own_ids(self._card)]))
 
 
-def _unasked(credential: Credential, *, is_named: bool) -> Auth | None:
+def _unstated_auth(credential: Credential, *, is_named: bool) -> ClientAuth | None:
     """Return what to send where the card asks for nothing: a secret that is sent as it is only if somebody says so."""
     if credential.hmac is not None:
-        return Hmac(credential.hmac.secret, key_id=credential.hmac.key_id)
+        return HmacAuth(credential.hmac.secret, key_id=credential.hmac.key_id)
     if credential.headers:
         return CustomHeader(credential.headers)
     if not is_named:
@@ -188,14 +331,14 @@ def _unasked(credential: Credential, *, is_named: bool) -> Auth | None:
         return Bearer(credential.bearer)
     if credential.api_key is not None:
         return ApiKey(credential.api_key)
-    return None if credential.basic is None else Basic(credential.basic.username, credential.basic.password)
+    return None if credential.basic is None else BasicAuth(credential.basic.username, credential.basic.password)
 
 
-def _wanted(way: Way, ids: Sequence[str], reasons: Sequence[str], commands: Sequence[str]) -> str:
+def _describe_missing(way: AuthMethod, ids: Sequence[str], reasons: Sequence[str], commands: Sequence[str]) -> str:
     """Say what is missing and what to do about it."""
     id = ids[0] if ids else "<id>"
     nothing = f"nothing of the kind is kept under {' or '.join(f'`{one}`' for one in ids)}"
-    variables = way.variables.format(id=spelled(id).upper())
+    variables = way.variables.format(id=variable_suffix(id).upper())
     # Quoted, because a card's author writes the id, and a reader may copy the command into a shell.
     fix = f"set {variables}, or run `accord creds set {quote(ids[0]) if ids else id} --kind {way.kind}`"
     return f"{way.wants} ({'; '.join(reasons) or nothing}; {' or '.join(commands) or fix})"
@@ -211,32 +354,32 @@ def _urls(card: AgentCard) -> list[str]:
     return [interface.url for interface in card.supported_interfaces]
 
 
-def strays(credential: Credential, urls: Iterable[str]) -> tuple[str, ...]:
+def foreign_hosts(credential: Credential, urls: Iterable[str]) -> tuple[str, ...]:
     """Return the hosts of addresses that are not among a credential's `hosts`; without any, it is for all hosts."""
-    return _others(credential.hosts, urls) if credential.hosts else ()
+    return _hosts_not_among(credential.hosts, urls) if credential.hosts else ()
 
 
-def allowing(id: str, credential: Credential, refused: Iterable[str]) -> str:
+def allow_hosts_hint(id: str, credential: Credential, refused: Iterable[str]) -> str:
     """Return what an operator does to have a credential sent to further hosts."""
     own = credential.hosts or ((id,) if is_host(id) else ())
     allowed = list(dict.fromkeys([*own, *refused]))
     options = " ".join(f"--host {quote(host)}" for host in allowed)
-    variable = f"ACCORD_HOSTS_{spelled(id).upper()}={quote(','.join(allowed))}"
+    variable = f"ACCORD_HOSTS_{variable_suffix(id).upper()}={quote(','.join(allowed))}"
     return f"to allow that, run `accord creds set {quote(id)} --kind hosts {options}` or set {variable}"
 
 
-def _others(allowed: Collection[str], urls: Iterable[str]) -> tuple[str, ...]:
+def _hosts_not_among(allowed: Collection[str], urls: Iterable[str]) -> tuple[str, ...]:
     """Return the first name of each host that has none among those allowed."""
-    refused = [url for url in urls if not is_for(allowed, url)]
+    refused = [url for url in urls if not is_host_allowed(allowed, url)]
     return tuple(dict.fromkeys((host_ids(url) or ["an address without a host"])[0] for url in refused))
 
 
 def is_host(id: str) -> bool:
     """Whether an id reads as a host, with or without a port."""
-    return "/" not in id and (hosts.is_loopback(hosts.host_of(id)) or "." in id or ":" in id)
+    return "/" not in id and (urls.is_loopback(urls.host_of(id)) or "." in id or ":" in id)
 
 
-def _is_downgraded(card: AgentCard, way: Way) -> bool:
+def _is_downgraded(card: AgentCard, way: AuthMethod) -> bool:
     """Whether an agent that is reached safely would have a secret sent elsewhere in the clear."""
     is_safe = all(url.startswith("https:") for url in _urls(card))
     return is_safe and any(not url.startswith("https:") for url in way.sent_to)

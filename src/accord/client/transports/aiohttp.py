@@ -1,8 +1,4 @@
-"""The usual transport: aiohttp, with connections that are kept and bounds on everything that a stranger sends.
-
-It follows no redirect, keeps no cookies and repeats no request that may have arrived. `exchange` stands above; with a
-policy, the addresses it connects to are those that `outbound` has checked.
-"""
+"""The default transport: aiohttp, with kept connections and bounded replies."""
 
 import asyncio
 import ssl
@@ -13,12 +9,18 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError
 from yarl import URL
 
-from accord.client.wire import MAX_BYTES, Broken, Outgoing, TimedOut, Unreachable, not_compressed, too_large
+from accord.client.transports import (
+    MAX_BYTES,
+    HttpRequest,
+    StreamBroken,
+    TimedOut,
+    Unreachable,
+    not_compressed,
+    too_large,
+)
 from accord.errors import InvalidAgentResponse
-from accord.outbound import Policy, Refused
+from accord.outbound import USER_AGENT, Policy, Resolve, SystemResolver, TargetRefused
 from accord.outbound.connector import IDLE_SECONDS, checked_connector
-from accord.outbound.identity import USER_AGENT
-from accord.outbound.names import Resolve, SystemNames
 
 CONNECT_SECONDS = 10.0
 """How long a connection may take to be made: who is there takes it within one or two."""
@@ -56,14 +58,14 @@ class AiohttpTransport:
         self._tls = tls
         self._policy = policy
         self._resolve = resolve
-        self._names: SystemNames | None = None
+        self._names: SystemResolver | None = None
         self._max_bytes = max_bytes
         self._connect_seconds = connect_seconds
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self._last_timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds)
         self._stream_timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds, sock_read=silent_seconds)
 
-    async def open(self, request: Outgoing) -> "Answer":
+    async def open(self, request: HttpRequest) -> "AiohttpReply":
         """Send a request and return the answer's head, or raise `Unreachable`."""
         try:
             session, url = self._session(request.url)
@@ -71,12 +73,12 @@ class AiohttpTransport:
                 return await self._send(session, url, request, self._timeout(request.seconds))
             async with asyncio.timeout(request.seconds):
                 return await self._send(session, url, request, self._stream_timeout)
-        except (aiohttp.ClientError, OSError, Refused, ValueError) as error:
+        except (aiohttp.ClientError, OSError, TargetRefused, ValueError) as error:
             raise _translated(error) from error
 
     async def _send(
-        self, session: aiohttp.ClientSession, url: URL, request: Outgoing, bounds: aiohttp.ClientTimeout
-    ) -> "Answer":
+        self, session: aiohttp.ClientSession, url: URL, request: HttpRequest, bounds: aiohttp.ClientTimeout
+    ) -> "AiohttpReply":
         headers = (*request.headers, UNCOMPRESSED) if request.streams else request.headers
         body = request.body
         # As a stream, if it is large: then megabytes do not hold up the loop.
@@ -84,7 +86,7 @@ class AiohttpTransport:
         response = await session.request(
             request.method, url, headers=headers, data=data, allow_redirects=False, timeout=bounds
         )
-        return Answer(response, self._max_bytes, request.seconds if request.streams else None)
+        return AiohttpReply(response, self._max_bytes, request.seconds if request.streams else None)
 
     def _timeout(self, seconds: float | None) -> aiohttp.ClientTimeout:
         """Return the bounds of one request; half of its time has to be left for what is sent."""
@@ -121,7 +123,7 @@ class AiohttpTransport:
             return aiohttp.TCPConnector(ssl=self._tls or True, keepalive_timeout=IDLE_SECONDS, limit=0)
         resolve = self._resolve
         if resolve is None:
-            resolve = self._names = self._names or SystemNames()
+            resolve = self._names = self._names or SystemResolver()
         return checked_connector(resolve, is_trusted=is_trusted, tls=self._tls, limit=0)
 
     async def close(self) -> None:
@@ -134,7 +136,7 @@ class AiohttpTransport:
             await session.close()
 
 
-class Answer:
+class AiohttpReply:
     """An answer whose body has not been read."""
 
     def __init__(self, response: aiohttp.ClientResponse, max_bytes: int, seconds: float | None) -> None:
@@ -190,7 +192,7 @@ def _translated(error: Exception) -> Unreachable:
         return TimedOut("No connection in time", was_sent=False)
     if isinstance(error, TimeoutError):
         return TimedOut("No answer in time", was_sent=True)
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.NonHttpUrlClientError | Refused | ValueError):
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.NonHttpUrlClientError | TargetRefused | ValueError):
         return Unreachable(_not_sent(error), was_sent=False)
     if isinstance(error, aiohttp.ClientResponseError):
         return Unreachable("The answer is not HTTP, or its headers are too large", was_sent=True)
@@ -207,7 +209,7 @@ def _not_sent(error: Exception) -> str:
             return f"{error.host}:{error.port} does not speak TLS as it should: {error.os_error}"
         case aiohttp.ClientConnectorError():
             return f"There is no connection to {error.host}:{error.port}: {error.os_error}"
-        case Refused():
+        case TargetRefused():
             return str(error)
         case _:
             return f"The request cannot be sent: {error}"
@@ -218,4 +220,4 @@ def _broken(error: Exception) -> Unreachable | InvalidAgentResponse:
         return TimedOut("The answer stopped coming", was_sent=True)
     if isinstance(error.__cause__, ContentEncodingError):
         return not_compressed()
-    return Broken("The connection broke off in the middle of the answer")
+    return StreamBroken("The connection broke off in the middle of the answer")

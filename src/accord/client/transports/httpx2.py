@@ -1,17 +1,23 @@
-"""Requests over httpx2: HTTP/2, and whatever an httpx2 client of somebody else's brings along (proxies, mounts, hooks).
+"""The transport for HTTP/2 and for httpx2 clients that the caller made.
 
-It is slower than aiohttp, so it is chosen for these. It follows no redirect and repeats nothing; `exchange` stands
-above.
+What such a client brings along applies: proxies, mounts, hooks.
 """
 
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 
-from accord.client.wire import MAX_BYTES, Broken, Outgoing, TimedOut, Unreachable, not_compressed, too_large
+from accord.client.transports import (
+    MAX_BYTES,
+    HttpRequest,
+    StreamBroken,
+    TimedOut,
+    Unreachable,
+    not_compressed,
+    too_large,
+)
 from accord.errors import InvalidAgentResponse
-from accord.outbound import Policy
-from accord.outbound.identity import USER_AGENT
+from accord.outbound import USER_AGENT, Policy
 
 try:
     import httpx2
@@ -57,7 +63,7 @@ class Httpx2Transport:
         self._connect_seconds = connect_seconds
         self._silent_seconds = silent_seconds
 
-    async def open(self, request: Outgoing) -> "Answer":
+    async def open(self, request: HttpRequest) -> "Httpx2Reply":
         """Send a request and return the answer's head, or raise `Unreachable`."""
         deadline = None if request.seconds is None else asyncio.get_running_loop().time() + request.seconds
         connect = self._connect_seconds if request.seconds is None else min(self._connect_seconds, request.seconds / 2)
@@ -74,7 +80,7 @@ class Httpx2Transport:
                 response = await self._client.send(made, stream=True, follow_redirects=False)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             raise _translated(error) from error
-        return Answer(response, self._max_bytes, deadline)
+        return Httpx2Reply(response, self._max_bytes, deadline)
 
     async def close(self) -> None:
         """Close all connections, unless they are somebody else's."""
@@ -82,7 +88,7 @@ class Httpx2Transport:
             await self._client.aclose()
 
 
-class Answer:
+class Httpx2Reply:
     """An answer whose body has not been read."""
 
     def __init__(self, response: httpx2.Response, max_bytes: int, deadline: float | None) -> None:
@@ -140,4 +146,4 @@ def _broken(error: Exception) -> Unreachable | InvalidAgentResponse:
         return TimedOut("The answer stopped coming", was_sent=True)
     if isinstance(error, httpx2.DecodingError):
         return not_compressed()
-    return Broken("The connection broke off in the middle of the answer")
+    return StreamBroken("The connection broke off in the middle of the answer")

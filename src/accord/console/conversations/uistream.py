@@ -29,7 +29,7 @@ from accord.model import (
     TaskState,
     TaskStatus,
 )
-from accord.model.keys import SCHEMA
+from accord.model.metadata_keys import SCHEMA
 from accord.protocol import lifecycle
 from accord.protocol.states import LOWER
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from accord.bindings.http import App, Receive, Scope
-from accord.outbound import Outbound, Refused, Unreachable
+from accord.outbound import HostUnreachable, Outbound, TargetRefused
 from accord.registry.availability import ServerAnswer
 
 AHEAD = 16
@@ -87,7 +87,7 @@ async def happening(exchange: Exchange) -> AsyncIterator["asyncio.Queue[Said]"]:
         problem = None
         try:
             await exchange(tell)
-        except (Refused, Unreachable) as error:
+        except (TargetRefused, HostUnreachable) as error:
             problem = str(error)
         except Exception:  # who looks on is told that there is no more, and the log what it was
             log.exception("an inspected request failed")

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from accord.client.findings import Trust as Naming
-from accord.client.findings import usable
+from accord.client.interfaces import CardHostTrust as Naming
+from accord.client.interfaces import keep_usable_interfaces
 from accord.console.views import Finding
 from accord.errors import AccordError
 from accord.model import AgentCard
@@ -64,7 +64,7 @@ def findings(document: bytes, url: str, doing: Doing) -> list[Finding]:
 
 def _as_clients(read: Read, _doing: Doing) -> Iterator[Finding]:
     """Yield what a client finds; an address that it would not use is as good as none."""
-    kept, found = usable(read.card, read.url, Naming())
+    kept, found = keep_usable_interfaces(read.card, read.url, Naming())
     lost = len(read.card.supported_interfaces) - len(kept.supported_interfaces)
     for one in found:
         yield _error(one.where, one.what) if one.what.endswith("it is not used") else _warning(one.where, one.what)

@@ -30,9 +30,9 @@ from accord.model import (
     TaskFilter,
 )
 from accord.protocol.dialects import DIALECTS, REST_DIALECTS
-from accord.protocol.negotiate import MOUNTS
+from accord.protocol.dialects.base import path_from_request, query_from_params
+from accord.protocol.negotiation import MOUNTS
 from accord.protocol.operations import TABLE, DialectName, Operation, Row, method_name
-from accord.protocol.rest_query import path_of, to_query
 
 TASK_ID = "TASK-ID"
 """What stands for the id of a task."""
@@ -111,8 +111,8 @@ def _rest(row: Row, dialect: DialectName) -> Template | None:
     prefix = "" if dialect is DialectName.V1 else _V03_PREFIX
     params = REST_DIALECTS[dialect].encode_request(row.operation, request)
     has_body = route.verb == "POST"
-    query = "" if has_body else urlencode(to_query(route, params))
-    path = prefix + path_of(route, request)
+    query = "" if has_body else urlencode(query_from_params(route, params))
+    path = prefix + path_from_request(route, request)
     return _template(
         row,
         dialect,

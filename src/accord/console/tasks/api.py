@@ -49,7 +49,7 @@ from accord.model import (
     TaskState,
 )
 from accord.model.base import timestamp_ms
-from accord.model.keys import CREATED_AT, HOLD, USAGE
+from accord.model.metadata_keys import CREATED_AT, HOLD, USAGE
 from accord.protocol import codec, lifecycle
 from accord.protocol.codec import invalid_field
 from accord.protocol.operations import Operation

@@ -1,28 +1,255 @@
-"""What a dialect is: a pair of pure codecs between the model and one version of the wire.
+"""The dialect interfaces, and what several dialects share.
 
-A dialect knows shapes, never framing (JSON-RPC envelopes, HTTP, SSE lines are above) and never meaning. The server uses
-the halves that decode requests and encode answers, the client the other two, so one table of tests covers both.
+A dialect is a pair of pure codecs between the model and one version of the wire. Shared are the task id under any of
+its names (B-16), flat error data, the webhook body `{taskId, status, result}` of no dialect, and REST parameters: body,
+query and path as one object with numbers and booleans in place of text.
 """
 
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
+from urllib.parse import quote
 
-from accord.errors import AccordError, InvalidAgentResponse, InvalidParams, ParseError, RemoteError, Row, for_code
+from msgspec import UNSET, Raw, Struct, field
+from msgspec.json import Decoder
+
+from accord.errors import (
+    TABLE,
+    AccordError,
+    InvalidAgentResponse,
+    InvalidParams,
+    ParseError,
+    RemoteError,
+    Row,
+    Violation,
+    for_code,
+    for_reason,
+)
 from accord.model import (
     AgentCard,
+    Artifact,
     Event,
     EventBody,
+    Part,
     PushFormat,
     Request,
     Result,
     Task,
     TaskPage,
+    TaskState,
+    TaskStatus,
 )
 from accord.protocol import codec
+from accord.protocol.codec import invalid_field
 from accord.protocol.jsonrpc import ErrorObject, read_answer
-from accord.protocol.operations import DialectName, Operation
-from accord.protocol.simple_push import is_simple, read_simple, simple_payload
+from accord.protocol.operations import ROWS, DialectName, Operation, RestRoute
 from accord.protocol.sse import Frame
+from accord.protocol.states import LOWER, from_lower
+
+_FIELDS = frozenset({"reason", "violations", "retry_after"})
+
+
+def read_flat_error(error: ErrorObject, column: str, likely: type[AccordError] | None = None) -> AccordError:
+    """Return the error that `data.reason` names if that fits the code, else `likely`, else what the code means.
+
+    `column` is the dialect's column in the table of errors. A code that is not the error's own is kept as a fact.
+    """
+    data = error.data if isinstance(error.data, dict) else {}
+    kind = for_reason(str(data.get("reason")))
+    if kind is None or getattr(TABLE[kind], column) != error.code:
+        kind = likely or for_code(error.code, column)
+    own = getattr(TABLE[kind], column) == error.code
+    return error_from_facts(kind, error.message, data if own else data | {"code": str(error.code)})
+
+
+def error_from_facts(kind: type[AccordError], message: str, data: dict[str, Any]) -> AccordError:
+    """Make an error from its sentence and flat data."""
+    stated = data.get("violations")
+    violations = tuple(
+        Violation(str(item.get("field", "")), str(item.get("description", "")))
+        for item in (stated if isinstance(stated, list) else ())
+        if isinstance(item, dict)
+    )
+    seconds = data.get("retry_after")
+    return kind(
+        message,
+        violations=violations,
+        retry_after=seconds if isinstance(seconds, int) and not isinstance(seconds, bool) else None,
+        metadata={key: value for key, value in data.items() if key not in _FIELDS and isinstance(value, str)},
+    )
+
+
+class AnyId(Struct, kw_only=True):
+    """The members that may hold a task's id; an empty one counts as missing."""
+
+    id: str | None = None
+    task_id: str | None = field(default=None, name="task_id")
+    camel_id: str | None = field(default=None, name="taskId")
+
+    def task(self, name: str) -> str:
+        """Return the task's id, or refuse its absence under the `name` that the dialect uses."""
+        found = self.id or self.own_task()
+        if not found:
+            raise invalid_field(name, "Required field is missing")
+        return found
+
+    def own_task(self) -> str | None:
+        """Return the task's id where `id` is the id of something else."""
+        return self.task_id or self.camel_id or None
+
+
+class SimplePush(Struct, rename="camel"):
+    """The simple webhook body."""
+
+    task_id: str
+    status: str
+    result: Any = UNSET
+
+
+class _SimpleLook(Struct, rename="camel"):
+    task_id: Any = None
+    status: Any = None
+
+
+_SIMPLE = Decoder(SimplePush)
+_SIMPLE_LOOK = Decoder(_SimpleLook)
+
+
+def result_of(task: Task) -> Any:
+    """Return a task's result: the data of its last artifact, else all text of its artifacts, else nothing."""
+    if not task.artifacts:
+        return None
+    parts = task.artifacts[-1].parts
+    structured = [part.data for part in parts if part.data is not UNSET]
+    if structured:
+        return structured[0] if len(structured) == 1 else structured
+    texts = [part.text for artifact in task.artifacts for part in artifact.parts if part.text is not None]
+    return "".join(texts) if texts else None
+
+
+def simple_payload(task: Task) -> bytes:
+    """Write the simple webhook body of a task."""
+    return codec.encode({"taskId": task.id, "status": LOWER[task.status.state], "result": result_of(task)})
+
+
+def is_simple(body: bytes) -> bool:
+    """Whether a webhook body is the simple one: it names the task and its state in one word."""
+    look = codec.decode(body, _SIMPLE_LOOK)
+    return isinstance(look.task_id, str) and isinstance(look.status, str)
+
+
+def read_simple(body: bytes) -> Task:
+    """Read the simple webhook body as a task with at most one artifact."""
+    simple = codec.decode(body, _SIMPLE)
+    state: TaskState = from_lower(simple.status, "status")
+    return Task(id=simple.task_id, status=TaskStatus(state=state), artifacts=_artifacts(simple.result))
+
+
+def _artifacts(result: Any) -> tuple[Artifact, ...]:
+    if result is UNSET or result is None:
+        return ()
+    part = Part(text=result) if isinstance(result, str) else Part(data=result)
+    return (Artifact(artifact_id="result", parts=(part,)),)
+
+
+WITHOUT_BODY = frozenset(
+    row.operation for row in ROWS.values() if any(route.verb in ("GET", "DELETE") for route in row.rest + row.rest_v03)
+)
+"""The operations whose parameters are in the query and the path."""
+
+_NUMBER_PARAMS = frozenset({"historyLength", "pageSize"})
+_BOOLEAN_PARAMS = frozenset({"includeArtifacts"})
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_OBJECT = Decoder(dict[str, Any])
+_MEMBERS = Decoder(dict[str, Raw])
+_NAMED_IN_PATH = {
+    "id": frozenset({"taskId", "task_id", "name", "parent", "pushNotificationConfigId"}),
+    "taskId": frozenset({"task_id", "name", "parent"}),
+}
+"""For each value of a path, the other names that a task or a webhook goes by: beside it they say nothing."""
+
+
+def params_from_body(body: bytes, values: Mapping[str, str]) -> bytes:
+    """Return a body with the path's values; no body is an empty object."""
+    codec.check_form(body)
+    if not values:
+        return body or b"{}"
+    stated = codec.decode(body, _MEMBERS) if body else {}
+    return _with_path(stated, values)
+
+
+def params_from_query(query: Iterable[tuple[str, str]], values: Mapping[str, str]) -> bytes:
+    """Return a query with the path's values; a name that is repeated has a list (11.5)."""
+    stated: dict[str, Any] = {}
+    for name, value in query:
+        stated.setdefault(name, []).append(value)
+    return _with_path({name: found[0] if len(found) == 1 else found for name, found in stated.items()}, values)
+
+
+def _with_path(stated: Mapping[str, Any], values: Mapping[str, str]) -> bytes:
+    """Put the path's values in the place of whatever else says the same: the address is what is asked."""
+    if not stated:
+        return codec.encode(values)
+    other = {alias for name in values for alias in _NAMED_IN_PATH.get(name, ())}
+    return codec.encode({name: value for name, value in stated.items() if name not in other} | dict(values))
+
+
+def convert_query_values(operation: Operation, params: bytes) -> bytes:
+    """Return the parameters, all in one object, with numbers and booleans in place of the texts that stand for them.
+
+    An empty text is left out: protobuf, which A2A 1.0's queries follow, cannot tell it from a parameter not given.
+    """
+    codec.check_utf8(params)
+    if operation not in WITHOUT_BODY:
+        return params
+    stated = codec.decode(params, _OBJECT)
+    return codec.encode({name: read for name, value in stated.items() if (read := _convert_value(name, value)) != ""})
+
+
+def _convert_value(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if name in _NUMBER_PARAMS:
+        if not _INTEGER.fullmatch(value):
+            raise invalid_field(name, f"Expected an integer, got {value[:40]!r}")
+        return int(value)
+    if name in _BOOLEAN_PARAMS:
+        if value.lower() not in _TRUTH:
+            raise invalid_field(name, f"Expected true or false, got {value[:40]!r}")
+        return _TRUTH[value.lower()]
+    return value
+
+
+# --- the other way: parameters to addresses -----------------------------------------------------------------------
+
+_PATH_VALUE = re.compile(r"\{(\w+)\}")
+_ATTRIBUTES = {"id": "id", "taskId": "task_id"}
+
+
+def path_from_request(route: RestRoute, request: Request) -> str:
+    """Return the path of a route with a request's values in it."""
+
+    def value(found: re.Match[str]) -> str:
+        stated = getattr(request, _ATTRIBUTES[found[1]])
+        if not stated:
+            raise invalid_field(found[1], "Required field is missing")
+        return quote(stated, safe="")
+
+    return _PATH_VALUE.sub(value, route.path)
+
+
+def query_from_params(route: RestRoute, params: bytes) -> list[tuple[str, str]]:
+    """Return the query for what the path of a route does not say; the tenant is a prefix of the path."""
+    named = _PATH_VALUE.findall(route.path)
+    said = {"tenant", *named, *(alias for name in named for alias in _NAMED_IN_PATH[name])}
+    stated = codec.decode(params, _OBJECT)
+    return [(name, _query_text(value)) for name, value in stated.items() if name not in said and value is not None]
+
+
+def _query_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Dialect(ABC):
@@ -224,14 +451,14 @@ def task_page(tasks: tuple[Task, ...], token: str | None, size: int | None, tota
     )
 
 
-def stated(**members: Any) -> dict[str, Any]:
+def without_none(**members: Any) -> dict[str, Any]:
     """Return an object without the members that are None."""
     return {name: value for name, value in members.items() if value is not None}
 
 
-def encoded(**members: Any) -> bytes:
+def encode_without_none(**members: Any) -> bytes:
     """Write an object without the members that are None."""
-    return codec.encode(stated(**members))
+    return codec.encode(without_none(**members))
 
 
 def _invalid_answer(error: AccordError) -> InvalidAgentResponse:

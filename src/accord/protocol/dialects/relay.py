@@ -13,59 +13,59 @@ from accord.model import AgentCard, SendConfiguration, SendRequest
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.dialects.v03 import V03
-from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_push
-from accord.protocol.dialects.v03.wire import PushIn, SendIn
-from accord.protocol.dialects.v03.writer import FileOut, MessageOut, Out, Writer
+from accord.protocol.dialects.v03.reader import V03Reader, read_configuration, read_push
+from accord.protocol.dialects.v03.shapes import V03PushIn, V03SendIn
+from accord.protocol.dialects.v03.writer import V03FileOut, V03MessageOut, V03Out, V03Writer
 from accord.protocol.operations import DialectName
 
 
-class TextPart(Out, tag_field="type", tag="text"):
+class RelayTextPart(V03Out, tag_field="type", tag="text"):
     """A text part."""
 
     text: str
     metadata: dict[str, Any] | None = None
 
 
-class FilePart(Out, tag_field="type", tag="file"):
+class RelayFilePart(V03Out, tag_field="type", tag="file"):
     """A file part."""
 
-    file: FileOut
+    file: V03FileOut
     metadata: dict[str, Any] | None = None
 
 
-class DataPart(Out, tag_field="type", tag="data"):
+class RelayDataPart(V03Out, tag_field="type", tag="data"):
     """A data part."""
 
     data: dict[str, Any]
     metadata: dict[str, Any] | None = None
 
 
-class SendIn01(SendIn, rename="camel"):
+class RelaySendIn(V03SendIn, rename="camel"):
     """Parameters of a send, also those of 0.1's `tasks/send`, which has no `configuration`."""
 
     session_id: str | None = None
     history_length: Count | None = None
     accepted_output_modes: tuple[str, ...] | None = None
-    push_notification: PushIn | None = None
+    push_notification: V03PushIn | None = None
 
 
-_SEND = Decoder(SendIn01)
+_SEND = Decoder(RelaySendIn)
 
 
-class RelayWriter(Writer):
+class RelayWriter(V03Writer):
     """Puts the model into relay's shapes."""
 
-    text_part: ClassVar = TextPart
-    file_part: ClassVar = FilePart
-    data_part: ClassVar = DataPart
-    message_shape: ClassVar = MessageOut
+    text_part: ClassVar = RelayTextPart
+    file_part: ClassVar = RelayFilePart
+    data_part: ClassVar = RelayDataPart
+    message_shape: ClassVar = V03MessageOut
 
 
-class Relay(V03):
+class RelayDialect(V03):
     """Agent-relay's variant of 0.3."""
 
     name: ClassVar = DialectName.RELAY
-    reader: ClassVar = Reader(ids_required=False, tag="type")
+    reader: ClassVar = V03Reader(ids_required=False, tag="type")
     writer: ClassVar = RelayWriter()
 
     def knows_messages(self, method: str) -> bool:
@@ -90,7 +90,7 @@ class Relay(V03):
         return found
 
 
-def _configuration(wire: SendIn01) -> SendConfiguration | None:
+def _configuration(wire: RelaySendIn) -> SendConfiguration | None:
     if wire.configuration is not None:
         return read_configuration(wire.configuration)
     if wire.history_length is None and not wire.accepted_output_modes and wire.push_notification is None:

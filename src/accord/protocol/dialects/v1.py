@@ -1,11 +1,11 @@
-"""A2A 1.0 (1.0.1): the model's own JSON form, so that nothing is converted on the way in or out.
+"""A2A 1.0 (1.0.1): the model's own JSON form, so almost nothing is converted.
 
-It holds for the JSON-RPC and HTTP+JSON bindings alike; gRPC carries the same messages as protobuf. Only what the model
-adds for other dialects is left out when writing, and only what ProtoJSON allows beyond plain JSON needs a second look
-when reading.
+It is ProtoJSON, whose readers also accept `history_length` for `historyLength`. Only names of A2A itself are read so:
+metadata and data of callers are left alone. Nothing is written under these names.
 """
 
 import base64
+import re
 from typing import Any, ClassVar
 
 import msgspec
@@ -32,19 +32,56 @@ from accord.model import (
     Task,
     TaskState,
 )
-from accord.model.base import Model
+from accord.model.base import A2AModel
 from accord.protocol import codec
 from accord.protocol.dialects.base import Dialect, task_page
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import ROWS, TABLE, DialectName, Operation
 from accord.protocol.parts import from_base64
-from accord.protocol.proto_names import json_names
 from accord.protocol.sse import Frame
+
+_SNAKE = re.compile(rb'"[a-z]+(?:_[a-z0-9]+)+"\s*:')
+_SNAKE_END = re.compile(rb'_[a-z0-9]+"\s*:')
+"""How every `_SNAKE` ends, which is several times as fast to look for: JSON is full of quotes, not of underscores."""
+
+_FREE_MEMBERS = frozenset({"metadata", "data", "params", "header"})
+_ANY_OBJECT = Decoder(dict[str, Any])
+
+
+def json_names(params: bytes) -> bytes:
+    """Return the parameters with JSON names in place of proto names; where both are there, the JSON name wins."""
+    only = params.find(b"_")
+    if only == params.rfind(b"_") and params[only + 1 : only + 2].isupper():
+        return params  # most messages: the one underscore is in `ROLE_USER`, and in no name a capital follows it
+    if not _SNAKE_END.search(params) or not _SNAKE.search(params):
+        return params
+    if codec.is_too_deep(params):
+        raise InvalidParams("The JSON is nested too deeply")
+    return codec.encode(_renamed(codec.decode(params, _ANY_OBJECT)))
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {
+        _camel(name): part if name in _FREE_MEMBERS else _renamed(part) for name, part in value.items() if "_" in name
+    }
+    return found | {
+        name: part if name in _FREE_MEMBERS else _renamed(part) for name, part in value.items() if "_" not in name
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
 
 _TYPE = "type.googleapis.com/google.rpc."
 
 
-class StreamResponse(Model):
+class StreamResponse(A2AModel):
     """The union that a send, a stream and a webhook answer with: exactly one member."""
 
     task: Task | None = None
@@ -53,13 +90,13 @@ class StreamResponse(Model):
     artifact_update: ArtifactUpdate | None = None
 
 
-class Streamed(Model):
+class V1StreamedAnswer(A2AModel):
     """A JSON-RPC answer that carries an event."""
 
     result: StreamResponse | None = None
 
 
-class PageIn(Model):
+class V1PageIn(A2AModel):
     """A page of tasks as others may send it: over gRPC, and where protobuf writes the JSON, zeros are left out."""
 
     tasks: tuple[Task, ...] = ()
@@ -72,14 +109,14 @@ _REQUESTS: dict[Operation, Decoder[Any]] = {row.operation: Decoder(row.request) 
 _RESULTS: dict[Operation, Decoder[Any]] = {
     Operation.SEND: Decoder(StreamResponse),
     Operation.GET: Decoder(Task),
-    Operation.LIST: Decoder(PageIn),
+    Operation.LIST: Decoder(V1PageIn),
     Operation.CANCEL: Decoder(Task),
     Operation.PUSH_SET: Decoder(PushConfig),
     Operation.PUSH_GET: Decoder(PushConfig),
     Operation.PUSH_LIST: Decoder(PushPage),
 }
 _EVENT = Decoder(StreamResponse)
-_STREAMED = Decoder(Streamed)
+_STREAMED = Decoder(V1StreamedAnswer)
 _CARD = Decoder(AgentCard)
 _ANYTHING: Decoder[Any] = Decoder(Any)
 _NEEDS = {
@@ -162,7 +199,7 @@ class V1(Dialect):
             if not isinstance(body, Task | Message):
                 raise InvalidAgentResponse("The answer to a send holds neither a task nor a message")
             return body
-        if isinstance(value, PageIn):
+        if isinstance(value, V1PageIn):
             return task_page(value.tasks, value.next_page_token, value.page_size, value.total_size)
         found: Result = value
         return found
@@ -189,7 +226,7 @@ class V1(Dialect):
 
     def error_data(self, error: AccordError) -> Any:
         """Return the typed details that A2A 1.0 asks for (9.5, 11.6)."""
-        return details(error)
+        return error_details(error)
 
     def decode_error(self, error: ErrorObject) -> AccordError:
         """Read an error, by its ErrorInfo reason where there is one."""
@@ -231,7 +268,7 @@ _MEMBER: dict[type, bytes] = {
 }
 
 
-def details(error: AccordError) -> list[dict[str, Any]]:
+def error_details(error: AccordError) -> list[dict[str, Any]]:
     """Return the google.rpc details of an error: always ErrorInfo, and what else applies."""
     row: Row = error.row
     info: dict[str, Any] = {"@type": _TYPE + "ErrorInfo", "reason": row.reason, "domain": row.domain}

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from accord.model import Part
-from accord.model.inside import Holder, parts_of, with_parts
+from accord.model.parts import Holder, parts_of, with_parts
 from accord.storage.blobs.base import BlobMissing, Blobs, hexdigest
 from accord.storage.commands.blobs import secret
 from accord.storage.store import Store

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from accord.model import Message, Part, Role, StatusUpdate, TaskState, TaskStatus
 from accord.model.base import timestamp_ms
-from accord.model.keys import USAGE
+from accord.model.metadata_keys import USAGE
 from accord.protocol import lifecycle
-from accord.protocol.budgets import Account
+from accord.protocol.budgets import BudgetAccount
 from accord.storage.commands import children, jobs, remotes, steps, usage
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Append, Ended, Head, Stored, append, lock_task
@@ -97,7 +97,7 @@ async def end(tx: Tx, tenant: str, ending: Ending) -> list[Ended]:
 async def _end(tx: Tx, tenant: str, stored: Stored, status: TaskStatus, at: int) -> list[Ended]:
     task = stored.task()
     account = await usage.read(tx, tenant, task.id)
-    shown = None if account == Account() else {USAGE: account.shown}
+    shown = None if account == BudgetAccount() else {USAGE: account.shown}
     update = StatusUpdate(task_id=task.id, context_id=stored.context_id, status=status, metadata=shown)
     last = Append(
         task_id=task.id,

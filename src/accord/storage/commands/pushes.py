@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accord.model import PushConfig
-from accord.protocol import hosts
+from accord.protocol import urls
 from accord.storage.commands.tasks import Fenced
 from accord.storage.store import Row, Tx, Value
 
@@ -155,12 +155,12 @@ def tenant_of(caller: str) -> str:
 
 def host_of(config: PushConfig) -> str:
     """Return the host and port of a webhook's URL, or nothing if it has none."""
-    return hosts.split(config.url).netloc.rpartition("@")[2].lower()
+    return urls.split_url(config.url).netloc.rpartition("@")[2].lower()
 
 
 def address_of(config: PushConfig) -> str:
     """Return a webhook's URL without user, query and fragment, which may be secrets."""
-    parts = hosts.split(config.url)
+    parts = urls.split_url(config.url)
     return f"{parts.scheme}://{host_of(config)}{parts.path}" if parts.netloc else ""
 
 

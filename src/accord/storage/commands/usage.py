@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from accord.protocol.budgets import Account, Budget, Total, Use
+from accord.protocol.budgets import Budget, BudgetAccount, TokenUsage, TotalUsage
 from accord.storage.commands import steps
 from accord.storage.commands.tasks import Ended, Fenced, Head, lock_head
 from accord.storage.store import Tx
@@ -21,9 +21,9 @@ ACCOUNT = "usage"
 ELSEWHERE = "elsewhere:"
 """Begins the steps that keep what agents elsewhere said last, each with what the task is called there."""
 
-_ACCOUNT: msgspec.json.Decoder[Account] = msgspec.json.Decoder(Account)
-_TOTAL: msgspec.json.Decoder[Total] = msgspec.json.Decoder(Total)
-_NEW = Account()
+_ACCOUNT: msgspec.json.Decoder[BudgetAccount] = msgspec.json.Decoder(BudgetAccount)
+_TOTAL: msgspec.json.Decoder[TotalUsage] = msgspec.json.Decoder(TotalUsage)
+_NEW = BudgetAccount()
 
 
 class Spend(Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Spend(Struct, frozen=True, kw_only=True):
     task_id: str
     epoch: int
     step: str
-    use: Use
+    use: TokenUsage
     budget: Budget
     at: int
     model: str | None = None
@@ -43,11 +43,11 @@ class Told(Struct, frozen=True, kw_only=True):
 
     task_id: str
     name: str
-    total: Total
+    total: TotalUsage
     at: int
 
 
-Uses = tuple[tuple[Use, str | None], ...]
+Uses = tuple[tuple[TokenUsage, str | None], ...]
 """What was used, each with its model, if that is known."""
 
 
@@ -55,18 +55,18 @@ class Spent(Struct, frozen=True, kw_only=True):
     """The account after that, what was counted, which is nothing if it was known before, and why the run has to stop
     if it has, with what has ended for it."""
 
-    account: Account
+    account: BudgetAccount
     counted: Uses = ()
     over: str | None = None
     ended: Sequence[Ended] = ()
 
 
-def account_of(output: str | None) -> Account:
+def account_of(output: str | None) -> BudgetAccount:
     """Return the account that a step has kept."""
     return _NEW if output is None else _ACCOUNT.decode(output)
 
 
-async def read(tx: Tx, tenant: str, task_id: str) -> Account:
+async def read(tx: Tx, tenant: str, task_id: str) -> BudgetAccount:
     """Return a task's account."""
     return account_of(await steps.find(tx, tenant, task_id, ACCOUNT))
 
@@ -118,7 +118,7 @@ class Charged(NamedTuple):
     """What was counted, and the accounts of a line after that."""
 
     uses: Uses
-    accounts: list[Account]
+    accounts: list[BudgetAccount]
 
 
 async def charge(tx: Tx, tenant: str, line: list[Head], spend: Spend) -> Charged | None:
@@ -134,7 +134,7 @@ async def hear(tx: Tx, tenant: str, line: list[Head], told: Told) -> Charged | N
     """Count what an agent elsewhere has used since it last said so; None if that is nothing."""
     key = f"{ELSEWHERE}{told.name}"
     found = await steps.find(tx, tenant, told.task_id, key)
-    uses = tuple(told.total.since(Total() if found is None else _TOTAL.decode(found)))
+    uses = tuple(told.total.since(TotalUsage() if found is None else _TOTAL.decode(found)))
     if not line or not uses:
         return None
     await _put(tx, tenant, told.task_id, key, told.total, told.at)
@@ -143,7 +143,7 @@ async def hear(tx: Tx, tenant: str, line: list[Head], told: Told) -> Charged | N
 
 async def _charge(tx: Tx, tenant: str, line: list[Head], uses: Uses, at: int, budget: Budget = _NEW.budget) -> Charged:
     """Count uses for a whole line, whose last task has this budget at most."""
-    accounts: list[Account] = []
+    accounts: list[BudgetAccount] = []
     for head in line:
         account = await read(tx, tenant, head.id)
         for use, model in uses:
@@ -155,7 +155,7 @@ async def _charge(tx: Tx, tenant: str, line: list[Head], uses: Uses, at: int, bu
     return Charged(uses, accounts)
 
 
-async def _put(tx: Tx, tenant: str, task_id: str, key: str, value: Account | Total, at: int) -> None:
+async def _put(tx: Tx, tenant: str, task_id: str, key: str, value: BudgetAccount | TotalUsage, at: int) -> None:
     await tx.run(
         """INSERT INTO step (tenant, task_id, key, output, at) VALUES (:tenant, :task_id, :key, :output, :at)
            ON CONFLICT (tenant, task_id, key) DO UPDATE SET output = excluded.output, at = excluded.at""",

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from accord.agents.command_environment import document_variables
-from accord.client.keys import KeyManagementError, Keys
+from accord.client.credentials import KeyManagementError, Keys
 from accord.workflows import planner
 from accord.workflows.agent import WorkflowAgent
 from accord.workflows.document import Document

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from accord.agents.command_environment import COMMON_VARIABLES
 from accord.agents.command_safety import placeholder_problem
 from accord.agents.process.options import PROMPT
-from accord.protocol import hosts
+from accord.protocol import urls
 from accord.workflows.agent_access import find_missing_commands
 from accord.workflows.decoder import default_of, fields_of
 from accord.workflows.document import AgentDef
@@ -123,7 +123,7 @@ def check_addresses(subject: Subject) -> Iterator[CheckProblem]:
     placed: list[tuple[Where, str | None]] = [((*where, "url"), step.url) for step, where, *_ in subject.steps]
     placed += [(("agents", at, "url"), agent.url) for at, agent in enumerate(subject.document.agents)]
     for place, url in placed:
-        if url is not None and not _NO_URL.search(url) and not hosts.is_web(url):
+        if url is not None and not _NO_URL.search(url) and not urls.is_http_url(url):
             yield CheckProblem("BAD_URL", place, f"{url} is no URL of http or https", "write http://host:port/path")
 
 

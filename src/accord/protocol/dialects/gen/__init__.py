@@ -1,3 +1,427 @@
-"""The generic dialect: `codec` is its whole, `objects`, `events` and `card` are its parts."""
+"""The generic dialect: A2A's operations in snake case, with its own error codes and data.
 
-from accord.protocol.dialects.gen.codec import Gen
+Messages, tasks and stream events are in `objects`, the agent card in `card`. Where its founding document gives no
+shape, ours is:
+
+- Send: `{message, task_config: {timeout, priority}, stream_config: {include_intermediates, buffer_size}, metadata}`.
+- Webhooks: subscribe `{task_id, url, token, authentication, events}` answers `{config_id}`, unsubscribe `{task_id,
+  config_id or url}` answers `{removed}`; reading and listing answer the webhook with its `config_id`.
+- Errors: `data` has the `agent_id` and `details` of every error of a served agent, `retry_after` and `task_id` where
+  they are known, `violations` where fields are wrong, and `reason`, which tells errors with one code apart.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.errors import AccordError, Row, TaskNotFound
+from accord.model import (
+    AgentCard,
+    Authentication,
+    CancelRequest,
+    CardRequest,
+    Event,
+    EventBody,
+    GetRequest,
+    Message,
+    PushConfig,
+    PushDeleteRequest,
+    PushFormat,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    Request,
+    Result,
+    Role,
+    SendRequest,
+    SubscribeRequest,
+    Task,
+    TaskFilter,
+    TaskPage,
+    metadata_keys,
+)
+from accord.model.base import Count, Metadata
+from accord.model.requests import MAX_PAGE_SIZE
+from accord.protocol import codec
+from accord.protocol.codec import invalid_field, read_time
+from accord.protocol.dialects.base import AnyId, Dialect, encode_without_none, read_flat_error, task_page, without_none
+from accord.protocol.dialects.gen.card import read_card, write_card
+from accord.protocol.dialects.gen.objects import (
+    GenMessageIn,
+    GenTaskIn,
+    finer_state,
+    read_event,
+    read_message,
+    read_task,
+    write_event,
+    write_message,
+    write_task,
+)
+from accord.protocol.jsonrpc import ErrorObject
+from accord.protocol.operations import DialectName, Operation
+from accord.protocol.sse import Frame
+from accord.protocol.states import GEN, LOWER, from_gen
+
+Positive = Annotated[int, Meta(ge=1, le=2**53 - 1)]
+
+
+class TaskConfig(Struct, omit_defaults=True):
+    """How a task should run: its longest time in milliseconds and its place in the queue."""
+
+    timeout: Positive | None = None
+    priority: Literal["low", "normal", "high"] | None = None
+
+
+class StreamConfig(Struct, omit_defaults=True):
+    """What a stream should carry: more than final events, and chunks of at most so many bytes."""
+
+    include_intermediates: bool | None = None
+    buffer_size: Positive | None = None
+
+
+class GenSendIn(Struct):
+    """Parameters of a send."""
+
+    message: GenMessageIn
+    task_config: TaskConfig | None = None
+    stream_config: StreamConfig | None = None
+    metadata: Metadata | None = None
+
+
+class GenTaskParams(AnyId):
+    """Parameters that name a task."""
+
+    history_length: Count | None = None
+    reason: str | None = None
+    metadata: Metadata | None = None
+
+
+class GenPushIn(AnyId):
+    """A webhook or the parameters that name one; `config_id` or, beside a task's id, `id` is its own."""
+
+    config_id: str | None = None
+    url: str | None = None
+    token: str | None = None
+    authentication: Authentication | None = None
+    events: tuple[str, ...] = ()
+    payload_format: PushFormat | None = None
+    page_size: Count | None = None
+    page_token: str | None = None
+
+    def own_id(self) -> str | None:
+        """Return the webhook's id."""
+        return self.config_id or (self.id if self.own_task() else None) or None
+
+
+class GenListIn(Struct):
+    """Parameters of a list."""
+
+    context_id: str | None = None
+    status: str | None = None
+    page_size: Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)] | None = None
+    page_token: str | None = None
+    history_length: Count | None = None
+    status_timestamp_after: str | None = None
+    include_artifacts: bool = False
+
+
+class GenPageIn(Struct):
+    """A page of tasks or webhooks."""
+
+    tasks: list[GenTaskIn] = []
+    configs: list[GenPushIn] = []
+    next_page_token: str = ""
+    page_size: int | None = None
+    total_size: int | None = None
+
+
+class GenBodyIn(Struct):
+    """What tells answers and events apart."""
+
+    type: str | None = None
+    status: str | None = None
+
+
+_SEND, _PARAMS, _LIST, _PUSH = Decoder(GenSendIn), Decoder(GenTaskParams), Decoder(GenListIn), Decoder(GenPushIn)
+_TASK, _MESSAGE, _PAGE, _BODY = Decoder(GenTaskIn), Decoder(GenMessageIn), Decoder(GenPageIn), Decoder(GenBodyIn)
+_OBJECT = Decoder(dict[str, Any])
+_CONFIGS: dict[str, Any] = {metadata_keys.TASK_CONFIG: TaskConfig, metadata_keys.STREAM_CONFIG: StreamConfig}
+
+
+class Gen(Dialect):
+    """The generic dialect."""
+
+    name: ClassVar = DialectName.GEN
+    partial_results: ClassVar = frozenset({Operation.CANCEL})
+
+    # --- requests ---
+
+    def decode_request(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation."""
+        match operation:
+            case Operation.SEND | Operation.STREAM:
+                return _read_send(codec.decode(params, _SEND))
+            case Operation.GET | Operation.CANCEL | Operation.SUBSCRIBE:
+                return _read_params(operation, codec.decode(params, _PARAMS))
+            case Operation.LIST:
+                return _read_list(codec.decode(params, _LIST))
+            case Operation.EXTENDED_CARD:
+                codec.decode(params, _OBJECT)
+                return CardRequest()
+            case _:
+                return _read_push(operation, codec.decode(params, _PUSH))
+
+    def encode_request(self, operation: Operation, request: Request) -> bytes:
+        """Write the parameters of an operation."""
+        match request:
+            case SendRequest():
+                return codec.encode(_write_send(request))
+            case TaskFilter():
+                return codec.encode(_write_list(request))
+            case PushConfig():
+                return codec.encode(_write_push(request))
+            case PushGetRequest():
+                return encode_without_none(task_id=request.task_id, config_id=request.id)
+            case PushDeleteRequest():
+                return encode_without_none(task_id=request.task_id, config_id=request.id, url=request.url)
+            case PushListRequest():
+                return encode_without_none(
+                    task_id=request.task_id, page_size=request.page_size, page_token=request.page_token
+                )
+            case CardRequest():
+                return b"{}"
+            case _:
+                return codec.encode(_write_params(request))
+
+    # --- answers ---
+
+    def encode_result(self, operation: Operation, result: Result) -> bytes:
+        """Write the answer of an operation."""
+        match result:
+            case Task():
+                brief = {"task_id": result.id, "status": GEN[result.status.state]}
+                return codec.encode(brief if operation is Operation.CANCEL else write_task(result))
+            case Message():
+                return codec.encode(write_message(result))
+            case TaskPage():
+                return encode_without_none(
+                    tasks=[write_task(task) for task in result.tasks],
+                    next_page_token=result.next_page_token,
+                    page_size=result.page_size,
+                    total_size=result.total_size,
+                )
+            case PushConfig():
+                return (
+                    encode_without_none(config_id=result.id)
+                    if operation is Operation.PUSH_SET
+                    else codec.encode(_write_push(result))
+                )
+            case PushPage():
+                configs = [_write_push(config) for config in result.configs]
+                return encode_without_none(configs=configs, next_page_token=result.next_page_token)
+            case AgentCard():
+                return codec.encode(write_card(result))
+            case _:
+                return encode_without_none(removed=result)
+
+    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+        """Read the answer of an operation; what subscribing does not repeat is taken from the request."""
+        return _read_result(operation, result, request)
+
+    # --- stream events, errors, webhooks and cards ---
+
+    def encode_event(self, event: Event) -> Frame:
+        """Write one stream event."""
+        return Frame(data=codec.encode(write_event(event)))
+
+    def read_event(self, frame: Frame) -> EventBody:
+        """Read one stream event."""
+        return read_event(frame.data)
+
+    def code(self, row: Row) -> int:
+        """Return the dialect's code for an error."""
+        return row.gen
+
+    def encode_error(self, error: AccordError, agent: str = "") -> ErrorObject:
+        """Write an error; its data names the agent and repeats the message as details where there are no others."""
+        wire = super().encode_error(error)
+        return wire if not agent else replace(wire, data={"agent_id": agent, "details": error.message} | wire.data)
+
+    def error_data(self, error: AccordError) -> dict[str, Any]:
+        """Return the facts of an error, with the task under the name that this dialect uses."""
+        found: dict[str, Any] = super().error_data(error)
+        if "taskId" in found:
+            found["task_id"] = found.pop("taskId")
+        return found
+
+    def decode_error(self, error: ErrorObject) -> AccordError:
+        """Read an error; -32602 with a task in its data is a task that does not exist (B-15)."""
+        names_task = error.code == TaskNotFound().row.gen and isinstance(error.data, dict) and "task_id" in error.data
+        return read_flat_error(error, "gen", TaskNotFound if names_task else None)
+
+    def push_task(self, task: Task) -> bytes:
+        """Write a webhook body that holds the task."""
+        return codec.encode(write_task(task))
+
+    def read_push(self, body: bytes) -> EventBody:
+        """Read a webhook body that holds a task or one event."""
+        is_event = codec.decode(body, _BODY).type is not None
+        return read_event(body) if is_event else read_task(codec.decode(body, _TASK))
+
+    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+        """Write a card."""
+        return write_card(card)
+
+    def decode_card(self, card: bytes) -> AgentCard:
+        """Read a card."""
+        return read_card(card)
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+def _read_send(wire: GenSendIn) -> SendRequest:
+    message, _ = read_message(wire.message, "message")
+    spent = 0
+    for at, part in enumerate(message.parts):
+        if part.schema is not None:
+            from accord.protocol.json_schema import check
+
+            where = f"message.parts[{at}]"
+            spent = check(part.data, part.schema, f"{where}.content", f"{where}.schema", spent)
+    configs = without_none(
+        **{metadata_keys.TASK_CONFIG: wire.task_config, metadata_keys.STREAM_CONFIG: wire.stream_config}
+    )
+    metadata = (wire.metadata or {}) | msgspec.to_builtins(configs)
+    return SendRequest(message=message, metadata=metadata if configs else wire.metadata)
+
+
+def _write_send(request: SendRequest) -> dict[str, Any]:
+    own = dict(request.metadata or {})
+    configs = {name: own.pop(name) for name, kind in _CONFIGS.items() if _is_exactly(own.get(name), kind)}
+    empty: Metadata | None = {} if request.metadata == {} else None
+    return without_none(message=write_message(request.message), **configs, metadata=own or empty)
+
+
+def _is_exactly(value: Any, kind: type[TaskConfig] | type[StreamConfig]) -> bool:
+    """Whether a value from metadata can be written in the parameter that it came from."""
+    try:
+        return value is not None and bool(msgspec.to_builtins(msgspec.convert(value, kind)) == value)
+    except (msgspec.ValidationError, RecursionError):
+        return False
+
+
+def _read_params(operation: Operation, wire: GenTaskParams) -> Request:
+    task_id = wire.own_task() or wire.task("task_id")
+    if operation is Operation.GET:
+        return GetRequest(id=task_id, history_length=wire.history_length)
+    if operation is Operation.SUBSCRIBE:
+        return SubscribeRequest(id=task_id)
+    reason = {} if wire.reason is None else {metadata_keys.REASON: wire.reason}
+    return CancelRequest(id=task_id, metadata=(wire.metadata or {}) | reason if reason else wire.metadata)
+
+
+def _write_params(request: GetRequest | CancelRequest | SubscribeRequest) -> dict[str, Any]:
+    if not isinstance(request, CancelRequest) or request.metadata is None:
+        return {"task_id": request.id}
+    own = {
+        key: value for key, value in request.metadata.items() if key != metadata_keys.REASON or request.reason is None
+    }
+    return without_none(
+        task_id=request.id, reason=request.reason, metadata=own if own or request.reason is None else None
+    )
+
+
+def _read_list(wire: GenListIn) -> TaskFilter:
+    return TaskFilter(
+        context_id=wire.context_id,
+        status=None if wire.status is None else from_gen(wire.status, "status"),
+        page_size=wire.page_size,
+        page_token=wire.page_token,
+        history_length=wire.history_length,
+        status_timestamp_after=read_time(wire.status_timestamp_after, "status_timestamp_after"),
+        include_artifacts=wire.include_artifacts,
+    )
+
+
+def _write_list(request: TaskFilter) -> dict[str, Any]:
+    """Write a list's parameters; a state that shares its name with another keeps A2A's own."""
+    state = request.status
+    return without_none(
+        context_id=request.context_id,
+        status=None if state is None else LOWER[state] if finer_state(state) else GEN[state],
+        page_size=request.page_size,
+        page_token=request.page_token,
+        history_length=request.history_length,
+        status_timestamp_after=request.status_timestamp_after,
+        include_artifacts=request.include_artifacts or None,
+    )
+
+
+def _read_push(operation: Operation, wire: GenPushIn) -> Request:
+    """Read the parameters of a webhook operation; a lone `id` is the task's."""
+    task_id = wire.own_task() or wire.task("task_id")
+    match operation:
+        case Operation.PUSH_GET:
+            return PushGetRequest(task_id=task_id, id=wire.own_id())
+        case Operation.PUSH_DELETE:
+            return PushDeleteRequest(task_id=task_id, id=wire.own_id(), url=wire.url)
+        case Operation.PUSH_LIST:
+            return PushListRequest(task_id=task_id, page_size=wire.page_size, page_token=wire.page_token)
+    return _read_config(wire, task_id)
+
+
+def _read_config(wire: GenPushIn, task_id: str | None) -> PushConfig:
+    if not wire.url:
+        raise invalid_field("url", "Required field is missing")
+    return PushConfig(
+        url=wire.url,
+        id=wire.own_id(),
+        task_id=task_id,
+        token=wire.token,
+        authentication=wire.authentication,
+        payload_format=wire.payload_format,
+        events=wire.events,
+    )
+
+
+def _write_push(config: PushConfig) -> dict[str, Any]:
+    return without_none(
+        task_id=config.task_id,
+        config_id=config.id,
+        url=config.url,
+        token=config.token,
+        authentication=config.authentication,
+        events=config.events or None,
+    )
+
+
+# --- results ------------------------------------------------------------------------------------------------------
+
+
+def _read_result(operation: Operation, result: bytes, request: Request) -> Result:
+    match operation:
+        case Operation.LIST:
+            page = codec.decode(result, _PAGE)
+            tasks = tuple(read_task(task, f"tasks[{at}].") for at, task in enumerate(page.tasks))
+            return task_page(tasks, page.next_page_token, page.page_size, page.total_size)
+        case Operation.PUSH_SET if isinstance(request, PushConfig):
+            return replace(request, id=codec.decode(result, _PUSH).config_id or request.id)
+        case Operation.PUSH_SET | Operation.PUSH_GET:
+            push = codec.decode(result, _PUSH)
+            return _read_config(push, push.own_task())
+        case Operation.PUSH_LIST:
+            page = codec.decode(result, _PAGE)
+            configs = tuple(_read_config(config, config.own_task()) for config in page.configs)
+            return PushPage(configs=configs, next_page_token=page.next_page_token)
+        case Operation.PUSH_DELETE:
+            removed = codec.decode(result, _OBJECT).get("removed")
+            return removed if isinstance(removed, int) else 1
+        case Operation.EXTENDED_CARD:
+            return read_card(result)
+    if operation is Operation.SEND and codec.decode(result, _BODY).status is None:
+        return read_message(codec.decode(result, _MESSAGE), "message", default=Role.AGENT)[0]
+    return read_task(codec.decode(result, _TASK))

@@ -1,9 +1,4 @@
-"""The generic dialect's agent card, to and from the model.
-
-Its capabilities are a list of names: those of A2A's own flags, then what the agent calls its abilities. A skill is
-known by its name, so that is the model's skill id. The address is not in the founding document; without it a reader
-is left with the place where it found the card.
-"""
+"""The agent card of the generic dialect, to and from the model."""
 
 from typing import Any
 
@@ -21,7 +16,7 @@ VERSION = "gen"
 """The protocol version of an interface that was read from such a card."""
 
 
-class SkillIn(Struct):
+class GenSkillIn(Struct):
     """One thing the agent can do."""
 
     name: NonEmpty
@@ -29,18 +24,18 @@ class SkillIn(Struct):
     parameters: Metadata | None = None
 
 
-class CardIn(Struct):
+class GenCardIn(Struct):
     """A card."""
 
     name: NonEmpty
     description: str
     version: str
     capabilities: list[str] = []
-    skills: list[SkillIn] = []
+    skills: list[GenSkillIn] = []
     url: str | None = None
 
 
-_CARD = Decoder(CardIn)
+_CARD = Decoder(GenCardIn)
 
 
 def write_card(card: AgentCard) -> dict[str, Any]:
@@ -108,7 +103,7 @@ def _interfaces(url: str | None) -> tuple[AgentInterface, ...]:
     return (AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version=VERSION),) if url else ()
 
 
-def _read_skill(wire: SkillIn) -> AgentSkill:
+def _read_skill(wire: GenSkillIn) -> AgentSkill:
     return AgentSkill(
         id=wire.name, name=wire.name, description=wire.description, tags=(), input_schema=wire.parameters or None
     )

@@ -1,49 +1,67 @@
-"""Messages, artifacts and tasks of the generic dialect, to and from the model.
+"""Messages, artifacts, tasks and stream events of the generic dialect.
 
-Its founding document shows messages, artifacts and two kinds of part; the rest of the shapes is ours:
+Its founding document shows messages, artifacts and two kinds of part. The rest of the shapes is ours:
 
 - Part: `{type: "text", content}`, `{type: "file", name, mime_type, content: base64}`, `{type: "data", content,
-  schema}`, `{type: "reference", url, name, mime_type}`. A file by url is a reference too; the extras tell it from a
-  link.
+  schema}`, `{type: "reference", url, name, mime_type}`. A file by url is a reference too; extras tell it from a link.
 - Message: `{id, task_id, parts, metadata}`; `metadata.role` is user, agent, system or tool, and user if missing.
 - Artifact: `{id, task_id, type: "result", content, metadata: {created_at, format}}`. The content is the text or the
   data of its only part with its media type as format, else a list of parts with the format `PARTS`. The chunks of a
-  streamed text are one text; their lengths are extras. An artifact that
-  does not say when it was made was made by the time its task or event states.
-- Task: `{task_id, context_id, status, messages, artifacts, created_at, updated_at, metadata}`. What the task's status
-  says is the last of the messages, and marked. `metadata.waiting_for` is input or auth in a running task that waits,
+  streamed text are one text; their lengths are extras. An artifact without a time has that of its task or event.
+- Task: `{task_id, context_id, status, messages, artifacts, created_at, updated_at, metadata}`. The message of the
+  status is the last of the messages, and marked. `metadata.waiting_for` is input or auth in a running task that waits,
   `metadata.original_state` rejected or unknown in a failed one.
-
-What has no field sits in metadata (`extras`). Operations and errors are `codec`.
+- Events, each one JSON-RPC answer:
+  `{type: "status", task_id, context_id, status, message, timestamp, final, metadata}`,
+  `{type: "artifact", task_id, context_id, artifact, append, last_chunk, timestamp, metadata}`, `{type: "message",
+  task_id, context_id, message}` with null as `task_id` for an answer without a task, and `{type: "task", ...}` with the
+  members of the task.
 """
 
 import base64
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus, keys
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    Event,
+    EventBody,
+    Message,
+    MessageUpdate,
+    Part,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+    metadata_keys,
+)
 from accord.model.base import Metadata, NonEmpty, timestamp
 from accord.protocol import codec
-from accord.protocol.codec import read_time
-from accord.protocol.dialects.base import stated
-from accord.protocol.extras import (
+from accord.protocol.codec import invalid_field, read_time
+from accord.protocol.dialects.base import without_none
+from accord.protocol.lifecycle import ENDED, INTERRUPTED
+from accord.protocol.parts import (
     FINER_ROLES,
+    JSON_TYPE,
+    AnyPart,
     Extras,
     PartExtras,
     finer_role,
     give_created,
     join_texts,
-    pack,
-    read_all,
+    pack_metadata,
+    restore_parts,
     split_text,
     take_created,
-    unpack,
-    without,
-    write_all,
+    unpack_metadata,
+    without_key,
+    write_parts,
 )
-from accord.protocol.parts import JSON_TYPE, AnyPart
 from accord.protocol.states import GEN, from_gen
 
 TEXT_TYPE = "text/plain"
@@ -63,7 +81,7 @@ _FINER: dict[TaskState, tuple[str, str]] = {
 }
 
 
-class MessageIn(Struct):
+class GenMessageIn(Struct):
     """A message; names of other dialects are read as well."""
 
     parts: list[AnyPart]
@@ -75,7 +93,7 @@ class MessageIn(Struct):
     metadata: Metadata | None = None
 
 
-class ArtifactIn(Struct):
+class GenArtifactIn(Struct):
     """An artifact."""
 
     id: NonEmpty
@@ -83,14 +101,14 @@ class ArtifactIn(Struct):
     metadata: Metadata | None = None
 
 
-class TaskIn(Struct):
+class GenTaskIn(Struct):
     """A task."""
 
     task_id: NonEmpty
     status: str
     context_id: str | None = None
-    messages: list[MessageIn] = []
-    artifacts: list[ArtifactIn] = []
+    messages: list[GenMessageIn] = []
+    artifacts: list[GenArtifactIn] = []
     created_at: str | None = None
     updated_at: str | None = None
     metadata: Metadata | None = None
@@ -122,17 +140,17 @@ def _write_part(part: Part) -> tuple[dict[str, Any], PartExtras]:
         return {"type": "text", "content": part.text}, extras
     if part.data is not UNSET:
         schema = part.schema
-        own = metadata if schema is None else without(metadata, keys.SCHEMA)
-        written = {"type": "data", "content": part.data} | stated(schema=schema)
+        own = metadata if schema is None else without_key(metadata, metadata_keys.SCHEMA)
+        written = {"type": "data", "content": part.data} | without_none(schema=schema)
         return written, PartExtras(filename=name, media_type=mime_type, metadata=own)
     empty = PartExtras(filename=name if name == "" else None, media_type=mime_type if mime_type == "" else None)
-    named = stated(name=name or None, mime_type=mime_type or None)
+    named = without_none(name=name or None, mime_type=mime_type or None)
     if part.raw is not None:
         content = base64.b64encode(part.raw).decode()
         return {"type": "file", **named, "content": content}, replace(empty, metadata=metadata)
     written = {"type": "reference", "url": part.url, **named}
     if part.is_reference:
-        return written, replace(empty, metadata=without(metadata, keys.REFERENCE))
+        return written, replace(empty, metadata=without_key(metadata, metadata_keys.REFERENCE))
     return written, replace(empty, form="file", metadata=metadata)
 
 
@@ -156,7 +174,7 @@ def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
 def write_message(message: Message, task: Task | None = None, *, is_status: bool = False) -> dict[str, Any]:
     """Write a message; one in a task belongs to that task and its context."""
     finer = finer_role(message)
-    parts, lacking = write_all(message.parts, _write_part)
+    parts, lacking = write_parts(message.parts, _write_part)
     extras = Extras(
         context_id=None if task else message.context_id,
         role="agent" if finer and message.role is Role.AGENT else None,
@@ -166,31 +184,31 @@ def write_message(message: Message, task: Task | None = None, *, is_status: bool
         parts=lacking,
     )
     role = finer or ("agent" if message.role is Role.AGENT else "user")
-    own = without(message.metadata, keys.ROLE) if finer else message.metadata
-    return stated(
+    own = without_key(message.metadata, metadata_keys.ROLE) if finer else message.metadata
+    return without_none(
         id=message.message_id or None,
         task_id=task.id if task else message.task_id,
         parts=parts,
-        metadata=pack(own, extras, {keys.ROLE: role}),
+        metadata=pack_metadata(own, extras, {metadata_keys.ROLE: role}),
     )
 
 
 def read_message(
-    wire: MessageIn, where: str, task: Task | None = None, default: Role = Role.USER
+    wire: GenMessageIn, where: str, task: Task | None = None, default: Role = Role.USER
 ) -> tuple[Message, Extras]:
     """Read a message, which belongs to `task` if there is one; `default` speaks where no role is stated."""
-    said = (wire.metadata or {}).get(keys.ROLE)
+    said = (wire.metadata or {}).get(metadata_keys.ROLE)
     named = isinstance(said, str) and said in _ROLES
     name = said if named else wire.role
-    metadata, extras = unpack(wire.metadata, (keys.ROLE,) if named else ())
+    metadata, extras = unpack_metadata(wire.metadata, (metadata_keys.ROLE,) if named else ())
     role = _ROLES.get(name or "", default)
     if name in FINER_ROLES:
         role = Role.AGENT if extras.role == "agent" else role
-        metadata = (metadata or {}) | {keys.ROLE: name}
+        metadata = (metadata or {}) | {metadata_keys.ROLE: name}
     message = Message(
         message_id=wire.id or wire.message_id or "",
         role=role,
-        parts=read_all(wire.parts, f"{where}.parts", extras, _restore_part),
+        parts=restore_parts(wire.parts, f"{where}.parts", extras, _restore_part),
         context_id=task.context_id if task else wire.context_id or extras.context_id,
         task_id=task.id if task else wire.task_id or None,
         metadata=metadata,
@@ -205,9 +223,9 @@ def read_message(
 
 def write_artifact(artifact: Artifact, task_id: str, made: str | None) -> dict[str, Any]:
     """Write an artifact of a task; `made` is when it was made unless it says so itself."""
-    own, created = artifact.metadata, (artifact.metadata or {}).get(keys.CREATED_AT)
+    own, created = artifact.metadata, (artifact.metadata or {}).get(metadata_keys.CREATED_AT)
     if created != made and _time(created) == created is not None:
-        own, made = without(own, keys.CREATED_AT), created
+        own, made = without_key(own, metadata_keys.CREATED_AT), created
     joined, texts = join_texts(artifact.parts)
     content, media_type, form, lacking = _artifact_form(joined)
     extras = Extras(
@@ -218,13 +236,13 @@ def write_artifact(artifact: Artifact, task_id: str, made: str | None) -> dict[s
         parts=lacking,
         texts=texts,
     )
-    native = stated(created_at=made) | {"format": media_type}
+    native = without_none(created_at=made) | {"format": media_type}
     return {
         "id": artifact.artifact_id,
         "task_id": task_id,
         "type": "result",
         "content": content,
-        "metadata": pack(own, extras, native),
+        "metadata": pack_metadata(own, extras, native),
     }
 
 
@@ -240,7 +258,7 @@ def _artifact_form(parts: tuple[Part, ...]) -> tuple[Any, str, str | None, dict[
     """Return an artifact's content and format, the form if they do not tell it, and what they cannot say."""
     only = parts[0] if len(parts) == 1 else None
     if only is None or (only.text is None and only.data is UNSET):
-        written, lacking = write_all(parts, _write_part)
+        written, lacking = write_parts(parts, _write_part)
         return written, PARTS, None, lacking
     default = TEXT_TYPE if only.text is not None else JSON_TYPE
     media_type = only.media_type or default
@@ -253,15 +271,15 @@ def _artifact_form(parts: tuple[Part, ...]) -> tuple[Any, str, str | None, dict[
     return only.data, media_type, form, lacking
 
 
-def read_artifact(wire: ArtifactIn, where: str, made: str | None) -> Artifact:
+def read_artifact(wire: GenArtifactIn, where: str, made: str | None) -> Artifact:
     """Read an artifact; `made` is the time that need not be repeated."""
     found = wire.metadata or {}
     media_type = found.get("format") if isinstance(found.get("format"), str) else None
     created = _time(found.get("created_at"))
-    understood = stated(format=media_type, created_at=created)
-    metadata, extras = unpack(wire.metadata, tuple(understood))
+    understood = without_none(format=media_type, created_at=created)
+    metadata, extras = unpack_metadata(wire.metadata, tuple(understood))
     if created not in (None, made):
-        metadata = (metadata or {}) | {keys.CREATED_AT: created}
+        metadata = (metadata or {}) | {metadata_keys.CREATED_AT: created}
     return Artifact(
         artifact_id=wire.id,
         parts=split_text(_artifact_parts(wire.content, media_type, extras, where), extras.texts),
@@ -275,7 +293,7 @@ def read_artifact(wire: ArtifactIn, where: str, made: str | None) -> Artifact:
 def _artifact_parts(content: Any, media_type: str | None, extras: Extras, where: str) -> tuple[Part, ...]:
     if media_type == PARTS and extras.form is None:
         parts = codec.convert(content, list[AnyPart])
-        return read_all(parts, f"{where}.content", extras, _restore_part)
+        return restore_parts(parts, f"{where}.content", extras, _restore_part)
     rest = extras.parts.get("0", PartExtras())
     is_text = isinstance(content, str) and extras.form != "data"
     plain = media_type == (TEXT_TYPE if is_text else JSON_TYPE)
@@ -296,7 +314,7 @@ def write_task(task: Task) -> dict[str, Any]:
     messages = [write_message(message, task) for message in task.history]
     if status.message is not None:
         messages.append(write_message(status.message, task, is_status=True))
-    return stated(
+    return without_none(
         task_id=task.id,
         context_id=task.context_id,
         status=GEN[status.state],
@@ -304,14 +322,14 @@ def write_task(task: Task) -> dict[str, Any]:
         artifacts=[write_artifact(artifact, task.id, status.timestamp) for artifact in task.artifacts],
         created_at=created,
         updated_at=status.timestamp,
-        metadata=pack(metadata, Extras(), finer_state(status.state)),
+        metadata=pack_metadata(metadata, Extras(), finer_state(status.state)),
     )
 
 
-def read_task(wire: TaskIn, where: str = "") -> Task:
+def read_task(wire: GenTaskIn, where: str = "") -> Task:
     """Read a task; `where` is its path, with a dot at the end."""
     state, understood = read_state(wire.status, wire.metadata, f"{where}status")
-    metadata, _ = unpack(wire.metadata, understood)
+    metadata, _ = unpack_metadata(wire.metadata, understood)
     updated = read_time(wire.updated_at, f"{where}updated_at")
     status = TaskStatus(state=state, timestamp=updated)
     task = Task(id=wire.task_id, status=status, context_id=wire.context_id, metadata=metadata)
@@ -327,3 +345,129 @@ def read_task(wire: TaskIn, where: str = "") -> Task:
         ),
     )
     return give_created(task, read_time(wire.created_at, f"{where}created_at"))
+
+
+class GenEventTypeIn(Struct):
+    """What tells events apart."""
+
+    type: str | None = None
+
+
+class GenStatusIn(Struct):
+    """A status event."""
+
+    task_id: NonEmpty
+    status: str
+    context_id: str = ""
+    message: GenMessageIn | None = None
+    timestamp: str | None = None
+    metadata: Metadata | None = None
+
+
+class GenArtifactEventIn(Struct):
+    """An artifact event."""
+
+    task_id: NonEmpty
+    artifact: GenArtifactIn
+    context_id: str = ""
+    append: bool = False
+    last_chunk: bool = False
+    timestamp: str | None = None
+    metadata: Metadata | None = None
+
+
+class GenMessageEventIn(Struct):
+    """A message event."""
+
+    message: GenMessageIn
+    task_id: str | None = None
+    context_id: str = ""
+
+
+_TYPE = Decoder(GenEventTypeIn)
+_FINAL = ENDED | INTERRUPTED
+
+
+def write_event(event: Event) -> dict[str, Any]:
+    """Write an event."""
+    match event.body:
+        case Task() as task:
+            return {"type": "task"} | write_task(task)
+        case StatusUpdate() as update:
+            status = update.status
+            owner = Task(id=update.task_id, status=status, context_id=update.context_id)
+            return without_none(
+                type="status",
+                task_id=update.task_id,
+                context_id=update.context_id,
+                status=GEN[status.state],
+                message=None if status.message is None else write_message(status.message, owner),
+                timestamp=status.timestamp,
+                final=status.state in _FINAL,
+                metadata=pack_metadata(update.metadata, Extras(), finer_state(status.state)),
+            )
+        case ArtifactUpdate() as update:
+            return without_none(
+                type="artifact",
+                task_id=update.task_id,
+                context_id=update.context_id,
+                artifact=write_artifact(update.artifact, update.task_id, event.at),
+                append=update.append,
+                last_chunk=update.last_chunk,
+                timestamp=event.at,
+                metadata=update.metadata,
+            )
+        case MessageUpdate() as update:
+            message = replace(update.message, task_id=update.task_id, context_id=None)
+            ids = {"task_id": update.task_id, "context_id": update.context_id}
+            return {"type": "message", **ids, "message": write_message(message)}
+        case Message() as message:
+            return {"type": "message", "task_id": None, "message": write_message(message)}
+
+
+def read_event(data: bytes) -> EventBody:
+    """Read an event."""
+    kind = codec.decode(data, _TYPE).type
+    if kind not in _EVENTS:
+        raise invalid_field("type", f"Unknown event {str(kind)[:40]!r}")
+    decoder, read = _EVENTS[kind]
+    found: EventBody = read(codec.decode(data, decoder))
+    return found
+
+
+def _read_status(wire: GenStatusIn) -> StatusUpdate:
+    state, understood = read_state(wire.status, wire.metadata, "status")
+    status = TaskStatus(state=state, timestamp=read_time(wire.timestamp, "timestamp"))
+    owner = Task(id=wire.task_id, status=status, context_id=wire.context_id)
+    if wire.message is not None:
+        message, _ = read_message(wire.message, "message", owner, Role.AGENT)
+        status = replace(status, message=message)
+    metadata, _ = unpack_metadata(wire.metadata, understood)
+    return StatusUpdate(task_id=wire.task_id, context_id=wire.context_id, status=status, metadata=metadata)
+
+
+def _read_artifact(wire: GenArtifactEventIn) -> ArtifactUpdate:
+    return ArtifactUpdate(
+        task_id=wire.task_id,
+        context_id=wire.context_id,
+        artifact=read_artifact(wire.artifact, "artifact", read_time(wire.timestamp, "timestamp")),
+        append=wire.append,
+        last_chunk=wire.last_chunk,
+        metadata=wire.metadata,
+    )
+
+
+def _read_message(wire: GenMessageEventIn) -> EventBody:
+    message, _ = read_message(wire.message, "message", default=Role.AGENT)
+    if not wire.task_id:
+        return message
+    message = replace(message, task_id=wire.task_id, context_id=wire.context_id or message.context_id)
+    return MessageUpdate(task_id=wire.task_id, context_id=wire.context_id, message=message)
+
+
+_EVENTS: dict[str | None, tuple[Decoder[Any], Any]] = {
+    "task": (Decoder(GenTaskIn), read_task),
+    "status": (Decoder(GenStatusIn), _read_status),
+    "artifact": (Decoder(GenArtifactEventIn), _read_artifact),
+    "message": (Decoder(GenMessageEventIn), _read_message),
+}

@@ -1,8 +1,266 @@
-"""A2A 0.2 and 0.3: `codec` is JSON-RPC's form, `rest` that of HTTP+JSON, `grpc` of gRPC; the others are their parts.
+"""A2A 0.2 and 0.3 over JSON-RPC: what most deployed agents use.
 
-`members` is `codec` for callers that leave `kind` out. `wire` has the shapes that are read and `reader` takes them into
-the model, `writer` has the shapes that are written.
+`rest` has the bindings HTTP+JSON and gRPC. `shapes` are the structs that are read and `reader` turns them into the
+model, `writer` has those that are written, `card` the agent card. `V03Members` is for callers that leave `kind` out.
+Where 0.3 has no field the fact is left out, never sent under a name that a strict 0.3 peer refuses.
 """
 
-from accord.protocol.dialects.v03.codec import V03
-from accord.protocol.dialects.v03.members import V03Members
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from msgspec.json import Decoder
+from msgspec.structs import replace
+
+from accord.errors import AccordError, InvalidAgentResponse, InvalidParams
+from accord.model import (
+    AgentCard,
+    ArtifactUpdate,
+    CancelRequest,
+    CardRequest,
+    Event,
+    EventBody,
+    GetRequest,
+    Message,
+    PushConfig,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    PushPage,
+    Request,
+    Result,
+    SendConfiguration,
+    SendRequest,
+    StatusUpdate,
+    SubscribeRequest,
+    Task,
+    TaskPage,
+)
+from accord.protocol import codec
+from accord.protocol.codec import invalid_field
+from accord.protocol.dialects.base import Dialect, read_flat_error, task_page
+from accord.protocol.dialects.v03.card import read_card, write_card
+from accord.protocol.dialects.v03.reader import (
+    EMPTY_PARTS,
+    V03Reader,
+    read_configuration,
+    read_filter,
+    read_list,
+    read_member,
+    read_push,
+    read_set,
+)
+from accord.protocol.dialects.v03.shapes import (
+    KIND_MEMBERS,
+    MISSING,
+    V03AnswerIn,
+    V03GetParams,
+    V03ListIn,
+    V03PageIn,
+    V03PushesIn,
+    V03PushParams,
+    V03PushSetIn,
+    V03SendIn,
+    V03TaskParams,
+    config_of,
+    task_of,
+    text_or_none,
+)
+from accord.protocol.dialects.v03.writer import V03Writer
+from accord.protocol.jsonrpc import ErrorObject
+from accord.protocol.operations import DialectName, Operation
+from accord.protocol.sse import Frame
+
+_SEND = Decoder(V03SendIn)
+_PARAMS = Decoder(V03TaskParams)
+_GET = Decoder(V03GetParams)
+_PUSH = Decoder(V03PushParams)
+_LIST = Decoder(V03ListIn)
+_PUSH_SET = Decoder(V03PushSetIn)
+_PUSHES: Decoder[list[V03PushSetIn] | V03PushesIn] = Decoder(list[V03PushSetIn] | V03PushesIn)
+_ANSWER = Decoder(V03AnswerIn)
+_OBJECT = Decoder(dict[str, Any])
+_PAGE = Decoder(V03PageIn)
+
+
+def _read_delete(params: V03PushParams) -> PushDeleteRequest:
+    task_id, config_id, url = params.target(), params.webhook(), text_or_none(params.url)
+    if not (config_id or url):
+        raise invalid_field("pushNotificationConfigId", MISSING)
+    return PushDeleteRequest(task_id=task_id, id=config_id, url=url)
+
+
+BY_TASK: dict[Operation, tuple[Decoder[Any], Callable[[Any], Request]]] = {
+    Operation.GET: (_GET, lambda p: GetRequest(id=p.target(), history_length=p.history_length)),
+    Operation.CANCEL: (_PARAMS, lambda p: CancelRequest(id=p.target(), metadata=p.metadata)),
+    Operation.SUBSCRIBE: (_PARAMS, lambda p: SubscribeRequest(id=p.target())),
+    Operation.PUSH_GET: (_PUSH, lambda p: PushGetRequest(task_id=p.target(), id=p.webhook())),
+    Operation.PUSH_LIST: (_PARAMS, lambda p: PushListRequest(task_id=p.target())),
+    Operation.PUSH_DELETE: (_PUSH, _read_delete),
+}
+"""The parameters of the operations that name a task, and how they are read."""
+
+
+class V03(Dialect):
+    """A2A 0.2.x and 0.3 JSON-RPC."""
+
+    name: ClassVar = DialectName.V03
+    refuses_by_event: ClassVar = True  # the official 0.3 clients fail on any other answer without reading it
+    reader: ClassVar = V03Reader()
+    writer: ClassVar = V03Writer()
+
+    # --- requests ---
+
+    def decode_request(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation."""
+        match operation:
+            case Operation.SEND | Operation.STREAM:
+                return self.read_send(params)
+            case Operation.LIST:
+                return read_filter(codec.decode(params, _LIST))
+            case Operation.PUSH_SET:
+                wire = codec.decode(params, _PUSH_SET)
+                if wire.push_notification_config is None:
+                    raise invalid_field("pushNotificationConfig", MISSING)
+                return read_set(wire.push_notification_config, wire.target())
+            case Operation.EXTENDED_CARD:
+                return CardRequest()
+            case _:
+                return self.read_by_task(operation, params)
+
+    def read_by_task(self, operation: Operation, params: bytes) -> Request:
+        """Read the parameters of an operation that names a task."""
+        decoder, read = BY_TASK[operation]
+        return read(codec.decode(params, decoder))
+
+    def read_send(self, params: bytes) -> SendRequest:
+        """Read the parameters of a send; without `blocking` the caller waits (B-08)."""
+        wire = codec.decode(params, _SEND)
+        return self.send_request(wire, read_configuration(wire.configuration))
+
+    def send_request(self, wire: V03SendIn, configuration: SendConfiguration | None) -> SendRequest:
+        """Return the request that a message and its configuration make."""
+        message = read_member("message", self.reader.message, wire.message)
+        if message.parts is EMPTY_PARTS:
+            raise invalid_field("message.parts", "Expected at least one part")
+        return SendRequest(message=message, configuration=configuration, metadata=wire.metadata)
+
+    def encode_request(self, operation: Operation, request: Request) -> bytes:
+        """Write the parameters of an operation."""
+        return codec.encode(self.writer.params(request))
+
+    # --- answers ---
+
+    def encode_result(self, operation: Operation, result: Result) -> bytes:
+        """Write the answer of an operation."""
+        match result:
+            case Task() | Message():
+                return codec.encode(self.writer.body(result))
+            case TaskPage():
+                return codec.encode(self.writer.page(result))
+            case PushConfig():
+                return codec.encode(self.writer.task_push(result))
+            case PushPage():
+                return codec.encode([self.writer.task_push(config) for config in result.configs])
+            case AgentCard():
+                return codec.encode(self.encode_card(result))
+            case _:
+                return b"null"
+
+    def read_result(self, operation: Operation, result: bytes, request: Request) -> Result:
+        """Read the answer of an operation; what is wrong with it is named like a wrong parameter."""
+        match operation:
+            case Operation.PUSH_DELETE:
+                return 1
+            case Operation.LIST:
+                found = codec.decode(result, _PAGE)
+                tasks = read_list("tasks", self.reader.task, found.tasks)
+                return task_page(tasks, found.next_page_token, found.page_size, found.total_size)
+            case Operation.PUSH_SET | Operation.PUSH_GET:
+                return self.read_task_push(codec.decode(result, _PUSH_SET), request)
+            case Operation.PUSH_LIST:
+                pushes = codec.decode(result, _PUSHES)
+                page = V03PushesIn(configs=pushes) if isinstance(pushes, list) else pushes
+                configs = [self.read_task_push(wire, request) for wire in page.configs]
+                return PushPage(configs=tuple(configs), next_page_token=page.next_page_token or "")
+            case Operation.EXTENDED_CARD:
+                return read_card(result)
+        body = self._answer(result)
+        if isinstance(body, Task) or (isinstance(body, Message) and operation is Operation.SEND):
+            return body
+        raise InvalidAgentResponse(f"The answer to {operation.value} is neither a task nor a message")
+
+    def read_task_push(self, wire: V03PushSetIn, request: Request) -> PushConfig:
+        """Read a webhook with its task; the request knows the task if the answer does not say it."""
+        if wire.push_notification_config is None:
+            raise invalid_field("pushNotificationConfig", MISSING)
+        asked = request.task_id if isinstance(request, PushConfig | PushGetRequest | PushListRequest) else None
+        name = text_or_none(wire.name)
+        task_id = wire.own_task() or text_or_none(wire.id) or task_of(name) or asked
+        return read_push(wire.push_notification_config, task_id, config_of(name))
+
+    def _answer(self, data: bytes) -> EventBody:
+        """Read a task, a message or an update; where it says which, members of the others are unknown."""
+        try:
+            wire = codec.decode(data, _ANSWER)
+        except InvalidParams as refused:
+            plain = codec.decode(data, _OBJECT)
+            known = KIND_MEMBERS.get(text_or_none(plain.get("kind")) or "")
+            if known is None:
+                raise refused
+            wire = codec.convert({name: value for name, value in plain.items() if name in known}, V03AnswerIn)
+        return self.reader.answer(wire)
+
+    # --- stream events and webhooks ---
+
+    def encode_event(self, event: Event) -> Frame | None:
+        """Write one stream event; a message that joined the history has no form in 0.3."""
+        body = self.writer.body(event.body)
+        return None if body is None else Frame(data=codec.encode(body))
+
+    def read_event(self, frame: Frame) -> EventBody:
+        """Read one stream event."""
+        return self._answer(frame.data)
+
+    def push_task(self, task: Task) -> bytes:
+        """Write a webhook body that holds the task."""
+        return codec.encode(self.writer.task(task))
+
+    def read_push(self, body: bytes) -> EventBody:
+        """Read a webhook body that holds a task or one event."""
+        return self._answer(body)
+
+    # --- errors and cards ---
+
+    def decode_error(self, error: ErrorObject) -> AccordError:
+        """Read an error, by the reason in its data where that fits the code."""
+        return read_flat_error(error, "code")
+
+    def encode_card(self, card: AgentCard) -> dict[str, Any]:
+        """Write a card with nothing but 0.3's fields."""
+        return write_card(card)
+
+    def decode_card(self, card: bytes) -> AgentCard:
+        """Read a card of 0.2 or 0.3."""
+        return read_card(card)
+
+
+MEMBER_NAMES = {Task: b"task", Message: b"message", StatusUpdate: b"statusUpdate", ArtifactUpdate: b"artifactUpdate"}
+
+
+class V03Members(V03):
+    """A2A 0.3 whose answers to a send are found by their members as well."""
+
+    def encode_result(self, operation: Operation, result: Result) -> bytes:
+        """Write the answer of an operation."""
+        data = super().encode_result(operation, result)
+        return _twice(data, result) if operation is Operation.SEND and isinstance(result, Task | Message) else data
+
+    def encode_event(self, event: Event) -> Frame | None:
+        """Write one stream event."""
+        frame = super().encode_event(event)
+        return None if frame is None else replace(frame, data=_twice(frame.data, event.body))
+
+
+def _twice(data: bytes, body: EventBody) -> bytes:
+    """Return an object that is also a member of itself."""
+    return b"%b,%b:%b}" % (data[:-1], b'"%b"' % MEMBER_NAMES[type(body)], data)

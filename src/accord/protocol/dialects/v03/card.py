@@ -25,7 +25,7 @@ from accord.model import (
     SecurityRequirement,
     SecurityScheme,
 )
-from accord.model.base import Model, NonEmpty
+from accord.model.base import A2AModel, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
 
@@ -156,7 +156,7 @@ _FLOWS: dict[str, Plain] = {
 """The flows of 0.3, and what each requires that our model does not."""
 
 
-def _plain(stated: Model) -> Plain:
+def _plain(stated: A2AModel) -> Plain:
     found: Plain = msgspec.to_builtins(stated)
     return found
 

@@ -1,7 +1,6 @@
-"""The objects of peers before A2A 1.0, read into the model.
+"""The reader of A2A before 1.0: decoded structs to the model.
 
-It only reads, and reads all spellings alike; what a dialect insists on is a setting of its `Reader`. The dialects that
-stem from 0.3 are above, `wire`, `parts` and `states` below.
+It reads all spellings alike. What a dialect requires is a setting of its `V03Reader`.
 """
 
 import base64
@@ -30,21 +29,21 @@ from accord.model import (
     TaskStatus,
 )
 from accord.protocol.codec import convert, invalid_field, read_time
-from accord.protocol.dialects.v03.wire import (
-    MEMBERS,
+from accord.protocol.dialects.v03.shapes import (
+    KIND_MEMBERS,
     MISSING,
-    AnswerIn,
-    ArtifactIn,
-    AuthenticationIn,
-    BodyIn,
-    ConfigurationIn,
-    ContentIn,
-    ListIn,
-    MessageIn,
-    PartIn,
-    PushIn,
-    StatusIn,
-    text,
+    V03AnswerIn,
+    V03ArtifactIn,
+    V03AuthenticationIn,
+    V03BodyIn,
+    V03ConfigurationIn,
+    V03ContentIn,
+    V03ListIn,
+    V03MessageIn,
+    V03PartIn,
+    V03PushIn,
+    V03StatusIn,
+    text_or_none,
 )
 from accord.protocol.parts import from_base64, read_parts
 from accord.protocol.states import from_any
@@ -56,7 +55,7 @@ Wire = TypeVar("Wire")
 Value = TypeVar("Value")
 
 
-def read_configuration(wire: ConfigurationIn | None) -> SendConfiguration | None:
+def read_configuration(wire: V03ConfigurationIn | None) -> SendConfiguration | None:
     """Read how a send is to be answered; without `blocking` the caller waits (B-08)."""
     if wire is None:
         return None
@@ -69,7 +68,7 @@ def read_configuration(wire: ConfigurationIn | None) -> SendConfiguration | None
     )
 
 
-def read_filter(wire: ListIn) -> TaskFilter:
+def read_filter(wire: V03ListIn) -> TaskFilter:
     """Read which tasks are to be listed."""
     return TaskFilter(
         context_id=wire.context_id or None,
@@ -82,7 +81,7 @@ def read_filter(wire: ListIn) -> TaskFilter:
     )
 
 
-def read_push(wire: PushIn, task_id: str | None = None, config_id: str | None = None) -> PushConfig:
+def read_push(wire: V03PushIn, task_id: str | None = None, config_id: str | None = None) -> PushConfig:
     """Read a webhook; of several authentication schemes the first is the one we use."""
     return PushConfig(
         url=wire.url,
@@ -95,7 +94,7 @@ def read_push(wire: PushIn, task_id: str | None = None, config_id: str | None = 
     )
 
 
-def read_set(wire: PushIn, task_id: str, config_id: str | None = None) -> PushConfig:
+def read_set(wire: V03PushIn, task_id: str, config_id: str | None = None) -> PushConfig:
     """Read a webhook that is set: it replaces what was set before under the same name, and without one under none.
 
     The name of what has none is the task's id, as in the official SDK.
@@ -103,19 +102,19 @@ def read_set(wire: PushIn, task_id: str, config_id: str | None = None) -> PushCo
     return read_push(wire, task_id, config_id or task_id)
 
 
-def _authentication(wire: AuthenticationIn | None) -> Authentication | None:
+def _authentication(wire: V03AuthenticationIn | None) -> Authentication | None:
     if wire is None:
         return None
-    scheme = next(iter(wire.schemes or ()), text(wire.scheme))
+    scheme = next(iter(wire.schemes or ()), text_or_none(wire.scheme))
     return Authentication(scheme=scheme, credentials=wire.credentials or None) if scheme else None
 
 
 _ROLES = {"user": Role.USER, "agent": Role.AGENT, "ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
-NOTHING = (Part(text=""),)
+EMPTY_PARTS = (Part(text=""),)
 """The parts of what has none."""
 
 
-def inside(member: str, read: Callable[[Wire], Value], wire: Wire) -> Value:
+def read_member(member: str, read: Callable[[Wire], Value], wire: Wire) -> Value:
     """Read a member of an object; what is refused in it is named by its path."""
     try:
         return read(wire)
@@ -123,7 +122,7 @@ def inside(member: str, read: Callable[[Wire], Value], wire: Wire) -> Value:
         raise _under(member, error) from None
 
 
-def each(member: str, read: Callable[[Wire], Value], wires: Sequence[Wire] | None) -> tuple[Value, ...]:
+def read_list(member: str, read: Callable[[Wire], Value], wires: Sequence[Wire] | None) -> tuple[Value, ...]:
     """Read a list that is a member of an object."""
     found: list[Value] = []
     try:
@@ -154,7 +153,7 @@ _foreign = attrgetter(*FOREIGN)
 _ABSENT = (None,) * len(FOREIGN)
 
 
-def settle(wire: Struct, name: str, where: str | None) -> None:
+def check_text_member(wire: Struct, name: str, where: str | None) -> None:
     """Refuse a member that should be text by its path, or forget it where it has none: there it is unknown."""
     value = getattr(wire, name)
     if value is None or isinstance(value, str):
@@ -164,7 +163,7 @@ def settle(wire: Struct, name: str, where: str | None) -> None:
     setattr(wire, name, None)
 
 
-class Reader(Struct, frozen=True):
+class V03Reader(Struct, frozen=True):
     """Turns wire objects into the model. A refusal names the field as seen from the object that is read."""
 
     ids_required: bool = True
@@ -176,7 +175,7 @@ class Reader(Struct, frozen=True):
     tag: str = "kind"
     """What a part calls its discriminator; the other spelling of it is read as well."""
 
-    def message(self, wire: MessageIn) -> Message:
+    def message(self, wire: V03MessageIn) -> Message:
         """Read a message."""
         role = _ROLES.get(wire.role)
         if role is None:
@@ -196,7 +195,7 @@ class Reader(Struct, frozen=True):
             reference_task_ids=wire.reference_task_ids or (),
         )
 
-    def artifact(self, wire: ArtifactIn) -> Artifact:
+    def artifact(self, wire: V03ArtifactIn) -> Artifact:
         """Read an artifact."""
         return Artifact(
             artifact_id=wire.artifact_id,
@@ -207,22 +206,22 @@ class Reader(Struct, frozen=True):
             extensions=wire.extensions or (),
         )
 
-    def task(self, wire: BodyIn) -> Task:
+    def task(self, wire: V03BodyIn) -> Task:
         """Read a task."""
         if not wire.id:
             raise invalid_field("id", MISSING)
         return Task(
             id=wire.id,
-            status=inside("status", self._status, wire.status),
+            status=read_member("status", self._status, wire.status),
             context_id=wire.context_id or None,
-            artifacts=each("artifacts", self.artifact, wire.artifacts),
-            history=each("history", self.message, wire.history),
+            artifacts=read_list("artifacts", self.artifact, wire.artifacts),
+            history=read_list("history", self.message, wire.history),
             metadata=wire.metadata,
         )
 
-    def answer(self, wire: AnswerIn) -> EventBody:
+    def answer(self, wire: V03AnswerIn) -> EventBody:
         """Read a body, alone or as a member; beside a `kind` the members are unknown."""
-        if wire.kind in MEMBERS:
+        if wire.kind in KIND_MEMBERS:
             return self.body(wire)
         for inner, member, kind in (
             (wire.task, "task", "task"),
@@ -233,10 +232,10 @@ class Reader(Struct, frozen=True):
         ):
             if inner is not None:
                 inner.kind = kind
-                return inside(member, self.body, inner)
+                return read_member(member, self.body, inner)
         return self.body(wire)
 
-    def body(self, wire: BodyIn) -> EventBody:
+    def body(self, wire: V03BodyIn) -> EventBody:
         """Read whatever of the four an answer or event is: by its `kind`, else by what it holds."""
         match wire.kind or _guess(wire):
             case "message":
@@ -248,17 +247,17 @@ class Reader(Struct, frozen=True):
             case _:
                 return self.task(wire)
 
-    def _status_update(self, wire: BodyIn) -> StatusUpdate:
+    def _status_update(self, wire: V03BodyIn) -> StatusUpdate:
         if not wire.task_id:
             raise invalid_field("taskId", MISSING)
         return StatusUpdate(
             task_id=wire.task_id,
             context_id=wire.context_id or "",
-            status=inside("status", self._status, wire.status),
+            status=read_member("status", self._status, wire.status),
             metadata=wire.metadata,
         )
 
-    def _artifact_update(self, wire: BodyIn) -> ArtifactUpdate:
+    def _artifact_update(self, wire: V03BodyIn) -> ArtifactUpdate:
         if not wire.task_id:
             raise invalid_field("taskId", MISSING)
         if wire.artifact is None:
@@ -266,54 +265,54 @@ class Reader(Struct, frozen=True):
         return ArtifactUpdate(
             task_id=wire.task_id,
             context_id=wire.context_id or "",
-            artifact=inside("artifact", self.artifact, wire.artifact),
+            artifact=read_member("artifact", self.artifact, wire.artifact),
             append=wire.append or False,
             last_chunk=wire.last_chunk or False,
             metadata=wire.metadata,
         )
 
-    def _status(self, wire: StatusIn | str | None) -> TaskStatus:
-        if not isinstance(wire, StatusIn):
+    def _status(self, wire: V03StatusIn | str | None) -> TaskStatus:
+        if not isinstance(wire, V03StatusIn):
             raise invalid_field("", MISSING if wire is None else "Expected `object`, got `str`")
         if wire.state is None and not self.proto:
             raise invalid_field("state", MISSING)
         state = from_any(wire.state, "state") if wire.state else TaskState.UNKNOWN
-        message = None if wire.message is None else inside("message", self.message, wire.message)
+        message = None if wire.message is None else read_member("message", self.message, wire.message)
         return TaskStatus(state=state, message=message, timestamp=read_time(wire.timestamp or None, "timestamp"))
 
-    def _either(self, wire: MessageIn) -> tuple[Part, ...]:
+    def _either(self, wire: V03MessageIn) -> tuple[Part, ...]:
         """Read the parts of a message that calls them `content`, which outside of protobuf JSON need not mean them."""
         if self.proto or isinstance(wire.content, list):
-            content = convert({"content": wire.content}, ContentIn).content
+            content = convert({"content": wire.content}, V03ContentIn).content
             if wire.parts is None:
                 return self._parts(content, "content")
         return self._parts(wire.parts, "parts")
 
-    def _parts(self, wires: list[PartIn] | None, name: str) -> tuple[Part, ...]:
+    def _parts(self, wires: list[V03PartIn] | None, name: str) -> tuple[Part, ...]:
         if not wires:
             if wires is None:
                 raise invalid_field("parts", MISSING)
-            return NOTHING  # 0.x allows it, and servers close an artifact so; a send refuses it
+            return EMPTY_PARTS  # 0.x allows it, and servers close an artifact so; a send refuses it
         # Most messages are one text: made here, without a call and a loop for each.
         first = wires[0]
         is_text = first.text is not None and first.kind == "text" and first.type is None and first.media_type is None
         if is_text and len(wires) == 1:
             return (Part(text=first.text, metadata=first.metadata),)
-        known = each(name, self._known, wires)
+        known = read_list(name, self._known, wires)
         if self.proto:
             for wire in known:
                 _from_proto(wire)
         return _unwrapped(read_parts(known, name))
 
-    def _known(self, part: PartIn) -> PartIn:
+    def _known(self, part: V03PartIn) -> V03PartIn:
         """Forget members that this dialect does not define and that are not what others make of them."""
         if type(part.kind) is str and part.type is None and part.file is None and _foreign(part) == _ABSENT:
             return part
-        settle(part, "kind", "kind" if self.tag == "kind" else None)
-        settle(part, "type", "type" if self.tag == "type" else None)
+        check_text_member(part, "kind", "kind" if self.tag == "kind" else None)
+        check_text_member(part, "type", "type" if self.tag == "type" else None)
         if part.file is not None:
-            settle(part.file, "file_with_bytes", "file.fileWithBytes" if self.proto else None)
-            settle(part.file, "file_with_uri", "file.fileWithUri" if self.proto else None)
+            check_text_member(part.file, "file_with_bytes", "file.fileWithBytes" if self.proto else None)
+            check_text_member(part.file, "file_with_uri", "file.fileWithUri" if self.proto else None)
         for name, kind in FOREIGN.items():
             if not isinstance(getattr(part, name), kind):
                 setattr(part, name, None)
@@ -336,7 +335,7 @@ def _unwrap(part: Part) -> Part:
     return replace(part, data=part.data["value"], metadata=metadata or None)
 
 
-def _from_proto(part: PartIn) -> None:
+def _from_proto(part: V03PartIn) -> None:
     """Take off what protobuf JSON puts around the content of a part that has no discriminator."""
     if isinstance(part.data, dict) and part.data.keys() <= {"data"} and not (part.kind or part.type):
         part.data = part.data.get("data", {})
@@ -347,7 +346,7 @@ def _from_proto(part: PartIn) -> None:
 _BINARY = ("image/", "audio/", "video/", "application/pdf", "application/zip", "application/gzip")
 """Media types of files that are never base64 text themselves."""
 
-_LEAST = 24
+_LEAST_SIZE = 24
 """The base64 of 18 bytes: no file of these types is smaller, so what is shorter is no evidence of anything."""
 
 
@@ -357,13 +356,13 @@ def _once(encoded: str, media_type: str) -> str:
         return encoded
     try:
         inner = from_base64(encoded).decode("ascii")
-        twice = len(inner) >= _LEAST and base64.b64encode(from_base64(inner)).decode() == inner
+        twice = len(inner) >= _LEAST_SIZE and base64.b64encode(from_base64(inner)).decode() == inner
     except ValueError:
         return encoded
     return inner if twice else encoded
 
 
-def _guess(wire: BodyIn) -> str:
+def _guess(wire: V03BodyIn) -> str:
     if wire.artifact is not None:
         return "artifact-update"
     if wire.role:

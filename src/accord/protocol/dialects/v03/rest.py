@@ -1,16 +1,20 @@
-"""A2A 0.3 over HTTP+JSON: the protobuf JSON of 0.3's own definition, which is neither its JSON-RPC form nor 1.0.
+"""A2A 0.3 over HTTP+JSON and gRPC: the protobuf JSON of 0.3's own definition.
 
-Only shapes that differ from `v03` are here; addresses and statuses are the binding's. Cards and webhook bodies are the
-same on both bindings of 0.3. Real clients mix the spellings of both, so both are read.
+It is neither 0.3's JSON-RPC form nor 1.0. Clients mix the spellings of both, so both are read. Over gRPC the card has
+security objects as in A2A 1.0, and an error's message begins with its name, because 0.3's clients look for it there.
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
+import msgspec
 from msgspec import UNSET, Struct
 from msgspec.json import Decoder
+from msgspec.structs import replace
 
 from accord.errors import APPLICATION, TABLE, AccordError, InvalidParams, ParseError, RemoteError
 from accord.model import (
+    AgentCard,
     CancelRequest,
     Event,
     EventBody,
@@ -25,6 +29,8 @@ from accord.model import (
     PushPage,
     Request,
     Result,
+    SecurityRequirement,
+    SecurityScheme,
     SendConfiguration,
     SendRequest,
     StatusUpdate,
@@ -35,47 +41,49 @@ from accord.model import (
 from accord.model.base import Count
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import RestDialect
-from accord.protocol.dialects.v03.codec import BY_TASK, V03
-from accord.protocol.dialects.v03.field_names import has_field_names, with_field_names, with_json_names
-from accord.protocol.dialects.v03.reader import Reader, read_configuration, read_set, settle
-from accord.protocol.dialects.v03.wire import (
+from accord.protocol.dialects.base import RestDialect, convert_query_values
+from accord.protocol.dialects.v03 import BY_TASK, V03
+from accord.protocol.dialects.v03.card import write_card
+from accord.protocol.dialects.v03.reader import V03Reader, check_text_member, read_configuration, read_set
+from accord.protocol.dialects.v03.shapes import (
     MISSING,
-    ByTask,
-    ConfigurationIn,
-    PushIn,
-    PushSetIn,
-    SendIn,
-    TaskParams,
+    V03ConfigurationIn,
+    V03PushIn,
+    V03PushSetIn,
+    V03SendIn,
+    V03TaskIdParams,
+    V03TaskParams,
+    has_field_names,
+    with_field_names,
+    with_json_names,
 )
 from accord.protocol.dialects.v03.writer import (
-    ArtifactUpdateOut,
-    Out,
-    PushOut,
-    StatusUpdateOut,
-    TaskOut,
-    Writer,
+    V03ArtifactUpdateOut,
+    V03Out,
+    V03PushOut,
+    V03StatusUpdateOut,
+    V03TaskOut,
+    V03Writer,
     data_object,
-    present,
     push_out,
+    without_none,
 )
 from accord.protocol.jsonrpc import ErrorObject
 from accord.protocol.operations import Operation
-from accord.protocol.rest_query import typed
 from accord.protocol.sse import Frame
 from accord.protocol.states import PROTO_03
 
 # --- shapes -------------------------------------------------------------------------------------------------------
 
 
-class TextPart(Out):
+class ProtoTextPart(V03Out):
     """A text part."""
 
     text: str
     metadata: dict[str, Any] | None = None
 
 
-class FileOut(Out):
+class ProtoFileOut(V03Out):
     """The file of a file part."""
 
     file_with_bytes: bytes | None = None
@@ -84,21 +92,21 @@ class FileOut(Out):
     name: str | None = None
 
 
-class FilePart(Out):
+class ProtoFilePart(V03Out):
     """A file part."""
 
-    file: FileOut
+    file: ProtoFileOut
     metadata: dict[str, Any] | None = None
 
 
-class DataPart(Out):
+class ProtoDataPart(V03Out):
     """A data part, whose object sits one level deeper."""
 
     data: dict[str, dict[str, Any]]
     metadata: dict[str, Any] | None = None
 
 
-class ContentMessage(Out):
+class ProtoMessage(V03Out):
     """A message, whose parts are its content. It cannot refer to other tasks."""
 
     message_id: str
@@ -110,51 +118,51 @@ class ContentMessage(Out):
     extensions: tuple[str, ...] = ()
 
 
-class ConfigurationOut(Out):
+class ProtoConfigurationOut(V03Out):
     """How a send is to be answered; absent, `blocking` would mean false."""
 
     blocking: bool
     accepted_output_modes: tuple[str, ...] = ()
     history_length: int | None = None
-    push_notification: PushOut | None = None
+    push_notification: V03PushOut | None = None
 
 
-class SentConfiguration(ConfigurationIn, rename="camel"):
+class ProtoConfigurationIn(V03ConfigurationIn, rename="camel"):
     """How a send is to be answered; the webhook is called `pushNotification`."""
 
-    push_notification: PushIn | None = None
+    push_notification: V03PushIn | None = None
 
 
-class Sent(SendIn):
+class ProtoSendIn(V03SendIn):
     """Parameters of a send."""
 
-    configuration: SentConfiguration | None = None
+    configuration: ProtoConfigurationIn | None = None
 
 
-class PageParams(TaskParams, rename="camel"):
+class ProtoPageParams(V03TaskParams, rename="camel"):
     """Parameters of listing a task's webhooks; over JSON-RPC they have no pages."""
 
     page_size: Count | None = None
     page_token: str | None = None
 
 
-class CreateIn(PushSetIn, rename="camel"):
+class ProtoCreateIn(V03PushSetIn, rename="camel"):
     """Setting a webhook: the Python client sends `config`, the JavaScript one what is inside of it."""
 
     config_id: str | None = None
-    config: PushSetIn | None = None
+    config: V03PushSetIn | None = None
     url: Any = None
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-class ProtoWriter(Writer):
+class ProtoWriter(V03Writer):
     """Puts the model into the shapes of 0.3's protobuf JSON."""
 
-    task_shape: ClassVar = TaskOut
-    status_update_shape: ClassVar = StatusUpdateOut
-    artifact_update_shape: ClassVar = ArtifactUpdateOut
+    task_shape: ClassVar = V03TaskOut
+    status_update_shape: ClassVar = V03StatusUpdateOut
+    artifact_update_shape: ClassVar = V03ArtifactUpdateOut
 
     def state(self, state: TaskState) -> str:
         """Return the name of a state."""
@@ -163,15 +171,15 @@ class ProtoWriter(Writer):
     def part(self, part: Part) -> Any:
         """Return a part as it is written."""
         if part.text is not None:
-            return TextPart(part.text, part.metadata)
+            return ProtoTextPart(part.text, part.metadata)
         if part.data is not UNSET:
             data, metadata = data_object(part)
-            return DataPart({"data": data}, metadata)
-        return FilePart(FileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
+            return ProtoDataPart({"data": data}, metadata)
+        return ProtoFilePart(ProtoFileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
 
-    def message(self, message: Message) -> ContentMessage:
+    def message(self, message: Message) -> ProtoMessage:
         """Return a message as it is written."""
-        return ContentMessage(
+        return ProtoMessage(
             message.message_id,
             message.role.value,
             self.parts(message.parts),
@@ -201,11 +209,11 @@ class ProtoWriter(Writer):
         name = f"tasks/{config.task_id or ''}/pushNotificationConfigs/{config.id or ''}"
         return {"name": name, "pushNotificationConfig": push_out(config)}
 
-    def configuration(self, stated: SendConfiguration | None) -> ConfigurationOut:
+    def configuration(self, stated: SendConfiguration | None) -> ProtoConfigurationOut:
         """Return how a send is to be answered; always, because without it the server would not wait."""
         stated = stated or SendConfiguration()
         push = stated.task_push_notification_config
-        return ConfigurationOut(
+        return ProtoConfigurationOut(
             not stated.return_immediately,
             stated.accepted_output_modes,
             stated.history_length,
@@ -216,11 +224,11 @@ class ProtoWriter(Writer):
         """Return the request message of any operation; tasks and webhooks are named by resource names."""
         match request:
             case GetRequest():
-                return present(name=f"tasks/{request.id}", historyLength=request.history_length)
+                return without_none(name=f"tasks/{request.id}", historyLength=request.history_length)
             case CancelRequest() | SubscribeRequest():
                 return {"name": f"tasks/{request.id}"}
             case PushConfig():
-                return present(
+                return without_none(
                     parent=f"tasks/{request.task_id or ''}", configId=request.id, config=self.task_push(request)
                 )
             case PushDeleteRequest() if not request.id:
@@ -229,17 +237,17 @@ class ProtoWriter(Writer):
                 return {"name": f"tasks/{request.task_id}/pushNotificationConfigs/{request.id or ''}"}
             case PushListRequest():
                 parent = f"tasks/{request.task_id}"
-                return present(parent=parent, pageSize=request.page_size, pageToken=request.page_token)
+                return without_none(parent=parent, pageSize=request.page_size, pageToken=request.page_token)
             case _:
                 return super().params(request)
 
 
 # --- the dialect --------------------------------------------------------------------------------------------------
 
-_SEND = Decoder(Sent)
-_PAGE = Decoder(PageParams)
-_CREATE = Decoder(CreateIn)
-_BARE = Decoder(PushIn)
+_SEND = Decoder(ProtoSendIn)
+_PAGE = Decoder(ProtoPageParams)
+_CREATE = Decoder(ProtoCreateIn)
+_BARE = Decoder(V03PushIn)
 _JSON = V03()
 
 
@@ -247,7 +255,7 @@ class V03Rest(V03, RestDialect):
     """A2A 0.3 HTTP+JSON."""
 
     media_types: ClassVar = ("application/json",)
-    reader: ClassVar = Reader(proto=True)
+    reader: ClassVar = V03Reader(proto=True)
     writer: ClassVar = ProtoWriter()
 
     def answering(self, operation: Operation, params: bytes) -> RestDialect:
@@ -260,7 +268,7 @@ class V03Rest(V03, RestDialect):
 
     def decode_request(self, operation: Operation, params: bytes) -> Request:
         """Read the body, query and path values of an operation, put together as one object."""
-        params = typed(operation, with_json_names(params))
+        params = convert_query_values(operation, with_json_names(params))
         if operation is Operation.PUSH_SET:
             return _read_create(params)
         return super().decode_request(operation, params)
@@ -291,7 +299,7 @@ class V03Rest(V03, RestDialect):
                 return codec.encode(self.writer.member(result))
             case PushPage():
                 configs = [self.writer.task_push(config) for config in result.configs]
-                return codec.encode(present(configs=configs, nextPageToken=result.next_page_token or None))
+                return codec.encode(without_none(configs=configs, nextPageToken=result.next_page_token or None))
             case int():
                 return b"{}"
             case _:
@@ -305,7 +313,9 @@ class V03Rest(V03, RestDialect):
     def encode_http_error(self, error: AccordError) -> bytes:
         """Write an error: clients of 0.3 show its `message` or find it by `code`, that of 1.0 finds it by `type`."""
         plain = super().encode_error(error)
-        return codec.encode(present(type=error_name(error), code=plain.code, message=plain.message, data=plain.data))
+        return codec.encode(
+            without_none(type=error_name(error), code=plain.code, message=plain.message, data=plain.data)
+        )
 
     def decode_http_error(self, body: bytes) -> AccordError | None:
         """Read an error by its `type`, and by its code where that says nothing."""
@@ -345,7 +355,7 @@ class V03RestByFieldName(V03Rest):
 _BY_FIELD_NAME = V03RestByFieldName()
 
 
-class ErrorIn(Struct):
+class ProtoErrorIn(Struct):
     """An error as servers of 0.3 answer it, each with some of these."""
 
     message: str
@@ -370,17 +380,17 @@ def named_error(sentence: str) -> tuple[type[AccordError] | None, str]:
     return (None, sentence) if kind is None else (kind, rest)
 
 
-_ERROR = Decoder(ErrorIn)
+_ERROR = Decoder(ProtoErrorIn)
 _BY_NAME: dict[str | None, type[AccordError]] = {error_name(kind()): kind for kind in reversed(TABLE)}
 _BY_NAME.pop(None)  # what 0.3 has no name for
 
-Named = TypeVar("Named", bound=ByTask)
+Named = TypeVar("Named", bound=V03TaskIdParams)
 
 
 def _named(wire: Named) -> Named:
     """Refuse resource names that are no text: to JSON-RPC they are unknown, here they are the definition's own."""
-    settle(wire, "name", "name")
-    settle(wire, "parent", "parent")
+    check_text_member(wire, "name", "name")
+    check_text_member(wire, "parent", "parent")
     return wire
 
 
@@ -392,3 +402,38 @@ def _read_create(params: bytes) -> PushConfig:
     if wire.url is None:
         raise invalid_field("config.pushNotificationConfig", MISSING)
     return read_set(codec.decode(params, _BARE), wire.target())
+
+
+Plain = dict[str, Any]
+
+
+class V03Grpc(V03Rest):
+    """A2A 0.3 gRPC."""
+
+    def encode_card(self, card: AgentCard) -> Plain:
+        """Write a card as the protobuf JSON of 0.3."""
+        plain = write_card(card)
+        plain["capabilities"].pop("stateTransitionHistory", None)  # 0.3's JSON has it, its protobuf does not
+        schemes: Plain = plain.get("securitySchemes", {})
+        plain["securitySchemes"] = {name: _scheme(card.security_schemes[name], schemes[name]) for name in schemes}
+        plain["security"] = _security(card.security_requirements)
+        for skill, stated in zip(plain["skills"], card.skills, strict=True):
+            skill["security"] = _security(stated.security_requirements)
+        return plain
+
+    def encode_error(self, error: AccordError, agent: str = "") -> ErrorObject:
+        """Write an error, with its name where 0.3 has one."""
+        plain, name = super().encode_error(error, agent), error_name(error)
+        return plain if name is None else replace(plain, message=f"{name}: {plain.message}")
+
+
+def _scheme(stated: SecurityScheme, written: Plain) -> Plain:
+    """Write a way to authenticate; of the OAuth flows that 0.3 knows, protobuf has room for one."""
+    plain: Plain = msgspec.to_builtins(stated)
+    if "flows" in written:
+        plain["oauth2SecurityScheme"]["flows"] = dict(list(written["flows"].items())[:1])
+    return plain
+
+
+def _security(stated: Iterable[SecurityRequirement]) -> list[Plain]:
+    return [msgspec.to_builtins(one) for one in stated]

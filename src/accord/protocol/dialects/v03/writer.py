@@ -1,8 +1,4 @@
-"""What A2A 0.2 and 0.3 are written as: the shapes of messages, tasks and events, and the model put into them.
-
-It only writes, and only what a strict 0.3 peer knows; `reader` is its counterpart. Variants of 0.3 override the
-methods whose shapes they spell differently.
-"""
+"""The writer of A2A 0.2 and 0.3: the model to the shapes of messages, tasks and events."""
 
 from typing import Any, ClassVar
 
@@ -43,11 +39,11 @@ _FINAL = ENDED | INTERRUPTED
 """States after which a 0.3 stream says `final`: nothing follows until the caller speaks again."""
 
 
-class Out(Struct, rename="camel", omit_defaults=True, gc=False):
+class V03Out(Struct, rename="camel", omit_defaults=True, gc=False):
     """Base of everything written here: camelCase, and nothing that is at its default."""
 
 
-class MessageOut(Out):
+class V03MessageOut(V03Out):
     """A message without `kind`."""
 
     message_id: str
@@ -60,11 +56,11 @@ class MessageOut(Out):
     reference_task_ids: tuple[str, ...] = ()
 
 
-class TaggedMessage(MessageOut, tag_field="kind", tag="message"):
+class TaggedMessage(V03MessageOut, tag_field="kind", tag="message"):
     """A message."""
 
 
-class ArtifactOut(Out):
+class V03ArtifactOut(V03Out):
     """An artifact."""
 
     artifact_id: str
@@ -75,7 +71,7 @@ class ArtifactOut(Out):
     extensions: tuple[str, ...] = ()
 
 
-class StatusOut(Out):
+class V03StatusOut(V03Out):
     """A task's status."""
 
     state: str
@@ -83,51 +79,51 @@ class StatusOut(Out):
     timestamp: str | None = None
 
 
-class TaskOut(Out):
+class V03TaskOut(V03Out):
     """A task without `kind`."""
 
     id: str
     context_id: str
-    status: StatusOut
-    artifacts: list[ArtifactOut] = []
+    status: V03StatusOut
+    artifacts: list[V03ArtifactOut] = []
     history: list[Any] = []
     metadata: dict[str, Any] | None = None
 
 
-class TaggedTask(TaskOut, tag_field="kind", tag="task"):
+class TaggedTask(V03TaskOut, tag_field="kind", tag="task"):
     """A task."""
 
 
-class StatusUpdateOut(Out):
+class V03StatusUpdateOut(V03Out):
     """A status event without `kind`."""
 
     task_id: str
     context_id: str
-    status: StatusOut
+    status: V03StatusOut
     final: bool
     metadata: dict[str, Any] | None = None
 
 
-class TaggedStatusUpdate(StatusUpdateOut, tag_field="kind", tag="status-update"):
+class TaggedStatusUpdate(V03StatusUpdateOut, tag_field="kind", tag="status-update"):
     """A status event."""
 
 
-class ArtifactUpdateOut(Out):
+class V03ArtifactUpdateOut(V03Out):
     """An artifact event without `kind`."""
 
     task_id: str
     context_id: str
-    artifact: ArtifactOut
+    artifact: V03ArtifactOut
     append: bool = False
     last_chunk: bool = False
     metadata: dict[str, Any] | None = None
 
 
-class TaggedArtifactUpdate(ArtifactUpdateOut, tag_field="kind", tag="artifact-update"):
+class TaggedArtifactUpdate(V03ArtifactUpdateOut, tag_field="kind", tag="artifact-update"):
     """An artifact event."""
 
 
-class FileOut(Out):
+class V03FileOut(V03Out):
     """The file of a file part."""
 
     raw: bytes | None = field(default=None, name="bytes")
@@ -136,37 +132,37 @@ class FileOut(Out):
     name: str | None = None
 
 
-class TextPart(Out, tag_field="kind", tag="text"):
+class V03TextPart(V03Out, tag_field="kind", tag="text"):
     """A text part."""
 
     text: str
     metadata: dict[str, Any] | None = None
 
 
-class FilePart(Out, tag_field="kind", tag="file"):
+class V03FilePart(V03Out, tag_field="kind", tag="file"):
     """A file part."""
 
-    file: FileOut
+    file: V03FileOut
     metadata: dict[str, Any] | None = None
 
 
-class DataPart(Out, tag_field="kind", tag="data"):
+class V03DataPart(V03Out, tag_field="kind", tag="data"):
     """A data part."""
 
     data: dict[str, Any]
     metadata: dict[str, Any] | None = None
 
 
-class ConfigurationOut(Out):
+class V03ConfigurationOut(V03Out):
     """How a send is to be answered; `blocking` is always said, because 0.3 has no default for it."""
 
     blocking: bool
     accepted_output_modes: tuple[str, ...] = ()
     history_length: int | None = None
-    push_notification_config: "PushOut | None" = None
+    push_notification_config: "V03PushOut | None" = None
 
 
-class SendOut(Out):
+class V03SendOut(V03Out):
     """Parameters of a send."""
 
     message: Any
@@ -174,7 +170,7 @@ class SendOut(Out):
     metadata: dict[str, Any] | None = None
 
 
-class PushOut(Out):
+class V03PushOut(V03Out):
     """A webhook, without its task."""
 
     url: str
@@ -190,7 +186,7 @@ def data_object(part: Part) -> tuple[dict[str, Any], dict[str, Any] | None]:
     return {"value": part.data}, {**(part.metadata or {}), WRAPPED: True}
 
 
-def push_out(config: PushConfig) -> PushOut:
+def push_out(config: PushConfig) -> V03PushOut:
     """Return a webhook as 0.3 writes it, with nothing of ours."""
     stated = config.authentication
     authentication: dict[str, Any] | None = None
@@ -198,24 +194,24 @@ def push_out(config: PushConfig) -> PushOut:
         authentication = {"schemes": [stated.scheme]}
         if stated.credentials is not None:
             authentication["credentials"] = stated.credentials
-    return PushOut(config.url, config.id, config.token, authentication)
+    return V03PushOut(config.url, config.id, config.token, authentication)
 
 
-def present(**stated: Any) -> dict[str, Any]:
+def without_none(**stated: Any) -> dict[str, Any]:
     """Return the members that are there."""
     return {name: value for name, value in stated.items() if value is not None}
 
 
-class Writer:
+class V03Writer:
     """Puts the model into the shapes of 0.3."""
 
-    text_part: ClassVar[type[Any]] = TextPart
-    file_part: ClassVar[type[Any]] = FilePart
-    data_part: ClassVar[type[Any]] = DataPart
-    message_shape: ClassVar[type[MessageOut]] = TaggedMessage
-    task_shape: ClassVar[type[TaskOut]] = TaggedTask
-    status_update_shape: ClassVar[type[StatusUpdateOut]] = TaggedStatusUpdate
-    artifact_update_shape: ClassVar[type[ArtifactUpdateOut]] = TaggedArtifactUpdate
+    text_part: ClassVar[type[Any]] = V03TextPart
+    file_part: ClassVar[type[Any]] = V03FilePart
+    data_part: ClassVar[type[Any]] = V03DataPart
+    message_shape: ClassVar[type[V03MessageOut]] = TaggedMessage
+    task_shape: ClassVar[type[V03TaskOut]] = TaggedTask
+    status_update_shape: ClassVar[type[V03StatusUpdateOut]] = TaggedStatusUpdate
+    artifact_update_shape: ClassVar[type[V03ArtifactUpdateOut]] = TaggedArtifactUpdate
 
     def state(self, state: TaskState) -> str:
         """Return the name of a state."""
@@ -227,7 +223,7 @@ class Writer:
             return self.text_part(part.text, part.metadata)
         if part.data is not UNSET:
             return self.data_part(*data_object(part))
-        return self.file_part(FileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
+        return self.file_part(V03FileOut(part.raw, part.url, part.media_type, part.filename), part.metadata)
 
     def message(self, message: Message) -> Any:
         """Return a message as it is written."""
@@ -246,9 +242,9 @@ class Writer:
         """Return parts as they are written."""
         return [self.part(parts[0])] if len(parts) == 1 else [self.part(part) for part in parts]
 
-    def artifact(self, artifact: Artifact) -> ArtifactOut:
+    def artifact(self, artifact: Artifact) -> V03ArtifactOut:
         """Return an artifact as it is written."""
-        return ArtifactOut(
+        return V03ArtifactOut(
             artifact.artifact_id,
             self.parts(artifact.parts),
             artifact.name,
@@ -257,12 +253,12 @@ class Writer:
             artifact.extensions,
         )
 
-    def status(self, status: TaskStatus) -> StatusOut:
+    def status(self, status: TaskStatus) -> V03StatusOut:
         """Return a status as it is written."""
         message = None if status.message is None else self.message(status.message)
-        return StatusOut(self.state(status.state), message, status.timestamp)
+        return V03StatusOut(self.state(status.state), message, status.timestamp)
 
-    def task(self, task: Task) -> TaskOut:
+    def task(self, task: Task) -> V03TaskOut:
         """Return a task as it is written; 0.3 requires a context id, so one that has none says an empty one."""
         return self.task_shape(
             task.id,
@@ -314,28 +310,28 @@ class Writer:
             case TaskFilter():
                 return self.filter(request)
             case GetRequest():
-                return present(id=request.id, historyLength=request.history_length)
+                return without_none(id=request.id, historyLength=request.history_length)
             case CancelRequest():
-                return present(id=request.id, metadata=request.metadata)
+                return without_none(id=request.id, metadata=request.metadata)
             case PushDeleteRequest() if not request.id:
                 raise invalid_field("pushNotificationConfigId", "A2A 0.3 removes a webhook by its id")
             case PushGetRequest() | PushDeleteRequest():
-                return present(id=request.task_id, pushNotificationConfigId=request.id)
+                return without_none(id=request.task_id, pushNotificationConfigId=request.id)
             case SubscribeRequest() | PushListRequest():
                 return {"id": request.id if isinstance(request, SubscribeRequest) else request.task_id}
             case CardRequest():
                 return {}
 
-    def send(self, request: SendRequest) -> SendOut:
+    def send(self, request: SendRequest) -> V03SendOut:
         """Return the parameters of a send."""
-        return SendOut(self.message(request.message), self.configuration(request.configuration), request.metadata)
+        return V03SendOut(self.message(request.message), self.configuration(request.configuration), request.metadata)
 
     def configuration(self, stated: SendConfiguration | None) -> Any:
         """Return how a send is to be answered."""
         if stated is None:
             return None
         push = stated.task_push_notification_config
-        return ConfigurationOut(
+        return V03ConfigurationOut(
             not stated.return_immediately,
             stated.accepted_output_modes,
             stated.history_length,
@@ -344,7 +340,7 @@ class Writer:
 
     def filter(self, request: TaskFilter) -> dict[str, Any]:
         """Return the parameters of listing tasks, with 1.0's names and this dialect's states."""
-        return present(
+        return without_none(
             contextId=request.context_id,
             status=None if request.status is None else self.state(request.status),
             pageSize=request.page_size,

@@ -30,11 +30,11 @@ from accord.model import (
     SecurityScheme,
 )
 from accord.model.base import Metadata, NonEmpty
-from accord.protocol import codec, signing
+from accord.protocol import codec, http_headers
 from accord.protocol.codec import invalid_field
-from accord.protocol.dialects.base import stated
+from accord.protocol.dialects.base import without_none
 from accord.protocol.dialects.vault.objects import is_http
-from accord.protocol.slugs import slug
+from accord.protocol.urls import slug
 
 SCHEMA_VERSION = "1.0"
 PROFILE_VERSION = "0.2"
@@ -72,7 +72,7 @@ class AuthIn(Struct):
     service_identifier: str | None = None
 
 
-class SkillIn(Struct):
+class VaultSkillIn(Struct):
     """One thing the agent can do."""
 
     id: NonEmpty
@@ -82,7 +82,7 @@ class SkillIn(Struct):
     output_schema: Metadata | None = None
 
 
-class CardIn(Struct, rename="camel"):
+class VaultCardIn(Struct, rename="camel"):
     """A card."""
 
     schema_version: str
@@ -94,7 +94,7 @@ class CardIn(Struct, rename="camel"):
     provider: ProviderIn
     capabilities: CapabilitiesIn
     auth_schemes: list[AuthIn]
-    skills: list[SkillIn] | None = None
+    skills: list[VaultSkillIn] | None = None
     tags: list[str] | None = None
     privacy_policy_url: str | None = None
     terms_of_service_url: str | None = None
@@ -102,7 +102,7 @@ class CardIn(Struct, rename="camel"):
     last_updated: str | None = None
 
 
-_CARD = Decoder(CardIn)
+_CARD = Decoder(VaultCardIn)
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
@@ -114,19 +114,19 @@ def write_card(card: AgentCard) -> dict[str, Any]:
     url = _address(card, profile)
     owner = card.provider.organization if card.provider else urlsplit(url).hostname or card.name
     tags = profile.tags or tuple(dict.fromkeys(tag for skill in card.skills for tag in skill.tags))
-    return stated(
+    return without_none(
         schemaVersion=profile.schema_version or SCHEMA_VERSION,
         humanReadableId=profile.human_readable_id or f"{slug(owner)}/{slug(card.name)}",
         agentVersion=card.version,
         name=card.name,
         description=card.description,
         url=url,
-        provider=stated(
+        provider=without_none(
             name=owner,
             url=_http(card.provider.url if card.provider else None),
             support_contact=profile.support_contact,
         ),
-        capabilities=stated(
+        capabilities=without_none(
             a2aVersion=profile.a2a_version or PROFILE_VERSION,
             mcpVersion=profile.mcp_version,
             supportedMessageParts=_message_parts(card.default_input_modes) or None,
@@ -175,7 +175,7 @@ def _write_tee(details: Metadata | None) -> dict[str, Any] | None:
 
 
 def _write_skill(skill: AgentSkill) -> dict[str, Any]:
-    return stated(
+    return without_none(
         id=skill.id,
         name=skill.name,
         description=skill.description,
@@ -189,30 +189,32 @@ def _write_auth(card: AgentCard, profile: CardProfile) -> list[dict[str, Any]]:
     required = dict.fromkeys(name for requirement in card.security_requirements for name in requirement.schemes)
     known = {name: found for name, scheme in schemes.items() if (found := _write_scheme(scheme))}
     ways_in = known or {name: _write_nearest(name, schemes.get(name)) for name in schemes or required}
-    written = [way | stated(service_identifier=profile.service_identifiers.get(name)) for name, way in ways_in.items()]
+    written = [
+        way | without_none(service_identifier=profile.service_identifiers.get(name)) for name, way in ways_in.items()
+    ]
     optional = any(not requirement.schemes for requirement in card.security_requirements)
     return [*written, {"scheme": "none"}] if optional or not written else written
 
 
 def _write_scheme(scheme: SecurityScheme) -> dict[str, Any] | None:
     if key := scheme.api_key_security_scheme:
-        is_key = key.location == "header" and not signing.is_described_by(key)
-        return stated(scheme="apiKey", description=key.description) if is_key else None
+        is_key = key.location == "header" and not http_headers.is_signature_scheme(key)
+        return without_none(scheme="apiKey", description=key.description) if is_key else None
     if http := scheme.http_auth_security_scheme:
         bearer = http.scheme.lower() == "bearer"
-        return stated(scheme="bearer", description=http.description) if bearer else None
+        return without_none(scheme="bearer", description=http.description) if bearer else None
     if oauth := scheme.oauth2_security_scheme:
         flow = oauth.flows.client_credentials
         if flow is None or not is_http(flow.token_url):
-            return stated(scheme="bearer", description=oauth.description)
-        return stated(
+            return without_none(scheme="bearer", description=oauth.description)
+        return without_none(
             scheme="oauth2",
             description=oauth.description,
             tokenUrl=flow.token_url,
             scopes=list(flow.scopes) or None,
         )
     if connect := scheme.open_id_connect_security_scheme:
-        return stated(scheme="bearer", description=connect.description)
+        return without_none(scheme="bearer", description=connect.description)
     return None
 
 
@@ -225,18 +227,24 @@ def _write_nearest(name: str, scheme: SecurityScheme | None) -> dict[str, Any]:
     if scheme is None:
         return {"scheme": "bearer", "description": f"{name}, which the card does not describe"}
     if key := scheme.api_key_security_scheme:
-        if signing.is_described_by(key):
-            return {"scheme": "bearer", "description": _meant(f"A signature in the header {key.name}", key.description)}
+        if http_headers.is_signature_scheme(key):
+            return {
+                "scheme": "bearer",
+                "description": _named_modes(f"A signature in the header {key.name}", key.description),
+            }
         place = "query parameter" if key.location == "query" else key.location
-        return {"scheme": "apiKey", "description": _meant(f"The key goes into the {place} {key.name}", key.description)}
+        return {
+            "scheme": "apiKey",
+            "description": _named_modes(f"The key goes into the {place} {key.name}", key.description),
+        }
     if http := scheme.http_auth_security_scheme:
-        return {"scheme": "bearer", "description": _meant(f"HTTP {http.scheme} authentication", http.description)}
+        return {"scheme": "bearer", "description": _named_modes(f"HTTP {http.scheme} authentication", http.description)}
     certificate = scheme.mtls_security_scheme
     own = certificate.description if certificate else None
-    return {"scheme": "bearer", "description": _meant("Mutual TLS with a client certificate", own)}
+    return {"scheme": "bearer", "description": _named_modes("Mutual TLS with a client certificate", own)}
 
 
-def _meant(meaning: str, own: str | None) -> str:
+def _named_modes(meaning: str, own: str | None) -> str:
     return f"{meaning}: {own}" if own else meaning
 
 
@@ -268,7 +276,7 @@ def read_card(data: bytes) -> AgentCard:
     )
 
 
-def _read_profile(wire: CardIn, service_identifiers: dict[str, str]) -> CardProfile:
+def _read_profile(wire: VaultCardIn, service_identifiers: dict[str, str]) -> CardProfile:
     return CardProfile(
         human_readable_id=wire.human_readable_id,
         schema_version=wire.schema_version,
@@ -284,7 +292,7 @@ def _read_profile(wire: CardIn, service_identifiers: dict[str, str]) -> CardProf
     )
 
 
-def _read_skill(wire: SkillIn) -> AgentSkill:
+def _read_skill(wire: VaultSkillIn) -> AgentSkill:
     return AgentSkill(
         id=wire.id,
         name=wire.name,

@@ -29,25 +29,24 @@ from accord.model import (
 from accord.model.base import NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import read_time
-from accord.protocol.dialects.base import stated
+from accord.protocol.dialects.base import error_from_facts, without_none
 from accord.protocol.dialects.vault.objects import (
     AUTH_REQUIRED,
-    ArtifactIn,
-    MessageIn,
+    VaultArtifactIn,
+    VaultMessageIn,
+    message_sentence,
     read_artifact,
     read_message,
-    sentence,
     write_artifact,
     write_message,
 )
-from accord.protocol.error_data import from_facts
-from accord.protocol.extras import UNKNOWN_TIME, Extras, known_time
+from accord.protocol.parts import UNKNOWN_TIME, Extras, known_time
 from accord.protocol.states import VAULT, from_vault
 
 PROCESSING_ERROR = "AGENT_PROCESSING_ERROR"
 
 
-class StatusIn(Struct, rename="camel"):
+class VaultStatusIn(Struct, rename="camel"):
     """The data of a `task_status` event."""
 
     task_id: NonEmpty
@@ -56,18 +55,18 @@ class StatusIn(Struct, rename="camel"):
     message: str | None = None
 
 
-class MessageEventIn(Struct, rename="camel"):
+class VaultMessageEventIn(Struct, rename="camel"):
     """The data of a `task_message` event."""
 
     task_id: str
-    message: MessageIn
+    message: VaultMessageIn
 
 
-class ArtifactEventIn(Struct, rename="camel"):
+class VaultArtifactEventIn(Struct, rename="camel"):
     """The data of a `task_artifact` event."""
 
     task_id: NonEmpty
-    artifact: ArtifactIn
+    artifact: VaultArtifactIn
 
 
 _OBJECT = Decoder(dict[str, Any])
@@ -98,36 +97,36 @@ def write_event(event: Event) -> tuple[str, dict[str, Any]]:
 
 
 def _write_status(task_id: str, status: TaskStatus, at: str | None) -> dict[str, Any]:
-    words = None if status.message is None else sentence(status.message)
+    words = None if status.message is None else message_sentence(status.message)
     if status.state is TaskState.AUTH_REQUIRED:
         words = AUTH_REQUIRED if words is None else f"{AUTH_REQUIRED}: {words}"
     time = known_time(status.timestamp) or at or UNKNOWN_TIME
-    return stated(taskId=task_id, state=VAULT[status.state], timestamp=time, message=words)
+    return without_none(taskId=task_id, state=VAULT[status.state], timestamp=time, message=words)
 
 
 def read_event(name: str | None, data: bytes) -> EventBody:
     """Read the data of an event by its name, and by its members where the name says nothing."""
     if name not in _EVENTS:
         members = codec.decode(data, _OBJECT)
-        name = next((known for known, telling in _TELLING.items() if telling in members), "task_message")
+        name = next((known for known, telling in _DISTINCTIVE_MEMBERS.items() if telling in members), "task_message")
     decoder, read = _EVENTS[name]
     found: EventBody = read(codec.decode(data, decoder))
     return found
 
 
-def _read_status(wire: StatusIn) -> StatusUpdate:
+def _read_status(wire: VaultStatusIn) -> StatusUpdate:
     state, words = from_vault(wire.state, "state"), wire.message
     if state is TaskState.INPUT_REQUIRED and words is not None:
         if words == AUTH_REQUIRED:
             state, words = TaskState.AUTH_REQUIRED, None
         elif words.startswith(f"{AUTH_REQUIRED}: "):
             state, words = TaskState.AUTH_REQUIRED, words.removeprefix(f"{AUTH_REQUIRED}: ")
-    said = None if words is None else spoken(words, wire.task_id)
+    said = None if words is None else agent_message(words, wire.task_id)
     status = TaskStatus(state=state, message=said, timestamp=known_time(read_time(wire.timestamp, "timestamp")))
     return StatusUpdate(task_id=wire.task_id, context_id="", status=status)
 
 
-def _read_message(wire: MessageEventIn) -> EventBody:
+def _read_message(wire: VaultMessageEventIn) -> EventBody:
     message, _ = read_message(wire.message, "message")
     if not wire.task_id:
         return message
@@ -135,7 +134,7 @@ def _read_message(wire: MessageEventIn) -> EventBody:
     return MessageUpdate(task_id=wire.task_id, context_id=message.context_id or "", message=message)
 
 
-def _read_artifact(wire: ArtifactEventIn) -> ArtifactUpdate:
+def _read_artifact(wire: VaultArtifactEventIn) -> ArtifactUpdate:
     artifact, extras = read_artifact(wire.artifact, "artifact")
     return ArtifactUpdate(
         task_id=wire.task_id,
@@ -147,11 +146,11 @@ def _read_artifact(wire: ArtifactEventIn) -> ArtifactUpdate:
     )
 
 
-_TELLING = {"task_artifact": "artifact", "task_status": "state"}
+_DISTINCTIVE_MEMBERS = {"task_artifact": "artifact", "task_status": "state"}
 _EVENTS: dict[str | None, tuple[Decoder[Any], Any]] = {
-    "task_status": (Decoder(StatusIn), _read_status),
-    "task_artifact": (Decoder(ArtifactEventIn), _read_artifact),
-    "task_message": (Decoder(MessageEventIn), _read_message),
+    "task_status": (Decoder(VaultStatusIn), _read_status),
+    "task_artifact": (Decoder(VaultArtifactEventIn), _read_artifact),
+    "task_message": (Decoder(VaultMessageEventIn), _read_message),
 }
 
 
@@ -167,14 +166,14 @@ def read_stream_error(data: bytes) -> AccordError:
     if kind is RemoteError and code is not None and code != "REMOTE_ERROR":
         facts["code"] = str(code)
     message = members.get("message")
-    return from_facts(kind, message if isinstance(message, str) else "", facts)
+    return error_from_facts(kind, message if isinstance(message, str) else "", facts)
 
 
 def write_stream_error(error: AccordError, details: dict[str, Any]) -> dict[str, Any]:
     """Return the data of an `error` event; `details` are the facts that an error answer would carry."""
     code = PROCESSING_ERROR if isinstance(error, InternalError) else error.row.reason
     facts = {name: value for name, value in details.items() if name != "reason"}
-    return stated(code=code, message=error.message, details=facts or None)
+    return without_none(code=code, message=error.message, details=facts or None)
 
 
 def write_failure(event: Event) -> dict[str, Any] | None:
@@ -183,7 +182,7 @@ def write_failure(event: Event) -> dict[str, Any] | None:
     if not isinstance(body, Task | StatusUpdate) or body.status.state is not TaskState.FAILED:
         return None
     message = body.status.message
-    reason = "The agent failed" if message is None else sentence(message)
+    reason = "The agent failed" if message is None else message_sentence(message)
     task_id = body.id if isinstance(body, Task) else body.task_id
     return {"code": PROCESSING_ERROR, "message": reason, "details": {"taskId": task_id}}
 
@@ -193,10 +192,10 @@ def read_failure(error: AccordError) -> StatusUpdate | None:
     task_id = error.metadata.get("taskId")
     if not isinstance(error, InternalError) or not isinstance(task_id, str):
         return None
-    message = spoken(error.message, task_id)
+    message = agent_message(error.message, task_id)
     return StatusUpdate(task_id=task_id, context_id="", status=TaskStatus(state=TaskState.FAILED, message=message))
 
 
-def spoken(text: str, task_id: str) -> Message:
+def agent_message(text: str, task_id: str) -> Message:
     """Return the agent's message that says one text."""
     return Message(message_id="", role=Role.AGENT, parts=(Part(text=text),), task_id=task_id)

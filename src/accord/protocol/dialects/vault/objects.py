@@ -24,28 +24,30 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from accord.errors import InvalidParams
-from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus, keys
+from accord.model import Artifact, Message, Part, Role, Task, TaskState, TaskStatus, metadata_keys
 from accord.model.base import Metadata, NonEmpty
 from accord.protocol import codec
 from accord.protocol.codec import invalid_field, read_time
-from accord.protocol.dialects.base import stated
-from accord.protocol.extras import (
+from accord.protocol.dialects.base import without_none
+from accord.protocol.parts import (
+    JSON_TYPE,
     UNKNOWN_TIME,
+    AnyPart,
     Extras,
     PartExtras,
     finer_role,
+    from_base64,
     give_created,
     join_texts,
     known_time,
-    pack,
-    read_all,
+    pack_metadata,
+    restore_parts,
     split_text,
     take_created,
-    unpack,
-    without,
-    write_all,
+    unpack_metadata,
+    without_key,
+    write_parts,
 )
-from accord.protocol.parts import JSON_TYPE, AnyPart, from_base64
 from accord.protocol.states import LOWER, VAULT, from_vault
 
 AUTH_REQUIRED = "authentication required"
@@ -63,7 +65,7 @@ _ROLES = {"user": Role.USER, "assistant": Role.AGENT, "agent": Role.AGENT, "syst
 _FORMS = frozenset({"text", "data", "file", "parts"})
 
 
-class MessageIn(Struct, rename="camel"):
+class VaultMessageIn(Struct, rename="camel"):
     """A message; ids are not in the profile, but read where a client sends them."""
 
     role: str
@@ -73,7 +75,7 @@ class MessageIn(Struct, rename="camel"):
     context_id: str | None = None
 
 
-class ArtifactIn(Struct):
+class VaultArtifactIn(Struct):
     """An artifact."""
 
     id: NonEmpty
@@ -84,15 +86,15 @@ class ArtifactIn(Struct):
     metadata: Metadata | None = None
 
 
-class TaskIn(Struct, rename="camel"):
+class VaultTaskIn(Struct, rename="camel"):
     """A task."""
 
     id: NonEmpty
     state: str
     created_at: str | None = None
     updated_at: str | None = None
-    messages: list[MessageIn] = []
-    artifacts: list[ArtifactIn] = []
+    messages: list[VaultMessageIn] = []
+    artifacts: list[VaultArtifactIn] = []
     metadata: Metadata | None = None
 
 
@@ -126,22 +128,24 @@ def _write_part(part: Part) -> tuple[dict[str, Any], PartExtras]:
         return {"type": "text", "content": part.text}, extras
     if part.data is not UNSET:
         plain = media_type not in ("", JSON_TYPE)
-        written = stated(type="data", content=part.data, mediaType=media_type if plain else None)
+        written = without_none(type="data", content=part.data, mediaType=media_type if plain else None)
         extras = PartExtras(filename=filename, media_type=None if plain else media_type, metadata=metadata)
         if isinstance(part.data, dict):
             return written, extras
         return written | {"content": {"value": part.data}}, replace(extras, form="value")
     if part.raw is not None:
-        content = stated(bytes=base64.b64encode(part.raw).decode(), filename=filename)
-        return stated(type="data", content=content, mediaType=media_type), PartExtras(form="raw", metadata=metadata)
+        content = without_none(bytes=base64.b64encode(part.raw).decode(), filename=filename)
+        return without_none(type="data", content=content, mediaType=media_type), PartExtras(
+            form="raw", metadata=metadata
+        )
     if is_http(part.url):
-        written = stated(type="file", url=part.url, mediaType=media_type or None, filename=filename or None)
+        written = without_none(type="file", url=part.url, mediaType=media_type or None, filename=filename or None)
         empty = PartExtras(
             filename=filename if filename == "" else None, media_type=media_type if media_type == "" else None
         )
         return written, replace(empty, metadata=metadata)
-    content = stated(url=part.url, filename=filename)
-    return stated(type="data", content=content, mediaType=media_type), PartExtras(form="url", metadata=metadata)
+    content = without_none(url=part.url, filename=filename)
+    return without_none(type="data", content=content, mediaType=media_type), PartExtras(form="url", metadata=metadata)
 
 
 def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
@@ -171,7 +175,7 @@ def _restore_part(part: Part, wire: AnyPart, extras: PartExtras) -> Part:
 def write_message(message: Message, *, in_task: bool = False, is_status: bool = False) -> dict[str, Any]:
     """Write a message; one in a task does not repeat the context."""
     finer = finer_role(message)
-    parts, lacking = write_all(message.parts, _write_part)
+    parts, lacking = write_parts(message.parts, _write_part)
     extras = Extras(
         message_id=message.message_id or None,
         context_id=None if in_task else message.context_id,
@@ -181,24 +185,24 @@ def write_message(message: Message, *, in_task: bool = False, is_status: bool = 
         reference_task_ids=message.reference_task_ids,
         parts=lacking,
     )
-    own = without(message.metadata, keys.ROLE) if finer else message.metadata
+    own = without_key(message.metadata, metadata_keys.ROLE) if finer else message.metadata
     role = finer or ("assistant" if message.role is Role.AGENT else "user")
-    return stated(role=role, parts=parts, metadata=pack(own, extras))
+    return without_none(role=role, parts=parts, metadata=pack_metadata(own, extras))
 
 
-def read_message(wire: MessageIn, where: str, task: Task | None = None) -> tuple[Message, Extras]:
+def read_message(wire: VaultMessageIn, where: str, task: Task | None = None) -> tuple[Message, Extras]:
     """Read a message, which belongs to `task` if there is one."""
     role = _ROLES.get(wire.role)
     if role is None:
         raise invalid_field(f"{where}.role", f"Unknown role {wire.role[:40]!r}")
-    metadata, extras = unpack(wire.metadata)
+    metadata, extras = unpack_metadata(wire.metadata)
     if wire.role in ("system", "tool"):
         role = Role.AGENT if extras.role == "agent" else role
-        metadata = (metadata or {}) | {keys.ROLE: wire.role}
+        metadata = (metadata or {}) | {metadata_keys.ROLE: wire.role}
     message = Message(
         message_id=wire.message_id or extras.message_id or "",
         role=role,
-        parts=read_all(wire.parts, f"{where}.parts", extras, _restore_part),
+        parts=restore_parts(wire.parts, f"{where}.parts", extras, _restore_part),
         context_id=task.context_id if task else wire.context_id or extras.context_id,
         task_id=task.id if task else None,
         metadata=metadata,
@@ -208,7 +212,7 @@ def read_message(wire: MessageIn, where: str, task: Task | None = None) -> tuple
     return message, extras
 
 
-def sentence(message: Message) -> str:
+def message_sentence(message: Message) -> str:
     """Return what a message says as one text, for the places that have room for no more."""
     return "\n".join(_words(part) for part in message.parts)
 
@@ -225,7 +229,7 @@ def _words(part: Part) -> str:
 def write_artifact(artifact: Artifact, extras: Extras | None = None) -> dict[str, Any]:
     """Write an artifact; `extras` are those of the event around it."""
     joined, texts = join_texts(artifact.parts)
-    parts, lacking = write_all(joined, _write_part)
+    parts, lacking = write_parts(joined, _write_part)
     form, content, lacking = _artifact_form(joined, parts, lacking)
     kind = (artifact.metadata or {}).get(TYPE)
     own_kind = isinstance(kind, str) and kind != "" and kind not in _FORMS
@@ -238,7 +242,7 @@ def write_artifact(artifact: Artifact, extras: Extras | None = None) -> dict[str
         parts=lacking,
         texts=texts,
     )
-    metadata = pack(without(artifact.metadata, TYPE) if own_kind else artifact.metadata, extras)
+    metadata = pack_metadata(without_key(artifact.metadata, TYPE) if own_kind else artifact.metadata, extras)
     written = {"id": artifact.artifact_id, "type": kind if own_kind else form, **content}
     return written if metadata is None else written | {"metadata": metadata}
 
@@ -252,7 +256,7 @@ def _artifact_form(
         return "parts", {"content": written}, lacking
     rest = PartExtras(filename=only.filename, metadata=only.metadata)
     left = {} if rest == PartExtras() else {"0": rest}
-    media_type = stated(mediaType=only.media_type)
+    media_type = without_none(mediaType=only.media_type)
     if only.text is not None:
         return "text", {"content": only.text} | media_type, left
     if only.url is not None:
@@ -260,9 +264,9 @@ def _artifact_form(
     return "data", {"content": only.data} | media_type, left
 
 
-def read_artifact(wire: ArtifactIn, where: str) -> tuple[Artifact, Extras]:
+def read_artifact(wire: VaultArtifactIn, where: str) -> tuple[Artifact, Extras]:
     """Read an artifact."""
-    metadata, extras = unpack(wire.metadata)
+    metadata, extras = unpack_metadata(wire.metadata)
     form = extras.form or wire.type
     if wire.type and wire.type not in _FORMS:
         metadata = (metadata or {}) | {TYPE: wire.type}
@@ -277,12 +281,12 @@ def read_artifact(wire: ArtifactIn, where: str) -> tuple[Artifact, Extras]:
     return artifact, extras
 
 
-def _artifact_parts(wire: ArtifactIn, form: str, extras: Extras, where: str) -> tuple[Part, ...]:
+def _artifact_parts(wire: VaultArtifactIn, form: str, extras: Extras, where: str) -> tuple[Part, ...]:
     content = wire.content
     if form == "parts" and isinstance(content, list):
         try:
             parts = codec.convert(content, list[AnyPart])
-            return read_all(parts, f"{where}.content", extras, _restore_part)
+            return restore_parts(parts, f"{where}.content", extras, _restore_part)
         except InvalidParams:
             pass  # another agent's own idea of parts: plain data
     rest = extras.parts.get("0", PartExtras())
@@ -312,25 +316,25 @@ def write_task(task: Task) -> dict[str, Any]:
     if said is not None:
         messages.append(write_message(said, in_task=True, is_status=True))
     exact = LOWER[status.state]
-    native = {keys.ORIGINAL_STATE: exact} if exact in _COARSE else {}
-    return stated(
+    native = {metadata_keys.ORIGINAL_STATE: exact} if exact in _COARSE else {}
+    return without_none(
         id=task.id,
         state=VAULT[status.state],
         createdAt=created or UNKNOWN_TIME,
         updatedAt=updated or UNKNOWN_TIME,
         messages=messages,
         artifacts=[write_artifact(artifact) for artifact in task.artifacts],
-        metadata=pack(metadata, Extras(context_id=task.context_id), native),
+        metadata=pack_metadata(metadata, Extras(context_id=task.context_id), native),
     )
 
 
-def read_task(wire: TaskIn, where: str = "") -> Task:
+def read_task(wire: VaultTaskIn, where: str = "") -> Task:
     """Read a task; `where` is its path, with a dot at the end."""
     state = from_vault(wire.state, f"{where}state")
-    original = (wire.metadata or {}).get(keys.ORIGINAL_STATE)
+    original = (wire.metadata or {}).get(metadata_keys.ORIGINAL_STATE)
     exact = _COARSE.get(original) if isinstance(original, str) else None
     understood = exact is not None and VAULT[exact] == wire.state
-    metadata, extras = unpack(wire.metadata, (keys.ORIGINAL_STATE,) if understood else ())
+    metadata, extras = unpack_metadata(wire.metadata, (metadata_keys.ORIGINAL_STATE,) if understood else ())
     updated = known_time(read_time(wire.updated_at, f"{where}updatedAt"))
     status = TaskStatus(state=exact if understood and exact else state, timestamp=updated)
     task = Task(id=wire.id, status=status, context_id=extras.context_id, metadata=metadata)

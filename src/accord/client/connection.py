@@ -1,0 +1,178 @@
+"""A connection to an agent, made from its name, address or card.
+
+The card is found and checked, credentials are chosen and an endpoint is picked. Nothing is sent to the agent itself.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from accord.client import transports
+from accord.client.auth import AuthDriver, ClientAuth, choose_auth, tls_of
+from accord.client.discovery import (
+    CardCache,
+    CardNotFound,
+    DiscoveredCard,
+    Discovery,
+    NoSuchAgent,
+    discover_given_card,
+    read_pinned_keys,
+)
+from accord.client.exchange import HttpExchange
+from accord.client.interfaces import GRPC, JSONRPC, AgentEndpoint, usable_endpoints
+from accord.client.peer import AgentLink, AgentPeer
+from accord.client.resolver import DEFAULT_RESOLVER, ResolveAgent
+from accord.client.retries import Retries
+from accord.client.transports import TIMEOUT_SECONDS, HttpTransport
+from accord.model import AgentCard
+from accord.outbound import Policy
+from accord.protocol import urls
+from accord.protocol.operations import DialectName
+from accord.registry.names import NotAsked, UnknownName, is_name
+
+if TYPE_CHECKING:
+    from accord.client.credentials import Keys
+
+
+CARDS = CardCache()
+"""The cards that anybody may read, for all clients of this process; those read with credentials are not shared."""
+
+NO_GRPC = "Calling agents over gRPC needs grpcio and a2a-sdk 1.x: pip install 'accord[grpc]'"
+
+_HOST = re.compile(r"(localhost|\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d+)?(/.*)?", re.IGNORECASE)
+
+
+class ConnectOptions(Struct, frozen=True, kw_only=True):
+    """How a caller wants to talk to an agent; see `Client.connect`."""
+
+    auth: ClientAuth | None = None
+    keys: "Keys | None" = None
+    service: str | None = None
+    transport: str | HttpTransport = "aiohttp"
+    tls: ssl.SSLContext | None = None
+    policy: Policy | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    extensions: tuple[str, ...] = ()
+    timeout: float | None = TIMEOUT_SECONDS
+    dialect: DialectName | None = None
+    binding: str | None = None
+    allow_hosts: frozenset[str] = frozenset()
+    verify: Any = None
+    resolve: ResolveAgent | None = None
+    retries: Retries = Retries()
+    is_idempotent: bool | None = None
+
+
+async def connect(
+    target: str | AgentCard, wishes: ConnectOptions, stack: AsyncExitStack
+) -> tuple[AgentPeer, DiscoveredCard]:
+    """Return a peer and the card that it was made of; leaving `stack` closes what was opened for it."""
+    tls = wishes.tls if wishes.auth is None else tls_of(wishes.auth, wishes.tls)
+    transport = _open_transport(wishes, tls, stack)
+    found = await _find_card(target, wishes, transport)
+    auth = await _choose_auth(found, wishes)
+    if auth is not None and wishes.auth is None and (chosen := tls_of(auth, wishes.tls)) is not tls:
+        tls, transport = chosen, _open_transport(wishes, chosen, stack)  # with a certificate that was only chosen now
+    driver = None if auth is None else AuthDriver(auth, transport)
+    links = _LinkFactory(wishes, transport, driver, tls)
+    possible = usable_endpoints(found.card, binding=wishes.binding, dialect=wishes.dialect)
+    peer = AgentPeer(found.card, possible, links.open, retries=wishes.retries, is_idempotent=wishes.is_idempotent)
+    stack.push_async_callback(peer.close)
+    return peer, found
+
+
+def _open_transport(wishes: ConnectOptions, tls: ssl.SSLContext | None, stack: AsyncExitStack) -> HttpTransport:
+    if not isinstance(wishes.transport, str):
+        return wishes.transport  # whoever made it closes it
+    policy = {} if wishes.policy is None else {"policy": wishes.policy}
+    made = transports.choose(wishes.transport, tls=tls, **policy)
+    stack.push_async_callback(made.close)
+    return made
+
+
+async def _find_card(target: str | AgentCard, wishes: ConnectOptions, transport: HttpTransport) -> DiscoveredCard:
+    if isinstance(target, str):
+        target = await _resolve_target(target, wishes.resolve or DEFAULT_RESOLVER.resolve)
+    keys = None if wishes.verify is None else read_pinned_keys(wishes.verify)
+    if isinstance(target, AgentCard):
+        return discover_given_card(target, keys)
+    discovery = Discovery(
+        HttpExchange(transport, wishes.auth),
+        cache=CARDS if wishes.auth is None and not wishes.headers else CardCache(),
+        headers=wishes.headers,
+        allow_hosts=wishes.allow_hosts,
+        keys=keys,
+        seconds=wishes.timeout,
+    )
+    return await discovery.find(target)
+
+
+async def _resolve_target(target: str, resolve: ResolveAgent | None) -> str | AgentCard:
+    """Return the address that a text means: a URL as it is, a host with a scheme, `org/agent` as it is resolved."""
+    if "://" in target:
+        return target
+    host = _HOST.fullmatch(target)
+    if host is not None and urls.is_loopback(host[1]):
+        return f"http://{target}"
+    if host is not None and (host[2] or "." in host[1]):
+        return f"https://{target}"
+    if resolve is None or not is_name(target):
+        raise NoSuchAgent(target, {target: "neither a URL nor a host, nor a name that there is a registry for"})
+    try:
+        return await resolve(target)
+    except UnknownName as error:
+        kind = CardNotFound if isinstance(error, NotAsked) else NoSuchAgent
+        raise kind(target, {target: str(error).removeprefix(f"{target}: ")}) from None
+
+
+async def _choose_auth(found: DiscoveredCard, wishes: ConnectOptions) -> ClientAuth | None:
+    """Return how to authenticate; without keys nobody is asked for any, and the agent says what it wants."""
+    if wishes.auth is not None or wishes.keys is None:
+        return wishes.auth
+    # In a thread, because a keyring may take its time.
+    return await asyncio.to_thread(choose_auth, found.card, wishes.keys, service=wishes.service, origin=found.url)
+
+
+class _LinkFactory:
+    """Opens links; each binding's module is loaded when it is needed."""
+
+    def __init__(
+        self, wishes: ConnectOptions, transport: HttpTransport, driver: AuthDriver | None, tls: ssl.SSLContext | None
+    ) -> None:
+        self._transport = transport
+        self._tls = tls
+        self._policy = wishes.policy
+        self._more: Mapping[str, Any] = {
+            "auth": driver,
+            "headers": wishes.headers,
+            "extensions": wishes.extensions,
+            "seconds": wishes.timeout,
+        }
+
+    def open(self, way: AgentEndpoint) -> AgentLink:
+        """Return a link for a way."""
+        if way.binding == GRPC:
+            try:
+                from accord.client.grpc_link import GrpcLink
+            except ImportError as error:
+                raise ImportError(NO_GRPC) from error
+            return GrpcLink(self._transport, way.url, way.dialect, tls=self._tls, policy=self._policy, **self._more)
+        if way.binding == JSONRPC:
+            from accord.client.http_link import JsonRpcLink
+
+            return JsonRpcLink(self._transport, way.url, way.dialect, **self._more)
+        from accord.client.http_link import RestLink
+
+        return RestLink(self._transport, way.url, way.dialect, **self._more)
+
+
+def header_pairs(stated: Mapping[str, str] | Iterable[tuple[str, str]] | None) -> tuple[tuple[str, str], ...]:
+    """Return headers as pairs."""
+    if stated is None:
+        return ()
+    return tuple(stated.items() if isinstance(stated, Mapping) else stated)

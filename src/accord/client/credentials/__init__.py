@@ -1,0 +1,26 @@
+"""Credentials of a client, from files, variables, the system's keyring or a server's database.
+
+How they are sent is `client.auth`.
+"""
+
+from accord.client.credentials.credential import (
+    Certificate,
+    Credential,
+    HmacKey,
+    KeyManagementError,
+    Keys,
+    OAuthClient,
+    UserPassword,
+)
+from accord.client.credentials.key_manager import KeyManager
+
+__all__ = [
+    "Certificate",
+    "Credential",
+    "HmacKey",
+    "KeyManagementError",
+    "KeyManager",
+    "Keys",
+    "OAuthClient",
+    "UserPassword",
+]

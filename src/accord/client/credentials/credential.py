@@ -1,0 +1,215 @@
+"""A credential, and its form in environment variables.
+
+Its JSON is an entry of a key file (AgentVault's `apiKey` and `oauth`, and more), its `repr` has no secrets. The
+variables are `ACCORD_KEY_<ID>` and the like, and AgentVault's own names. In a `.env` file every other name is the id of
+an API key.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from accord.protocol import urls
+
+
+class SecretStruct(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of what must not be shown: its `repr` says which of its fields are there."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(kinds_of(self))})"
+
+
+class OAuthClient(SecretStruct, frozen=True, kw_only=True):
+    """Who this client is to a token endpoint; `parameters` are sent along, such as an audience."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    parameters: dict[str, str] = {}
+
+
+class UserPassword(SecretStruct, frozen=True, kw_only=True):
+    """A name with a password."""
+
+    username: str
+    password: str
+
+
+class HmacKey(SecretStruct, frozen=True, kw_only=True):
+    """A secret to sign with, and the name by which the agent knows it."""
+
+    secret: str
+    key_id: str = ""
+
+
+class Certificate(SecretStruct, frozen=True, kw_only=True):
+    """The files of a client certificate, of its key and of the authority that servers are vouched for by (else the
+    system's), and what unlocks the key.
+    """
+
+    file: str
+    key: str | None = None
+    password: str | None = None
+    ca: str | None = None
+
+
+class Credential(SecretStruct, frozen=True, kw_only=True):
+    """Everything under one id. If there are `hosts`, it is for those alone: a card cannot have it sent elsewhere."""
+
+    api_key: str | None = None
+    bearer: str | None = None
+    oauth: OAuthClient | None = None
+    basic: UserPassword | None = None
+    hmac: HmacKey | None = None
+    headers: dict[str, str] = {}
+    certificate: Certificate | None = None
+    hosts: tuple[str, ...] = ()
+
+
+class Keys(Protocol):
+    """Where credentials are looked up."""
+
+    def find(self, id: str) -> Credential | None:
+        """Return what is known under an id, whose case does not matter."""
+
+
+class KeyManagementError(Exception):
+    """Credentials could not be read or kept; the message has no secrets."""
+
+
+def kinds_of(credential: Struct) -> list[str]:
+    """Return the names of what is there."""
+    return [name for name in credential.__struct_fields__ if getattr(credential, name)]
+
+
+def normalize_id(id: str) -> str:
+    """Return an id as it is looked up."""
+    return id.strip().lower()
+
+
+def host_ids(url: str) -> list[str]:
+    """Return the host of an address, with its port if it states one, then without."""
+    parts = urls.split_url(url)
+    host = (parts.hostname or "").removesuffix(".")
+    return [] if not host else [host] if parts.port is None else [_with_port(host, parts.port), host]
+
+
+def host_names(url: str) -> set[str]:
+    """Return every name of an address's host: without a port, and with the stated or the default one."""
+    names = host_ids(url)
+    default = {"http": 80, "https": 443}.get(urls.split_url(url).scheme)
+    return {*names, _with_port(names[0], default)} if len(names) == 1 and default else {*names}
+
+
+def _with_port(host: str, port: int) -> str:
+    """Return a host with a port. Without brackets, `::1` at port 80 would be the same as the host `::1:80`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_host_allowed(allowed: Collection[str], url: str) -> bool:
+    """Whether an address is on one of the hosts of a credential."""
+    return not host_names(url).isdisjoint(host.lower() for host in allowed)
+
+
+OWN_PREFIX = "ACCORD_"
+"""What our own names begin with; where both have a value, ours counts."""
+
+AGENTVAULT_KEY, AGENTVAULT_OAUTH = "AGENTVAULT_KEY_", "AGENTVAULT_OAUTH_"
+
+CLIENT_SUFFIXES = {"_CLIENT_ID": "client_id", "_CLIENT_SECRET": "client_secret"}
+"""How the names of OAuth's two parts end."""
+
+ReadVariable = Callable[[str], Mapping[str, Any]]
+
+
+class VariablePrefixes(NamedTuple):
+    """What the names of variables begin with, besides our own."""
+
+    key: str = AGENTVAULT_KEY
+    oauth: str = AGENTVAULT_OAUTH
+
+    @property
+    def token(self) -> str:
+        """What goes with the name of keys; AgentVault itself has none (C-14)."""
+        return self.key.removesuffix("KEY_") + "TOKEN_"
+
+
+def _key(text: str) -> Mapping[str, Any]:
+    return {"api_key": text}
+
+
+def _token(text: str) -> Mapping[str, Any]:
+    return {"bearer": text}
+
+
+def _basic(text: str) -> Mapping[str, Any]:
+    username, _, password = text.partition(":")
+    return {"basic": UserPassword(username=username, password=password)}
+
+
+def _hmac(text: str) -> Mapping[str, Any]:
+    key_id, colon, secret = text.rpartition(":")
+    return {"hmac": HmacKey(key_id=key_id if colon else "", secret=secret)}
+
+
+def _hosts(text: str) -> Mapping[str, Any]:
+    return {"hosts": tuple(host.strip() for host in text.split(",") if host.strip())}
+
+
+OWN_NAMES: Mapping[str, ReadVariable] = {
+    f"{OWN_PREFIX}KEY_": _key,
+    f"{OWN_PREFIX}TOKEN_": _token,
+    f"{OWN_PREFIX}BASIC_": _basic,
+    f"{OWN_PREFIX}HMAC_": _hmac,
+    f"{OWN_PREFIX}HOSTS_": _hosts,
+}
+"""What our names begin with, and what each says about the id that follows; OAuth's have two parts and are apart."""
+
+OWN_OAUTH = f"{OWN_PREFIX}OAUTH_"
+
+KEY_FILE_VARIABLE = f"{OWN_PREFIX}KEYS"
+"""The variable that names a key file to commands and servers; a `KeyManager` is told."""
+
+
+def read_variables(
+    variables: Mapping[str, str], naming: VariablePrefixes, *, others_are_keys: bool = False
+) -> dict[str, Credential]:
+    """Return the credentials by id; in a file, names of no other meaning are ids of keys."""
+    plain: dict[str, ReadVariable] = {naming.key: _key, naming.token: _token, **OWN_NAMES}
+    oauth = (naming.oauth, OWN_OAUTH)
+    found: dict[str, dict[str, Any]] = {}
+    if others_are_keys:
+        known = (*plain, *oauth)
+        others = {name: text for name, text in variables.items() if not name.startswith(known)}
+        _add(found, others, "", _key)
+    for begins, reading in plain.items():  # later ones count, and ours are last
+        _add(found, variables, begins, reading)
+    clients: dict[str, dict[str, Any]] = {}
+    for begins in oauth:
+        for ends, part in CLIENT_SUFFIXES.items():
+            for id, text in _matching_variables(variables, begins, ends):
+                clients.setdefault(id, {})[part] = text
+    for id, parts in clients.items():
+        found.setdefault(id, {})["oauth"] = OAuthClient(**parts)
+    return {id: Credential(**fields) for id, fields in found.items()}
+
+
+def variable_suffix(id: str) -> str:
+    """Return an id as a variable can name it: what no shell takes in a name is an underscore."""
+    return re.sub(r"[^a-z0-9_]", "_", normalize_id(id))
+
+
+def _add(found: dict[str, dict[str, Any]], variables: Mapping[str, str], begins: str, reading: ReadVariable) -> None:
+    for id, text in _matching_variables(variables, begins):
+        found.setdefault(id, {}).update(reading(text))
+
+
+def _matching_variables(variables: Mapping[str, str], begins: str, ends: str = "") -> list[tuple[str, str]]:
+    """Return the ids and the values of the variables whose names begin and end so; empty ones say nothing."""
+    cut = len(begins), -len(ends) or None
+    return [
+        (normalize_id(name[slice(*cut)]), text)
+        for name, text in variables.items()
+        if text and name.startswith(begins) and name.endswith(ends) and len(name) > len(begins) + len(ends)
+    ]

@@ -1,0 +1,140 @@
+"""Key files: `.env` and `.json`, in the forms that AgentVault reads.
+
+    {"a-service": "its key", "another": {"apiKey": "..", "oauth": {"clientId": "..", "clientSecret": ".."}}}
+
+An entry that is not valid is skipped with a warning. A file that cannot be read is an error. A `${NAME}` in a `.env`
+file is not replaced, because a secret may contain one.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from accord.client.credentials import credential
+from accord.client.credentials.credential import (
+    Credential,
+    KeyManagementError,
+    VariablePrefixes,
+    kinds_of,
+    normalize_id,
+)
+
+_LINE = re.compile(
+    r"""[^\S\n]*(?:export[^\S\n]+)?
+        (?P<name>[^=\#\s'"]+)[^\S\n]*=[^\S\n]*
+        (?:'(?P<single>(?:\\.|[^'\\])*)'|"(?P<double>(?:\\.|[^"\\])*)"|(?P<bare>[^'"\n][^\n]*|(?=\n|\Z)))
+        [^\S\n]*(?:\#[^\n]*)?(?:\n|\Z)""",
+    re.VERBOSE | re.DOTALL,
+)
+_EMPTY = re.compile(r"[^\S\n]*(?:\#[^\n]*)?(?:\n|\Z)")
+_COMMENT = re.compile(r"\s+#.*")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def parse_dotenv(text: str) -> dict[str, str]:
+    """Return the values by name; of a name that is there twice, the last."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        match = _EMPTY.match(text, position) or _LINE.match(text, position)
+        if match is None:
+            number = text.count("\n", 0, position) + 1
+            raise KeyManagementError(f"Line {number} is not NAME=value")  # without the line: it may be a secret
+        if match.re is _LINE:
+            found[match["name"]] = _value(match)
+        position = match.end()
+    return found
+
+
+def _value(match: re.Match[str]) -> str:
+    if match["double"] is not None:
+        return _ESCAPED.sub(lambda one: _ESCAPES.get(one[1], one[1] if one[1] in "\\\"'" else one[0]), match["double"])
+    if match["single"] is not None:
+        return _ESCAPED.sub(lambda one: one[1] if one[1] in "\\'" else one[0], match["single"])
+    return _COMMENT.sub("", match["bare"]).strip()
+
+
+log = logging.getLogger("accord.keys")
+
+_document = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_entry = msgspec.json.Decoder(str | Credential)
+
+
+def read_key_file(path: Path, naming: VariablePrefixes = VariablePrefixes()) -> dict[str, Credential]:  # noqa: B008  # an immutable value
+    """Return the credentials of a file by id; a file that is not there has none, and that is worth a warning."""
+    suffix = path.suffix.lower() or path.name.lower()  # a file may be called `.env` and nothing else
+    if suffix not in (".env", ".json"):
+        raise KeyManagementError(f"{path}: a key file ends in .env or .json")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        log.warning("there is no such key file", extra={"file": str(path)})
+        return {}
+    except OSError as error:
+        raise KeyManagementError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        if suffix == ".json":
+            return _entries(path, data)
+        return credential.read_variables(parse_dotenv(data.decode()), naming, others_are_keys=True)
+    except (KeyManagementError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        raise KeyManagementError(f"{path} is no key file: {reason}") from None
+
+
+def _entries(path: Path, data: bytes) -> dict[str, Credential]:
+    found = {}
+    for id, raw in _document.decode(data).items():
+        try:
+            entry = _entry.decode(raw)
+        except msgspec.ValidationError as error:  # it says which field, and not what is in it
+            log.warning("an entry of a key file is skipped", extra={"file": str(path), "id": id, "reason": str(error)})
+            continue
+        credential = Credential(api_key=entry) if isinstance(entry, str) else entry
+        if kinds_of(credential):
+            found[normalize_id(id)] = credential
+    return found
+
+
+def write_entry(path: Path, id: str, credential: Credential | None) -> None:
+    """Put an entry into a `.json` file, or take it out; what else is in the file stays as it is.
+
+    Only its owner can read the file, which is replaced whole.
+    """
+    if path.suffix.lower() != ".json":
+        raise KeyManagementError(f"{path}: only a .json file can be written")
+    try:
+        document = _document.decode(path.read_bytes()) if path.exists() else {}
+    except (OSError, msgspec.MsgspecError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise KeyManagementError(f"{path} is no key file: {reason}") from None
+    kept: dict[str, Any] = {name: entry for name, entry in document.items() if normalize_id(name) != normalize_id(id)}
+    if credential is not None:
+        kept[normalize_id(id)] = credential
+    _replace(path, kept)
+
+
+def _replace(path: Path, document: Mapping[str, Any]) -> None:
+    import tempfile  # takes longer to load than all of this, and few write
+
+    target = path.resolve()  # what a link points to, not the link
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # its mode is 0600
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise KeyManagementError(f"{path} cannot be written: {error.strerror}") from None

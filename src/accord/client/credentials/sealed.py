@@ -1,0 +1,177 @@
+"""Credentials in a server's database, encrypted, by tenant and id.
+
+They are encrypted with AES-256-GCM under keys that are not in the database. The first key encrypts and all of them
+decrypt, so a key can be rotated. The ciphertext is bound to tenant and id: it cannot be moved. A list never has
+secrets.
+"""
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec import Struct
+
+from accord.client.credentials.credential import Credential, KeyManagementError, kinds_of, normalize_id
+from accord.storage.commands import credentials
+from accord.storage.commands.credentials import NewCredential, StoredCredential
+from accord.storage.store import Store
+
+KEY_BYTES, NONCE_BYTES = 32, 12
+FORM = b"\x01"
+"""The first byte of what is sealed, for the day when it is done otherwise."""
+
+
+class CredentialSealer:
+    """Keys to seal and open with."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        """Read keys, the newest first: 32 bytes each, in base64 (of either alphabet) or hex."""
+        self._keys = {_name(key): key for key in map(_read, keys)}
+        if not self._keys:
+            raise KeyManagementError("There is no key to seal credentials with: set ACCORD_CREDENTIALS__KEYS")
+        self.newest = next(iter(self._keys))
+
+    def __repr__(self) -> str:
+        return f"CredentialSealer({', '.join(self._keys)})"
+
+    def seal(self, text: bytes, place: Iterable[str]) -> bytes:
+        """Return a text sealed with the newest key for one place."""
+        nonce = os.urandom(NONCE_BYTES)
+        return FORM + nonce + AESGCM(self._keys[self.newest]).encrypt(nonce, text, _bound(self.newest, place))
+
+    def open(self, sealed: bytes, key_id: str, place: Iterable[str]) -> bytes:
+        """Return what was sealed for a place, or raise KeyManagementError."""
+        key = self._keys.get(key_id)
+        if key is None:
+            raise KeyManagementError(f"The key {key_id} that sealed this is not among those of this server")
+        nonce, rest = sealed[len(FORM) : len(FORM) + NONCE_BYTES], sealed[len(FORM) + NONCE_BYTES :]
+        try:
+            if not sealed.startswith(FORM):
+                raise ValueError("of another form")
+            return AESGCM(key).decrypt(nonce, rest, _bound(key_id, place))
+        except (InvalidTag, ValueError):
+            raise KeyManagementError("What was sealed has been changed, or is in another place") from None
+
+
+def _bound(key_id: str, place: Iterable[str]) -> bytes:
+    """Return what is authenticated besides the text; lengths keep one part from running into the next."""
+    parts = [part.encode() for part in ("accord credential", key_id, *place)]
+    return b"".join(b"%d:%s" % (len(part), part) for part in parts)
+
+
+def _read(text: str) -> bytes:
+    """Read a key, without repeating it if it is none."""
+    text = text.strip()
+    try:
+        if len(text) == 2 * KEY_BYTES:
+            return bytes.fromhex(text)
+        padded = text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
+        key = base64.b64decode(padded.replace("-", "+").replace("_", "/"), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise KeyManagementError(f"A key to seal with is {KEY_BYTES} random bytes in base64: openssl rand -base64 32")
+    return key
+
+
+def _name(key: bytes) -> str:
+    """Return what a key is called beside what it sealed: enough to find it, nothing to compute it from."""
+    return hashlib.sha256(b"accord credential key\n" + key).hexdigest()[:16]
+
+
+BATCH_SIZE = 100
+"""Credentials that are sealed anew before looking for more."""
+
+_credential = msgspec.json.Decoder(Credential)
+
+
+class CredentialSummary(Struct, frozen=True, kw_only=True):
+    """What a list says about a credential; times are in milliseconds."""
+
+    id: str
+    kinds: tuple[str, ...]
+    key_id: str
+    created_at: int
+    updated_at: int
+
+
+class OpenedCredentials:
+    """Some credentials that were opened, for `client.auth.choose`."""
+
+    def __init__(self, found: Mapping[str, Credential]) -> None:
+        """Know these and no others."""
+        self._found = found
+
+    def find(self, id: str) -> Credential | None:
+        """Return what is known under an id."""
+        return self._found.get(normalize_id(id))
+
+    def __repr__(self) -> str:
+        return f"OpenedCredentials({', '.join(self._found)})"
+
+
+class SealedCredentials:
+    """The credentials of all tenants of a store."""
+
+    def __init__(self, store: Store, seals: CredentialSealer) -> None:
+        """Keep them in `store`, under `seals`."""
+        self._store = store
+        self._seals = seals
+
+    async def put(self, tenant: str, id: str, credential: Credential) -> None:
+        """Keep a credential in place of the one with its id."""
+        id, kinds = normalize_id(id), kinds_of(credential)
+        if not id or not kinds:
+            raise KeyManagementError("A credential has an id and something in it")
+        sealed = self._seals.seal(msgspec.json.encode(credential), (tenant, id))
+        new = NewCredential(id=id, key_id=self._seals.newest, kinds=kinds, sealed=sealed)
+        await self._store.do(credentials.put, tenant, new)
+
+    async def get(self, tenant: str, id: str) -> Credential | None:
+        """Return a credential of a tenant."""
+        stored = await self._store.read(credentials.find, tenant, normalize_id(id))
+        return None if stored is None else _credential.decode(self._opened(stored))
+
+    async def every(self, tenant: str) -> OpenedCredentials:
+        """Return all of a tenant's, to choose from."""
+        stored = await self._store.read(credentials.listed, tenant)
+        return OpenedCredentials({one.id: _credential.decode(self._opened(one)) for one in stored})
+
+    async def listed(self, tenant: str) -> list[CredentialSummary]:
+        """Return what a tenant has, without the secrets."""
+        stored = await self._store.read(credentials.listed, tenant)
+        return [
+            CredentialSummary(
+                id=one.id,
+                kinds=one.kinds,
+                key_id=one.key_id,
+                created_at=one.created_at,
+                updated_at=one.updated_at,
+            )
+            for one in stored
+        ]
+
+    async def remove(self, tenant: str, id: str) -> bool:
+        """Forget a credential; false if there is none."""
+        return await self._store.do(credentials.remove, tenant, normalize_id(id))
+
+    async def rotate(self) -> int:
+        """Seal everything anew that an older key sealed, and return how much that was; then that key can go."""
+        count = 0
+        while old := await self._store.read(credentials.sealed_otherwise, self._seals.newest, BATCH_SIZE):
+            for one in old:
+                sealed = self._seals.seal(self._opened(one), (one.tenant, one.id))
+                # Whoever changed it meanwhile has sealed it with a key of their own, and it is looked at again.
+                count += await self._store.do(credentials.reseal, one, self._seals.newest, sealed)
+        return count
+
+    def _opened(self, stored: StoredCredential) -> bytes:
+        try:
+            return self._seals.open(stored.sealed, stored.key_id, (stored.tenant, stored.id))
+        except KeyManagementError as error:
+            raise KeyManagementError(f"{stored.id}: {error}") from None

@@ -1,0 +1,401 @@
+"""An agent over gRPC (extra `grpc`), in A2A 1.0 or 0.3.
+
+An operation is a call, its messages are protobuf. A failed call is either an error that the agent reports or an
+`Unreachable` of the network. gRPC reports both alike, so the details in the trailing metadata decide (A2A 1.0, 10.6),
+then the name in front of a message of 0.3, then the status. Addresses are checked before a connection is made.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, ClassVar, TypeAlias
+from urllib.parse import urlsplit
+
+import grpc
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from accord.client.auth.schemes import certificates_of
+from accord.client.exchange import AuthDriver, ClientAuth
+from accord.client.http_link import EventStream, Headers, missing_operation, version_headers
+from accord.client.retries import read_retry_after
+from accord.client.transports import (
+    MAX_BYTES,
+    TIMEOUT_SECONDS,
+    HttpReply,
+    HttpRequest,
+    HttpTransport,
+    StreamBroken,
+    TimedOut,
+    Unreachable,
+    too_large,
+)
+from accord.engine import tracing
+from accord.errors import (
+    AccordError,
+    AgentUnavailable,
+    AuthenticationFailed,
+    InternalError,
+    InvalidAgentResponse,
+    InvalidParams,
+    MethodNotFound,
+    ParseError,
+    PermissionDenied,
+    RateLimited,
+    RemoteError,
+    TaskNotFound,
+    TaskTimeout,
+    UnsupportedOperation,
+)
+from accord.model import Event, Request, Result
+from accord.outbound import Policy, SystemResolver, TargetRefused
+from accord.outbound.connector import CheckedResolver
+from accord.protocol import urls
+from accord.protocol.dialects.v03.rest import named_error
+from accord.protocol.dialects.v1 import read_error
+from accord.protocol.operations import DialectName, Operation
+from accord.protocol.protobuf import GRPC_SERVICES, GrpcMethod, NoProtobuf, from_json, to_json
+from accord.protocol.sse import Frame
+
+ChannelOptions = tuple[tuple[str, int | str], ...]
+"""Settings of a channel."""
+
+
+def parse_target(url: str) -> tuple[str, bool]:
+    """Return the `host:port` of an agent, and whether it speaks TLS.
+
+    Cards say `host:port`, for which nothing else tells: then only this machine is spoken to in the clear.
+    """
+    scheme, separator, rest = url.partition("://")
+    parts = urlsplit(f"//{rest if separator else url}")
+    is_secure = scheme.lower() in ("https", "grpcs") if separator else not urls.is_loopback(parts.hostname or "")
+    port = "" if parts.port else ":443" if is_secure else ":80"
+    return parts.netloc.rpartition("@")[2] + port, is_secure
+
+
+async def check_target(policy: Policy, target: str, *, is_secure: bool) -> tuple[str, ChannelOptions]:
+    """Return the addresses of `host:port` as a target of gRPC's, and the settings that keep the host's name.
+
+    Raises Refused for what the policy does not allow: there is no second look at the name, whose answer could be
+    another.
+    """
+    found = policy.target(f"{'https' if is_secure else 'http'}://{target}/")
+    host, port = found.url.raw_host or "", found.url.port or 0
+    names = SystemResolver()
+    try:
+        addresses = await CheckedResolver(names, is_trusted=found.is_trusted).resolve(host, port)
+    finally:
+        names.close()
+    named = [one["host"] for one in addresses]
+    family = "ipv6" if ":" in named[0] else "ipv4"
+    places = [
+        f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in named if (":" in one) == (":" in named[0])
+    ]
+    settings: ChannelOptions = (("grpc.default_authority", target), ("grpc.ssl_target_name_override", host))
+    return f"{family}:{','.join(places)}", settings if is_secure else settings[:1]
+
+
+Code: TypeAlias = grpc.StatusCode
+
+GRPC_ERRORS: Mapping[Code, type[AccordError]] = {
+    Code.INVALID_ARGUMENT: InvalidParams,
+    Code.NOT_FOUND: TaskNotFound,
+    Code.PERMISSION_DENIED: PermissionDenied,
+    Code.UNAUTHENTICATED: AuthenticationFailed,
+    Code.RESOURCE_EXHAUSTED: RateLimited,
+    Code.FAILED_PRECONDITION: UnsupportedOperation,
+    Code.UNIMPLEMENTED: MethodNotFound,
+    Code.INTERNAL: InternalError,
+    Code.UNAVAILABLE: AgentUnavailable,
+    Code.DEADLINE_EXCEEDED: TaskTimeout,
+}
+"""What a status says by itself; any other is an error without a name here."""
+
+DETAILS_KEY = "grpc-status-details-bin"
+KNOWN_DETAILS = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
+"""The details that are read: protobuf finds them by their names, once they have been imported."""
+
+NEVER_SENT_SIGNS = (
+    "failed to connect to all addresses",
+    "connections to all backends failing",
+    "errors resolving",
+    "dns resolution failed",
+    "name resolution failure",
+    "domain name not found",
+    "handshake",
+    "connection refused",
+)
+"""What gRPC says of calls for which there never was a connection."""
+
+CUT_SIGNS = ("rst_stream", "stream removed", "connection reset", "goaway")
+"""What gRPC calls an internal error, and is a connection that broke off."""
+
+MAX_REASON = 300
+
+GRPC_STATUS_KEY = "grpcStatus"
+"""The fact of an error that tells the status of the call that it ended."""
+
+
+def error_of_call(error: grpc.aio.AioRpcError, *, is_open: bool, limit: int) -> AccordError | Unreachable:
+    """Return what a failure means; `is_open` if the answer had begun, `limit` is how large it may be."""
+    code, sentence = error.code(), error.details() or ""
+    metadata = {str(key).lower(): value for key, value in error.trailing_metadata() or ()}
+    details = _details(metadata.get(DETAILS_KEY))
+    if not details and (broken := _connection_error(code, sentence, is_open=is_open)):
+        return broken
+    if code is Code.RESOURCE_EXHAUSTED and not details and "larger than max" in sentence:
+        return too_large(limit)
+    found = _agent_error(code, sentence, details)
+    texts = {key: value for key, value in metadata.items() if isinstance(value, str)}
+    if found.retry_after is None:
+        found.retry_after = read_retry_after(texts)
+    if isinstance(found, AuthenticationFailed) and "www-authenticate" in texts:
+        found.challenges = (texts["www-authenticate"],)
+    return found
+
+
+def _agent_error(code: Code, sentence: str, details: list[Any]) -> AccordError:
+    named, sentence = named_error(sentence)
+    found = read_error(0, sentence, details)
+    kind = type(found) if not isinstance(found, RemoteError) else named or GRPC_ERRORS.get(code, RemoteError)
+    facts = {name: value for name, value in found.metadata.items() if name != "code"}
+    return kind(
+        sentence or f"The agent answered with gRPC status {code.name}",
+        violations=found.violations,
+        retry_after=found.retry_after,
+        metadata=facts | {GRPC_STATUS_KEY: code.name},
+    )
+
+
+def _connection_error(code: Code, sentence: str, *, is_open: bool) -> Unreachable | None:
+    """Return what happened to the connection, or None if the agent itself spoke."""
+    said, reason = sentence.lower(), sentence[:MAX_REASON]
+    if code is Code.DEADLINE_EXCEEDED:
+        return TimedOut("No answer in time", was_sent=True)
+    if code not in (Code.UNAVAILABLE, Code.CANCELLED) and not (
+        code in (Code.INTERNAL, Code.UNKNOWN) and any(sign in said for sign in CUT_SIGNS)
+    ):
+        return None
+    if is_open:
+        return StreamBroken(f"The stream was cut: {reason}")
+    if code is Code.UNAVAILABLE and any(sign in said for sign in NEVER_SENT_SIGNS):
+        return Unreachable(f"There is no connection: {reason}", was_sent=False)
+    return Unreachable(f"The call broke off: {reason}", was_sent=True)
+
+
+def _details(packed: Any) -> list[Any]:
+    """Return the details that a status carries, as the JSON that A2A 1.0's errors have everywhere."""
+    if not isinstance(packed, bytes):
+        return []
+    try:
+        return [MessageToDict(detail) for detail in status_pb2.Status.FromString(packed).details if _is_known(detail)]
+    except DecodeError:
+        return []
+
+
+def _is_known(detail: Any) -> bool:
+    return any(detail.Is(kind.DESCRIPTOR) for kind in KNOWN_DETAILS)
+
+
+METHODS: Mapping[DialectName, Mapping[Operation, GrpcMethod]] = {
+    name: {method.operation: method for method in edition.methods} for name, edition in GRPC_SERVICES.items()
+}
+
+CHANNEL_OPTIONS: ChannelOptions = (
+    # A server that vanished is found out within a minute, while there is a call.
+    ("grpc.keepalive_time_ms", 40_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.enable_retries", 0),  # whether to ask again is the client's to decide
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    ("grpc.use_local_subchannel_pool", 1),  # connections belong to one set of credentials
+)
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class GrpcLink:
+    """One agent over gRPC."""
+
+    binding: ClassVar = "GRPC"
+
+    def __init__(  # noqa: PLR0913 - what every link takes, and what is gRPC's own
+        self,
+        transport: HttpTransport,
+        url: str,
+        dialect: DialectName,
+        *,
+        auth: ClientAuth | AuthDriver | None = None,
+        headers: Mapping[str, str] | Headers = (),
+        extensions: Iterable[str] = (),
+        seconds: float | None = TIMEOUT_SECONDS,
+        tls: ssl.SSLContext | None = None,
+        policy: Policy | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        """Talk to the agent at `url`, which may be `host:port`; `transport` is for what `auth` has to ask for.
+
+        `tls` replaces the system's authorities, `policy` says where connections may go. `headers` go with every call.
+        """
+        self.url = url
+        self.dialect = dialect
+        self.seconds = seconds
+        self.resumable = False  # only the first event of a gRPC stream can have a number
+        self._target, self._is_secure = parse_target(url)
+        self._tls = tls
+        self._policy = policy
+        self._max_bytes = max_bytes
+        self._methods = METHODS[dialect]
+        self._driver = AuthDriver(auth, transport) if auth is not None and not isinstance(auth, AuthDriver) else auth
+        stated = headers.items() if isinstance(headers, Mapping) else headers
+        self._headers: Headers = (*version_headers(dialect, extensions), *stated)
+        self._channel: Any = None
+
+    async def ask(self, operation: Operation, request: Request, *, seconds: float | None = None) -> Result:
+        """Ask once and return the answer."""
+        method, call = self._call(operation, request)
+        patience = self.seconds if seconds is None else seconds
+        try:
+            answer = await self._asked(method, call, patience)
+        except grpc.aio.AioRpcError as error:
+            raise self._translated(error) from error
+        return method.dialect.decode_result(operation, _json(method, answer), request)
+
+    async def _asked(self, method: GrpcMethod, call: HttpRequest, seconds: float | None) -> bytes:
+        make = (await self._open()).unary_unary(method.path)
+        sent = await self._with_credentials(call)
+        try:
+            answer: bytes = await make(sent.body, metadata=_metadata(sent), timeout=seconds)
+        except grpc.aio.AioRpcError as error:
+            again = await self._again(sent, error)
+            if again is None:
+                raise
+            answer = await make(again.body, metadata=_metadata(again), timeout=seconds)
+        return answer
+
+    async def follow(self, operation: Operation, request: Request, after: int | None = None) -> AsyncIterator[Event]:
+        """Ask for a stream and yield its events."""
+        method, call = self._call(operation, request, after)
+        stream = EventStream(method.dialect.decode_event)
+        opened, message = await self._opened(method, call)
+        try:
+            while message is not grpc.aio.EOF:
+                yield stream.numbered(method.dialect.decode_event(Frame(data=_json(method, message))), None)
+                message = await opened.read()
+        except grpc.aio.AioRpcError as error:
+            failure = self._translated(error, is_open=True)
+            if not isinstance(failure, Unreachable):
+                raise failure from error
+            stream.cut(failure)
+        else:
+            stream.finish()
+        finally:
+            opened.cancel()
+
+    async def _opened(self, method: GrpcMethod, call: HttpRequest) -> tuple[Any, Any]:
+        """Begin a stream; returns it with its first message."""
+        make = (await self._open()).unary_stream(method.path)
+        sent = await self._with_credentials(call)
+        try:
+            return await self._first(make(sent.body, metadata=_metadata(sent)))
+        except grpc.aio.AioRpcError as error:
+            again = await self._again(sent, error)
+            if again is None:
+                raise self._translated(error) from error
+        try:
+            return await self._first(make(again.body, metadata=_metadata(again)))
+        except grpc.aio.AioRpcError as error:
+            raise self._translated(error) from error
+
+    async def _first(self, opened: Any) -> tuple[Any, Any]:
+        try:
+            async with asyncio.timeout(self.seconds):
+                return opened, await opened.read()
+        except BaseException as error:
+            opened.cancel()
+            if isinstance(error, TimeoutError):
+                raise TimedOut("No answer in time", was_sent=True) from None
+            raise
+
+    async def close(self) -> None:
+        """Close the channel."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def _call(self, operation: Operation, request: Request, after: int | None = None) -> tuple[GrpcMethod, HttpRequest]:
+        """Return a call as the HTTP request that it is."""
+        method = self._methods.get(operation)
+        if method is None:
+            raise missing_operation(operation, self.dialect)
+        try:
+            body = from_json(method.request, method.dialect.encode_request(operation, request))
+        except NoProtobuf:
+            raise InvalidParams("The request is nested too deeply for gRPC") from None
+        resumed = () if after is None else (("last-event-id", str(after)),)
+        traced = tracing.headers().items()
+        scheme = "https" if self._is_secure else "http"
+        url = f"{scheme}://{self._target}{method.path}"
+        return method, HttpRequest(method="POST", url=url, headers=(*self._headers, *resumed, *traced), body=body)
+
+    async def _open(self) -> Any:
+        if self._channel is None:  # it belongs to the loop that runs, which there is only now
+            target, pinned = await self._checked()
+            if self._channel is None:  # nobody else was faster
+                self._channel = self._channel_to(target, pinned)
+        return self._channel
+
+    async def _checked(self) -> tuple[str, ChannelOptions]:
+        """Return where to connect to: with a policy, to the addresses that were checked, under the host's name."""
+        if self._policy is None:
+            return self._target, ()
+        try:
+            return await check_target(self._policy, self._target, is_secure=self._is_secure)
+        except (TargetRefused, OSError) as error:
+            raise Unreachable(f"There is no connection: {error}", was_sent=False) from error
+
+    def _channel_to(self, target: str, pinned: ChannelOptions) -> Any:
+        options = (*CHANNEL_OPTIONS, *pinned, ("grpc.max_receive_message_length", self._max_bytes))
+        if not self._is_secure:
+            return grpc.aio.insecure_channel(target, options=options)
+        auth = None if self._driver is None else self._driver.auth
+        return grpc.aio.secure_channel(target, _credentials(self._tls, auth), options=options)
+
+    async def _with_credentials(self, call: HttpRequest) -> HttpRequest:
+        if self._driver is None:
+            return call
+        sent = await self._driver.prepare(call)
+        if sent.url != call.url:
+            raise AuthenticationFailed("Credentials that belong into a query cannot be sent over gRPC")
+        return sent
+
+    async def _again(self, sent: HttpRequest, error: grpc.aio.AioRpcError) -> HttpRequest | None:
+        if self._driver is None or error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+            return None
+        said = {str(key).lower(): str(value) for key, value in error.trailing_metadata() or ()}
+        return await self._driver.retry(sent, HttpReply(status=401, headers=said, body=b""))
+
+    def _translated(self, error: grpc.aio.AioRpcError, *, is_open: bool = False) -> AccordError | Unreachable:
+        return error_of_call(error, is_open=is_open, limit=self._max_bytes)
+
+
+def _credentials(tls: ssl.SSLContext | None, auth: ClientAuth | None) -> grpc.ChannelCredentials:
+    """Return what a channel is made with: the authorities of a context, since gRPC takes nothing else of one."""
+    found = b"" if tls is None else "".join(map(ssl.DER_cert_to_PEM_cert, tls.get_ca_certs(binary_form=True))).encode()
+    own = certificates_of(auth) if auth is not None else []
+    key, chain = own[0].pem() if own else (None, None)
+    return grpc.ssl_channel_credentials(found or None, key, chain)
+
+
+def _metadata(sent: HttpRequest) -> Metadata:
+    return tuple((name.lower(), value) for name, value in sent.headers)
+
+
+def _json(method: GrpcMethod, message: bytes) -> bytes:
+    try:
+        return to_json(method.response, message)
+    except (ParseError, InvalidParams) as error:
+        raise InvalidAgentResponse(f"The agent's answer is invalid: {error.message}") from None

@@ -1,0 +1,24 @@
+"""The default resolver of agent names.
+
+The client has no settings and no registry. This is a port: the package sets the resolver when it is imported, and
+`connection` uses it where the caller passes none.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accord.model import AgentCard
+
+
+ResolveAgent = Callable[[str], Awaitable["str | AgentCard"]]
+"""Turns an agent's name into its address, or into its card; or raises `UnknownName` (`core.registry.names`)."""
+
+
+class DefaultResolver:
+    """Who is asked; nobody if it is None."""
+
+    resolve: ResolveAgent | None = None
+
+
+DEFAULT_RESOLVER = DefaultResolver()

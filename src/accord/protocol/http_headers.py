@@ -1,0 +1,252 @@
+"""HTTP headers of ours: signatures, webhooks, and W3C trace context.
+
+    X-A2A-Signature: t=1700000000,v1=<hex of HMAC-SHA256(secret, "1700000000." + body)>
+    X-A2A-Signature: t=1700000000,k=partner,n=Zk3v9Q,v1=<hex of HMAC-SHA256(secret, "1700000000." + request + body)>
+
+A webhook signs its time and body. A request signs where it goes as well: `request` is the nonce `n`, a newline, the
+method, a space, the target (path and query as sent) and a newline. `k` names the secret. `n` makes equal requests of
+one second differ and may be missing. Several `v1` let a secret be changed without a gap; unknown members are ignored.
+There is no clock and no memory here: the verifier refuses what is too old or repeated.
+
+    Authorization: Bearer <credentials or token>
+    X-A2A-Notification-Token: <token>
+    X-A2A-Task-Id: <task>
+    X-A2A-Event-Id: <task>:<webhook>:<number>
+
+A webhook's signature has a digest for each key of the sender (B-09). The keys of a server are derived for each receiver
+(`receiver_key`), so one receiver can neither read nor forge what another one trusts. The same event always has the same
+id, by which a receiver detects duplicates.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from accord.model import ApiKeyScheme, PushConfig
+from accord.protocol import urls
+from accord.protocol.codec import invalid_field
+
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
+"""The headers; a process that is started finds them in its environment, in capitals."""
+
+MAX_TRACESTATE = 512
+"""Characters of vendors' state that have to be passed on (3.3.1.5); more is left out, the trace goes on without."""
+
+_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?P<trace>(?!0{32})[0-9a-f]{32})-(?P<span>(?!0{16})[0-9a-f]{16})-[0-9a-f]{2}")
+_STATE = re.compile(r"[\x20-\x7e]*")
+
+
+def join_trace(parent: str | None, state: str | None = None) -> str | None:
+    """Return both as one text; None if there is no valid parent, without which a state means nothing."""
+    if parent is None or not _PARENT.fullmatch(parent):
+        return None
+    if not state or len(state) > MAX_TRACESTATE or not _STATE.fullmatch(state):
+        return parent
+    return f"{parent} {state}"
+
+
+def trace_headers(trace: str | None) -> Mapping[str, str]:
+    """Return the headers that pass a trace on; none for none."""
+    if trace is None:
+        return {}
+    parent, _, state = trace.partition(" ")
+    return {TRACEPARENT: parent, TRACESTATE: state} if state else {TRACEPARENT: parent}
+
+
+def trace_variables(trace: str | None) -> Mapping[str, str]:
+    """Return the same for the environment of a process."""
+    return {name.upper(): value for name, value in trace_headers(trace).items()}
+
+
+def trace_ids(trace: str | None) -> tuple[str, str] | None:
+    """Return the ids of the trace and of the span, as records name them."""
+    found = None if trace is None else _PARENT.match(trace)
+    return None if found is None else (found["trace"], found["span"])
+
+
+SIGNATURE_HEADER = "X-A2A-Signature"
+
+SIGNATURE_DESCRIPTION = (
+    "Not a key but a signature of each request with a shared secret: t=<Unix time>,k=<name of the secret>,n=<nonce>,"
+    "v1=<hex of HMAC-SHA256 over the time, a dot, the nonce, a newline, the method, a space, the path with its query, "
+    "a newline and the body>; k may be left out where there is one secret, n where no request is repeated in a second"
+)
+"""What a card says of it."""
+
+SIGNATURE_WINDOW_SECONDS = 300
+"""How old a signature may be, and how far two clocks may differ."""
+
+MAX_SIGNATURE_LENGTH = 1024
+
+_NAME = re.compile(r"[A-Za-z0-9_~-]{1,128}")
+_TIME = re.compile(r"[0-9]{1,12}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class SignedRequest(Struct, frozen=True, kw_only=True):
+    """What a signed request is, besides its body: no part of it can contain a newline, so none runs into the next."""
+
+    method: str
+    target: str
+    nonce: str = ""
+
+    def signed(self) -> bytes:
+        """Return what is signed of it."""
+        return f"{self.nonce}\n{self.method} {self.target}\n".encode("latin-1")
+
+
+class HmacSignature(Struct, frozen=True, kw_only=True):
+    """A header as it was received; nothing about it is proven yet."""
+
+    timestamp: int
+    digests: tuple[str, ...]
+    key_id: str = ""
+    nonce: str = ""
+
+
+def is_signature_scheme(scheme: ApiKeyScheme) -> bool:
+    """Whether a card asks for a signature: A2A has no word for one, so it is described as a key in its header."""
+    return scheme.location == "header" and scheme.name.lower() == SIGNATURE_HEADER.lower()
+
+
+def sign_body(
+    body: bytes, timestamp: int, secrets: Iterable[bytes], *, request: SignedRequest | None = None, key_id: str = ""
+) -> str:
+    """Return the header's value, with a digest under each of the secrets."""
+    names = {"k": key_id, "n": request.nonce if request else ""}
+    if any(value and not _NAME.fullmatch(value) for value in names.values()):
+        raise ValueError("The names of a key and a nonce are letters, digits and _ ~ -")
+    signed = _signed(body, timestamp, request)
+    members = [f"{name}={value}" for name, value in names.items() if value]
+    return ",".join([f"t={timestamp}", *members, *(f"v1={_digest(secret, signed)}" for secret in secrets)])
+
+
+def parse_signature(value: str) -> HmacSignature | None:
+    """Read the header's value; what is no signature is None, and so is one that says something twice."""
+    pairs = [member.strip().partition("=")[::2] for member in value[: MAX_SIGNATURE_LENGTH + 1].split(",")]
+    digests = tuple(text for name, text in pairs if name == "v1")
+    said = [(name, text) for name, text in pairs if name in ("t", "k", "n")]
+    found = dict(said)
+    names = [found[name] for name in ("k", "n") if name in found]
+    is_sound = (
+        len(value) <= MAX_SIGNATURE_LENGTH
+        and len(found) == len(said)
+        and _TIME.fullmatch(found.get("t", ""))
+        and all(_NAME.fullmatch(name) for name in names)
+        and digests
+        and all(_DIGEST.fullmatch(digest) for digest in digests)
+    )
+    if not is_sound:
+        return None
+    return HmacSignature(
+        timestamp=int(found["t"]), digests=digests, key_id=found.get("k", ""), nonce=found.get("n", "")
+    )
+
+
+def find_digest(
+    signature: HmacSignature, body: bytes, secrets: Iterable[bytes], *, request: SignedRequest | None = None
+) -> str | None:
+    """Return the digest that one of the secrets makes, if the signature has it; each is compared in constant time."""
+    signed = _signed(body, signature.timestamp, request)
+    found = None
+    for secret in secrets:
+        wanted = _digest(secret, signed)
+        if any([hmac.compare_digest(wanted, given) for given in signature.digests]):
+            found = wanted
+    return found
+
+
+def is_signed_by(
+    signature: HmacSignature, body: bytes, secrets: Iterable[bytes], *, request: SignedRequest | None = None
+) -> bool:
+    """Whether one of the digests is that of one of the secrets."""
+    return find_digest(signature, body, secrets, request=request) is not None
+
+
+def _signed(body: bytes, timestamp: int, request: SignedRequest | None) -> bytes:
+    return b"%d." % timestamp + (request.signed() if request else b"") + body
+
+
+def _digest(secret: bytes, signed: bytes) -> str:
+    return hmac.new(secret, signed, hashlib.sha256).hexdigest()
+
+
+AUTHORIZATION = "Authorization"
+TOKEN = "X-A2A-Notification-Token"
+TASK_ID = "X-A2A-Task-Id"
+EVENT_ID = "X-A2A-Event-Id"
+
+MAX_SECRET = 4096
+"""Characters of a token or of credentials: servers commonly take 8 KiB of headers."""
+
+MAX_ID = 256
+
+_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")
+
+
+def check_push_config(config: PushConfig) -> None:
+    """Refuse a webhook whose headers could not be sent, or would end early and begin another."""
+    if len(config.id or "") > MAX_ID:
+        raise invalid_field("id", f"More than {MAX_ID} characters")
+    _check_secret("token", config.token)
+    if config.authentication is not None:
+        if not _SCHEME.fullmatch(config.authentication.scheme):
+            raise invalid_field("authentication.scheme", "Not the name of an authentication scheme")
+        _check_secret("authentication.credentials", config.authentication.credentials)
+
+
+def _check_secret(field: str, value: str | None) -> None:
+    if not value:
+        return
+    if len(value) > MAX_SECRET:
+        raise invalid_field(field, f"More than {MAX_SECRET} characters")
+    if not _VISIBLE.fullmatch(value):
+        raise invalid_field(field, "Only visible ASCII characters, with spaces between them, can be sent in a header")
+
+
+def push_headers(config: PushConfig, task_id: str, seq: int) -> dict[str, str]:
+    """Return what a webhook's headers say besides the signature; the configuration has been checked."""
+    task, webhook = quote(task_id, safe=""), quote(config.id or "", safe="")
+    found = {TASK_ID: task, EVENT_ID: f"{task}:{webhook}:{seq}"}
+    if config.token:
+        found[TOKEN] = config.token
+    if authorization := _authorization(config):
+        found[AUTHORIZATION] = authorization
+    return found
+
+
+def _authorization(config: PushConfig) -> str | None:
+    """Return `{scheme} {credentials}` (1.0.1, 4.3.3); the token stands in for a scheme or credentials not stated."""
+    stated = config.authentication
+    scheme = stated.scheme if stated else "Bearer"
+    credentials = (stated.credentials if stated else None) or config.token
+    return f"{scheme} {credentials}" if credentials else None
+
+
+def receiver_key(signing_key: str, url: str, tenant: str = "") -> str:
+    """Return the key that a receiver is given: of one host and port, for the webhooks of one tenant.
+
+    It is the HMAC-SHA256 of both under a signing key of the server, in hexadecimal, which does not give that key away.
+    """
+    parts = urls.split_url(url)
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    text = f"webhook key\n{tenant}\n{parts.hostname or ''}\n{port}"
+    return hmac.new(signing_key.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def sign_webhook(body: bytes, at: int, keys: Iterable[str]) -> str:
+    """Return the signature of a body that is sent at a time, in seconds, under each of the keys."""
+    return sign_body(body, at, (key.encode() for key in keys))
+
+
+def is_signed_webhook(signature: str, body: bytes, keys: Iterable[str], now: float) -> bool:
+    """Whether a body was signed with one of the keys, not long ago."""
+    found = parse_signature(signature)
+    if found is None or abs(now - found.timestamp) > SIGNATURE_WINDOW_SECONDS:
+        return False
+    return is_signed_by(found, body, (key.encode() for key in keys))

@@ -1,0 +1,191 @@
+"""JSON Schemas of the structures of A2A 1.0, made from the model.
+
+They have the names of the specification and describe what is written and what should be sent. Members that the model
+has for other dialects are left out, and so is what readers tolerate beyond that. `bindings.openapi` publishes them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from accord import model
+from accord.model.base import A2AModel
+from accord.protocol.dialects.v1 import StreamResponse
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class SendMessageResponse(A2AModel):
+    """What a message is answered with: the task it made, or a message alone."""
+
+    task: model.Task | None = None
+    message: model.Message | None = None
+
+
+class RpcStatus(A2AModel):
+    """An error as `google.rpc.Status`; one of its details is always an ErrorInfo."""
+
+    code: int
+    status: str
+    message: str
+    details: tuple[dict[str, Any], ...]
+
+
+class ErrorResponse(A2AModel):
+    """The body of an HTTP+JSON answer that is an error."""
+
+    error: RpcStatus
+
+
+NAMES: dict[type, str] = {
+    model.Task: "Task",
+    model.TaskStatus: "TaskStatus",
+    model.TaskState: "TaskState",
+    model.Message: "Message",
+    model.Role: "Role",
+    model.Part: "Part",
+    model.Artifact: "Artifact",
+    model.StatusUpdate: "TaskStatusUpdateEvent",
+    model.ArtifactUpdate: "TaskArtifactUpdateEvent",
+    StreamResponse: "StreamResponse",
+    model.SendRequest: "SendMessageRequest",
+    model.SendConfiguration: "SendMessageConfiguration",
+    SendMessageResponse: "SendMessageResponse",
+    model.GetRequest: "GetTaskRequest",
+    model.TaskFilter: "ListTasksRequest",
+    model.TaskPage: "ListTasksResponse",
+    model.CancelRequest: "CancelTaskRequest",
+    model.SubscribeRequest: "SubscribeToTaskRequest",
+    model.PushConfig: "TaskPushNotificationConfig",
+    model.Authentication: "AuthenticationInfo",
+    model.PushGetRequest: "GetTaskPushNotificationConfigRequest",
+    model.PushListRequest: "ListTaskPushNotificationConfigsRequest",
+    model.PushPage: "ListTaskPushNotificationConfigsResponse",
+    model.PushDeleteRequest: "DeleteTaskPushNotificationConfigRequest",
+    model.CardRequest: "GetExtendedAgentCardRequest",
+    model.AgentCard: "AgentCard",
+    model.AgentInterface: "AgentInterface",
+    model.AgentProvider: "AgentProvider",
+    model.AgentCapabilities: "AgentCapabilities",
+    model.AgentExtension: "AgentExtension",
+    model.AgentSkill: "AgentSkill",
+    model.CardSignature: "AgentCardSignature",
+    model.SecurityScheme: "SecurityScheme",
+    model.ApiKeyScheme: "APIKeySecurityScheme",
+    model.HttpAuthScheme: "HTTPAuthSecurityScheme",
+    model.OAuth2Scheme: "OAuth2SecurityScheme",
+    model.OpenIdConnectScheme: "OpenIdConnectSecurityScheme",
+    model.MutualTlsScheme: "MutualTlsSecurityScheme",
+    model.OAuthFlows: "OAuthFlows",
+    model.AuthorizationCodeFlow: "AuthorizationCodeOAuthFlow",
+    model.ClientCredentialsFlow: "ClientCredentialsOAuthFlow",
+    model.ImplicitFlow: "ImplicitOAuthFlow",
+    model.PasswordFlow: "PasswordOAuthFlow",
+    model.DeviceCodeFlow: "DeviceCodeOAuthFlow",
+    model.SecurityRequirement: "SecurityRequirement",
+    model.Scopes: "StringList",
+    ErrorResponse: "ErrorResponse",
+    RpcStatus: "Status",
+}
+"""The model's types and what A2A 1.0 calls them; the last two are named by AIP-193, which A2A follows (11.6)."""
+
+_NOT_A2A = {
+    "TaskPushNotificationConfig": ("payloadFormat", "events"),
+    "DeleteTaskPushNotificationConfigRequest": ("url",),
+    "AgentCard": ("profile",),
+    "AgentSkill": ("inputSchema", "outputSchema"),
+}
+"""What the model has for other dialects."""
+
+_NEEDS = {"GetTaskPushNotificationConfigRequest": ("id",), "DeleteTaskPushNotificationConfigRequest": ("id",)}
+"""What the model leaves open for other dialects and A2A 1.0 requires."""
+
+_EXACTLY_ONE = {
+    "Part": ("text", "raw", "url", "data"),
+    "SendMessageResponse": ("task", "message"),
+    "StreamResponse": ("task", "message", "statusUpdate", "artifactUpdate"),
+    "SecurityScheme": (
+        "apiKeySecurityScheme",
+        "httpAuthSecurityScheme",
+        "oauth2SecurityScheme",
+        "openIdConnectSecurityScheme",
+        "mtlsSecurityScheme",
+    ),
+    "OAuthFlows": ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode"),
+}
+"""Structures that hold one of several things: a protobuf oneof, which types alone cannot say."""
+
+_TIMES = {"TaskStatus": "timestamp", "ListTasksRequest": "statusTimestampAfter"}
+
+
+def schemas(reference: str = "#/$defs/{name}") -> dict[str, dict[str, Any]]:
+    """Return the schema of every structure by its name; `reference` is how they refer to each other."""
+    _, found = msgspec.json.schema_components(tuple(NAMES), ref_template="{name}")
+    names = {kind.__name__: name for kind, name in NAMES.items()}
+    return {name: _complete(name, found[own], names, reference) for own, name in names.items()}
+
+
+def document(name: str, identifier: str) -> dict[str, Any]:
+    """Return the schema of one structure as a document that needs no other."""
+    every = schemas()
+    needed = sorted(_reached(name, every))
+    whole = {"$schema": DIALECT, "$id": identifier} | every[name]
+    return whole | {"$defs": {other: every[other] for other in needed}} if needed else whole
+
+
+def _complete(name: str, stated: dict[str, Any], names: dict[str, str], reference: str) -> dict[str, Any]:
+    about, _, _ = stated["description"].partition("\n\n")
+    members = {
+        member: _plain(schema, names, reference)
+        for member, schema in stated.get("properties", {}).items()
+        if member not in _NOT_A2A.get(name, ())
+    }
+    if name in _TIMES:
+        members[_TIMES[name]]["format"] = "date-time"
+    schema = stated | {"title": name, "description": " ".join(about.split())}
+    if members:
+        schema["properties"] = members
+    if required := [*stated.get("required", ()), *_NEEDS.get(name, ())]:
+        schema["required"] = required
+    else:
+        schema.pop("required", None)
+    if name in _EXACTLY_ONE:
+        schema["oneOf"] = [{"required": [member]} for member in _EXACTLY_ONE[name]]
+    return schema
+
+
+def _plain(node: Any, names: dict[str, str], reference: str) -> Any:
+    """Return a part of a schema under A2A's names, without null and what it is the default of."""
+    if isinstance(node, list):
+        return [_plain(item, names, reference) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return {"$ref": reference.format(name=names[node["$ref"]])}
+    if "anyOf" in node:
+        (only,) = (choice for choice in node["anyOf"] if choice != {"type": "null"})
+        return _plain(only, names, reference)
+    return {key: _plain(value, names, reference) for key, value in node.items()}
+
+
+def _reached(name: str, every: dict[str, dict[str, Any]]) -> set[str]:
+    """Return the names of the structures that one refers to, directly or through others."""
+    found: set[str] = set()
+    left = [name]
+    while left:
+        new = set(_references(every[left.pop()])) - found
+        found |= new
+        left += new
+    return found
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if "$ref" in node:
+            yield node["$ref"].rpartition("/")[2]
+        for value in node.values():
+            yield from _references(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _references(item)
