@@ -63,7 +63,7 @@ audit: $(VENV)/.dev ## ask whether what accord needs has known vulnerabilities
 	$(BIN)/python -m requirements.audit $(ARGS)
 
 web: $(VENV)/.dev $(WEB) ## build the console's pages into the package, and the types that they are written with
-	$(BIN)/python -m accord.console.description > web/openapi.json
+	$(BIN)/python -m accord.console.routes > web/openapi.json
 	$(NPM) web run --silent types
 	$(BIN)/python hatch_build.py build
 	$(BIN)/python -m requirements.notices

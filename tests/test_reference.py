@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from accord.config import Settings
 from accord.config.names import names
 from accord.config.variables import variable_of

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from docs import check_links, llms
 
 ROOT = check_links.ROOT

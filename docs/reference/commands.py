@@ -9,7 +9,7 @@ import typer
 from typer.main import get_command
 
 from accord.cli import app
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 
 EXITS: Mapping[Exit, str] = {
     Exit.DONE: "done, whatever became of a task",

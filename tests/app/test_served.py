@@ -9,8 +9,8 @@ import pytest
 
 from accord.agents.loader import NotAnAgent
 from accord.app import Application
-from accord.cli import worker
-from accord.cli.worker import VARIABLE, WORKER, Served
+from accord.cli import serve
+from accord.cli.serve import VARIABLE, WORKER, ServeRequest
 from accord.config import BadSettings
 from accord.protocol.operations import DialectName
 from accord.testing import lifespan
@@ -50,7 +50,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def served(settings: str = SETTINGS, **told: Any) -> Application:
     """What becomes of a file of settings."""
     Path("accord.toml").write_text(settings)
-    return Served(**told).application()
+    return ServeRequest(**told).application()
 
 
 async def test_the_agents_of_the_settings_have_the_names_that_they_are_given_there() -> None:
@@ -72,7 +72,7 @@ async def test_those_that_a_command_names_come_first() -> None:
 
 
 async def test_without_any_agent_there_is_an_echo() -> None:
-    assert list(Served(flags={"store": "sqlite://:memory:"}).application().agents) == ["echo"]
+    assert list(ServeRequest(flags={"store": "sqlite://:memory:"}).application().agents) == ["echo"]
 
 
 async def test_one_agent_under_two_names_is_two_agents() -> None:
@@ -85,20 +85,20 @@ async def test_one_agent_under_two_names_is_two_agents() -> None:
 
 def test_what_cannot_be_served_is_refused() -> None:
     with pytest.raises(NotAnAgent, match=r"There is no file nowhere\.py"):
-        Served(targets=("nowhere.py:x",)).application()
+        ServeRequest(targets=("nowhere.py:x",)).application()
     Path("others.py").write_text(AGENTS)
     with pytest.raises(ValueError, match="Two agents cannot both be at /agents/weather"):
-        Served(targets=("agents.py:weather", "others.py:weather")).application()
+        ServeRequest(targets=("agents.py:weather", "others.py:weather")).application()
     with pytest.raises(BadSettings, match="cannot be read"):
-        Served(config="nowhere.toml").application()
+        ServeRequest(config="nowhere.toml").application()
 
 
 def test_a_process_is_told_by_the_environment_what_its_parent_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, VARIABLE, "")
-    told = Served(targets=("agents.py:weather",), flags={"server.dialects": ["v1"], "store": "sqlite:///x.db"})
+    told = ServeRequest(targets=("agents.py:weather",), flags={"server.dialects": ["v1"], "store": "sqlite:///x.db"})
     told.leave()
-    assert msgspec.json.decode(os.environ[VARIABLE], type=Served) == told
-    made = worker.application()
+    assert msgspec.json.decode(os.environ[VARIABLE], type=ServeRequest) == told
+    made = serve.application()
     assert (list(made.agents), made.settings.server.dialects) == (["weather"], (DialectName.V1,))
     assert VARIABLE not in os.environ, "agents and what they start have no use for it"
-    assert WORKER == "accord.cli.worker:application"
+    assert WORKER == "accord.cli.serve:application"

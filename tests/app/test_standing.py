@@ -11,7 +11,7 @@ from accord import Context, agent
 from accord.app import Application
 from accord.auth import authentication
 from accord.auth.api_keys import new_key
-from accord.console.entry import sessions
+from accord.console import sessions
 from accord.storage.commands import apikeys
 from accord.storage.commands.apikeys import NewKey
 from accord.testing import stream
@@ -36,7 +36,7 @@ async def silent(ctx: Context) -> AsyncIterator[str]:
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authentication, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(sessions, "REMEMBER_SECONDS", 0.0)
+    monkeypatch.setattr(sessions, "CACHE_SECONDS", 0.0)
 
 
 @pytest.fixture

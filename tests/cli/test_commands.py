@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from tests.cli.flows import QUICKLY
 from tests.serve.running import BOUND_SECONDS, Server, accord, environment, running
 

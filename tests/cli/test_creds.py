@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.cli.places import key_file, keys_of
+from accord.cli.credential_places import key_file, user_keys
 from accord.client.credentials import Certificate, Credential, HmacKey, OAuthClient, UserPassword
 from accord.storage import migrate
 from accord.storage.sqlite import SqliteStore
@@ -79,7 +79,7 @@ def test_each_kind_is_kept_and_shown_only_when_asked_for(
 ) -> None:
     done = accord("set", "Some/Svc", *arguments, "--in", place, piped=f"{SECRET}\n")
     assert (done.code, done.out) == (0, "")
-    assert keys_of().find("some/svc") == kept
+    assert user_keys().find("some/svc") == kept
     said = accord("get", "some/svc")
     assert said.code == 0
     assert "********" in said.out
@@ -98,7 +98,7 @@ def test_kinds_under_one_id_are_kept_beside_each_other(accord: Accord) -> None:
     for place in ("file", "keyring"):
         for kind in (["bearer"], ["header", "--name", "X-A"], ["header", "--name", "X-B"], ["basic", "--name", "me"]):
             assert accord("set", place, "--kind", *kind, "--in", place, piped=SECRET).code == 0
-        assert keys_of().find(place) == Credential(
+        assert user_keys().find(place) == Credential(
             bearer=SECRET, headers={"X-A": SECRET, "X-B": SECRET}, basic=UserPassword(username="me", password=SECRET)
         )
 
@@ -107,13 +107,13 @@ def test_a_certificate_is_named_by_its_files(accord: Accord, tmp_path: Path) -> 
     done = accord("set", "svc", "--kind", "mtls", "--name", "c.pem", "--certificate-key", "k.pem", "--ca", "ca.pem")
     assert done.code == 0
     files = {name: str(tmp_path / file) for name, file in (("file", "c.pem"), ("key", "k.pem"), ("ca", "ca.pem"))}
-    assert keys_of().find("svc") == Credential(certificate=Certificate(**files))
+    assert user_keys().find("svc") == Credential(certificate=Certificate(**files))
     assert "********" not in accord("get", "svc").out
 
 
 def test_a_secret_is_on_the_command_line_only_if_somebody_puts_it_there(accord: Accord) -> None:
     assert accord("set", "svc", "--secret", SECRET).code == 0
-    assert keys_of().find("svc") == Credential(api_key=SECRET)
+    assert user_keys().find("svc") == Credential(api_key=SECRET)
     assert accord("set", "svc", piped="").code == 2
     assert accord("set", "svc", SECRET).code == 2  # it is no operand
 
@@ -140,7 +140,7 @@ def test_the_file_is_the_users_alone_and_can_be_another(
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert accord("set", "other", "--file", "mine.json", piped=SECRET).code == 0
     monkeypatch.setenv("ACCORD_KEYS", "mine.json")
-    assert (keys_of().get_key("svc"), keys_of().get_key("other")) == (None, SECRET)
+    assert (user_keys().get_key("svc"), user_keys().get_key("other")) == (None, SECRET)
     assert key_file(None, {"HOME": "/home/me"}) == Path("/home/me/.config/accord/credentials.json")
     Path("mine.json").write_text("{")
     for command in (["get", "svc"], ["list"], ["set", "svc", "--secret", "x"], ["test", "http://127.0.0.1:1"]):
@@ -164,15 +164,15 @@ def test_variables_are_listed_with_where_they_are_from(accord: Accord, monkeypat
 def test_hosts_are_taken_from_urls_and_changed_alone(accord: Accord, place: str) -> None:
     in_place = ("--in", place)
     assert accord("set", "https://A.example:8443/a2a", *in_place, piped=SECRET).code == 0
-    assert keys_of().find("a.example:8443") == Credential(api_key=SECRET)
+    assert user_keys().find("a.example:8443") == Credential(api_key=SECRET)
     named = accord("set", "svc", *in_place, piped=SECRET)
     assert "--service svc" in named.err
     assert accord("set", "svc", "--kind", "hosts", "--host", "https://b.example/x", *in_place).code == 0
-    assert keys_of().find("svc") == Credential(api_key=SECRET, hosts=("b.example",))
+    assert user_keys().find("svc") == Credential(api_key=SECRET, hosts=("b.example",))
     assert "--service" not in accord("set", "svc", "--kind", "bearer", *in_place, piped=SECRET).err
     with_url = ("set", "http://c.example", "--host", "id.example", *in_place)
     assert accord(*with_url, piped=SECRET).code == 0
-    assert keys_of().find("c.example") == Credential(api_key=SECRET, hosts=("c.example", "id.example"))
+    assert user_keys().find("c.example") == Credential(api_key=SECRET, hosts=("c.example", "id.example"))
     assert accord("set", "svc", "--kind", "hosts", *in_place).code == 2
     assert accord("set", "svc", "--host", "http://", *in_place, piped=SECRET).code == 2
 

@@ -1,11 +1,14 @@
 """How commands end: the exit code, the error and what to do about it."""
 
-from accord.cli.exits import Exit, explained
+from accord.cli.failures import Exit, explain_failure
 from accord.errors import AuthenticationFailed, PermissionDenied
 
 
 def test_who_may_not_is_not_told_to_bring_what_they_brought() -> None:
-    unknown, known = explained(AuthenticationFailed()), explained(PermissionDenied("Your roles do not include this"))
+    unknown, known = (
+        explain_failure(AuthenticationFailed()),
+        explain_failure(PermissionDenied("Your roles do not include this")),
+    )
     assert unknown is not None
     assert known is not None
     assert unknown.exit == known.exit == Exit.UNAUTHENTICATED

@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.cli.exits import Exit, Failure, command, explained
-from accord.cli.reaching import Reach
-from accord.cli.tables import Output
+from accord.cli.connection_options import ConnectionOptions
+from accord.cli.failures import Exit, ExplainedFailure, explain_failure, shell_command
+from accord.cli.tables import OutputFormat
 from accord.client.peer import Unconfirmed
 from accord.client.transports import TimedOut, Unreachable
 from accord.errors import TABLE, AccordError, InvalidParams, RateLimited, TaskNotFound, Violation
@@ -21,14 +21,14 @@ class Asked:
     """Commands that end where they would ask."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.reach = Reach()
-        for module in ("card", "send", "task", "task_push"):
-            monkeypatch.setattr(f"accord.cli.{module}.ask", self._ask)
+        self.reach = ConnectionOptions()
+        for module in ("messages", "tasks"):
+            monkeypatch.setattr(f"accord.cli.{module}.run_with_client", self._ask)
 
-    def _ask(self, reach: Reach, *_: Any, **__: Any) -> None:
+    def _ask(self, reach: ConnectionOptions, *_: Any, **__: Any) -> None:
         self.reach = reach
 
-    def __call__(self, *arguments: str, **env: str) -> Reach:
+    def __call__(self, *arguments: str, **env: str) -> ConnectionOptions:
         """Return what a command would ask with."""
         done = CliRunner().invoke(app, arguments, env={"ACCORD_AGENT_CARD": "", **env})
         assert done.exit_code == 0, done.output
@@ -82,10 +82,10 @@ def test_flags_say_how_it_is_asked(asked: Asked) -> None:
         *("task", "list", URL, "-o", "json", "--bearer", "t0ken", "--timeout", "1.5m", "--dialect", "V03"),
         *("--binding", "rest", "--header", "X-A: b:c", "--svc-param", "A2A-Extensions:x", "--insecure"),
     )
-    assert reach._replace(order=()) == Reach(
+    assert reach._replace(order=()) == ConnectionOptions(
         agent=URL,
         named=("-a", URL, "--dialect", "V03", "--binding", "rest"),
-        output=Output.JSON,
+        output=OutputFormat.JSON,
         bearer="t0ken",
         headers=(("X-A", "b:c"), ("A2A-Extensions", "x")),
         seconds=90.0,
@@ -144,7 +144,7 @@ def test_credentials_may_come_from_variables(asked: Asked) -> None:
 )
 def test_mistakes_are_told_and_nobody_is_asked(asked: Asked, arguments: tuple[str, ...], why: str) -> None:
     assert why in asked.refused(*arguments)
-    assert asked.reach == Reach()
+    assert asked.reach == ConnectionOptions()
 
 
 def test_a_header_that_is_wrong_is_not_repeated(asked: Asked) -> None:
@@ -155,8 +155,8 @@ def test_a_header_that_is_wrong_is_not_repeated(asked: Asked) -> None:
 # --- how errors end a command -----------------------------------------------------------------------------------------
 
 
-def failure(error: Exception) -> Failure:
-    found = explained(error)
+def failure(error: Exception) -> ExplainedFailure:
+    found = explain_failure(error)
     assert found is not None
     return found
 
@@ -199,8 +199,8 @@ def test_what_is_no_answer_has_a_code_of_its_own(error: Exception, exit: Exit) -
 
 
 def test_what_nobody_foresaw_is_not_explained_away() -> None:
-    assert explained(RuntimeError("a bug")) is None
+    assert explain_failure(RuntimeError("a bug")) is None
 
 
 def test_commands_to_be_copied_are_quoted() -> None:
-    assert command("send", "it's $HOME") == """accord send 'it'"'"'s $HOME'"""
+    assert shell_command("send", "it's $HOME") == """accord send 'it'"'"'s $HOME'"""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from tests.cli.test_commands import AGENT
 from tests.registry.conftest import VAULT
 from tests.serve.running import BOUND_SECONDS, accord, environment, running

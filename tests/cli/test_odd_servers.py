@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from tests.cli.test_commands import AGENT
 from tests.serve.running import accord, running
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from tests.cli.test_commands import AGENT
 from tests.ports import free_port
 from tests.serve.running import BOUND_SECONDS, Server, environment, running

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.exits import Exit
-from accord.cli.going import Going
-from accord.cli.tables import Output
+from accord.cli.failures import Exit
+from accord.cli.run_host import RunCommand
+from accord.cli.tables import OutputFormat
 from tests.cli.flows import (
     AGENT,
     ASKING,
@@ -220,7 +220,7 @@ def test_a_run_that_failed_is_resumed_without_what_it_has_done(flows: Flows) -> 
 def test_how_to_go_on_names_the_store_and_no_password(flows: Flows) -> None:
     failed = flows("run", flows.write(FAILING), "--store", "sqlite:///own.db")
     assert f"accord runs resume {run_id(failed.stderr)} --store sqlite:///own.db" in failed.stderr
-    going = Going("postgresql://me:secret@127.0.0.1/db", Output.TEXT)
+    going = RunCommand("postgresql://me:secret@127.0.0.1/db", OutputFormat.TEXT)
     going.run_id = "r"
     assert going.again("runs resume") == "accord runs resume r --store URL"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from tests.cli.flows import (
     AGENT,
     ASKING,

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.cli.exits import Failed
-from accord.cli.saving import Found, files_of, placed, safe_name, saving
+from accord.cli.downloads import ArtifactFile, choose_paths, files_of, open_for_saving, safe_name
+from accord.cli.failures import CommandError
 from accord.model import Artifact, Part
 
 
 def save(path: Path, content: bytes, *, force: bool) -> None:
-    with saving(path, force=force) as file:
+    with open_for_saving(path, force=force) as file:
         file.write(content)
 
 
-def found(name: str, content: bytes = b"x") -> Found:
-    return Found("a", name, "text/plain", content)
+def found(name: str, content: bytes = b"x") -> ArtifactFile:
+    return ArtifactFile("a", name, "text/plain", content)
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_no_name_leaves_its_folder(name: str) -> None:
 
 
 def test_two_files_of_one_name_get_two_places(tmp_path: Path) -> None:
-    places = placed([found("a.txt"), found("x/A.TXT"), found("a.txt")], tmp_path, force=False)
+    places = choose_paths([found("a.txt"), found("x/A.TXT"), found("a.txt")], tmp_path, force=False)
     assert [path.name for _, path in places] == ["a.txt", "A-2.TXT", "a-3.txt"]
 
 
 def test_nothing_is_saved_over_a_file_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("mine")
-    with pytest.raises(Failed, match=r"b\.txt is there already"):
-        placed([found("a.txt"), found("b.txt")], tmp_path, force=False)
-    assert placed([found("a.txt"), found("b.txt")], tmp_path, force=True)
-    with pytest.raises(Failed, match="cannot be written"):
+    with pytest.raises(CommandError, match=r"b\.txt is there already"):
+        choose_paths([found("a.txt"), found("b.txt")], tmp_path, force=False)
+    assert choose_paths([found("a.txt"), found("b.txt")], tmp_path, force=True)
+    with pytest.raises(CommandError, match="cannot be written"):
         save(tmp_path / "b.txt", b"theirs", force=False)  # it came there after all were checked
     assert (tmp_path / "b.txt").read_text() == "mine"
     save(tmp_path / "b.txt", b"theirs", force=True)
@@ -86,9 +86,9 @@ def test_links_are_not_followed(tmp_path: Path, force: bool) -> None:
         save(folder / "a.txt", b"theirs", force=True)
         assert (folder / "a.txt").read_bytes() == b"theirs"
     else:
-        with pytest.raises(Failed, match="is there already"):
-            placed([found("a.txt")], folder, force=False)
-        with pytest.raises(Failed, match="cannot be written"):
+        with pytest.raises(CommandError, match="is there already"):
+            choose_paths([found("a.txt")], folder, force=False)
+        with pytest.raises(CommandError, match="cannot be written"):
             save(folder / "a.txt", b"theirs", force=False)
     assert not outside.exists()
 

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from accord.cli import output
-from accord.cli.progress import Progress
-from accord.cli.streaming import ANEW, JsonLines, LiveText, OnlyText, Shown, Waiting
+from accord.cli import agent_output
+from accord.cli.agent_output import Progress
+from accord.cli.replies import (
+    RESTARTED,
+    JsonReplyPrinter,
+    LiveTextPrinter,
+    PlainTextPrinter,
+    ReplyPrinter,
+    ResultPrinter,
+)
 from accord.model import (
     AgentCapabilities,
     AgentCard,
@@ -59,7 +66,7 @@ def state(state: TaskState, said: str | None = None) -> StatusUpdate:
     return StatusUpdate(task_id="t-1", context_id="c-1", status=task(state, said=said).status)
 
 
-def show(shown: Shown, bodies: Iterable[EventBody]) -> None:
+def show(shown: ReplyPrinter, bodies: Iterable[EventBody]) -> None:
     """Have events shown as commands do."""
     events = [Event(seq=number, body=body) for number, body in enumerate(bodies)]
     for event in events:
@@ -69,9 +76,9 @@ def show(shown: Shown, bodies: Iterable[EventBody]) -> None:
 
 
 def test_what_strangers_write_cannot_move_a_terminal() -> None:
-    assert output.safe(EVIL) == "a?[31mred??2J\nbc\nd"
-    assert output.field("Name", EVIL) == "Name: a?[31mred??2J bc d"
-    assert output.safe("tab\tnewline\nnbsp\u00a0 emoji \U0001f469\u200d\U0001f680") == (
+    assert agent_output.safe(EVIL) == "a?[31mred??2J\nbc\nd"
+    assert agent_output.field("Name", EVIL) == "Name: a?[31mred??2J bc d"
+    assert agent_output.safe("tab\tnewline\nnbsp\u00a0 emoji \U0001f469\u200d\U0001f680") == (
         "tab\tnewline\nnbsp\u00a0 emoji \U0001f469\u200d\U0001f680"
     )
 
@@ -89,7 +96,7 @@ def test_a_task_is_fields_and_blocks() -> None:
             Part(url="https://x.example/y"),
         ),
     )
-    assert list(output.of_task(task(TaskState.COMPLETED, made, said="done"))) == [
+    assert list(agent_output.of_task(task(TaskState.COMPLETED, made, said="done"))) == [
         "Task: t-1",
         "Context: c-1",
         "State: completed",
@@ -113,9 +120,9 @@ def test_a_task_is_fields_and_blocks() -> None:
 
 def test_what_is_said_nowhere_else_is_found_in_the_history() -> None:
     quiet = Task(id="t-1", status=TaskStatus(state=TaskState.INPUT_REQUIRED), history=(message("Which day?"),))
-    assert list(output.of_task(quiet))[2:] == ["Message:", "Which day?", ""]
-    assert list(output.of_task(quiet, with_history=True))[2:] == ["Agent:", "Which day?", ""]
-    assert "Which day?" not in list(output.of_task(task(TaskState.COMPLETED, artifact("made"))))
+    assert list(agent_output.of_task(quiet))[2:] == ["Message:", "Which day?", ""]
+    assert list(agent_output.of_task(quiet, with_history=True))[2:] == ["Agent:", "Which day?", ""]
+    assert "Which day?" not in list(agent_output.of_task(task(TaskState.COMPLETED, artifact("made"))))
 
 
 def test_a_webhook_is_shown_without_its_secrets() -> None:
@@ -126,7 +133,7 @@ def test_a_webhook_is_shown_without_its_secrets() -> None:
         token="s3cret",
         authentication=Authentication(scheme="Bearer", credentials="s3cret"),
     )
-    lines = list(output.of_push(config))
+    lines = list(agent_output.of_push(config))
     assert lines == [
         "Webhook: w-1",
         "Task: t-1",
@@ -138,7 +145,7 @@ def test_a_webhook_is_shown_without_its_secrets() -> None:
 
 @pytest.mark.parametrize("url", ["http://[", "https://x.example:none/", "", "https://x.example/hook"])
 def test_a_webhook_is_shown_whatever_its_address_is(url: str) -> None:
-    assert f"URL: {url}" in list(output.of_push(PushConfig(url=url)))
+    assert f"URL: {url}" in list(agent_output.of_push(PushConfig(url=url)))
 
 
 def test_a_card_is_shown_with_what_it_offers_and_asks_for() -> None:
@@ -154,7 +161,7 @@ def test_a_card_is_shown_with_what_it_offers_and_asks_for() -> None:
         security_schemes={"b": SecurityScheme(http_auth_security_scheme=HttpAuthScheme(scheme="Bearer"))},
         security_requirements=(SecurityRequirement(schemes={"b": Scopes()}),),
     )
-    assert list(output.of_card(card)) == [
+    assert list(agent_output.of_card(card)) == [
         "Name: Booker",
         "Description: Books tables",
         "Version: 1",
@@ -183,7 +190,7 @@ STREAM: list[EventBody] = [
 
 
 def test_a_stream_is_fields_and_blocks_that_grow(capsys: pytest.CaptureFixture[str]) -> None:
-    show(LiveText(Progress()), STREAM)
+    show(LiveTextPrinter(Progress()), STREAM)
     assert capsys.readouterr().out.splitlines() == [
         "Task: t-1",
         "Context: c-1",
@@ -213,7 +220,7 @@ def test_repeated_state_is_printed_once(capsys: pytest.CaptureFixture[str]) -> N
     submitted, working = state(TaskState.SUBMITTED), state(TaskState.WORKING)
     again = state(TaskState.WORKING, "looking")
     pieces: list[EventBody] = [chunk("Hel", append=False), working, chunk("lo"), again, state(TaskState.COMPLETED)]
-    show(LiveText(Progress()), [task(TaskState.SUBMITTED), submitted, working, *pieces])
+    show(LiveTextPrinter(Progress()), [task(TaskState.SUBMITTED), submitted, working, *pieces])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:] == [
         "State: submitted",
@@ -234,46 +241,52 @@ def test_repeated_state_is_printed_once(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_stream_that_begins_anew_says_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
     whole = task(TaskState.WORKING, artifact("Hello", " you"))
-    show(LiveText(Progress()), [task(), chunk("Hello", append=False), whole, chunk("!"), state(TaskState.COMPLETED)])
+    show(
+        LiveTextPrinter(Progress()),
+        [task(), chunk("Hello", append=False), whole, chunk("!"), state(TaskState.COMPLETED)],
+    )
     assert capsys.readouterr().out.count("Hello") == 1
-    show(OnlyText(Progress()), [task(), chunk("Hello", append=False), whole, chunk("!"), state(TaskState.COMPLETED)])
+    show(
+        PlainTextPrinter(Progress()),
+        [task(), chunk("Hello", append=False), whole, chunk("!"), state(TaskState.COMPLETED)],
+    )
     assert capsys.readouterr().out == "Hello you!\n"
 
 
 @pytest.mark.parametrize("first", ["0 ", ""])
 def test_an_answer_that_is_replaced_is_seen_to_begin_anew(capsys: pytest.CaptureFixture[str], first: str) -> None:
     again: list[EventBody] = [chunk(first, append=False), chunk("1 "), chunk("2 "), state(TaskState.COMPLETED)]
-    show(LiveText(Progress()), [task(), chunk("0 ", append=False), chunk("1 "), *again])
+    show(LiveTextPrinter(Progress()), [task(), chunk("0 ", append=False), chunk("1 "), *again])
     shown = capsys.readouterr()
     block = ["Artifact: a-1", "Text:"]
     assert shown.out.splitlines()[3:10] == [*block, "0 1 ", "", *block, f"{first}1 2 "]
-    assert shown.err == f"{ANEW}\n"
+    assert shown.err == f"{RESTARTED}\n"
 
 
 def test_only_the_text_of_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    show(OnlyText(Progress()), STREAM)
+    show(PlainTextPrinter(Progress()), STREAM)
     assert capsys.readouterr().out == "Hello\nyou\nother\n"
-    show(OnlyText(Progress()), [task(), state(TaskState.INPUT_REQUIRED, "Which day?")])
+    show(PlainTextPrinter(Progress()), [task(), state(TaskState.INPUT_REQUIRED, "Which day?")])
     assert capsys.readouterr().out == "Which day?\n"
-    show(OnlyText(Progress()), [message("just", " this")])
+    show(PlainTextPrinter(Progress()), [message("just", " this")])
     assert capsys.readouterr().out == "just this\n"
 
 
 def test_a_line_of_json_for_each_event(capsys: pytest.CaptureFixture[str]) -> None:
     joined = MessageUpdate(task_id="t-1", context_id="c-1", message=message("joined"))
-    show(JsonLines(), [*STREAM[:3], joined, STREAM[-1]])
+    show(JsonReplyPrinter(), [*STREAM[:3], joined, STREAM[-1]])
     found: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [list(one) for one in found] == [["task"], ["statusUpdate"], ["artifactUpdate"], ["statusUpdate"]]
     assert found[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 def test_waiting_prints_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    show(Waiting(Progress(), is_json=True), STREAM)
+    show(ResultPrinter(Progress(), is_json=True), STREAM)
     found = json.loads(capsys.readouterr().out)
     assert [part["text"] for part in found["task"]["artifacts"][0]["parts"]] == ["Hel", "lo\n", "you"]
-    show(Waiting(Progress(), is_json=True), [message("hi")])
+    show(ResultPrinter(Progress(), is_json=True), [message("hi")])
     assert json.loads(capsys.readouterr().out)["message"]["parts"] == [{"text": "hi"}]
-    show(Waiting(Progress(), is_json=False), STREAM)
+    show(ResultPrinter(Progress(), is_json=False), STREAM)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["Task: t-1", "Context: c-1", "State: completed"]
     assert "Hello" in lines
@@ -287,6 +300,6 @@ def test_an_encoding_that_lacks_characters_still_prints(
 
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", narrow)
-    output.write("né\n")
+    agent_output.write("né\n")
     narrow.seek(0)
     assert narrow.read() == "n?\n"

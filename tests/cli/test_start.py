@@ -9,9 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from accord.cli import Commands, app
-from accord.cli.exits import Exit
-from accord.cli.loading import Loading
+from accord.cli import Commands, LazyGroup, app
+from accord.cli.failures import Exit
 from tests.serve.running import accord
 
 SLOW = {"accord.engine", "accord.model", "accord.storage", "aiohttp", "apsw", "asyncio", "asyncpg", "joserfc"}
@@ -42,9 +41,9 @@ def test_nothing_slow_is_loaded_to_say_how_a_command_is_used(arguments: tuple[st
 
 def test_a_command_loads_no_other() -> None:
     ours = {name for name in loaded("task", "--help") if name.startswith("accord.cli.")}
-    assert "accord.cli.task" in ours
-    assert not ours & {"accord.cli.serve", "accord.cli.db", "accord.cli.chat", "accord.cli.send"}
-    assert not {name for name in loaded("--version") if name.startswith("accord.cli.")} - {"accord.cli.loading"}
+    assert "accord.cli.tasks" in ours
+    assert not ours & {"accord.cli.serve", "accord.cli.database", "accord.cli.messages"}
+    assert not {name for name in loaded("--version") if name.startswith("accord.cli.")} - {"accord.cli"}
 
 
 @pytest.mark.parametrize("name", list(Commands.table))
@@ -88,7 +87,7 @@ def test_who_says_nothing_is_shown_what_there_is() -> None:
 
 
 def test_who_is_asked_and_wants_no_more_of_it_ends_the_command() -> None:
-    class Asked(Loading):
+    class Asked(LazyGroup):
         table: ClassVar = {}
 
     asking = typer.Typer(cls=Asked)

@@ -2,8 +2,7 @@
 
 from rich.console import Console
 
-from accord.cli.steps import News, Row, Steps, news_of, spelled
-from accord.cli.tree import Tree, _fitting
+from accord.cli.run_display import RunEvent, StepRow, StepRows, StepTree, _rows_that_fit, format_duration, run_events
 from accord.model import Event, Message, Part, Role, StatusUpdate, TaskState, TaskStatus
 from accord.workflows.stored_run import StoredStep
 
@@ -19,7 +18,7 @@ def event(text: str | None = None, state: TaskState = TaskState.WORKING, **about
 
 
 def test_an_event_tells_what_has_ended_and_what_begins_because_of_it() -> None:
-    ended, started = news_of(
+    ended, started = run_events(
         event("**[a]** Completed (deterministic)\nx", step="a", status="completed", attempt=2, started=["b"])
     )
     assert (ended.event, ended.step, ended.status, ended.attempt) == ("ended", "a", "completed", 2)
@@ -27,25 +26,25 @@ def test_an_event_tells_what_has_ended_and_what_begins_because_of_it() -> None:
 
 
 def test_lines_outputs_and_questions_are_told_apart() -> None:
-    assert [one.text for one in news_of(event("**[a]** as it goes", step="a"))] == ["as it goes"]
-    (printed,) = news_of(event(step="a", output="line"))
+    assert [one.text for one in run_events(event("**[a]** as it goes", step="a"))] == ["as it goes"]
+    (printed,) = run_events(event(step="a", output="line"))
     assert (printed.event, printed.text) == ("output", "line")
-    (asked,) = news_of(event("Sure?", TaskState.INPUT_REQUIRED))
+    (asked,) = run_events(event("Sure?", TaskState.INPUT_REQUIRED))
     assert (asked.event, asked.text) == ("asks", "Sure?")
 
 
 def test_what_says_nothing_about_steps_is_no_news() -> None:
     status = TaskStatus(state=TaskState.WORKING)
-    assert list(news_of(Event(seq=1, body=StatusUpdate(task_id="t", context_id="c", status=status)))) == []
+    assert list(run_events(Event(seq=1, body=StatusUpdate(task_id="t", context_id="c", status=status)))) == []
 
 
 def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
-    steps = Steps()
+    steps = StepRows()
     steps.learn(
         [StoredStep(name="m", type="map", status="running"), StoredStep(name="z", type="wait", status="pending")]
     )
     for name in ("m[1]", "m[0]", "m[1][0]"):
-        steps.take(News(event="started", step=name, at=AT))
+        steps.take(RunEvent(event="started", step=name, at=AT))
     assert [(row.name, row.depth) for row in steps.rows()] == [
         ("m", 0),
         ("m[1]", 1),
@@ -56,44 +55,44 @@ def test_items_stand_below_their_map_in_the_order_in_which_they_began() -> None:
 
 
 def test_what_was_known_already_is_not_counted_again() -> None:
-    steps = Steps()
+    steps = StepRows()
     steps.learn([StoredStep(name="a", type="deterministic", status="running", attempts=1)])
-    steps.take(News(event="started", step="a", at=AT))
+    steps.take(RunEvent(event="started", step="a", at=AT))
     (row,) = steps.rows()
     assert (row.attempt, row.status) == (1, "running")
-    steps.take(News(event="ended", step="a", status="retrying", attempt=1))
-    steps.take(News(event="started", step="a", at=AT))
+    steps.take(RunEvent(event="ended", step="a", status="retrying", attempt=1))
+    steps.take(RunEvent(event="started", step="a", at=AT))
     assert row.attempt == 2
 
 
 def test_the_last_that_is_heard_of_a_step_is_its_last_line() -> None:
-    steps = Steps()
-    steps.take(News(event="started", step="a", at=AT))
+    steps = StepRows()
+    steps.take(RunEvent(event="started", step="a", at=AT))
     steps.heard("a", "one\ntwo\n\n")
     (row,) = steps.rows()
     assert (row.said, row.status, row.attempt) == ("two", "running", 1)
-    steps.take(News(event="ended", step="a", status="retrying", error="bad\nworse", attempt=1, seconds=1.5))
+    steps.take(RunEvent(event="ended", step="a", status="retrying", error="bad\nworse", attempt=1, seconds=1.5))
     assert (row.said, row.status, row.seconds) == ("worse", "waiting", 1.5)
-    steps.take(News(event="started", step="a", at=AT))
+    steps.take(RunEvent(event="started", step="a", at=AT))
     assert (row.said, row.status, row.attempt, row.seconds) == ("", "running", 2, None)
 
 
 def test_what_goes_on_is_drawn_before_what_is_done_and_that_before_what_is_to_come() -> None:
-    rows = [Row(f"done-{n}", status="completed") for n in range(50)]
-    rows += [Row("bad", status="failed"), Row("busy", status="running")]
-    rows += [Row(f"later-{n}") for n in range(50)]
-    assert [row.name for row in _fitting(rows, 4)] == ["done-48", "done-49", "bad", "busy"]
-    assert _fitting(rows[:3], 4) == rows[:3]
+    rows = [StepRow(f"done-{n}", status="completed") for n in range(50)]
+    rows += [StepRow("bad", status="failed"), StepRow("busy", status="running")]
+    rows += [StepRow(f"later-{n}") for n in range(50)]
+    assert [row.name for row in _rows_that_fit(rows, 4)] == ["done-48", "done-49", "bad", "busy"]
+    assert _rows_that_fit(rows[:3], 4) == rows[:3]
 
 
 def test_a_tree_never_draws_more_than_fits_and_nothing_that_a_terminal_would_obey() -> None:
-    steps = Steps()
+    steps = StepRows()
     for number in range(500):
-        steps.take(News(event="started", step=f"step-{number}", at=AT))
+        steps.take(RunEvent(event="started", step=f"step-{number}", at=AT))
     steps.heard("step-0", "evil \x1b[2J" + "x" * 500)
     console = Console(width=60, height=20, force_terminal=True, color_system=None, legacy_windows=False)
     with console.capture() as drawn:
-        console.print(Tree(console, steps)._drawn())
+        console.print(StepTree(console, steps)._drawn())
     lines = drawn.get().splitlines()
     assert len(lines) <= 20
     assert "\x1b" not in drawn.get()
@@ -103,4 +102,10 @@ def test_a_tree_never_draws_more_than_fits_and_nothing_that_a_terminal_would_obe
 
 
 def test_durations_are_spelled_for_people() -> None:
-    assert [spelled(one) for one in (0.04, 59.94, 61, 3600, 90_000)] == ["0.0s", "59.9s", "1m01s", "1h00m", "25h00m"]
+    assert [format_duration(one) for one in (0.04, 59.94, 61, 3600, 90_000)] == [
+        "0.0s",
+        "59.9s",
+        "1m01s",
+        "1h00m",
+        "25h00m",
+    ]

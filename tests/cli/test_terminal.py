@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from tests.cli.terminal import CTRL_C, CTRL_D, terminal
 from tests.cli.test_commands import AGENT
 from tests.serve.running import Server, accord, running

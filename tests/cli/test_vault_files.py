@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from accord.bindings.links import Links
-from accord.cli.exits import Exit
-from accord.cli.saving import files_of
+from accord.cli.downloads import files_of
+from accord.cli.failures import Exit
 from accord.model import Artifact, Part, Task, TaskState, TaskStatus
 from tests.serve.running import accord, running
 

@@ -14,7 +14,7 @@ from accord.app import Application, to_a2a
 from accord.client.discovery import DiscoveredCard
 from accord.client.interfaces import CardFinding as Strange
 from accord.client.transports import Unreachable
-from accord.console.directory.findings import Doing, findings
+from accord.console.agents import ServedAs, card_findings
 from accord.model import AgentSkill
 from accord.protocol.cards import decode_card
 from accord.registry.trust import TrustedKeys
@@ -224,8 +224,8 @@ def found(card: dict[str, Any] | bytes, **doing: Any) -> set[tuple[str, str]]:
         "schemes": frozenset({"key"}),
         "trust": TrustedKeys(),
     }
-    known = Doing(**usual | doing)
-    every = findings(document, PLACE, known)
+    known = ServedAs(**usual | doing)
+    every = card_findings(document, PLACE, known)
     told: set[tuple[str, str]] = {(one.severity, one.where) for one in every}
     return told - {("info", "signatures"), ("warning", "securitySchemes.key")}
 
@@ -261,7 +261,7 @@ def test_what_is_missing_or_untrue_is_found(
 def test_addresses_that_clients_would_not_use_are_found_and_the_gravest_comes_first() -> None:
     places = [CARD["supportedInterfaces"][0] | {"url": url} for url in ("https://b.example/", "http://a.example/")]
     card = CARD | {"supportedInterfaces": places, "provider": None}
-    every = findings(json.dumps(card).encode(), PLACE, Doing(offers=Offers(), trust=TrustedKeys()))
+    every = card_findings(json.dumps(card).encode(), PLACE, ServedAs(offers=Offers(), trust=TrustedKeys()))
     assert [one.severity for one in every] == sorted(
         (one.severity for one in every), key=["error", "warning", "info"].index
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from accord.console.conversations import answers
+from accord.console import chat_answers
 from accord.storage.commands import chats
 from accord.storage.commands.chats import Chat, Turn
 from accord.storage.open import open_store
@@ -342,7 +342,7 @@ async def test_clients_of_a_later_version_are_told_why_an_answer_ended(quick: As
 
 
 async def test_a_stream_in_which_nothing_happens_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(chat_answers, "KEEP_ALIVE_SECONDS", 0.01)
     gate = Gate()
     async with serving("sqlite://:memory:", gate.agent) as asking, Chatting(asking).saying("c-1", said("go")) as answer:
         async for piece in answer.pieces():
@@ -353,7 +353,7 @@ async def test_a_stream_in_which_nothing_happens_is_kept_alive(monkeypatch: pyte
     assert text_of(chunks_of(answer)) == "one two three"
 
 
-@pytest.mark.parametrize(("age", "found"), [(answers.UNSURE_MS + 1, answers.NOT_SENT), (0, None)])
+@pytest.mark.parametrize(("age", "found"), [(chat_answers.UNSURE_MS + 1, chat_answers.NOT_SENT), (0, None)])
 async def test_an_answer_of_which_nobody_knows_a_task_is_looked_for(address: str, age: int, found: str | None) -> None:
     """As after a process that was lost between keeping what was said and telling the agent."""
     async with serving(address):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from accord.console import audience as audiences
 from accord.console import feed as feeds
+from accord.console import feed_subscribers as audiences
 from accord.console.feed import Feed
 from accord.testing import call
 from tests.console.conftest import AGENTS, Asking, Ear, serving
@@ -188,7 +188,7 @@ async def test_whoever_has_missed_too_much_reads_lists_anew(server: Asking, monk
 async def test_a_page_that_does_not_read_is_let_go_and_misses_nothing(
     quick: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audiences, "UNREAD", 2000)
+    monkeypatch.setattr(audiences, "MAX_UNREAD_BYTES", 2000)
     stuck, gone = asyncio.Event(), asyncio.Event()
     sent: list[bytes] = []
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from accord import Context, agent
 from accord.app import Application, to_a2a
-from accord.console.directory import inspector
-from accord.console.directory.exchanges import End, Head, Said
-from accord.console.directory.inspector import MAX_BYTES, MAX_FRAMES, Answering, EndTold, FrameTold
+from accord.console import inspector
+from accord.console.exchanges import ExchangeEnd, ResponseHead, TimedPiece
+from accord.console.inspector import MAX_BYTES, MAX_FRAMES, InspectedEnd, InspectedFrame, InspectedResponse
 from accord.protocol.operations import ROWS, DialectName
 from accord.protocol.sse import Frame, encode
 from accord.testing import Response, call, lifespan, stream
@@ -160,22 +160,24 @@ async def test_a_stream_that_does_not_end_is_left_in_time(
 
 
 def heard(*pieces: bytes, kind: str = "text/event-stream") -> list[Any]:
-    answer = Answering(began=0.0, began_ms=0)
-    said: list[Any] = [Head(200, [("content-type", kind)]), *pieces, End()]
-    return [told for at, what in enumerate(said) if not answer.is_over for told in answer.hear(Said(float(at), what))]
+    answer = InspectedResponse(began=0.0, began_ms=0)
+    said: list[Any] = [ResponseHead(200, [("content-type", kind)]), *pieces, ExchangeEnd()]
+    return [
+        told for at, what in enumerate(said) if not answer.is_over for told in answer.hear(TimedPiece(float(at), what))
+    ]
 
 
 def test_more_frames_than_anybody_reads_are_cut() -> None:
     told = heard(*[encode(Frame(data=b"x"))] * (MAX_FRAMES + 5))
-    assert sum(isinstance(one, FrameTold) for one in told) == MAX_FRAMES
-    assert isinstance(told[-1], EndTold)
+    assert sum(isinstance(one, InspectedFrame) for one in told) == MAX_FRAMES
+    assert isinstance(told[-1], InspectedEnd)
     assert told[-1].truncated == "frames"
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
 def test_more_bytes_than_anybody_reads_are_cut(kind: str) -> None:
     told = heard(*[b"data: " + b"x" * 300_000 + b"\n\n"] * 5, kind=kind)
-    assert isinstance(told[-1], EndTold)
+    assert isinstance(told[-1], InspectedEnd)
     assert (told[-1].truncated, told[-1].bytes) == ("size", MAX_BYTES)
 
 
@@ -186,7 +188,7 @@ def test_frames_are_the_same_however_they_are_cut(sizes: list[int]) -> None:
     for size in sizes:
         cuts.append(rest[:size])
         rest = rest[size:]
-    frames = [one for one in heard(*filter(None, (*cuts, rest))) if isinstance(one, FrameTold)]
+    frames = [one for one in heard(*filter(None, (*cuts, rest))) if isinstance(one, InspectedFrame)]
     assert [(one.id, one.event, one.data) for one in frames] == [(str(n), "e", f'{{"n":{n}}}\n√') for n in range(5)]
 
 

@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey
 
 from accord.app import Application
 from accord.config import BadSettings
-from accord.console.entry.issuers import page_of
+from accord.console.sign_in import console_page
 from accord.protocol import jose
 from accord.testing import Response
 from tests.app.conftest import echo, serving
@@ -298,12 +298,12 @@ async def test_sessions_end_with_the_client_they_were_begun_by(issuer: Issuer, t
     ],
 )
 def test_one_is_led_to_no_other_place_than_a_page(hostile: str) -> None:
-    assert page_of(hostile) == "/"
+    assert console_page(hostile) == "/"
 
 
 @pytest.mark.parametrize("page", ["/", "/tasks", "/tasks/0192-x?state=failed&q=a%20b", "/chat/1"])
 def test_pages_are_pages(page: str) -> None:
-    assert page_of(page) == page
+    assert console_page(page) == page
 
 
 async def test_an_issuer_that_nobody_set_up_is_no_way_in(issuer: Issuer) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from accord.app import Application
 from accord.auth.api_keys import new_key
-from accord.console.entry import sessions as made
+from accord.console import sessions as made
 from accord.storage.commands import apikeys, audit
 from accord.storage.commands.apikeys import NewKey
 from accord.storage.open import open_store
@@ -178,7 +178,7 @@ async def test_a_session_is_never_the_one_a_browser_had(app: Application) -> Non
 
 
 async def test_a_revoked_key_ends_its_sessions(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(made, "REMEMBER_SECONDS", 0.0)
+    monkeypatch.setattr(made, "CACHE_SECONDS", 0.0)
     async with guarded() as served:
         browser = Browser(served)
         key, id = await key_of(served)

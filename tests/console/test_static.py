@@ -9,7 +9,7 @@ import pytest
 
 from accord.app import composition
 from accord.bindings.http import App, Receive, Scope, Send
-from accord.console.static import Pages
+from accord.console.static_files import StaticFiles
 from accord.testing import Response, call
 from tests.app.conftest import V1, echo, rpc, said, serving
 
@@ -39,7 +39,7 @@ def built(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pages(built: Path) -> App:
-    return Pages(built, composition.FALLBACK)
+    return StaticFiles(built, composition.FALLBACK)
 
 
 async def get(app: App, path: str, method: str = "GET", **headers: str) -> Response:
@@ -223,7 +223,7 @@ async def test_a_server_without_a_console_has_no_pages() -> None:
 
 @pytest.fixture
 def unbuilt(tmp_path: Path) -> App:
-    return Pages(tmp_path / "nothing", composition.FALLBACK)
+    return StaticFiles(tmp_path / "nothing", composition.FALLBACK)
 
 
 async def test_without_a_build_a_small_page_says_how_to_make_one(unbuilt: App) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from accord.console.conversations.uimessages import folded, message_of, parts_of, title_of
-from accord.console.conversations.uistream import About, Chunk, Encoder, acknowledged, answered, frame
+from accord.console.ui_messages import fold_chunks, title_from, to_agent_message, to_agent_parts
+from accord.console.ui_stream import AnswerInfo, Chunk, UiStreamEncoder, acknowledgement, frame, message_answer
 from accord.errors import InvalidParams
 from accord.model import (
     Artifact,
@@ -29,7 +29,7 @@ from accord.model import (
 
 S = TaskState
 AT = "2026-01-01T00:00:00.000Z"
-ABOUT = About(
+ABOUT = AnswerInfo(
     message_id="msg", task_id="t 1", context_id="ctx", agent="Echo", slug="echo", created_at=AT, title="Say hello"
 )
 ROW = {
@@ -64,8 +64,8 @@ def text(words: str, **more: Any) -> ArtifactUpdate:
     return piece(Part(text=words), **more)
 
 
-def encoded(*bodies: EventBody, about: About = ABOUT) -> list[Chunk]:
-    encoder = Encoder(about)
+def encoded(*bodies: EventBody, about: AnswerInfo = ABOUT) -> list[Chunk]:
+    encoder = UiStreamEncoder(about)
     chunks = encoder.begin()
     for seq, body in enumerate(bodies, 1):
         chunks += encoder.feed(Event(seq=seq, body=body, at=AT))
@@ -203,7 +203,7 @@ def test_tools_are_shown_as_parts() -> None:
         {"type": "tool-input-available", "toolCallId": "n", "toolName": "search", "input": {}, "dynamic": True},
         {"type": "tool-output-available", "toolCallId": "n", "output": {}, "dynamic": True},
     ]
-    parts = {part["type"]: part for part in folded(chunks)["parts"]}
+    parts = {part["type"]: part for part in fold_chunks(chunks)["parts"]}
     assert parts["tool-createTask"]["state"] == "output-available"
     assert parts["dynamic-tool"]["toolName"] == "search"
 
@@ -251,13 +251,13 @@ def test_what_an_agent_says_again_after_a_crash_is_shown_once() -> None:
     )  # fmt: skip
     assert [chunk["delta"] for chunk in again if chunk["type"] == "text-delta"] == ["one ", "two ", "three"]
     other = encoded(text("one two", append=False), text("one ", append=False), text("six"), status(S.COMPLETED))
-    assert [part["text"] for part in folded(other)["parts"] if part["type"] == "text"] == ["one two", "one six"]
+    assert [part["text"] for part in fold_chunks(other)["parts"] if part["type"] == "text"] == ["one two", "one six"]
     less = encoded(text("one two", append=False), text("one", append=False, last=True), status(S.COMPLETED))
-    assert [part["text"] for part in folded(less)["parts"] if part["type"] == "text"] == ["one two", "one"]
+    assert [part["text"] for part in fold_chunks(less)["parts"] if part["type"] == "text"] == ["one two", "one"]
 
 
 def test_only_what_follows_the_message_that_is_answered_counts() -> None:
-    about = About(**{name: getattr(ABOUT, name) for name in About.__struct_fields__} | {"asked": "u-2"})
+    about = AnswerInfo(**{name: getattr(ABOUT, name) for name in AnswerInfo.__struct_fields__} | {"asked": "u-2"})
     question = MessageUpdate(task_id="t 1", context_id="ctx", message=message("Monday", "u-2", Role.USER))
     chunks = encoded(
         piece(Part(raw=b"0"), id="files", append=False),
@@ -287,7 +287,7 @@ def test_a_log_that_was_compacted_says_what_came_of_the_task() -> None:
 
 @pytest.mark.proves("0-10", "0-48", "0-53")
 def test_an_acknowledgement_marks_the_task_in_three_ways() -> None:
-    chunks = acknowledged(ABOUT, "submitted")
+    chunks = acknowledgement(ABOUT, "submitted")
     assert chunks[0]["messageMetadata"]["artifactType"] == "task"
     assert chunks[0]["messageMetadata"]["taskId"] == "t 1"
     assert [chunk["type"] for chunk in chunks[1:]] == [
@@ -303,11 +303,16 @@ def test_an_acknowledgement_marks_the_task_in_three_ways() -> None:
     ]
     assert chunks[2]["toolName"] == "createTask"
     assert chunks[4]["data"] == {**ROW, "status": "submitted", "seq": 0}
-    assert [part["type"] for part in folded(chunks)["parts"]] == ["step-start", "tool-createTask", "data-task", "text"]
+    assert [part["type"] for part in fold_chunks(chunks)["parts"]] == [
+        "step-start",
+        "tool-createTask",
+        "data-task",
+        "text",
+    ]
 
 
 def test_a_message_alone_is_an_answer_without_a_task() -> None:
-    chunks = answered(ABOUT, message("Hi"))
+    chunks = message_answer(ABOUT, message("Hi"))
     assert [chunk["type"] for chunk in chunks] == [
         "start", "start-step", "text-start", "text-delta", "text-end", "finish-step", "finish",
     ]  # fmt: skip
@@ -358,7 +363,7 @@ events = st.one_of(
 
 @given(st.lists(events, max_size=25))
 def test_whatever_happens_the_stream_is_one_that_clients_accept(bodies: list[EventBody]) -> None:
-    encoder = Encoder(ABOUT)
+    encoder = UiStreamEncoder(ABOUT)
     chunks = encoder.begin()
     for seq, body in enumerate(bodies, 1):
         chunks += encoder.feed(Event(seq=seq, body=body, at=AT))
@@ -366,12 +371,12 @@ def test_whatever_happens_the_stream_is_one_that_clients_accept(bodies: list[Eve
     assert encoder.is_done
     assert encoder.feed(Event(seq=99, body=status(S.WORKING, "more"))) == []
     check(chunks)
-    again = Encoder(ABOUT)
+    again = UiStreamEncoder(ABOUT)
     repeated = again.begin()
     for seq, body in enumerate(bodies, 1):
         repeated += again.feed(Event(seq=seq, body=body, at=AT))
     assert [*repeated, *again.broken("cut off")] == chunks
-    message = folded(chunks)
+    message = fold_chunks(chunks)
     assert all(part.get("state") != "streaming" for part in message["parts"])
     assert "finishReason" in message["metadata"]
 
@@ -443,14 +448,14 @@ def test_text_files_and_data_reach_the_agent_whole() -> None:
             {"type": "step-start"},
         ],
     }
-    assert parts_of(mine) == (
+    assert to_agent_parts(mine) == (
         Part(text="Look"),
         Part(raw=b"\x00\x01\x02", media_type="image/png", filename="a.png"),
         Part(raw=b"a b", media_type="text/plain"),
         Part(url="https://files.example/a.pdf", media_type="application/pdf"),
         Part(data={"a": [None, 1]}, metadata={"ui": {"type": "data-form", "id": "f"}}),
     )
-    sent = message_of(mine, "u/a", "ctx", "t-1")
+    sent = to_agent_message(mine, "u/a", "ctx", "t-1")
     assert (sent.message_id, sent.context_id, sent.task_id, sent.metadata) == ("u/a", "ctx", "t-1", {"skill": "x"})
 
 
@@ -469,7 +474,7 @@ def test_text_files_and_data_reach_the_agent_whole() -> None:
 )
 def test_what_cannot_be_sent_is_refused(part: Any) -> None:
     with pytest.raises(InvalidParams):
-        parts_of({"parts": [{"type": "text", "text": "x"}, part]})
+        to_agent_parts({"parts": [{"type": "text", "text": "x"}, part]})
 
 
 @pytest.mark.parametrize(
@@ -482,4 +487,4 @@ def test_what_cannot_be_sent_is_refused(part: Any) -> None:
     ],
 )
 def test_titles(parts: list[dict[str, Any]], title: str) -> None:
-    assert title_of({"parts": parts}) == title
+    assert title_from({"parts": parts}) == title

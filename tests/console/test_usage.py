@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from accord.app import Application, to_a2a
-from accord.console import records
+from accord.console import administration
 from accord.testing import Response, call, lifespan
 from tests.app.conftest import echo
 from tests.console.test_deliveries import V1, ask
@@ -51,7 +51,7 @@ async def test_those_who_see_everybody_see_the_owners_of_their_tenant(app: Appli
 async def test_a_sum_that_takes_long_is_not_read_for_every_look(
     app: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "IDLE_FACTOR", 10**9)
+    monkeypatch.setattr(administration, "IDLE_FACTOR", 10**9)
     before = (await ask(app, "GET", "/api/usage", by="alice")).json()
     assert (await send(app, "alice")).status == 200
     assert (await ask(app, "GET", "/api/usage", by="alice")).json() == before

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from accord.cli.demo import _free
+from accord.cli.demo import _free_port
 from tests.serve.flowing import until
 from tests.serve.running import Server, accord, text_of
 
@@ -166,8 +166,8 @@ def test_the_second_server_ends_with_the_first(tmp_path: Path, number: signal.Si
 def test_another_port_is_found_if_one_is_taken() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        assert _free(port) != port
-    assert _free(port) == port
+        assert _free_port(port) != port
+    assert _free_port(port) == port
 
 
 def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from tests.abuse.server import Server, serving
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is looked at through /proc")

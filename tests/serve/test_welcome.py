@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from accord import __version__
 from accord.cli import app
-from accord.cli.welcome import MESSAGES, auth, curl
+from accord.cli.startup_panel import MESSAGES, authentication_text, curl_command
 from accord.config import Settings, settings_of
 from accord.protocol import http_headers
 from accord.protocol.operations import DialectName
@@ -79,7 +79,7 @@ def test_the_line_to_try_works_as_it_is_printed(server: Server) -> None:
 def test_there_is_such_a_line_for_every_dialect(server: Server, dialect: DialectName) -> None:
     assert set(MESSAGES) == set(DialectName)
     settings = settings_of({"server": {"dialects": [dialect.value]}}, "test")
-    head, _, body = run(curl(server.url, settings) + " -i").partition("\n\n")
+    head, _, body = run(curl_command(server.url, settings) + " -i").partition("\n\n")
     assert f"x-a2a-dialect: {dialect.value}" in head.replace("\r", "")
     assert '"result"' in (body or head)
 
@@ -114,7 +114,9 @@ def test_what_is_signed_is_what_is_sent(dialect: DialectName, tmp_path: Path) ->
     settings = settings_of({"server": {"dialects": [dialect.value]}, "auth": {"schemes": [scheme]}}, "test")
     (tmp_path / "curl").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     (tmp_path / "curl").chmod(0o755)
-    said = run(curl("https://a.example/it's%20x", settings), SECRET="s" * 16, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    said = run(
+        curl_command("https://a.example/it's%20x", settings), SECRET="s" * 16, PATH=f"{tmp_path}:{os.environ['PATH']}"
+    )
     arguments = said.splitlines()
     assert "https://a.example/it's%20x/" in arguments
     stated = next(one.partition(": ")[2] for one in arguments if one.startswith(http_headers.SIGNATURE_HEADER))
@@ -139,13 +141,16 @@ def test_what_is_signed_is_what_is_sent(dialect: DialectName, tmp_path: Path) ->
 )
 def test_a_line_says_what_to_bring(scheme: dict[str, Any], shown: str) -> None:
     settings = settings_of({"auth": {"schemes": [scheme]}}, "test")
-    assert shown in curl("http://localhost:1", settings)
-    assert auth(settings) == scheme["type"]
+    assert shown in curl_command("http://localhost:1", settings)
+    assert authentication_text(settings) == scheme["type"]
 
 
 def test_a_proxy_lets_in_others_than_this_machine() -> None:
-    assert auth(Settings()) == "none: loopback only"
-    assert auth(settings_of({"server": {"behind_proxy": True}}, "test")) == "none: whoever gets past the proxy"
+    assert authentication_text(Settings()) == "none: loopback only"
+    assert (
+        authentication_text(settings_of({"server": {"behind_proxy": True}}, "test"))
+        == "none: whoever gets past the proxy"
+    )
 
 
 def test_a_terminal_without_such_lines_gets_others(tmp_path: Path) -> None:

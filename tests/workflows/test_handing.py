@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from accord.console.flows.runs import Events
+from accord.console.run_signals import EventUrls
 from accord.engine.agent import Node
 from accord.errors import AuthenticationFailed, TaskNotFound
 from accord.model import Task, TaskState
@@ -172,7 +172,7 @@ async def told(flow: Flow, run: str, step: str) -> str:
     return str(end.output)
 
 
-async def refused(events: Events, shown: str | None) -> None:
+async def refused(events: EventUrls, shown: str | None) -> None:
     with pytest.raises(AuthenticationFailed):
         await events.admit(ReportCredentials(token=shown))
 
@@ -188,7 +188,7 @@ async def test_an_address_is_for_one_event_of_one_run_and_stays_good(serving: An
     await flow.stands(run, paid="running")
     second = token(await told(flow, run, "again"))
     assert second != first, "the run was driven anew, and has not kept the secret"
-    events = Events(flow.handing)
+    events = EventUrls(flow.handing)
     shown = EventToken.read(first)
     assert shown is not None
     for wrong in (

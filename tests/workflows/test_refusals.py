@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from accord.agents.loader import NotAnAgent, load
 from accord.cli import app
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from accord.workflows.builder import workflow
 from accord.workflows.document import Document
 from tests.workflows.test_checks import CASES, ENV, HEAD

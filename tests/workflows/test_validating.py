@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from accord.cli import app
-from accord.cli.exits import Exit
+from accord.cli.failures import Exit
 from accord.workflows.schema import schema
 from tests.workflows.saying import DOCUMENTS
 

@@ -26,7 +26,7 @@ from accord.bindings.local import Local
 from accord.bindings.outgoing import ClientGone
 from accord.config import BadSettings, Settings, put_together
 from accord.config.settings import Server
-from accord.console.paths import PREFIXES
+from accord.console import PREFIXES
 from accord.engine.agent import Agent
 from accord.engine.clock import SYSTEM, Clock
 from accord.protocol import urls

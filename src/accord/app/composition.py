@@ -45,11 +45,10 @@ from accord.bindings.rest import Rest
 from accord.bindings.wellknown import CARD_PATH, CATALOG_PATH, Catalog, Sign, WellKnown
 from accord.config import BadSettings, Settings
 from accord.config.settings import Capability
-from accord.console.entry.sessions import KIND as SESSION
-from accord.console.entry.sessions import Sessions
-from accord.console.entry.ways import Ways
-from accord.console.paths import API, CONSOLE, EVENTS, PAGES, RUNS
-from accord.console.static import Front, Pages
+from accord.console import API, CONSOLE, EVENTS, PAGES, RUNS
+from accord.console.sessions import KIND as SESSION
+from accord.console.sessions import BrowserSessions, SignInMethods
+from accord.console.static_files import RootRedirect, StaticFiles
 from accord.engine.agent import Agent, AgentWithMembers, Node, Profile, with_members
 from accord.engine.clock import SYSTEM, Clock
 from accord.engine.hooks import Hooks
@@ -106,7 +105,7 @@ class Rules(Struct, frozen=True):
     access: Access
     roles: Roles
     sign: Sign | None
-    ways: Ways
+    ways: SignInMethods
 
 
 class Composition:
@@ -171,7 +170,7 @@ class Composition:
         storage = StorageQuotas(self._settings.limits, measuring(store), self._clock.monotonic)
         has_console = self._settings.console.enabled and bool(self._url)
         hours = self._settings.console.session_hours
-        sessions = Sessions(store, rules.ways.grounds, hours) if has_console else None
+        sessions = BrowserSessions(store, rules.ways.grounds, hours) if has_console else None
         standing = self._standing(rules.access, sessions, stack)
         required = frozenset(one.uri for one in self._settings.card.extensions if one.required)
         guard = partial(
@@ -220,8 +219,8 @@ class Composition:
             await asyncio.to_thread(import_module, "accord.app.console")
             return self._console(running, guarded, rules, until_end).opened(gates, rules.ways, until_end)
 
-        pages, api, files = running.pages, Later(opened), Pages(BUILT, FALLBACK)
-        pages |= {"/": Front(running.default), PAGES: files, PAGES.rstrip("/"): files, CONSOLE: api}
+        pages, api, files = running.pages, Later(opened), StaticFiles(BUILT, FALLBACK)
+        pages |= {"/": RootRedirect(running.default), PAGES: files, PAGES.rstrip("/"): files, CONSOLE: api}
         pages.pop(RUNS, None)  # what was there is part of it
         given = pages.get(EVENTS)
         pages[EVENTS] = api if given is None else by_method(GET=api, HEAD=api, rest=given)
@@ -230,7 +229,7 @@ class Composition:
         self, running: Running, guarded: Mapping[str, HostedAgent], rules: Rules, stack: AsyncExitStack
     ) -> "Console":
         from accord.app.console import Console
-        from accord.console.served import Served
+        from accord.console.server_context import EndpointInfo
 
         facts = cards.facts(self._settings, security_of(rules.access))
 
@@ -248,7 +247,7 @@ class Composition:
             here = Placed(guarded[name], card.supported_interfaces)
             return self._site(here, service, self._described(card, rules.sign), facts, admit, running.links)
 
-        served = Served(
+        served = EndpointInfo(
             dialects=frozenset(self._settings.server.dialects),
             site_as=site_as,
             schemes=frozenset(facts.schemes),
@@ -278,11 +277,11 @@ class Composition:
             ports = Ports(store=store, fetch=fetching(issuers), now=self._clock.now, clock=self._clock.monotonic)
             access = Access(build_scheme(auth.schemes, ports), is_optional=auth.is_open)
             roles = Roles(auth.roles, default=auth.default_role)
-            ways = Ways(auth.schemes)
+            ways = SignInMethods(auth.schemes)
         with _about("card.signing_key"):
             return Rules(access, roles, signing(self._settings.card), ways)
 
-    def _standing(self, access: Access, sessions: Sessions | None, stack: AsyncExitStack) -> OpenStreams:
+    def _standing(self, access: Access, sessions: BrowserSessions | None, stack: AsyncExitStack) -> OpenStreams:
         """Return what looks after those who stay: whether their keys and sessions are good still."""
         looks: dict[str, Look] = {
             scheme.name: scheme.is_good for scheme in access.schemes if isinstance(scheme, Revocable)

@@ -18,15 +18,14 @@ from accord.auth.roles import Roles
 from accord.bindings.http import App
 from accord.config import Settings
 from accord.config.shown import shown
-from accord.console.conversations.answers import Answers
-from accord.console.entry.door import Door
-from accord.console.entry.ways import Ways
+from accord.console.chat_answers import ChatAnswers
 from accord.console.feed import Feed
-from accord.console.house import House
-from accord.console.parts import REFUSALS, routes_of
-from accord.console.routing import Route
-from accord.console.served import Served
-from accord.console.sight import Sight
+from accord.console.routes import REFUSALS, routes_of
+from accord.console.routing import ApiRoute
+from accord.console.server_context import EndpointInfo, ServerContext
+from accord.console.sessions import SignInMethods
+from accord.console.sign_in import SignInSessions
+from accord.console.task_rows import TaskVisibility
 from accord.engine.agent import Agent, AgentWithMembers
 from accord.engine.clock import SYSTEM
 from accord.model import AgentCard
@@ -44,15 +43,15 @@ class Console:
         host: Host,
         services: Mapping[str, HostedAgent],
         card_of: Callable[[str], AgentCard],
-        served: Served,
+        served: EndpointInfo,
         roles: Roles,
         url: str,
     ) -> None:
         """Show `agents`, by the names in their paths."""
-        sight = Sight(roles, _slugs(agents))
+        sight = TaskVisibility(roles, _slugs(agents))
         self._settings = settings
         self._roles = roles
-        self._house = House(
+        self._house = ServerContext(
             host=host,
             agents=agents,
             services=services,
@@ -68,15 +67,15 @@ class Console:
             quotas=settings.limits,
         )
 
-    def opened(self, gates: Gates, ways: Ways, stack: AsyncExitStack) -> App:
+    def opened(self, gates: Gates, ways: SignInMethods, stack: AsyncExitStack) -> App:
         """Return what answers its pages, until the stack is left."""
         self._house.feed.start()
         stack.push_async_callback(self._house.feed.stop)
-        answers = Answers(self._house)
+        answers = ChatAnswers(self._house)
         stack.push_async_callback(answers.stop)
         return gates.api(self._routes(self._door(gates, ways, stack), answers), REFUSALS)
 
-    def _routes(self, door: Door, answers: Answers) -> list[Route]:
+    def _routes(self, door: SignInSessions, answers: ChatAnswers) -> list[ApiRoute]:
         settings, flows = self._settings, flows_of(self._house.agents)
         features = {
             "a2a": settings.console.a2a,
@@ -87,18 +86,18 @@ class Console:
         runs = runs_of(flows, self._house.host, self._roles)
         return routes_of(self._house, door, answers, flows, runs, features)
 
-    def _door(self, gates: Gates, ways: Ways, stack: AsyncExitStack) -> Door:
+    def _door(self, gates: Gates, ways: SignInMethods, stack: AsyncExitStack) -> SignInSessions:
         """Return where people sign in, at issuers too if there are such."""
         assert gates.sessions is not None  # they are made for the console
         issuers = {}
         if ways.issuers:
-            from accord.console.entry.oidc import Issuer
+            from accord.console.oidc import Issuer
 
             outbound = Outbound(Policy(allow_private=True))  # the operator names them, and they may well be next door
             stack.push_async_callback(outbound.close)
             ports = fetching(outbound), posting(outbound)
             issuers = {name: Issuer(*settings, *ports) for name, settings in ways.issuers.items()}
-        return Door(gates.access, gates.admit, gates.sessions, ways, issuers, gates.audit)
+        return SignInSessions(gates.access, gates.admit, gates.sessions, ways, issuers, gates.audit)
 
 
 def _slugs(agents: Mapping[str, Agent]) -> dict[str, str]:

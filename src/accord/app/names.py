@@ -15,7 +15,7 @@ from accord.auth.roles import Roles
 from accord.config import BadSettings, registry_of, store_of
 from accord.config.settings import NO_URL, STORE
 from accord.config.settings import Registry as Settings
-from accord.console import inprocess
+from accord.console import exchanges
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
 from accord.protocol import urls
@@ -107,4 +107,4 @@ async def _here(
         else:
             await migrate.check(there)
         async with Published(settings, there, Roles(), HERE).offline(caller) as api:
-            yield inprocess.asking(api)
+            yield exchanges.ask_in_process(api)

@@ -1,6 +1,6 @@
 """The registry of a server: its agents, its API, and who looks whether they are there.
 
-It only puts the pieces together; what the registry does is `core.registry`, its API is `console.listings.api`.
+It only puts the pieces together; what the registry does is `core.registry`, its API is `console.registry`.
 """
 
 import logging
@@ -18,10 +18,9 @@ from accord.auth.roles import Roles
 from accord.bindings import wellknown
 from accord.bindings.http import Admit, App
 from accord.config.settings import Registry as Settings
-from accord.console.entry.gate import Gate
-from accord.console.entry.sessions import Sessions
-from accord.console.listings.api import CARDS, REFUSALS, RegistryApi
-from accord.console.routing import Api, Refusals, Route
+from accord.console.registry import CARDS, REFUSALS, RegistryApi
+from accord.console.routing import ApiApplication, ApiRoute, Refusals
+from accord.console.sessions import BrowserSessions, SessionAuthenticator
 from accord.model import AgentCard
 from accord.outbound import Outbound, Policy
 from accord.registry.availability import AvailabilityChecks
@@ -41,16 +40,16 @@ class Gates(NamedTuple):
     admit: Admit
     usage: CallerUsage
     audit: Audit
-    sessions: Sessions | None = None
+    sessions: BrowserSessions | None = None
     standing: OpenStreams | None = None
 
-    def api(self, routes: Sequence[Route], refusals: Refusals, *, is_public: bool = False) -> Api:
+    def api(self, routes: Sequence[ApiRoute], refusals: Refusals, *, is_public: bool = False) -> ApiApplication:
         """Return an API behind these gates; if it `is_public`, pages of any origin may read what strangers may."""
         admit, visit = self.admit, self.access.visit
         if self.sessions is not None:
-            gate = Gate(self.access, self.admit, self.sessions, is_public=is_public)
+            gate = SessionAuthenticator(self.access, self.admit, self.sessions, is_public=is_public)
             admit, visit = gate.admit, gate.visit
-        return Api(
+        return ApiApplication(
             routes,
             admit=admit,
             visit=visit,
@@ -95,7 +94,7 @@ class Published:
         async with self._outbound:
             api = RegistryApi(self._registry, DeveloperKeys(self._store, accepts_keys=False), self._checks)
             usage = CallerUsage(Quotas(rate=None))
-            yield Api(api.routes(), admit=admit, visit=admit, usage=usage, refusals=REFUSALS)
+            yield ApiApplication(api.routes(), admit=admit, visit=admit, usage=usage, refusals=REFUSALS)
 
     def catalog(self, access: Access) -> wellknown.Published:
         """Return what finds the agents that anybody may see."""

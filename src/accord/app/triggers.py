@@ -18,9 +18,9 @@ from accord.bindings.http import App
 from accord.bindings.receiver import Receiver, in_query
 from accord.client.credentials import Credential
 from accord.config import BadSettings, Settings
-from accord.console.flows.hooks import Flow, Hooks
-from accord.console.flows.runs import REFUSALS, Events, RunsApi
-from accord.console.paths import HOOKS, RUNS
+from accord.console import HOOKS, RUNS
+from accord.console.run_signals import REFUSALS, EventUrls, RunSignalsApi
+from accord.console.workflow_webhooks import HookedWorkflow, WorkflowWebhooks
 from accord.engine.agent import Agent
 from accord.model import Message, SendConfiguration, SendRequest
 from accord.service.host import Host
@@ -66,7 +66,7 @@ class Triggers:
         limits: dict[str, Any] = {"quotas": self._settings.limits, "rate": self._settings.receiver.rate}
         return {
             HOOKS: await self._hooks(guarded, gates, env),
-            ADDRESS: Receiver(Events(handing), reads=in_query, **limits),
+            ADDRESS: Receiver(EventUrls(handing), reads=in_query, **limits),
             RUNS: gates.api(api.routes(), REFUSALS),
         }
 
@@ -90,10 +90,11 @@ class Triggers:
                 raise BadSettings(f"The workflow {name} cannot be served: {what}") from error
             secrets[secret] = found
         flows = {
-            name: Flow(flow.document, guarded[name], secrets, self._fixed(flow)) for name, flow in self._flows.items()
+            name: HookedWorkflow(flow.document, guarded[name], secrets, self._fixed(flow))
+            for name, flow in self._flows.items()
         }
         engine, hooks = self._host.engine, self._settings.hooks
-        return Hooks(
+        return WorkflowWebhooks(
             flows,
             admit=gates.admit,
             quotas=self._settings.limits,
@@ -115,9 +116,9 @@ def flows_of(agents: Mapping[str, Agent]) -> dict[str, WorkflowAgent]:
     return {name: flow for name, agent in agents.items() if (flow := flow_of(agent)) is not None}
 
 
-def runs_of(flows: Mapping[str, WorkflowAgent], host: Host, roles: Roles) -> RunsApi:
+def runs_of(flows: Mapping[str, WorkflowAgent], host: Host, roles: Roles) -> RunSignalsApi:
     """Return what hands things in to the runs of workflows for those who may."""
-    return RunsApi(handing_of(flows, host), roles, _names(flows))
+    return RunSignalsApi(handing_of(flows, host), roles, _names(flows))
 
 
 def handing_of(flows: Mapping[str, WorkflowAgent], host: Host) -> RunSignals:

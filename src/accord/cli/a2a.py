@@ -1,7 +1,6 @@
-"""`accord a2a serve`: an agent of a relay's channel over A2A, with a broker and a process for it on this machine.
+"""Command `accord a2a serve`: an agent of a relay's channel, served over A2A.
 
-It reads flags, finds a command to be the agent, and has the server run; what it serves is `agents.relay`, how it is
-served `cli.serve`.
+It starts a broker and a process for the agent on this machine, unless a broker is given.
 """
 
 import os
@@ -17,6 +16,7 @@ from accord.cli.serve import fail, refuse, run_here
 
 if TYPE_CHECKING:
     from accord.agents.relay import RelayA2AAdapter
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Agents of other systems, over A2A.")
 
@@ -79,9 +79,9 @@ def serve(
     from accord.storage.address import BadAddress
 
     if relay_url is not None:
-        served = _elsewhere(relay_url, channel, agent, poll_interval, timeout)
+        served = _remote_relay(relay_url, channel, agent, poll_interval, timeout)
     else:
-        served = _here(command, native, channel, agent, broker_port, poll_interval, timeout, pass_env or ())
+        served = _local_relay(command, native, channel, agent, broker_port, poll_interval, timeout, pass_env or ())
     flags = {"server.host": host, "server.port": port, "server.url": url, "store": store}
     given = {name: value for name, value in flags.items() if value is not None}
     try:
@@ -93,7 +93,7 @@ def serve(
     run_here(application)
 
 
-def _elsewhere(
+def _remote_relay(
     relay_url: str, channel: str, agent: str, poll_interval: float | None, timeout: float
 ) -> "RelayA2AAdapter":
     from accord.agents.relay import RelayA2AAdapter
@@ -104,7 +104,7 @@ def _elsewhere(
     return RelayA2AAdapter(key, channel, agent, relay_url, poll_interval or 2.0, timeout)
 
 
-def _here(
+def _local_relay(
     command: str | None,
     native: bool,
     channel: str,

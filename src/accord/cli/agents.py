@@ -1,6 +1,6 @@
-"""`accord agents`: publishing agents under names, finding them, and looking whether they are there.
+"""Command `accord agents`: publish agents, search for them and check them.
 
-It works on the registry that is set (`--registry`, `ACCORD_REGISTRY_URL`), and without one on that of the store.
+It works on the registry in the settings (`--registry`, `ACCORD_REGISTRY_URL`), or else on that of the store.
 """
 
 import os
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.db import StoreOption
-from accord.cli.exits import Exit
-from accord.cli.tables import Output, cell, echo_json, plain, show
+from accord.cli.database import StoreOption
+from accord.cli.failures import Exit
+from accord.cli.tables import OutputFormat, cell_text, echo_json, print_rows, printable
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from accord.registry.remote import RemoteRegistry
+
 
 NAME = "accord agents"
 COLUMNS = ("name", "title", "health", "visibility", "description")
@@ -29,7 +30,7 @@ CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 
 app = typer.Typer(no_args_is_help=True, help="Publish agents, and find them by their names.")
 
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How it is printed.")]
+OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
 RegistryOption = Annotated[
     str | None,
     typer.Option(
@@ -51,7 +52,7 @@ def publish(
     ] = None,
     owner: Annotated[str, typer.Option(help="Whose it is, in the store's own registry.")] = "",
     tenant: Annotated[str, typer.Option(help="In which tenant, in the store's own registry.")] = "",
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
@@ -60,10 +61,10 @@ def publish(
     async def work() -> int:
         from msgspec.json import decode
 
-        body: dict[str, Any] = {"card_data": decode(await _card(card))}
+        body: dict[str, Any] = {"card_data": decode(await _read_card(card))}
         body |= {"human_readable_id": name} if name else {}
         body |= {"visibility": visibility} if visibility else {}
-        async with _opened(store, registry, owner, tenant, writes=True) as found:
+        async with _open_registry(store, registry, owner, tenant, writes=True) as found:
             _show(await found.publish(body), output)
         return Exit.DONE
 
@@ -83,7 +84,7 @@ def search(
     limit: Annotated[int, typer.Option(min=1, max=250, help="How many are listed at most.")] = 25,
     skip: Annotated[int, typer.Option("--skip", "--offset", min=0, help="How many are left out before them.")] = 0,
     tenant: Annotated[str, typer.Option(help="Whose, in the store's own registry.")] = "",
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
@@ -96,10 +97,10 @@ def search(
     query += [("owned_only", "true")] if owned else []
 
     async def work() -> int:
-        async with _opened(store, registry, tenant=tenant) as found:
+        async with _open_registry(store, registry, tenant=tenant) as found:
             page = await found.search(query)
         items = page.get("items", [])
-        show(items if output is Output.JSON else [_row(item) for item in items], COLUMNS, output)
+        print_rows(items if output is OutputFormat.JSON else [_row(item) for item in items], COLUMNS, output)
         more = page.get("pagination", {}).get("total_items", 0) - skip - len(items)
         if more > 0:
             typer.echo(f"{more} more: --skip {skip + len(items)} shows the next", err=True)
@@ -113,14 +114,14 @@ def show_(
     name: Annotated[str, typer.Argument(metavar="ORG/AGENT", help="The agent's name.")],
     card: Annotated[bool, typer.Option("--card", help="Print the card and nothing else.")] = False,
     tenant: Annotated[str, typer.Option(help="Whose, in the store's own registry.")] = "",
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
     """Show an agent: its card, whose signature it has, and whether it is there."""
 
     async def work() -> int:
-        async with _opened(store, registry, tenant=tenant) as found:
+        async with _open_registry(store, registry, tenant=tenant) as found:
             known = await found.named(name)
         if card:
             echo_json(known.get("card_data"), indent=2)
@@ -138,7 +139,7 @@ def check(
     ],
     owner: Annotated[str, typer.Option(help="Whose it is, in the store's own registry.")] = "",
     tenant: Annotated[str, typer.Option(help="In which tenant, in the store's own registry.")] = "",
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     registry: RegistryOption = None,
     store: StoreOption = None,
 ) -> None:
@@ -146,13 +147,13 @@ def check(
     from accord.registry.names import is_name
 
     async def look() -> int:
-        async with _opened(store, registry, owner, tenant, writes=True) as found:
+        async with _open_registry(store, registry, owner, tenant, writes=True) as found:
             known = await found.check(target)
         _show(known, output)
         return Exit.DONE if known.get("health", {}).get("state") == "up" else Exit.FAILED
 
     async def judge() -> int:
-        return _judged(await _card(target), output)
+        return _check_card(await _read_card(target), output)
 
     _exit_with(look if is_name(target) and not Path(target).exists() else judge)
 
@@ -160,7 +161,7 @@ def check(
 # --- what they share --------------------------------------------------------------------------------------------------
 
 
-def _opened(
+def _open_registry(
     store: str | None, registry: str | None, owner: str = "", tenant: str = "", *, writes: bool = False
 ) -> "AbstractAsyncContextManager[RemoteRegistry]":
     from accord.a2a import Caller
@@ -169,7 +170,7 @@ def _opened(
     return opened(os.environ, store=store, registry=registry, caller=Caller(owner=owner, tenant=tenant), writes=writes)
 
 
-async def _card(target: str) -> bytes:
+async def _read_card(target: str) -> bytes:
     """Read a card as it is written: signatures hold for all of it."""
     from asyncio import to_thread
 
@@ -178,14 +179,14 @@ async def _card(target: str) -> bytes:
     if target == "-":
         return await to_thread(sys.stdin.buffer.read)
     if "://" in target:
-        return await _fetched(target)
+        return await _fetch_card(target)
     try:
         return await to_thread(Path(target).read_bytes)
     except OSError as error:
         raise InvalidCard((CardObjection("", f"{target} cannot be read: {error.strerror}"),)) from None
 
 
-async def _fetched(url: str) -> bytes:
+async def _fetch_card(url: str) -> bytes:
     """Read a card from its own address, or from the usual places below an agent's."""
     from accord.app.outside import asking
     from accord.outbound import Outbound, Policy
@@ -202,7 +203,7 @@ async def _fetched(url: str) -> bytes:
     raise UnreachableServer(f"There is no card at {' or '.join(places)}")
 
 
-def _judged(document: bytes, output: Output) -> int:
+def _check_card(document: bytes, output: OutputFormat) -> int:
     from accord.app.outside import trusting
     from accord.config import registry_of
     from accord.registry import cards
@@ -211,21 +212,21 @@ def _judged(document: bytes, output: Output) -> int:
         name = cards.read(document).facts.handle
     except cards.InvalidCard as error:
         found = [finding._asdict() for finding in error.findings]
-        if output is Output.JSON:
+        if output is OutputFormat.JSON:
             echo_json({"is_valid": False, "findings": found})
-        for field, problem in error.findings if output is Output.TEXT else ():
-            typer.echo(f"{plain(field)}: {plain(problem)}")
+        for field, problem in error.findings if output is OutputFormat.TEXT else ():
+            typer.echo(f"{printable(field)}: {printable(problem)}")
         return Exit.FAILED
     verdict = trusting(registry_of(os.environ)).judge(document)
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         echo_json({"is_valid": True, "human_readable_id": name, "signature": verdict, "findings": []})
     else:
-        typer.echo(f"It can be published as {plain(name)}. {plain(verdict.detail)}.")
+        typer.echo(f"It can be published as {printable(name)}. {printable(verdict.detail)}.")
     return Exit.DONE
 
 
-def _show(known: dict[str, Any], output: Output) -> None:
-    if output is Output.JSON:
+def _show(known: dict[str, Any], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
         echo_json(known)
         return
     health, signature, card = (known.get(part) or {} for part in ("health", "signature", "card_data"))
@@ -245,7 +246,7 @@ def _show(known: dict[str, Any], output: Output) -> None:
     }
     for label, value in fields.items():
         if value:
-            typer.echo(f"{label}: {cell(value)}")
+            typer.echo(f"{label}: {cell_text(value)}")
 
 
 def _stated(part: dict[str, Any]) -> str | None:
@@ -296,5 +297,5 @@ def _exit_with(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
 
 
 def _failed(error: Exception, code: Exit) -> Exit:
-    typer.echo(f"{NAME}: {plain(' '.join(str(error).split()))}", err=True)
+    typer.echo(f"{NAME}: {printable(' '.join(str(error).split()))}", err=True)
     return code

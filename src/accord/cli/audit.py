@@ -1,4 +1,4 @@
-"""`accord audit`: who asked for what, and what came of it."""
+"""Command `accord audit`: entries of the audit log."""
 
 import re
 import time
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.db import StoreOption, exit_with, opened
-from accord.cli.tables import Output, show, time_of
+from accord.cli.database import StoreOption, open_existing_store, run_and_exit
+from accord.cli.tables import OutputFormat, print_rows, time_of
 
 if TYPE_CHECKING:
     from accord.storage.commands.audit import Found, Query
+
 
 DONE = 0
 NAME = "accord audit"
@@ -44,7 +45,7 @@ def list_(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant.", show_default="the one without a name")] = None,
     all_tenants: Annotated[bool, typer.Option("--all-tenants", help="The entries of every tenant.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many are listed at most.")] = 100,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How they are printed.")] = Output.TEXT,
+    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="How they are printed.")] = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
     """List what was asked for, the newest first."""
@@ -60,17 +61,17 @@ def list_(
         since=None if since is None else _since(since),
         limit=limit + 1,
     )
-    exit_with(NAME, _list(store, None if all_tenants else tenant or "", query, output))
+    run_and_exit(NAME, _list(store, None if all_tenants else tenant or "", query, output))
 
 
-async def _list(url: str | None, tenant: str | None, query: "Query", output: Output) -> int:
+async def _list(url: str | None, tenant: str | None, query: "Query", output: OutputFormat) -> int:
     from accord.storage.commands import audit
 
-    async with opened(url, read_only=True) as store:
+    async with open_existing_store(url, read_only=True) as store:
         found = await store.read(audit.find, tenant, query)
     limit = query.limit - 1
     columns = COLUMNS if tenant is not None else ("at", "tenant", *COLUMNS[1:])
-    show([_shown(entry) for entry in found[:limit]], columns, output)
+    print_rows([_shown(entry) for entry in found[:limit]], columns, output)
     if len(found) > limit:
         typer.echo(f"There are more than {limit}: --limit shows more, other options fewer", err=True)
     return DONE

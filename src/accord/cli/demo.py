@@ -1,7 +1,7 @@
-"""`accord demo`: agents that show what a server can do, a workflow, and an agent on a second server.
+"""Command `accord demo`: example agents, a workflow, and a second server.
 
-It chooses free ports and a store of its own, and serves as `accord serve` does. The second server is a process of this
-one, which ends with it. What the agents do is `accord.demo`.
+It chooses free ports and its own store. The second server is a process that ends with this one. The agents are in
+`accord.demo`.
 """
 
 import os
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.serve import application_of, fail, refuse, run_here
-from accord.cli.worker import Served
+from accord.cli.serve import ServeRequest, application_of, fail, refuse, run_here
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
 
 HOST = "127.0.0.1"
 PORT = 8000
@@ -47,16 +47,16 @@ def demo(
     from accord.demo.pace import Pace
 
     Pace.speed = speed
-    chosen = port or _free(PORT)
+    chosen = port or _free_port(PORT)
     folder = _folder()
-    with _elsewhere(folder, _free(chosen + 1), speed) as url:
+    with _second_server(folder, _free_port(chosen + 1), speed) as url:
         flags = {
             "server.host": HOST,
             "server.port": chosen,
             "store": store or f"sqlite:///{folder / 'here.db'}",
             "remotes": {ELSEWHERE_NAME: {"url": url}},
         }
-        application = application_of(Served(targets=targets(), flags=flags))
+        application = application_of(ServeRequest(targets=targets(), flags=flags))
         refuse(application)
         if application.settings.telemetry.log_format is not LogFormat.JSON:  # which says it for each server
             if chosen != (port or PORT):
@@ -84,7 +84,7 @@ def _folder() -> Path:
     return folder
 
 
-def _free(wanted: int) -> int:
+def _free_port(wanted: int) -> int:
     """Return a port that can be listened on: the wanted one, if it can."""
     for port in (wanted, 0):
         with closing(socket.socket()) as probe:
@@ -102,17 +102,17 @@ def _free(wanted: int) -> int:
 
 
 @contextmanager
-def _elsewhere(folder: Path, port: int, speed: float) -> Iterator[str]:
+def _second_server(folder: Path, port: int, speed: float) -> Iterator[str]:
     """Serve the agent of the second server in a process of its own, and yield its address."""
     import multiprocessing
 
     spawn = multiprocessing.get_context("spawn")  # nothing of this process is to be found in that one
     here, there = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_serve_elsewhere, args=(str(folder), port, speed, there), name="accord-elsewhere")
+    process = spawn.Process(target=_serve_second, args=(str(folder), port, speed, there), name="accord-elsewhere")
     process.start()
     there.close()
     try:
-        if not _is_there(here):
+        if not _wait_until_ready(here):
             fail(f"The second server, which the demonstration needs on port {port}, could not be started.")
         yield f"http://{HOST}:{port}"
     finally:
@@ -123,7 +123,7 @@ def _elsewhere(folder: Path, port: int, speed: float) -> Iterator[str]:
             process.join()
 
 
-def _is_there(said: "Connection[Any, Any]") -> bool:
+def _wait_until_ready(said: "Connection[Any, Any]") -> bool:
     """Wait until the second server says that it is there; one that ended without has closed its end."""
     try:
         return said.poll(START_SECONDS) and bool(said.recv())
@@ -131,10 +131,10 @@ def _is_there(said: "Connection[Any, Any]") -> bool:
         return False
 
 
-def _serve_elsewhere(folder: str, port: int, speed: float, ready: "Connection[Any, Any]") -> None:
+def _serve_second(folder: str, port: int, speed: float, ready: "Connection[Any, Any]") -> None:
     """Be the second server; webhooks may go to this machine, which no server allows unless it is told to."""
     from accord.app import server
-    from accord.cli.welcome import announced
+    from accord.cli.startup_panel import announce_server
     from accord.demo import ELSEWHERE
     from accord.demo.pace import Pace
     from accord.telemetry.logs import write_down
@@ -147,10 +147,10 @@ def _serve_elsewhere(folder: str, port: int, speed: float, ready: "Connection[An
         "push.allow_private": True,
         "console.enabled": False,
     }
-    application = application_of(Served(targets=(ELSEWHERE,), flags=flags))
+    application = application_of(ServeRequest(targets=(ELSEWHERE,), flags=flags))
     telemetry = application.settings.telemetry
     write_down(telemetry.log_format.value, telemetry.level("warning"))
     server.end_with_parent()
-    with announced(application, shows=False) as say:
+    with announce_server(application, shows=False) as say:
         application.on_start += [say, lambda: ready.send(True)]
         server.run(application)

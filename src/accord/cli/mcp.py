@@ -1,7 +1,6 @@
-"""`accord mcp`: agents as tools for whoever speaks the Model Context Protocol.
+"""Command `accord mcp`: agents as tools over the Model Context Protocol.
 
-It finds the agents, here or elsewhere, and has `bindings.mcp` serve them; over standard input and output nothing else
-may be printed there.
+Over standard input and output nothing else may be printed there.
 """
 
 from collections.abc import AsyncIterator
@@ -13,20 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from accord import __version__
-from accord.cli.exits import Failure, explained, failed
-from accord.cli.reaching import Reach, pair_of
-from accord.cli.serve import application_of
-from accord.cli.worker import Served
+from accord.cli.connection_options import ConnectionOptions, parse_pair
+from accord.cli.failures import ExplainedFailure, command_error, explain_failure
+from accord.cli.serve import ServeRequest, application_of
 
 if TYPE_CHECKING:
     from accord.app import Application
     from accord.bindings.mcp import Exposed
 
+
 GRACE_SECONDS = 3
 """How long answers under way are waited for when an HTTP server stops."""
 
 
-class Transport(StrEnum):
+class McpTransport(StrEnum):
     """How clients connect."""
 
     STDIO = "stdio"
@@ -50,7 +49,7 @@ def mcp(  # size: one parameter for each flag
         str | None,
         typer.Option(metavar="URL", help="Where the tasks of agents here are kept.", show_default="as accord serve"),
     ] = None,
-    transport: Annotated[Transport, typer.Option(help="How clients connect.")] = Transport.STDIO,
+    transport: Annotated[McpTransport, typer.Option(help="How clients connect.")] = McpTransport.STDIO,
     host: Annotated[str, typer.Option(help="Address to listen on; only this machine's own.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; the path is /mcp.", min=1, max=65535)] = 8080,
     by_skill: Annotated[bool, typer.Option("--by-skill", help="A tool for each skill, not for each agent.")] = False,
@@ -76,15 +75,15 @@ def mcp(  # size: one parameter for each flag
     from accord.protocol import urls
     from accord.telemetry.logs import write_down
 
-    if transport is Transport.HTTP and not urls.is_loopback(host):
+    if transport is McpTransport.HTTP and not urls.is_loopback(host):
         raise typer.BadParameter("Anybody could use the agents: listen on 127.0.0.1", param_hint="--host")
-    headers = tuple(map(pair_of, header or ()))
-    reaches = [Reach(agent=one, bearer=bearer, api_key=api_key, headers=headers) for one in url or ()]
+    headers = tuple(map(parse_pair, header or ()))
+    reaches = [ConnectionOptions(agent=one, bearer=bearer, api_key=api_key, headers=headers) for one in url or ()]
     application = None
     if targets or config or not reaches:
         flags = {} if store is None else {"store": store}
-        application = application_of(Served(targets=tuple(targets or ()), config=_path(config), flags=flags))
-    listen = (host, port) if transport is Transport.HTTP else None
+        application = application_of(ServeRequest(targets=tuple(targets or ()), config=_path(config), flags=flags))
+    listen = (host, port) if transport is McpTransport.HTTP else None
     telemetry = application.settings.telemetry if application else Telemetry()
     write_down(telemetry.log_format.value, telemetry.level("warning"))
     close_process(application.env if application else None)
@@ -103,27 +102,30 @@ def _path(config: Path | None) -> str | None:
     return None if config is None else str(config)
 
 
-def _failure(error: Exception) -> Failure | None:
+def _failure(error: Exception) -> ExplainedFailure | None:
     """Return what an operator can mend; anything else is a mistake of ours."""
     from accord.app.application import NOT_STARTED
     from accord.app.server import CannotListen
 
     if isinstance(error, (CannotListen, *NOT_STARTED)):
-        return failed(str(error)).failure
-    return explained(error)
+        return command_error(str(error)).failure
+    return explain_failure(error)
 
 
 async def _serve(
-    application: "Application | None", reaches: list[Reach], listen: tuple[str, int] | None, how: dict[str, Any]
+    application: "Application | None",
+    reaches: list[ConnectionOptions],
+    listen: tuple[str, int] | None,
+    how: dict[str, Any],
 ) -> None:
     from accord.bindings.mcp import http_app, made, serve_stdio
 
     async with AsyncExitStack() as stack:
         agents: list[Exposed] = []
         if application is not None:
-            agents += await stack.enter_async_context(_here(application))
+            agents += await stack.enter_async_context(_local_agents(application))
         for reach in reaches:
-            agents += await stack.enter_async_context(_elsewhere(reach))
+            agents += await stack.enter_async_context(_remote_agents(reach))
         server = made(agents, version=__version__, **how)
         if listen is None:
             await serve_stdio(server)
@@ -147,7 +149,7 @@ async def _serve_http(app: Any, host: str, port: int) -> None:
 
 
 @asynccontextmanager
-async def _here(application: "Application") -> AsyncIterator[list["Exposed"]]:
+async def _local_agents(application: "Application") -> AsyncIterator[list["Exposed"]]:
     """Run agents in this process; their tasks are in the store, as if they were served."""
     from accord.bindings.mcp import Exposed
     from accord.client.client import in_process
@@ -165,16 +167,16 @@ async def _here(application: "Application") -> AsyncIterator[list["Exposed"]]:
 
 
 @asynccontextmanager
-async def _elsewhere(reach: Reach) -> AsyncIterator[list["Exposed"]]:
+async def _remote_agents(reach: ConnectionOptions) -> AsyncIterator[list["Exposed"]]:
     """Connect to an agent, or to all agents of a server."""
     from accord.bindings.mcp import Exposed
-    from accord.cli.connecting import connected
+    from accord.cli.connection import connect_client
     from accord.client.transports import Unreachable
 
     async with AsyncExitStack() as stack:
         found = []
-        for address in await _addresses(reach.agent):
-            client = await stack.enter_async_context(connected(reach._replace(agent=address)))
+        for address in await _agent_addresses(reach.agent):
+            client = await stack.enter_async_context(connect_client(reach._replace(agent=address)))
             card = client.card
             found.append(
                 Exposed(
@@ -188,7 +190,7 @@ async def _elsewhere(reach: Reach) -> AsyncIterator[list["Exposed"]]:
         yield found
 
 
-async def _addresses(target: str) -> tuple[str, ...]:
+async def _agent_addresses(target: str) -> tuple[str, ...]:
     """Return the agents that an address means: of a whole server, all that its catalog lists."""
     from accord.client import transports
     from accord.client.discovery import CardCache, Discovery

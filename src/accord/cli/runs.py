@@ -1,25 +1,136 @@
-"""`accord runs`: the runs of workflows in a store, what they wait for, and giving it to them.
+"""Commands `accord run` and `accord runs`: workflow runs, started here or stored.
 
-It needs no server: what is handed in is written down, and whichever node hosts the workflow goes on. Where none does,
-`accord runs resume` is one. How runs look is `cli.runtables`, how they are given something `cli.giving`.
+`accord runs` needs no server: signals and decisions are written to the store, and a node that hosts the workflow
+continues.
 """
 
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accord.cli.db import StoreOption, exit_with, opened
-from accord.cli.exits import Exit
-from accord.cli.tables import Output, plain
+from accord.cli.database import StoreOption, open_existing_store, run_and_exit
+from accord.cli.failures import Exit
+from accord.cli.tables import OutputFormat, printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from accord.cli.giving import Giving
+    from accord.cli.stored_runs import RunControl
     from accord.model import TaskState
     from accord.storage.store import Store
+    from accord.workflows.dry_run import DryRun
     from accord.workflows.stored_run import StoredRun
+
+
+def run(  # size: one parameter for each flag
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A workflow file, or file.py:name of a builder; not needed with --resume."),
+    ] = None,
+    input: Annotated[str | None, typer.Option(metavar="TEXT", help="The run's input; - is standard input.")] = None,
+    var: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="The value of an input or a variable; may be repeated."),
+    ] = None,
+    vars_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Values by their names, as YAML or JSON; --var comes over them.")
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which workflow of the file; by default its first.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the steps as they would be done, and do nothing.")
+    ] = False,
+    check_agents: Annotated[
+        bool, typer.Option("--check-agents", help="Do nothing unless every A2A agent of the run shows its card.")
+    ] = False,
+    start_from: Annotated[
+        str | None,
+        typer.Option(metavar="STEP", help="Begin with this step; what is before it is taken over, or left out."),
+    ] = None,
+    previous_run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="An earlier run: what it has done is not done again.")
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Go on with a run. One that has failed or was cancelled begins anew, without what it has done.",
+        ),
+    ] = None,
+    output: Annotated[OutputFormat, typer.Option("-o", "--output", help="text, or json: a line for each event.")] = (
+        OutputFormat.TEXT
+    ),
+    store: StoreOption = None,
+) -> None:
+    """Run a workflow, and show how it goes.
+
+    The output of the run is printed on standard output. Exit with 0 if it completed, with 1 if not, with 2 if it cannot
+    be run, with 6 if it waits for somebody, and with 130 after Ctrl+C, which leaves it to be resumed.
+    """
+    from accord.cli import run_host, workflow_files
+    from accord.workflows.run_request import RunRequest
+
+    if resume is not None and (previous_run is not None or dry_run):
+        raise typer.BadParameter("A run that is resumed is neither new nor dry", param_hint="--resume")
+    if file is None and resume is None:
+        raise typer.BadParameter("Name a workflow file, or a run with --resume", param_hint="FILE")
+    given = workflow_files.read_values(var or (), vars_file)
+    opened = None if file is None else workflow_files.load_workflow(file, given)
+    wish = RunRequest(
+        input=workflow_files.read_input(input),
+        vars=given,
+        workflow=workflow,
+        start_from=start_from,
+        previous_run=previous_run,
+        check_agents=check_agents,
+    )
+    if opened is not None:
+        workflow_files.check_names(opened, var or ())
+    if resume is not None:
+        run_host.resume_run(resume, opened, wish, store=store, output=output)
+        return
+    assert opened is not None  # there is a file
+    plan = workflow_files.plan_run(opened, wish)
+    if dry_run:
+        from accord.workflows.dry_run import dry_run_report
+
+        _print_dry_run(dry_run_report(plan), output)
+        return
+    run_host.start_run(opened, wish, store=store, output=output)
+
+
+def _print_dry_run(report: "DryRun", form: OutputFormat) -> None:
+    """Print what a run would do."""
+    from accord.cli import agent_output
+
+    if form is OutputFormat.JSON:
+        agent_output.write(agent_output.compact(report) + "\n")
+        return
+    lines = [
+        f"{report.name}: {report.workflow} ({report.pattern}), {report.total} steps, {report.peak} at once at most"
+    ]
+    for number, wave in enumerate(report.waves, start=1):
+        lines += ["", f"Wave {number}"]
+        for step in wave:
+            after = f" after {', '.join(step.depends_on)}" if step.depends_on else ""
+            only = f" if {step.condition}" if step.condition else ""
+            who = f" by {step.agent}" if step.agent else ""
+            lines.append(f"  {step.name} ({step.type}){who}{after}{only}")
+            if step.does:
+                lines.append(f"      {step.does}")
+    if report.agents:
+        lines += ["", "Agents"]
+        for name, count in report.agents.items():
+            allowed = report.permissions.get(name)
+            may = f", may change {allowed}" if allowed else ""
+            lines.append(f"  {name}: {count} step{'s' * (count != 1)}{may}")
+    agent_output.lines(agent_output.safe(line) for line in lines)
+    for warning in report.warnings:
+        agent_output.tell(f"warning: {agent_output.line(warning)}")
+
 
 NAME = "accord runs"
 
@@ -30,10 +141,10 @@ StepArgument = Annotated[
     str | None, typer.Argument(metavar="STEP", help="The step that asks; not needed if only one does.")
 ]
 CommentOption = Annotated[str, typer.Option(metavar="TEXT", help="What there is to say about it.")]
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How it is printed.")]
+OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
 
 
-class Which(Enum):
+class RunFilter(Enum):
     """Which runs are listed."""
 
     OPEN = "open"
@@ -46,20 +157,20 @@ class Which(Enum):
 
 @app.command("list")
 def list_(
-    state: Annotated[Which, typer.Option(help="open has not ended yet.")] = Which.ALL,
+    state: Annotated[RunFilter, typer.Option(help="open has not ended yet.")] = RunFilter.ALL,
     inner: Annotated[bool, typer.Option("--inner", help="Also runs that are steps of others.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many are listed at most.")] = 50,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
     """List runs, those that began last first, and what they wait for."""
-    exit_with(NAME, _list(store, state, inner, limit, output))
+    run_and_exit(NAME, _list(store, state, inner, limit, output))
 
 
 @app.command()
-def show(run: RunArgument, output: OutputOption = Output.TEXT, store: StoreOption = None) -> None:
+def show(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
     """Show a run: its steps, how each went, and what it waits for."""
-    exit_with(NAME, _show(store, run, output))
+    run_and_exit(NAME, _show(store, run, output))
 
 
 @app.command()
@@ -67,11 +178,11 @@ def logs(
     run: RunArgument,
     step: Annotated[str | None, typer.Option(metavar="STEP", help="Only what is said about this step.")] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run has ended.")] = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     store: StoreOption = None,
 ) -> None:
     """Print everything that was said in a run, with its time and step."""
-    exit_with(NAME, _logs(store, run, step, follow, output))
+    run_and_exit(NAME, _logs(store, run, step, follow, output))
 
 
 # --- giving -----------------------------------------------------------------------------------------------------------
@@ -82,13 +193,13 @@ def approve(
     run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None
 ) -> None:
     """Approve what a step asks."""
-    exit_with(NAME, _given(store, run, lambda one: one.decide(step, is_approved=True, comment=comment)))
+    run_and_exit(NAME, _control(store, run, lambda one: one.decide(step, is_approved=True, comment=comment)))
 
 
 @app.command()
 def reject(run: RunArgument, step: StepArgument = None, comment: CommentOption = "", store: StoreOption = None) -> None:
     """Refuse what a step asks."""
-    exit_with(NAME, _given(store, run, lambda one: one.decide(step, is_approved=False, comment=comment)))
+    run_and_exit(NAME, _control(store, run, lambda one: one.decide(step, is_approved=False, comment=comment)))
 
 
 @app.command()
@@ -98,7 +209,7 @@ def answer(
     store: StoreOption = None,
 ) -> None:
     """Answer what an agent of a run asks."""
-    exit_with(NAME, _given(store, run, lambda one: one.answer(text)))
+    run_and_exit(NAME, _control(store, run, lambda one: one.answer(text)))
 
 
 @app.command()
@@ -111,7 +222,7 @@ def signal(
     store: StoreOption = None,
 ) -> None:
     """Hand in an event."""
-    exit_with(NAME, _given(store, run, lambda one: one.signal(event, data)))
+    run_and_exit(NAME, _control(store, run, lambda one: one.signal(event, data)))
 
 
 @app.command()
@@ -121,78 +232,78 @@ def cancel(
     store: StoreOption = None,
 ) -> None:
     """Cancel a run, and all that it has begun."""
-    exit_with(NAME, _given(store, run, lambda one: one.cancel(reason)))
+    run_and_exit(NAME, _control(store, run, lambda one: one.cancel(reason)))
 
 
 @app.command()
-def resume(run: RunArgument, output: OutputOption = Output.TEXT, store: StoreOption = None) -> None:
+def resume(run: RunArgument, output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
     """Go on with a run here; one that failed or was cancelled begins anew, without what it has done."""
-    from accord.cli import going
+    from accord.cli import run_host
     from accord.workflows.run_request import RunRequest
 
-    going.resume(run, None, RunRequest(), store=store, output=output)
+    run_host.resume_run(run, None, RunRequest(), store=store, output=output)
 
 
 # --- how it is done ---------------------------------------------------------------------------------------------------
 
 
-async def _list(url: str | None, which: Which, inner: bool, limit: int, output: Output) -> int:
-    from accord.cli import runtables
+async def _list(url: str | None, which: RunFilter, inner: bool, limit: int, output: OutputFormat) -> int:
+    from accord.cli import stored_runs
     from accord.storage.commands import journal
     from accord.storage.commands.journal import Runs
 
-    async with opened(url, read_only=True) as store:
+    async with open_existing_store(url, read_only=True) as store:
         wanted = Runs(states=_states(which), inner=inner, limit=limit + 1)
         found = await store.read(journal.begun, wanted)
-        rows = [await runtables.row(store, run) for run in found[:limit]]
-    runtables.show_list(rows, output)
+        rows = [await stored_runs.run_row(store, run) for run in found[:limit]]
+    stored_runs.show_list(rows, output)
     if len(found) > limit:
         typer.echo(f"There are more than {limit}: --limit shows more", err=True)
     return Exit.DONE
 
 
-def _states(which: Which) -> "tuple[TaskState, ...]":
+def _states(which: RunFilter) -> "tuple[TaskState, ...]":
     from accord.model import TaskState
     from accord.protocol.lifecycle import ENDED
 
-    if which is Which.ALL:
+    if which is RunFilter.ALL:
         return ()
-    return tuple(state for state in TaskState if (state in ENDED) == (which is Which.ENDED))
+    return tuple(state for state in TaskState if (state in ENDED) == (which is RunFilter.ENDED))
 
 
-async def _show(url: str | None, run: str, output: Output) -> int:
-    from accord.cli import runtables
+async def _show(url: str | None, run: str, output: OutputFormat) -> int:
+    from accord.cli import stored_runs
 
-    async with opened(url, read_only=True) as store:
-        if (found := await _found(store, run)) is None:
+    async with open_existing_store(url, read_only=True) as store:
+        if (found := await _read_run(store, run)) is None:
             return Exit.FAILED
-        await runtables.show_run(store, found, output)
+        await stored_runs.show_run(store, found, output)
     return Exit.DONE
 
 
-async def _logs(url: str | None, run: str, step: str | None, follow: bool, output: Output) -> int:
-    from accord.cli import runtables
+async def _logs(url: str | None, run: str, step: str | None, follow: bool, output: OutputFormat) -> int:
+    from accord.cli import stored_runs
 
-    async with opened(url, read_only=True) as store:
-        if (found := await _found(store, run)) is None:
+    async with open_existing_store(url, read_only=True) as store:
+        if (found := await _read_run(store, run)) is None:
             return Exit.FAILED
-        if not await runtables.show_log(store, found, step, output, follow=follow):
+        if not await stored_runs.show_log(store, found, step, output, follow=follow):
             typer.echo(f"{NAME}: there is nothing to show, or it is kept no longer", err=True)
     return Exit.DONE
 
 
-async def _given(url: str | None, run: str, give: "Callable[[Giving], Awaitable[Exit]]") -> int:
-    from accord.cli.giving import giving
+async def _control(url: str | None, run: str, give: "Callable[[RunControl], Awaitable[Exit]]") -> int:
+    from accord.cli.stored_runs import run_control
 
-    async with opened(url) as store:
-        found = await _found(store, run)
-        return Exit.FAILED if found is None else await give(giving(NAME, store, found, url))
+    async with open_existing_store(url) as store:
+        found = await _read_run(store, run)
+        return Exit.FAILED if found is None else await give(run_control(NAME, store, found, url))
 
 
-async def _found(store: "Store", run: str) -> "StoredRun | None":
+async def _read_run(store: "Store", run: str) -> "StoredRun | None":
     from accord.workflows import stored_run
 
     found = await stored_run.load_stored_run(store, run)
     if found is None:
-        typer.echo(f"{NAME}: there is no run {plain(run)}", err=True)
+        typer.echo(f"{NAME}: there is no run {printable(run)}", err=True)
     return found

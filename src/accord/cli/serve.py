@@ -1,23 +1,101 @@
-"""`accord serve`: agents on a port, safely.
+"""Command `accord serve`, and the application of its worker processes.
 
-It reads settings, refuses what would leave a server open to strangers, and has it run. Putting the server together is
-`app`, showing where everything is `cli.welcome`.
+It refuses settings that would open a server to strangers. The command's arguments reach its workers in one environment
+variable.
 """
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+import msgspec
 import typer
 
-from accord.cli.exits import Exit
-from accord.cli.worker import LEVEL, WORKER, Served
+from accord.cli.failures import Exit
 
 if TYPE_CHECKING:
     from accord.app import Application
     from accord.app.granian import Watched
+    from accord.config import Loaded
     from accord.config.settings import Settings
+
+
+VARIABLE = "ACCORD_SERVED"
+
+WORKER = f"{__name__}:application"
+"""What each process runs."""
+
+LOG_LEVEL = "info"
+"""The least severe records that a server writes: its operator sees how tasks and webhooks end."""
+
+BROKEN_AGENTS = 2
+"""How a process ends whose agents cannot be imported: as the command does."""
+
+
+class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command was told: agents, a file of settings and flags."""
+
+    targets: tuple[str, ...] = ()
+    config: str | None = None
+    flags: dict[str, Any] = {}
+
+    def load(self) -> "Loaded":
+        """Read the settings."""
+        from accord.config import load
+
+        return load(Path(self.config) if self.config else None, os.environ, self.flags)
+
+    def application(self) -> "Application":
+        """Put everything together."""
+        from accord.agents.loader import load as load_agent
+        from accord.app import Application
+        from accord.app.serving import environment_of
+
+        loaded = self.load()
+        settings, env = loaded.settings, environment_of(loaded, os.environ)
+        agents = [load_agent(target, env) for target in self.targets]
+        if settings.agents:
+            from accord.app.agents import agents_of
+
+            agents += agents_of(loaded, env)
+        if settings.remotes:
+            from accord.app.remotes import remote_agents
+
+            agents += remote_agents(settings, env)
+        return Application(agents or [load_agent("accord.agents.echo:echo")], settings, env=env)
+
+    def leave(self) -> None:
+        """Leave it for the processes that are started from here."""
+        os.environ[VARIABLE] = msgspec.json.encode(self).decode()
+
+
+def application() -> "Application":
+    """Return the application of a process that was started by the command."""
+    from accord.agents.command_environment import close_process
+    from accord.agents.loader import NotAnAgent, traceback_of
+    from accord.app.server import be_worker
+    from accord.telemetry.logs import write_down
+
+    close_process()
+    told = os.environ.pop(VARIABLE)  # processes that agents start need not know it: it may name a store's password
+    try:
+        made = msgspec.json.decode(told, type=ServeRequest).application()
+    except ValueError as error:
+        lines = traceback_of(error)
+        if lines is None and not isinstance(error, NotAnAgent):
+            raise
+        # Somebody is at work on it, and it is tried again when they are done.
+        print(f"{error}\n{lines or ''}".rstrip(), file=sys.stderr)
+        raise SystemExit(BROKEN_AGENTS) from None
+    # When agents are there: one that says itself what becomes of records is obeyed.
+    write_down(made.settings.telemetry.log_format.value, made.settings.telemetry.level(LOG_LEVEL))
+    close_process(made.env)
+    be_worker(made)
+    return made
+
 
 log = logging.getLogger("accord.serve")
 
@@ -118,23 +196,23 @@ def serve(  # size: one parameter for each flag
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when files change.")] = False,
 ) -> None:
     """Serve agents; their tasks outlive the server."""
-    served = _served(locals())
+    served = _serve_request(locals())
     application = application_of(served)
     refuse(application)
     _run(application, served, reload=reload)
 
 
-def told(arguments: list[str]) -> Served:
+def parse_serve_arguments(arguments: list[str]) -> ServeRequest:
     """Return what `accord serve` would be told by these arguments, for commands that look before somebody serves."""
     from typer.main import get_command
 
     alone = typer.Typer(add_completion=False)
     alone.command("serve")(serve)
     with get_command(alone).make_context("accord serve", arguments) as context:
-        return _served(context.params)
+        return _serve_request(context.params)
 
 
-def _served(given: Mapping[str, Any]) -> Served:
+def _serve_request(given: Mapping[str, Any]) -> ServeRequest:
     """Return what a command was told, by the names of its parameters."""
     read: dict[str, Callable[[Any], Any]] = {
         "dialects": _listed,
@@ -144,14 +222,14 @@ def _served(given: Mapping[str, Any]) -> Served:
     }
     stated = {name: given[name] for name in SETTINGS if given[name] is not None}
     flags = {SETTINGS[name]: read[name](value) if name in read else value for name, value in stated.items()}
-    return Served(
+    return ServeRequest(
         targets=tuple(given["targets"] or ()),
         config=str(given["config"]) if given["config"] else None,
         flags={name: value for name, value in flags.items() if value is not None},
     )
 
 
-def application_of(served: Served) -> "Application":
+def application_of(served: ServeRequest) -> "Application":
     """Put together what a command was told, or say what is wrong with it."""
     from accord.agents.loader import NotAnAgent, traceback_of
     from accord.config import BadSettings
@@ -166,32 +244,32 @@ def application_of(served: Served) -> "Application":
         raise typer.BadParameter(str(error), param_hint=hint) from None
 
 
-def run_here(application: "Application", level: str = LEVEL) -> None:
+def run_here(application: "Application", level: str = LOG_LEVEL) -> None:
     """Serve in this process until a signal comes, and show where everything is."""
     from accord.agents.command_environment import close_process
     from accord.app import server
     from accord.app.application import NOT_STARTED
-    from accord.cli.welcome import announced
+    from accord.cli.startup_panel import announce_server
     from accord.telemetry.logs import write_down
 
     telemetry = application.settings.telemetry
     write_down(telemetry.log_format.value, telemetry.level(level))
     close_process(application.env)
     try:
-        with announced(application) as say:
+        with announce_server(application) as say:
             application.on_start.append(say)
             server.run(application)
     except (server.CannotListen, *NOT_STARTED) as error:
-        _cannot(application, error)
+        _exit_unable(application, error)
 
 
-def _run(application: "Application", served: Served, *, reload: bool) -> None:
+def _run(application: "Application", served: ServeRequest, *, reload: bool) -> None:
     import asyncio
 
     from accord.agents.command_environment import close_process
     from accord.app import server
     from accord.app.application import NOT_STARTED
-    from accord.cli.welcome import announced
+    from accord.cli.startup_panel import announce_server
     from accord.config.settings import HttpServer
     from accord.telemetry.logs import write_down
 
@@ -199,19 +277,19 @@ def _run(application: "Application", served: Served, *, reload: bool) -> None:
     if settings.server.workers == 1 and not reload and settings.server.server is HttpServer.UVICORN:
         run_here(application)
         return
-    write_down(settings.telemetry.log_format.value, settings.telemetry.level(LEVEL))
+    write_down(settings.telemetry.log_format.value, settings.telemetry.level(LOG_LEVEL))
     close_process()
     try:
         asyncio.run(application.check())  # here it is said once, and not by each process again and again
         served.leave()
         watched = _watched(served, settings) if reload else None
-        with announced(application) as say:
+        with announce_server(application) as say:
             server.run_workers(settings, WORKER, say, watched=watched)
     except (server.CannotListen, *NOT_STARTED) as error:
-        _cannot(application, error)
+        _exit_unable(application, error)
 
 
-def _cannot(application: "Application", error: Exception) -> NoReturn:
+def _exit_unable(application: "Application", error: Exception) -> NoReturn:
     """Say why there is no server, as everything else is said, and end."""
     from accord.config.settings import LogFormat
 
@@ -221,7 +299,7 @@ def _cannot(application: "Application", error: Exception) -> NoReturn:
     fail(str(error))
 
 
-def _watched(served: Served, settings: "Settings") -> "Watched":
+def _watched(served: ServeRequest, settings: "Settings") -> "Watched":
     """Return which files a server is started anew for: modules here and beside every agent that is a file, and those
     that are agents by themselves."""
     from accord.agents.loader import FILE_SUFFIXES

@@ -1,7 +1,4 @@
-"""Lists as commands print them: a table for people, or JSON for programs.
-
-What the rows mean is each command's business.
-"""
+"""Tables for people and JSON for programs."""
 
 import json
 import re
@@ -19,14 +16,14 @@ _UNSEEN = re.compile(r"[^\x00-\x7e]")
 Rows = Sequence[Mapping[str, Any]]
 
 
-class Output(Enum):
+class OutputFormat(Enum):
     """How a list is printed."""
 
     TEXT = "text"
     JSON = "json"
 
 
-def show(rows: Rows, columns: Sequence[str], output: Output) -> None:
+def print_rows(rows: Rows, columns: Sequence[str], output: OutputFormat) -> None:
     """Print rows, as a table with these columns or as JSON with everything."""
     _PRINT[output](rows, columns)
 
@@ -36,10 +33,10 @@ def echo_json(value: Any, *, indent: int = 0) -> None:
     from msgspec.json import encode, format
 
     document = encode(value)
-    typer.echo(visible((format(document, indent=indent) if indent else document).decode()))
+    typer.echo(escape_json((format(document, indent=indent) if indent else document).decode()))
 
 
-def visible(document: str) -> str:
+def escape_json(document: str) -> str:
     """Return JSON for standard output: on a terminal with escapes for what a terminal would obey or turn around."""
     return _UNSEEN.sub(_escaped, document) if sys.stdout.isatty() else document
 
@@ -54,19 +51,19 @@ def _json(rows: Rows, _: Sequence[str]) -> None:
 
 def _text(rows: Rows, columns: Sequence[str]) -> None:
     table = [[name.upper() for name in columns]]
-    table += [[cell(row[name]) for name in columns] for row in rows]
+    table += [[cell_text(row[name]) for name in columns] for row in rows]
     widths = [max(len(row[at]) for row in table) for at in range(len(columns))]
     for row in table:
         typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
 
 
-_PRINT = {Output.TEXT: _text, Output.JSON: _json}
+_PRINT = {OutputFormat.TEXT: _text, OutputFormat.JSON: _json}
 
 
-def cell(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return a value as people read it."""
     text = " ".join(map(str, value)) if isinstance(value, list | tuple) else "" if value is None else str(value)
-    return plain(text)
+    return printable(text)
 
 
 def time_of(at: int | None) -> str | None:
@@ -74,12 +71,12 @@ def time_of(at: int | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds")
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Return what strangers wrote without what a terminal would obey."""
     return "".join(character if character.isprintable() else "?" for character in text) or "-"
 
 
-def address_of(url: str) -> str:
+def webhook_url(url: str) -> str:
     """Return what is shown of a webhook's address, whatever somebody wrote there: its query may be a secret."""
     address, asks, _ = url.partition("?")
     return f"{address}?..." if asks else address

@@ -17,7 +17,7 @@ from accord.auth.rate_limits import Quotas
 from accord.auth.roles import CallerRole
 from accord.auth.scheme_settings import AnyScheme
 from accord.config.wrong import BadField
-from accord.console.terms import Terms as Console
+from accord.console import ConsoleSettings as Console
 from accord.engine.agent import Approvals
 from accord.engine.node import Limits
 from accord.engine.retention import Retention

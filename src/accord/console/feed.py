@@ -1,7 +1,7 @@
-"""The live feed: what happens to the tasks of a server, told to every page that is open.
+"""The live feed: changes of tasks, deliveries and chats, sent to open pages.
 
-It tells of rows, not of words: whoever looks at one task reads its log. Hints say that something happened, reading says
-what; a page that was away says after which number, and gets what it has missed. While nobody listens it does nothing.
+It sends rows, not content. A notification says that something changed; the store says what. A page that reconnects with
+the number of its last event receives what it missed. Without subscribers it does nothing.
 """
 
 import asyncio
@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from accord.a2a import Caller
 from accord.bindings.streams import KEEP_ALIVE_SECONDS
-from accord.console.audience import Audience, Listener, Told, frame
-from accord.console.rows import chat_row_of, moved, row_of
-from accord.console.sight import Sight
+from accord.console.feed_subscribers import FeedEvent, FeedSubscriber, FeedSubscribers, frame
+from accord.console.task_rows import TaskVisibility, chat_row, task_row, updated_row
 from accord.console.views import TaskRow
 from accord.model.base import timestamp_ms
 from accord.protocol.sse import KEEP_ALIVE
@@ -60,19 +59,19 @@ TOPIC, TOLD = "task:", "task"
 TRIED, DELIVERY = "tried:", "delivery"
 CHAT = "chat"
 
-EVERYBODY = Seen(owner="", sees_all=True)
+SEES_ALL = Seen(owner="", sees_all=True)
 
 log = logging.getLogger("accord.feed")
 
 
-class Other(NamedTuple):
+class FeedNotice(NamedTuple):
     """Something that is no task, of a tenant or with None of all."""
 
     tenant: str | None
-    told: Told
+    told: FeedEvent
 
 
-class Reread(NamedTuple):
+class StoredChanges(NamedTuple):
     """What happened to tasks according to the store, None if that was too much, and what had been told by then."""
 
     number: int
@@ -82,7 +81,7 @@ class Reread(NamedTuple):
 class Feed:
     """What happens, numbered."""
 
-    def __init__(self, host: Host, sight: Sight, now_ms: Callable[[], int]) -> None:
+    def __init__(self, host: Host, sight: TaskVisibility, now_ms: Callable[[], int]) -> None:
         """Listen to the tasks of `host`."""
         self._host = host
         self._sight = sight
@@ -90,13 +89,13 @@ class Feed:
         self._mark = random.randrange(STEP)
         self._last = 0
         self._begun = self.seq
-        self._audiences: dict[str, Audience] = {}
-        self._others: deque[Other] = deque()
+        self._audiences: dict[str, FeedSubscribers] = {}
+        self._others: deque[FeedNotice] = deque()
         self._others_from = self._begun
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._polled_at = 0.0
-        self._rereading: dict[tuple[str, Seen, int], asyncio.Task[Reread]] = {}
+        self._rereading: dict[tuple[str, Seen, int], asyncio.Task[StoredChanges]] = {}
 
     @property
     def seq(self) -> int:
@@ -114,8 +113,8 @@ class Feed:
         Without an owner it is for everybody who may see the agent, without a tenant for everybody in all of them.
         """
         number = self._next()
-        told = Told(number, agent, owner, frame(number, kind, body))
-        self._others.append(Other(tenant, told))
+        told = FeedEvent(number, agent, owner, frame(number, kind, body))
+        self._others.append(FeedNotice(tenant, told))
         while len(self._others) > MISSED:
             self._others_from = self._others.popleft().told.number
         for audience in self._audiences.values():
@@ -163,7 +162,7 @@ class Feed:
     async def stream(self, caller: Caller, after: int | None, topics: frozenset[str]) -> AsyncIterator[bytes]:
         """Yield what somebody gets to see, from after a number on, until it has lasted long enough."""
         audience = self._audience(caller.tenant)
-        listener = Listener(self._sight.seen(caller), topics)
+        listener = FeedSubscriber(self._sight.seen(caller), topics)
         audience.join(listener)
         # From here on nothing is missed: what was told before is remembered or in the store.
         begin = self.seq
@@ -188,21 +187,21 @@ class Feed:
             audience.leave(listener)
             audience.left_at = loop.time()
 
-    def _audience(self, tenant: str) -> Audience:
+    def _audience(self, tenant: str) -> FeedSubscribers:
         found = self._audiences.get(tenant)
         if found is None:
-            found = self._audiences[tenant] = Audience(tenant, self.seq, self._now_ms())
+            found = self._audiences[tenant] = FeedSubscribers(tenant, self.seq, self._now_ms())
             self._wake.set()
         return found
 
-    def _remembered(self, audience: Audience, after: int) -> list[Told] | None:
+    def _remembered(self, audience: FeedSubscribers, after: int) -> list[FeedEvent] | None:
         """Return what was told of tasks after a number, or None if that is not remembered."""
         is_own = after % STEP == self._mark and self._begun <= after <= self._last
         begin = after if is_own else after - (SLACK_MS << 10)
         return audience.told_after(begin) if begin >= audience.covered else None
 
     async def _missed(
-        self, audience: Audience, seen: Seen, after: int, remembered: list[Told] | None, begin: int
+        self, audience: FeedSubscribers, seen: Seen, after: int, remembered: list[FeedEvent] | None, begin: int
     ) -> bytes:
         """Return what somebody has missed, or that it was too much."""
         others = [one.told for one in self._others if one.tenant in (None, audience.tenant)]
@@ -216,7 +215,7 @@ class Feed:
         # Of what is no task nothing is in the store.
         return frames if after >= self._others_from else frames + frame(begin, "reset", {})
 
-    async def _reread(self, audience: Audience, seen: Seen, after: int) -> list[Told] | None:
+    async def _reread(self, audience: FeedSubscribers, seen: Seen, after: int) -> list[FeedEvent] | None:
         """Return what has happened to tasks since about a number, or None if that is too much.
 
         What is from the store has that number: whoever gets only a part of it asks for all again.
@@ -231,18 +230,18 @@ class Feed:
         number, rows = await asyncio.shield(reading)
         if rows is None:
             return None
-        found = [Told(after, row.agent, row.owner, frame(after, TOLD, row)) for row in rows]
+        found = [FeedEvent(after, row.agent, row.owner, frame(after, TOLD, row)) for row in rows]
         return found + audience.told_after(number)
 
-    async def _read(self, tenant: str, seen: Seen, since: int) -> Reread:
+    async def _read(self, tenant: str, seen: Seen, since: int) -> StoredChanges:
         number, store = self.seq, self._host.engine.store
         ids = await store.read(browsing.changed, tenant, seen, since, MISSED + 1)
         if len(ids) > MISSED:
-            return Reread(number, None)
+            return StoredChanges(number, None)
         found = await store.read(browsing.news, tenant, {}, list(ids), since)
-        return Reread(number, sorted(self._rows({}, found, since), key=attrgetter("updated_at")))
+        return StoredChanges(number, sorted(self._rows({}, found, since), key=attrgetter("updated_at")))
 
-    async def _logs(self, tenant: str, listener: Listener, begin: int) -> bytes:
+    async def _logs(self, tenant: str, listener: FeedSubscriber, begin: int) -> bytes:
         """Return how far the logs are that somebody looks at."""
         rows = await self._host.engine.store.read(browsing.rows, tenant, sorted(listener.topics))
         seen = [row for row in rows if listener.seen.sees(row.agent, row.owner)]
@@ -267,7 +266,7 @@ class Feed:
                 self._polled_at = loop.time()
                 self._forget(loop.time())
 
-    async def _see_to(self, audience: Audience, *, looks: bool) -> None:
+    async def _see_to(self, audience: FeedSubscribers, *, looks: bool) -> None:
         """Tell the news of one tenant; what cannot be read now is read later."""
         dirty: list[str] = []
         try:
@@ -287,20 +286,20 @@ class Feed:
             else:
                 log.exception("news were not told")
 
-    async def _look(self, audience: Audience) -> None:
+    async def _look(self, audience: FeedSubscribers) -> None:
         """Find out what happened without a hint."""
         now = self._now_ms()
         found = await self._host.engine.store.read(
-            browsing.changed, audience.tenant, EVERYBODY, audience.looked - SLACK_MS, POLLED
+            browsing.changed, audience.tenant, SEES_ALL, audience.looked - SLACK_MS, POLLED
         )
         audience.looked = now
         if len(found) == POLLED:
             number = self._next()
-            audience.tell([Told(number, "", None, frame(number, "reset", {}))])
+            audience.tell([FeedEvent(number, "", None, frame(number, "reset", {}))])
         known = audience.known(found)
         audience.dirty.update({id: None for id, seq in found.items() if seq > known.get(id, -1)})
 
-    async def _flush(self, audience: Audience, dirty: Sequence[str]) -> None:
+    async def _flush(self, audience: FeedSubscribers, dirty: Sequence[str]) -> None:
         """Read what happened to tasks, and tell it."""
         known, since = audience.known(dirty), audience.since - SLACK_MS
         unknown = [task_id for task_id in dirty if task_id not in known]
@@ -314,7 +313,7 @@ class Feed:
                 audience.grown(row, partial(self._log, task_id, seq))
             audience.learn(row, seq)
 
-    async def _tell_tried(self, audience: Audience) -> None:
+    async def _tell_tried(self, audience: FeedSubscribers) -> None:
         """Tell whose webhooks were called; one that is called while this reads is told of here as well."""
         tried = list(audience.tried)[:AT_ONCE]
         for task in await self._host.engine.store.read(browsing.rows, audience.tenant, tried):
@@ -322,11 +321,11 @@ class Feed:
         for task_id in tried:
             del audience.tried[task_id]
 
-    async def _tell_chats(self, audience: Audience) -> None:
+    async def _tell_chats(self, audience: FeedSubscribers) -> None:
         """Do the same for chats that have changed."""
         changed = list(audience.chats)[:AT_ONCE]
         for chat in await self._host.engine.store.read(chats.rows, audience.tenant, changed):
-            self.tell(CHAT, chat_row_of(chat), tenant=audience.tenant, owner=chat.owner)
+            self.tell(CHAT, chat_row(chat), tenant=audience.tenant, owner=chat.owner)
         for chat_id in changed:
             del audience.chats[chat_id]
 
@@ -335,18 +334,18 @@ class Feed:
 
         Of those nobody knew, one that has only been created is told as it is.
         """
-        rows |= {found.id: row_of(found, self._sight) for found in news.fresh}
+        rows |= {found.id: task_row(found, self._sight) for found in news.fresh}
         told: dict[str, None] = {}
         found: list[TaskRow] = []
         for change in news.changes:
-            row = rows[change.task_id] = moved(rows[change.task_id], change)
+            row = rows[change.task_id] = updated_row(rows[change.task_id], change)
             found.append(row)
             told[row.id] = None
         return found + [rows[one.id] for one in news.fresh if one.id not in told and one.updated_at >= since]
 
-    def _numbered(self, row: TaskRow) -> Told:
+    def _numbered(self, row: TaskRow) -> FeedEvent:
         number = self._next()
-        return Told(number, row.agent, row.owner, frame(number, TOLD, row))
+        return FeedEvent(number, row.agent, row.owner, frame(number, TOLD, row))
 
     def _log(self, task_id: str, seq: int) -> bytes:
         return frame(self._next(), "log", {"taskId": task_id, "seq": seq})

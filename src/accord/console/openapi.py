@@ -1,17 +1,19 @@
-"""The OpenAPI document of an API: made of its routes, so that it describes what is answered and nothing else.
+"""OpenAPI 3.1 documents of APIs, made from their routes.
 
-It reads the table that `console.routing` serves and the structures that its rows name; the words are the docstrings of
-their handlers. HTTP+JSON of A2A itself is described by `bindings.openapi`.
+The words are the docstrings of the handlers and structures. A2A's HTTP+JSON binding has a document of its own
+(`bindings.openapi`).
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from accord.console.routing import UNPROCESSABLE, Route
+from accord.console import CONSOLE
+from accord.console.routing import UNPROCESSABLE, ApiReply, ApiRequest, ApiRoute
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -33,7 +35,7 @@ _REF = "#/components/schemas/{name}"
 _PART = re.compile(r"\(\?P<(\w+)>([^()]*)\)")
 
 
-def describe(title: str, version: str, base: str, routes: Sequence[Route]) -> dict[str, Any]:
+def describe(title: str, version: str, base: str, routes: Sequence[ApiRoute]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of the routes below `base`, in this version of theirs."""
     kinds = [kind for route in routes for kind in (route.takes, route.finds, route.gives) if kind is not None]
     schemas, components = msgspec.json.schema_components([*kinds, Refused], ref_template=_REF)
@@ -67,12 +69,12 @@ def _open(schema: Any) -> None:
         _open(inner)
 
 
-def path_of(route: Route) -> str:
+def path_of(route: ApiRoute) -> str:
     """Return the path of a route as OpenAPI writes it; a slash that may be left out is there."""
     return _PART.sub(r"{\1}", route.pattern.replace("/?", "/"))
 
 
-def _operation(route: Route, path: str, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: ApiRoute, path: str, schema_of: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     summary = (route.handler.__doc__ or "").partition("\n")[0]
     told: dict[str, Any] = {"description": summary}
     if route.gives is not None:
@@ -93,13 +95,13 @@ def _operation(route: Route, path: str, schema_of: dict[str, Any], components: d
     return operation
 
 
-def _identifier(route: Route, path: str) -> str:
+def _identifier(route: ApiRoute, path: str) -> str:
     """Return a name of its own for each route, although one handler may answer several."""
     words = re.findall(r"[a-z]+", path.replace("{", " by ").lower())
     return "_".join([route.method.lower(), *words])
 
 
-def _in_path(route: Route) -> Iterator[dict[str, Any]]:
+def _in_path(route: ApiRoute) -> Iterator[dict[str, Any]]:
     for name, pattern in _PART.findall(route.pattern):
         yield {
             "name": name,
@@ -109,7 +111,7 @@ def _in_path(route: Route) -> Iterator[dict[str, Any]]:
         }
 
 
-def _in_query(route: Route, schema_of: dict[str, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _in_query(route: ApiRoute, schema_of: dict[str, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if route.finds is None:
         return
     schema = components[_named(schema_of[str(route.finds)])]
@@ -125,3 +127,29 @@ def _named(schema: dict[str, Any]) -> str:
 
 def _json(schema: Any) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
+
+
+TITLE = "Accord console"
+
+
+class OpenApiEndpoint:
+    """The handler."""
+
+    def __init__(self, routes: Sequence[ApiRoute], version: str) -> None:
+        """Describe `routes`, and this one."""
+        self._routes = routes
+        self._version = version
+
+    def routes(self) -> tuple[ApiRoute, ...]:
+        """Return what is answered where."""
+        return (ApiRoute("GET", f"{CONSOLE}openapi.json", self.described, is_open=True, gives=dict[str, Any]),)
+
+    async def described(self, _asked: ApiRequest) -> ApiReply:
+        """Describe this API."""
+        return ApiReply(200, document=self.document)
+
+    @cached_property
+    def document(self) -> bytes:
+        """The document, as OpenAPI 3.1."""
+        found = describe(TITLE, self._version, CONSOLE.rstrip("/"), [*self._routes, *self.routes()])
+        return msgspec.json.encode(found)

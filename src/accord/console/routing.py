@@ -1,11 +1,11 @@
-"""A table of routes: who may ask, a bounded body, and one place where errors become answers.
+"""A table of routes, with authentication, error replies and page tokens.
 
-It is no framework: a route is a method, a pattern and a function from a request to a reply, which is JSON, bytes of
-some other type or a stream of them. Whoever needs no credentials is let in as a visitor, and held to a rate of its own
-address.
+A route is a method, a pattern and a function from a request with a bounded body to a reply: JSON, bytes or a stream.
+Routes that need no credentials have a rate limit per client address.
 """
 
 import asyncio
+import base64
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -55,8 +56,31 @@ from accord.errors import (
 )
 from accord.model.base import timestamp_ms
 from accord.protocol import codec
+from accord.protocol.codec import invalid_field
 from accord.protocol.operations import DialectName
 from accord.storage.store import BadValue, StoreUnavailable
+
+T = TypeVar("T")
+
+
+class PageToken:
+    """Such tokens."""
+
+    @staticmethod
+    def write(position: Any) -> str:
+        """Return the token of a position."""
+        return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+    @staticmethod
+    def read(token: str | None, kind: type[T]) -> T | None:
+        """Return the position that a token is of; none is the beginning."""
+        if not token:
+            return None
+        try:
+            return msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=kind)
+        except (ValueError, msgspec.DecodeError):
+            raise invalid_field("page", "Not a token that this server gave out") from None
+
 
 MAX_BODY = 1024 * 1024
 """Bytes of a request: four times the largest card."""
@@ -75,13 +99,12 @@ UNPROCESSABLE = 422
 
 log = logging.getLogger("accord.console")
 
-T = TypeVar("T")
 
 Visit = Callable[[Presented], Awaitable[Caller | None]]
 """Finds out who a request comes from, None if it does not say, or refuses it."""
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ApiRequest(Struct, frozen=True, kw_only=True):
     """A request; `caller` is None for a visitor, and `parts` are those that the pattern names."""
 
     caller: Caller | None
@@ -110,7 +133,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         return codec.convert(given, kind, strict=False)
 
 
-class Reply(NamedTuple):
+class ApiReply(NamedTuple):
     """An answer: `body` becomes JSON. A `document` that is public is sent as it is, since `changed_ms`, instead.
 
     So is what `stream` yields, as long as the client is there: it is closed when that goes. Neither `data`, bytes of
@@ -127,10 +150,10 @@ class Reply(NamedTuple):
     about: str = ""
 
 
-Handler = Callable[[Asked], Awaitable[Reply]]
+Handler = Callable[[ApiRequest], Awaitable[ApiReply]]
 
 
-class Route(NamedTuple):
+class ApiRoute(NamedTuple):
     """What is answered at a path; strangers only get `is_open` ones. It is `noted` under a name in the audit log.
 
     A request has up to `max_body` bytes, or as many as the server takes of any. One that `streams` what it does is
@@ -163,12 +186,12 @@ class Refusal(NamedTuple):
 Refusals = Mapping[type[Exception], Refusal]
 
 
-class Api:
+class ApiApplication:
     """An ASGI application over a table of routes."""
 
     def __init__(
         self,
-        routes: Sequence[Route],
+        routes: Sequence[ApiRoute],
         *,
         admit: Admit,
         visit: Visit,
@@ -193,7 +216,7 @@ class Api:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         found = [(match, route) for pattern, route in self._routes if (match := pattern.fullmatch(path))]
         if not found:
-            await _reply(scope, send, Reply(404, {"detail": "There is nothing at this path"}), [])
+            await _reply(scope, send, ApiReply(404, {"detail": "There is nothing at this path"}), [])
             return
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         for match, route in found:
@@ -201,10 +224,12 @@ class Api:
                 await self._handle(route, match.groupdict(), scope, receive, send)
                 return
         allowed = ", ".join(sorted({route.method for _, route in found}))
-        await _reply(scope, send, Reply(405, {"detail": f"Allowed are {allowed}"}), [(b"allow", allowed.encode())])
+        await _reply(scope, send, ApiReply(405, {"detail": f"Allowed are {allowed}"}), [(b"allow", allowed.encode())])
 
-    async def _handle(self, route: Route, parts: Mapping[str, str], scope: Scope, receive: Receive, send: Send) -> None:
-        asked: Asked | None = None
+    async def _handle(
+        self, route: ApiRoute, parts: Mapping[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        asked: ApiRequest | None = None
         headers: Headers = []
         try:
             asked = await self._asked(route, parts, scope, receive)
@@ -231,7 +256,9 @@ class Api:
             if asked is not None and asked.caller is not None:
                 self._usage.close_stream(asked.caller)
 
-    async def _write(self, reply: Reply, asked: "Asked | None", scope: Scope, send: Send, headers: Headers) -> None:
+    async def _write(
+        self, reply: ApiReply, asked: "ApiRequest | None", scope: Scope, send: Send, headers: Headers
+    ) -> None:
         """Write an answer, or the refusal of one that is too large for now."""
         account = address_of(scope) if asked is None or asked.caller is None else account_of(asked.caller)
         try:
@@ -241,7 +268,7 @@ class Api:
             await _reply(scope, send, refused, more)
 
     async def _streamed(
-        self, reply: Reply, caller: Caller | None, receive: Receive, send: Send, headers: Headers
+        self, reply: ApiReply, caller: Caller | None, receive: Receive, send: Send, headers: Headers
     ) -> None:
         """Write a stream as it comes, until it ends, its client is gone, or its caller is not let in any more."""
         assert reply.stream is not None
@@ -274,7 +301,7 @@ class Api:
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})
 
-    def _refused(self, error: Exception, scope: Scope) -> tuple[Reply, str, Headers]:
+    def _refused(self, error: Exception, scope: Scope) -> tuple[ApiReply, str, Headers]:
         """Return what an error is answered with and noted as; what nobody foresaw is logged and shows nothing."""
         match error:
             case AccordError():
@@ -286,7 +313,7 @@ class Api:
                 known = InvalidParams(str(error))
             case _ if type(error) in self._refusals:
                 status, reason, more = self._refusals[type(error)]
-                return Reply(status, {"detail": str(error), **more(error)}), reason, []
+                return ApiReply(status, {"detail": str(error), **more(error)}), reason, []
             case _:
                 log.error("a request failed", exc_info=error, extra={"path": scope["path"]})
                 known = InternalError()
@@ -294,14 +321,14 @@ class Api:
         body: dict[str, Any] = {"detail": known.message}
         if known.violations:
             body["findings"] = [{"field": field, "problem": problem} for field, problem in known.violations]
-        return Reply(status, body), known.row.reason, error_headers(known)
+        return ApiReply(status, body), known.row.reason, error_headers(known)
 
     def _note(self, operation: str, caller: Caller, agent: str, task_id: str | None, outcome: str) -> None:
         audit = self._audit
         if audit is not None and audit.is_on:
             audit.note(entry(operation, caller, agent, task_id, outcome, audit.now_ms()))
 
-    async def _asked(self, route: Route, parts: Mapping[str, str], scope: Scope, receive: Receive) -> Asked:
+    async def _asked(self, route: ApiRoute, parts: Mapping[str, str], scope: Scope, receive: Receive) -> ApiRequest:
         quotas = replace(self._quotas, body=min(route.max_body, self._quotas.body))
         check_head(scope, quotas)
         identify = partial(self._who, is_open=route.is_open)
@@ -312,7 +339,7 @@ class Api:
         query = _query(scope)
         caller = caller or await identify(presented(scope, body))
         self._count(caller, scope)
-        return Asked(caller=_placed(caller, query), parts=parts, query=query, body=body, scope=scope)
+        return ApiRequest(caller=_in_tenant(caller, query), parts=parts, query=query, body=body, scope=scope)
 
     async def _who(self, brought: Presented, *, is_open: bool) -> Caller | None:
         if not is_open:
@@ -342,7 +369,7 @@ def time_of(at: int | None) -> str | None:
     return None if at is None else timestamp_ms(at)
 
 
-def _placed(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller | None:
+def _in_tenant(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller | None:
     """Return the caller in the tenant that it asks for, if it may name one; it comes from outside as any of A2A's."""
     tenant = query.get("tenant", [""])[0]
     caller = None if caller is None else replace(caller, origin=DialectName.V1.value)
@@ -355,7 +382,7 @@ def _placed(caller: Caller | None, query: Mapping[str, list[str]]) -> Caller | N
     return replace(caller, tenant=tenant)
 
 
-def _about(reply: Reply) -> str:
+def _about(reply: ApiReply) -> str:
     """Return the name of the agent that an answer is about."""
     key = "human_readable_id"
     name = reply.body.get(key) if isinstance(reply.body, dict) else getattr(reply.body, key, None)
@@ -365,7 +392,7 @@ def _about(reply: Reply) -> str:
 async def _reply(
     scope: Scope,
     send: Send,
-    reply: Reply,
+    reply: ApiReply,
     headers: Headers,
     account: Hashable = None,
     quotas: Quotas = QUOTAS,

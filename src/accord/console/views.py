@@ -1,15 +1,14 @@
-"""What the console's pages are given: tasks, runs, agents, deliveries and questions as rows and details.
+"""Views: the JSON structures that the console's pages receive.
 
-Plain structures, from which answers are written and the OpenAPI document is made, which the front end takes its types
-from. Times are ISO 8601 in UTC; states have the names of A2A 0.3 (`input-required`). How they come about is said in the
-module of each part.
+The OpenAPI document is made from them, and the front end takes its types from that. Times are ISO 8601 in UTC; states
+have the names of A2A 0.3 (`input-required`).
 """
 
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-State = Literal[
+StateName = Literal[
     "submitted",
     "working",
     "input-required",
@@ -21,7 +20,7 @@ State = Literal[
     "unknown",
 ]
 
-Waiting = Literal["input", "auth", "approval", "event", "execute"]
+WaitingReason = Literal["input", "auth", "approval", "event", "execute"]
 """What a task or a step waits for, of a person: `execute` is a task that was planned and not begun yet."""
 
 Action = Literal["cancel", "retry", "reply", "execute", "approve"]
@@ -55,14 +54,14 @@ class TaskRow(View, frozen=True, kw_only=True):
     agent: str
     slug: str
     title: str
-    status: State
+    status: StateName
     status_message: str | None
     created_at: str
     updated_at: str
     owner: str
     parent_id: str | None
     is_run: bool
-    waiting: Waiting | None
+    waiting: WaitingReason | None
     question: TaskQuestion | None
     seq: int
 
@@ -158,7 +157,7 @@ class Question(View, frozen=True, kw_only=True):
 
     id: str
     message: str | None
-    kind: Waiting
+    kind: WaitingReason
     text: str
     since: str
     task: TaskRow

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from accord.cli.creds import KINDS
+from accord.cli.credentials import KINDS
 from accord.client.credentials import Credential, KeyManager
 from accord.client.credentials.credential import OWN_NAMES, OWN_OAUTH, kinds_of
 from accord.config import load

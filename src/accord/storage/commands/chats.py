@@ -2,7 +2,7 @@
 
 A question and the answer that is to come are kept together, before anybody is asked; the answer is filled in when it
 has ended, once. Whose chat it is counts in every command: one of somebody else is as if it were not there. What the
-JSON means, and how an answer comes about, is `console.conversations.api`.
+JSON means, and how an answer comes about, is `console.chats`.
 """
 
 from collections.abc import Sequence

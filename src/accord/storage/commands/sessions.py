@@ -1,6 +1,6 @@
 """Sessions of people who have signed in with a browser: whose they are, and until when.
 
-Only the hash of what a cookie holds is kept. Making cookies and saying who may sign in is `console.entry.sessions`;
+Only the hash of what a cookie holds is kept. Making cookies and saying who may sign in is `console.sessions`;
 times are by the database's clock, so that all nodes agree on what has expired.
 """
 

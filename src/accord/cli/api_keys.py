@@ -1,0 +1,169 @@
+"""Command `accord apikeys`: create, list and revoke the API keys of callers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from accord.cli.database import StoreOption, open_existing_store, run_and_exit, store_address
+from accord.cli.tables import OutputFormat, cell_text, echo_json, print_rows, printable, time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from accord.storage.commands.apikeys import NewKey, StoredKey
+
+
+DONE, FAILED = 0, 1
+NAME = "accord apikeys"
+DAY_MS = 24 * 3600 * 1000
+
+app = typer.Typer(no_args_is_help=True, help="Look after the keys of callers.")
+
+OutputOption = Annotated[OutputFormat, typer.Option("-o", "--output", help="How it is printed.")]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Option(help="What the key is for; shown in lists.")] = "",
+    owner: Annotated[
+        str | None, typer.Option(help="Whose tasks its holder sees and makes; by default nobody else's.")
+    ] = None,
+    tenant: Annotated[str, typer.Option(help="The tenant of its holder, or * for any.")] = "",
+    role: Annotated[
+        list[str] | None, typer.Option(metavar="ROLE", help="A role of its holder; may be repeated.")
+    ] = None,
+    expires_days: Annotated[
+        float | None, typer.Option(min=0.001, help="How long it is good; by default for ever.")
+    ] = None,
+    output: OutputOption = OutputFormat.TEXT,
+    store: StoreOption = None,
+) -> None:
+    """Make a key and print it, once: only its hash is kept."""
+    from accord.auth.api_keys import new_key
+    from accord.auth.scheme_settings import Grant
+    from accord.storage.commands.apikeys import NewKey
+
+    made = new_key()
+    try:
+        holder = Grant(owner=owner or f"key-{made.id}", tenant=tenant, roles=tuple(role or ())).identity()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    _check(holder.roles, store)
+    new = NewKey(
+        id=made.id,
+        hash=made.hash,
+        name=name,
+        owner=holder.owner,
+        tenant=holder.tenant,
+        roles=sorted(holder.roles),
+        lasts_ms=None if expires_days is None else round(expires_days * DAY_MS),
+    )
+    run_and_exit(NAME, _create(store, made.key, new, output))
+
+
+@app.command("list")
+def list_(output: OutputOption = OutputFormat.TEXT, store: StoreOption = None) -> None:
+    """List keys, the newest first; the keys themselves are not known."""
+    run_and_exit(NAME, _list(store, output))
+
+
+@app.command()
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="The key's id: what is between the underscores.")],
+    store: StoreOption = None,
+) -> None:
+    """End a key for good; running servers refuse it within seconds."""
+    run_and_exit(NAME, _revoke(store, id))
+
+
+def _check(roles: "AbstractSet[str]", store: str | None) -> None:
+    """Refuse roles that there are not: their holder could do nothing. Where others may know more, only say so."""
+    known, is_all = _known_roles(store)
+    unknown = sorted(roles - known)
+    if not unknown:
+        return
+    listed = f"There is no role {', '.join(map(printable, unknown))}; there are {', '.join(sorted(known))}"
+    if is_all:
+        raise typer.BadParameter(f"{listed} (auth.roles of the settings makes more)", param_hint="--role")
+    typer.echo(f"{NAME}: {listed}, and those that the server's own settings make; they were not found here", err=True)
+
+
+def _known_roles(store: str | None) -> "tuple[AbstractSet[str], bool]":
+    """Return the names of roles, and whether these are all: whether the settings here are those of a server on it."""
+    import os
+
+    from accord.auth.roles import BUILT_IN
+    from accord.config import BadSettings, load
+    from accord.config.files import find
+    from accord.config.variables import CONFIG
+
+    built_in = {role.name for role in BUILT_IN}
+    named = os.environ.get(CONFIG)
+    file = Path(named) if named else None
+    try:
+        settings, is_there = load(file, os.environ).settings, find(file) is not None
+    except BadSettings:  # such as a secret that only the server has; the store alone may well be known
+        return built_in, False
+    is_its_own = store is None or settings.store in (None, store)
+    return built_in | {role.name for role in settings.auth.roles}, is_there and is_its_own
+
+
+async def _create(url: str | None, key: str, new: "NewKey", output: OutputFormat) -> int:
+    from accord.storage import migrate
+    from accord.storage.address import SqliteAddress
+    from accord.storage.commands import apikeys
+    from accord.storage.open import open_store
+
+    address = store_address(url)
+    async with open_store(address) as store:
+        if isinstance(address, SqliteAddress):  # keys may be made before the first server is started
+            await migrate.upgrade(store)
+        else:
+            await migrate.check(store)
+        made = await store.do(apikeys.create, new)
+    shown = {"key": key, **_shown(made)}
+    if output is OutputFormat.JSON:
+        echo_json(shown)
+    else:
+        for label, value in shown.items():
+            typer.echo(f"{label:<8} {cell_text(value)}")
+        typer.echo("Keep the key: it is not shown again.", err=True)
+    return DONE
+
+
+async def _list(url: str | None, output: OutputFormat) -> int:
+    from accord.storage.commands import apikeys
+
+    async with open_existing_store(url, read_only=True) as store:
+        found = await store.read(apikeys.listed)
+    print_rows(
+        [_shown(key) for key in found], ("id", "state", "name", "owner", "tenant", "roles", "expires", "used"), output
+    )
+    return DONE
+
+
+async def _revoke(url: str | None, id: str) -> int:
+    from accord.storage.commands import apikeys
+
+    async with open_existing_store(url) as store:
+        is_known = await store.do(apikeys.revoke, id)
+    if not is_known:
+        typer.echo(f"{NAME}: there is no key {printable(id)}", err=True)
+        return FAILED
+    typer.echo(f"{printable(id)} is revoked")
+    return DONE
+
+
+def _shown(key: "StoredKey") -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "state": "live" if key.is_live else "revoked" if key.revoked_at is not None else "expired",
+        "name": key.name,
+        "owner": key.owner,
+        "tenant": "*" if key.tenant is None else key.tenant,
+        "roles": key.roles,
+        "created": time_of(key.created_at),
+        "expires": time_of(key.expires_at),
+        "used": time_of(key.used_at),
+    }

@@ -1,0 +1,166 @@
+"""Command `accord db`, and access to a store for other commands."""
+
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from accord.storage.address import Address
+    from accord.storage.migrate import Migration
+    from accord.storage.store import Store
+
+
+UP_TO_DATE, NOT_UP_TO_DATE, MISUSED = 0, 1, 2
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar="ACCORD_STORE",
+        help="The store, as sqlite:///file.db or postgresql://user:password@host/database."
+        " By default the one in accord.toml, else a file in the user's data directory.",
+    ),
+]
+
+app = typer.Typer(no_args_is_help=True, help="Look after the database.")
+
+
+@app.command()
+def status(store: StoreOption = None) -> None:
+    """Show the database and its schema; exit with 0 if this version can use it and with 1 if not."""
+    run_and_exit("accord db", _status(store))
+
+
+@app.command()
+def upgrade(store: StoreOption = None) -> None:
+    """Bring the database to the newest schema that this version knows, making it if there is none."""
+    run_and_exit("accord db", _upgrade(store))
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="The copy, which must not be there yet.")],
+    store: StoreOption = None,
+) -> None:
+    """Copy a SQLite file that may be in use; of a PostgreSQL, say what copies it."""
+    run_and_exit("accord db", _backup(store, target))
+
+
+async def _status(url: str | None) -> int:
+    from accord.storage import migrate
+    from accord.storage.address import SqliteAddress
+    from accord.storage.open import open_store
+
+    address, newest = store_address(url), migrate.known()[-1].number
+    _show("store", address)
+    if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
+        _show("schema", f"no database yet, {newest} is the newest: run `accord db upgrade`")
+        return NOT_UP_TO_DATE
+    async with open_store(address, read_only=True) as store:
+        _show("engine", await store.read(migrate.engine))
+        found = await store.read(migrate.version)
+        _show("schema", f"{found}, {newest} is the newest that this version of accord knows")
+        for migration in migrate.known():
+            if migration.number > found:
+                _show("pending", migration)
+        if found > newest:
+            await migrate.check(store)  # says what to do, if this version cannot be used with it
+            _show("overlap", "this version may still be used with it; install the newer one soon")
+    return UP_TO_DATE if found >= newest else NOT_UP_TO_DATE
+
+
+async def _upgrade(url: str | None) -> int:
+    from accord.storage import migrate
+    from accord.storage.open import open_store
+
+    address = store_address(url)
+    _show("store", address)
+
+    def tell(migration: "Migration") -> None:
+        _show("applied", migration)
+
+    async with open_store(address) as store:
+        if not await migrate.upgrade(store, tell):
+            _show("schema", "up to date, nothing to do")
+    return UP_TO_DATE
+
+
+async def _backup(url: str | None, target: Path) -> int:
+    import asyncio
+
+    from accord.storage.address import SqliteAddress
+    from accord.storage.backup import back_up
+    from accord.storage.store import StoreRefused
+
+    address = store_address(url)
+    if not isinstance(address, SqliteAddress):
+        raise StoreRefused("A PostgreSQL is copied with its own tools: pg_dump --format=custom")
+    if not (address.path and address.path.exists()):
+        raise StoreRefused(f"There is no database at {address}")
+    size = await asyncio.to_thread(back_up, address.path, target)
+    _show("store", address)
+    _show("copy", f"{target}, {size:,} bytes")
+    return UP_TO_DATE
+
+
+def store_address(url: str | None) -> "Address":
+    """Return the store's address without what carries hints: nobody follows a task here."""
+    from dataclasses import replace
+
+    from accord.config import store_of
+    from accord.storage.address import PostgresAddress, default, parse
+
+    url = url or store_of(os.environ)
+    found = parse(url) if url else default(os.environ)
+    return replace(found, listen=False, signals=()) if isinstance(found, PostgresAddress) else found
+
+
+@asynccontextmanager
+async def open_existing_store(url: str | None, *, read_only: bool = False) -> AsyncIterator["Store"]:
+    """Open a store that is there and has the schema that this version needs: looking must not make one."""
+    from accord.storage import migrate
+    from accord.storage.address import SqliteAddress
+    from accord.storage.open import open_store
+    from accord.storage.store import StoreRefused
+
+    address = store_address(url)
+    if isinstance(address, SqliteAddress) and not (address.path and address.path.exists()):
+        raise StoreRefused(
+            f"There is no database at {address}: name another with --store, or make it with `accord db upgrade`"
+        )
+    async with open_store(address, read_only=read_only) as store:
+        await migrate.check(store)
+        yield store
+
+
+def _show(label: str, value: object) -> None:
+    typer.echo(f"{label:<8} {value}")
+
+
+def run_and_exit(command: str, work: Coroutine[Any, Any, int]) -> None:
+    """Do the work and exit with its code; what an operator can mend is one line, not a traceback."""
+    import asyncio
+
+    from accord.config import BadSettings
+    from accord.storage.address import BadAddress
+    from accord.storage.store import StoreRefused, StoreUnavailable
+
+    try:
+        code = asyncio.run(work)
+    except (BadAddress, BadSettings) as error:
+        code = _fail(command, error, MISUSED)
+    except BrokenPipeError:
+        raise  # nobody reads any more; typer ends it quietly
+    except (StoreRefused, StoreUnavailable, OSError) as error:
+        code = _fail(command, error, NOT_UP_TO_DATE)
+    raise typer.Exit(code)
+
+
+def _fail(command: str, error: Exception, code: int) -> int:
+    typer.echo(f"{command}: {' '.join(str(error).split())}", err=True)
+    return code

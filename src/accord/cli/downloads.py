@@ -1,0 +1,205 @@
+"""Save the artifacts of a task as files with safe names.
+
+A file is never overwritten unless that is forced. Names come from strangers, so only their last piece is used. A file
+on a private network is fetched only from trusted hosts, or from an agent on this machine.
+"""
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from mimetypes import guess_extension
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from msgspec import UNSET
+from msgspec import json as msgspec_json
+
+from accord.cli import agent_output
+from accord.cli.agent_output import Progress
+from accord.cli.connection_options import ConnectionOptions
+from accord.cli.failures import command_error
+from accord.model import AgentCard, Artifact, Part, Task
+from accord.outbound import HostUnreachable, Outbound, Policy, TargetRefused
+from accord.protocol.urls import host_of, is_loopback, split_url
+
+if TYPE_CHECKING:
+    from accord.client import Client
+
+
+LONGEST = 120
+"""Characters of a name: file systems take 255 bytes, and a character may have four of them."""
+
+_BAD = re.compile(r'[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff<>:"|?*\\/]')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+"""Devices of Windows, whatever their extension."""
+
+
+class ArtifactFile(NamedTuple):
+    """A part that becomes a file; `content` is not known of what is only an address."""
+
+    artifact: str
+    name: str
+    media_type: str | None
+    content: bytes | None
+    url: str | None = None
+
+
+def files_of(artifacts: Iterable[Artifact]) -> Iterator[ArtifactFile]:
+    """Return the files that artifacts make; those without a name are called after their artifact."""
+    for artifact in artifacts:
+        text = ""
+        for part in artifact.parts:
+            if part.text is not None and part.filename is None:
+                text += part.text  # pieces of one text, however they were streamed
+            else:
+                yield _artifact_file(artifact, part)
+        if text:
+            yield ArtifactFile(artifact.artifact_id, _default_name(artifact, ".txt"), "text/plain", text.encode())
+
+
+def _artifact_file(artifact: Artifact, part: Part) -> ArtifactFile:
+    if part.data is not UNSET:
+        content: bytes | None = msgspec_json.format(msgspec_json.encode(part.data), indent=2) + b"\n"
+        kind, ending = part.media_type or "application/json", ".json"
+    else:
+        content = part.raw if part.text is None else part.text.encode()
+        kind, ending = part.media_type or "application/octet-stream", guess_extension(part.media_type or "") or ""
+    named = part.filename or (part.url or "").partition("?")[0].rpartition("/")[2]
+    return ArtifactFile(artifact.artifact_id, named or _default_name(artifact, ending), kind, content, part.url)
+
+
+def _default_name(artifact: Artifact, ending: str) -> str:
+    name = artifact.name or artifact.artifact_id
+    return name if "." in name[-6:] else name + ending
+
+
+def safe_name(name: str) -> str:
+    """Return a name that stays in its folder, is not hidden and means the same on every system."""
+    last = re.split(r"[/\\]", name)[-1]
+    plain = _BAD.sub("_", last).rstrip(" .").lstrip(" .-")  # a dash would begin an option
+    if not plain or _RESERVED.fullmatch(plain):
+        plain = f"_{plain}" if plain else "artifact"
+    stem, dot, ending = plain.rpartition(".")
+    if len(plain) > LONGEST and dot and len(ending) <= 16:
+        return f"{stem[: LONGEST - len(ending) - 1]}.{ending}"
+    return plain[:LONGEST]
+
+
+def choose_paths(found: Iterable[ArtifactFile], folder: Path, *, force: bool) -> list[tuple[ArtifactFile, Path]]:
+    """Give each file its place, no two the same; refuse all if one is taken, unless it may be replaced."""
+    taken: set[str] = set()
+    places: list[tuple[ArtifactFile, Path]] = []
+    for one in found:
+        name = _unused(safe_name(one.name), taken)
+        taken.add(name.lower())  # some file systems do not tell A from a
+        places.append((one, folder / name))
+    there = [path for _, path in places if os.path.lexists(path)]
+    if there and not force:
+        raise command_error(f"{there[0]} is there already", "--force replaces it, --to saves somewhere else")
+    return places
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    stem, dot, ending = name.rpartition(".") if "." in name else (name, "", "")
+    number, found = 1, name
+    while found.lower() in taken:
+        number += 1
+        found = f"{stem}-{number}{dot}{ending}"
+    return found
+
+
+@contextmanager
+def open_for_saving(path: Path, *, force: bool) -> Iterator[BinaryIO]:
+    """Open a file that is written whole, or not at all; a link that is there is replaced, never followed."""
+    part = path.with_name(f".{secrets.token_hex(8)}.part") if force else path
+    missing_folders = [folder for folder in path.parents if not folder.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(part, "xb") as file:  # fails if there is something, and be it a link to nowhere
+            try:
+                yield file
+                file.flush()
+            except BaseException:
+                part.unlink()
+                with suppress(OSError):  # another file was saved there meanwhile
+                    for folder in missing_folders:
+                        folder.rmdir()
+                raise
+        if force:
+            part.replace(path)
+    except OSError as error:
+        raise command_error(f"{path} cannot be written: {error.strerror}") from None
+
+
+MAX_BYTES = 64 * 1024**3
+"""Bytes of a file that is fetched: it is written as it comes, and an agent must not fill the disk."""
+
+SILENT_SECONDS = 60.0
+"""How long a file may bring nothing."""
+
+
+async def download(
+    reach: ConnectionOptions,
+    client: "Client",
+    progress: Progress,
+    task: Task,
+    folder: Path,
+    *,
+    force: bool,
+    hosts: Iterable[str],
+) -> None:
+    """Save what a task made; files may come from these `hosts` even on a private network."""
+    places = choose_paths(files_of(task.artifacts), folder, force=force)
+    policy = Policy(allow_hosts=_own_hosts(client.card, [found.url for found, _ in places if found.url]) | {*hosts})
+    saved: list[dict[str, Any]] = []
+    async with Outbound(policy) as outbound:
+        for found, path in places:
+            with open_for_saving(path, force=force) as file:
+                if found.content is not None:
+                    size = file.write(found.content)
+                else:
+                    size = await _fetch(outbound, found.url or "", file)
+            progress.stop()
+            saved.append(_file_report(reach, found, path, size))
+    progress.stop()
+    if reach.is_json:
+        agent_output.write(agent_output.compact({"files": saved}) + "\n")
+    if not places:
+        agent_output.tell("The task has made nothing")
+
+
+def _file_report(reach: ConnectionOptions, found: ArtifactFile, path: Path, size: int) -> dict[str, Any]:
+    if not reach.is_json:
+        agent_output.lines([agent_output.field("Saved", f"{path} ({found.media_type}, {size} bytes)")])
+    return {"path": str(path), "artifactId": found.artifact, "mediaType": found.media_type, "bytes": size}
+
+
+async def _fetch(outbound: Outbound, url: str, file: BinaryIO) -> int:
+    """Write what is at an address to a file as it comes, and return its size."""
+    size = 0
+    try:
+        async with outbound.open("GET", url) as answer, asyncio.timeout(SILENT_SECONDS) as silence:
+            if answer.status != 200:
+                raise command_error(f"{url} cannot be fetched: it answers {answer.status}")
+            async for piece in answer.pieces():
+                size += file.write(piece)
+                if size > MAX_BYTES:
+                    raise command_error(f"{url} cannot be fetched: it is larger than {MAX_BYTES} bytes")
+                silence.reschedule(asyncio.get_running_loop().time() + SILENT_SECONDS)
+    except (TargetRefused, HostUnreachable) as error:
+        raise command_error(f"{url} cannot be fetched: {error}") from None
+    return size
+
+
+def _own_hosts(card: AgentCard, urls: Iterable[str]) -> frozenset[str]:
+    """Return the hosts of an agent that its files may come from on a private network.
+
+    They are those on this machine, and of files at an origin at which the agent itself is called.
+    """
+    places = [one.url for one in card.supported_interfaces]
+    origins = {split_url(place)[:2] for place in places}
+    local = filter(is_loopback, map(host_of, places))
+    return frozenset(local) | {host_of(url) for url in urls if split_url(url)[:2] in origins}

@@ -1,0 +1,496 @@
+"""Display of a run in progress: a live tree, lines, or JSON.
+
+The output of the run, or JSON, goes to standard output; all the rest to standard error.
+"""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from accord.cli import agent_output
+from accord.model import Event, StatusUpdate
+from accord.protocol.lifecycle import INTERRUPTED
+from accord.workflows.channel import METADATA
+from accord.workflows.state import FINAL
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
+    from accord.workflows.stored_run import StoredStep
+
+
+ITEM = "["
+"""What an item of a map is called begins, after its map's name, so."""
+
+
+class RunEvent(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Something that has happened: to a step, or, without one, to the run.
+
+    `event` is started, ended, said, output or asks; `status` is what a step that ended is, `retrying` if it is tried
+    again. `channels` are those that it was posted to.
+    """
+
+    event: str
+    at: str | None = None
+    step: str | None = None
+    status: str | None = None
+    attempt: int | None = None
+    seconds: float | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    text: str | None = None
+    channels: tuple[str, ...] = ()
+
+
+def run_events(event: Event) -> Iterator[RunEvent]:
+    """Yield what an event of a run's log says."""
+    body = event.body
+    if not isinstance(body, StatusUpdate):
+        return
+    said = body.status.message
+    text = "".join(part.text or "" for part in said.parts) if said is not None else None
+    if body.status.state in INTERRUPTED:
+        about = ((said.metadata if said is not None else None) or {}).get(METADATA) or {}
+        yield RunEvent(event="asks", at=event.at, step=about.get("step"), text=text)
+        return
+    about = (body.metadata or {}).get(METADATA)
+    if not isinstance(about, dict):
+        return
+    if about.get("step") is not None:
+        yield _about_step(about, text, event.at)
+    for name in about.get("started") or ():
+        yield RunEvent(event="started", at=event.at, step=name, channels=_channels(about))
+
+
+def _about_step(about: dict[str, Any], text: str | None, at: str | None) -> RunEvent:
+    step, channels = about["step"], _channels(about)
+    if "status" in about:
+        known = {name: about.get(name) for name in ("attempt", "seconds", "exit_code", "reason", "error")}
+        return RunEvent(event="ended", at=at, step=step, status=about["status"], text=text, channels=channels, **known)
+    if "output" in about:
+        return RunEvent(event="output", at=at, step=step, text=str(about["output"]), channels=channels)
+    said = (text or "").removeprefix(f"**[{step}]** ")
+    return RunEvent(event="said", at=at, step=step, text=said, channels=channels)
+
+
+def _channels(about: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(about.get("channels") or ())
+
+
+class StepRow(Struct):
+    """A step as it stands, with the last that was heard of it; times are milliseconds since 1970."""
+
+    name: str
+    depth: int = 0
+    type: str = ""
+    status: str = "pending"
+    attempt: int = 0
+    since: int | None = None
+    seconds: float | None = None
+    said: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more becomes of it."""
+        return self.status in FINAL
+
+
+class StepRows:
+    """All steps of a run, in the order of its plan; items of a map come after it."""
+
+    def __init__(self) -> None:
+        """Know none yet."""
+        self._rows: dict[str, StepRow] = {}
+        self._items: dict[str, list[str]] = {}
+        self._starts: Counter[str] = Counter()
+
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
+        """Take over how steps stand by what is written down."""
+        for line in lines:
+            row = self._row(line.name)
+            row.type, row.status, row.attempt = line.type, line.status, line.attempts
+            row.since, row.seconds = line.begun_at, line.seconds
+            row.said = row.said or _last_line(line.error or line.output)
+
+    def take(self, news: RunEvent) -> None:
+        """Take in what has happened."""
+        if news.step is None:
+            return
+        row = self._row(news.step)
+        match news.event:
+            case "started":
+                self._starts[row.name] += 1  # what is written down may be ahead of what is told
+                row.status, row.since, row.seconds, row.said = "running", _ms(news.at), None, ""
+                row.attempt = max(row.attempt, self._starts[row.name])
+            case "ended":
+                row.status = "waiting" if news.status == "retrying" else news.status or row.status
+                row.seconds, row.attempt = news.seconds, news.attempt or row.attempt
+                row.said = _last_line(news.error) or row.said or _last_line((news.text or "").partition("\n")[2])
+            case "asks":
+                row.said = _last_line(news.text)
+            case _:
+                row.said = _last_line(news.text) or row.said
+
+    def heard(self, step: str, text: str) -> None:
+        """Take in what a step's agent is saying."""
+        row = self._row(step)
+        row.said = _last_line(text) or row.said
+
+    def rows(self) -> Iterator[StepRow]:
+        """Yield the steps."""
+        for name, row in self._rows.items():
+            if row.depth == 0:
+                yield from self._with_items(name)
+
+    def _with_items(self, name: str) -> Iterator[StepRow]:
+        yield self._rows[name]
+        for item in self._items.get(name, ()):
+            yield from self._with_items(item)
+
+    def _row(self, name: str) -> StepRow:
+        found = self._rows.get(name)
+        if found is None:
+            parent = name.rpartition(ITEM)[0]
+            found = self._rows[name] = StepRow(name)
+            if parent:
+                found.depth = self._row(parent).depth + 1
+                self._items.setdefault(parent, []).append(name)
+        return found
+
+
+def _last_line(text: str | None) -> str:
+    return next((line.strip() for line in reversed((text or "").splitlines()) if line.strip()), "")
+
+
+def _ms(at: str | None) -> int | None:
+    return None if at is None else round(datetime.fromisoformat(at).timestamp() * 1000)
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as people read it."""
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"
+
+
+MARKS = {
+    "pending": ("·", "dim"),
+    "waiting": ("↻", "yellow"),
+    "completed": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "skipped": ("-", "dim"),
+    "cancelled": ("-", "dim"),
+    "asked": ("?", "yellow"),
+}
+PLAIN_MARKS = {
+    "pending": ".",
+    "waiting": "~",
+    "completed": "+",
+    "failed": "x",
+    "skipped": "-",
+    "cancelled": "-",
+    "asked": "?",
+}
+"""For terminals that have no other signs."""
+
+MARGIN = 4
+"""Rows of the terminal that are left to others."""
+
+WIDEST = 40
+"""Characters of a step's name that are shown."""
+
+
+class StepTree:
+    """The steps of a run, drawn again and again."""
+
+    def __init__(self, console: "Console", steps: StepRows) -> None:
+        """Draw nothing yet."""
+        from rich.spinner import Spinner
+
+        self._console, self._steps = console, steps
+        self._spinner: Spinner = Spinner("dots" if not console.options.ascii_only else "line")
+        self._live: Live | None = None
+        self._since = time.time()
+
+    def start(self) -> None:
+        """Draw."""
+        if self._live is not None:
+            return
+        from rich.live import Live
+
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=8,
+            redirect_stdout=False,
+            redirect_stderr=True,  # what is logged meanwhile stands above it
+            get_renderable=self._drawn,
+        )
+        self._live.start()
+
+    def stop(self) -> None:
+        """Draw no more; what was drawn last stays."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _drawn(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        rows = list(self._steps.rows())
+        shown = _rows_that_fit(rows, max(self._console.height - MARGIN, 1))
+        width = min(max((len(row.name) + 2 * row.depth for row in shown), default=0), WIDEST)
+        lines = [self._line(row, width) for row in shown]
+        if len(shown) < len(rows):
+            lines.append(Text(f"  ... and {len(rows) - len(shown)} more", style="dim"))
+        return Group(*lines, Text(self._summed(rows), style="dim"))
+
+    def _line(self, row: StepRow, width: int) -> "Text":
+        from rich.text import Text
+
+        name = "  " * row.depth + agent_output.line(row.name)
+        took = row.seconds if row.seconds is not None or row.status != "running" else _seconds_since(row.since)
+        again = f" x{row.attempt}" if row.attempt > 1 else ""
+        line = Text.assemble(
+            self._mark(row),
+            " ",
+            (name[:width].ljust(width), "bold" if row.status == "running" else ""),
+            (f" {format_duration(took) if took is not None else '':>7}{again} ", "dim"),
+            (agent_output.line(row.said), "red" if row.status == "failed" else "dim"),
+        )
+        line.truncate(max(self._console.width - 1, 1), overflow="ellipsis")
+        return line
+
+    def _mark(self, row: StepRow) -> "Text":
+        from rich.text import Text
+
+        status = "asked" if row.status == "running" and row.type in ("approval", "wait") else row.status
+        if status not in MARKS:
+            drawn = self._spinner.render(self._console.get_time())
+            return drawn if isinstance(drawn, Text) else Text("*")
+        mark, style = MARKS[status]
+        return Text(PLAIN_MARKS[status] if self._console.options.ascii_only else mark, style=style)
+
+    def _summed(self, rows: list[StepRow]) -> str:
+        steps = [row for row in rows if row.depth == 0]
+        done, failed = sum(row.is_over for row in steps), sum(row.status == "failed" for row in steps)
+        amiss = f", {failed} failed" if failed else ""
+        return f"{done} of {len(steps)} steps{amiss}  {format_duration(time.time() - self._since)}"
+
+
+def _seconds_since(at: int | None) -> float | None:
+    return None if at is None else max(time.time() - at / 1000, 0.0)
+
+
+def _rows_that_fit(rows: list[StepRow], height: int) -> list[StepRow]:
+    """Return as many rows as fit: what goes on or went wrong before what is done, and that before the rest."""
+    if len(rows) <= height:
+        return rows
+    ranks = {"running": 0, "failed": 0, "waiting": 0, "completed": 1, "skipped": 1}
+    ranked = sorted(range(len(rows)), key=lambda at: (ranks.get(rows[at].status, 2), -at if rows[at].is_over else at))
+    return [rows[at] for at in sorted(ranked[:height])]
+
+
+class RunDisplay(Protocol):
+    """What shows a run."""
+
+    hears: bool
+    """Whether it wants to know what the agents of steps are saying."""
+
+    def begun(self, run_id: str) -> None:
+        """Say which run it is."""
+
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
+        """Know how steps stand by what is written down."""
+
+    def news(self, news: RunEvent) -> None:
+        """Show what has happened."""
+
+    def heard(self, step: str, text: str) -> None:
+        """Show what a step's agent is saying: the end of it."""
+
+    def pause(self) -> None:
+        """Leave the terminal to others, who have something else to say."""
+
+    def go_on(self) -> None:
+        """Show what has happened meanwhile, and what comes."""
+
+    def end(self, run: dict[str, Any]) -> None:
+        """Show what came of the run."""
+
+
+def run_display(*, is_json: bool) -> RunDisplay:
+    """Return what shows a run here."""
+    if is_json:
+        return JsonRunDisplay()
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        if console.is_terminal and not console.is_dumb_terminal:
+            steps = StepRows()
+            return LiveRunDisplay(steps, StepTree(console, steps))
+    return LineRunDisplay()
+
+
+class JsonRunDisplay:
+    """A line of JSON for each thing that happens, and one for what came of it."""
+
+    hears = False
+
+    def begun(self, run_id: str) -> None:
+        """Print it."""
+        agent_output.write(agent_output.compact({"event": "begun", "run": run_id}) + "\n")
+        _print_start(run_id)
+
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
+        """What is written down is in the last line."""
+
+    def news(self, news: RunEvent) -> None:
+        """Print it."""
+        agent_output.write(agent_output.compact(news) + "\n")
+
+    def heard(self, step: str, text: str) -> None:
+        """It is part of what its task said."""
+
+    def pause(self) -> None:
+        """Every line is whole."""
+
+    def go_on(self) -> None:
+        """Nothing was kept back."""
+
+    def end(self, run: dict[str, Any]) -> None:
+        """Print it."""
+        agent_output.write(agent_output.compact(run) + "\n")
+
+
+class LineRunDisplay:
+    """A line for each thing that happens, and below the end of a step what it said."""
+
+    hears = False
+
+    def begun(self, run_id: str) -> None:
+        """Print it."""
+        _print_start(run_id)
+
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
+        """Lines tell only what is new."""
+
+    def news(self, news: RunEvent) -> None:
+        """Print it; what a step is printing just now is in its end."""
+        if news.event == "output":
+            return
+        step = agent_output.line(news.step or "run")
+        first, *rest = _event_text(news).splitlines() or [""]
+        agent_output.tell(f"{step}: {agent_output.line(first)}")
+        for line in rest:
+            agent_output.tell(f"{step} | {agent_output.safe(line)}")
+
+    def heard(self, step: str, text: str) -> None:
+        """It is in the end of the step."""
+
+    def pause(self) -> None:
+        """Every line is whole."""
+
+    def go_on(self) -> None:
+        """Nothing was kept back."""
+
+    def end(self, run: dict[str, Any]) -> None:
+        """Print the output of the run."""
+        _print_result(run)
+
+
+def _event_text(news: RunEvent) -> str:
+    """Return what is to be said of what happened."""
+    match news.event:
+        case "started":
+            return "started"
+        case "ended":
+            took = f" after {format_duration(news.seconds)}" if news.seconds is not None else ""
+            if news.status == "completed":
+                said = (news.text or "").partition("\n")[2]
+                return f"completed{took}\n{said}"
+            why = f": {news.error}" if news.error else ""
+            if news.status == "retrying":
+                return f"failed{took}, will be tried again{why}"
+            return f"{news.status}{took}{why}"
+        case "asks":
+            return f"asks: {news.text or ''}"
+    return news.text or ""
+
+
+class LiveRunDisplay:
+    """A tree that moves."""
+
+    hears = True
+
+    def __init__(self, steps: StepRows, tree: "StepTree") -> None:
+        """Draw nothing yet."""
+        self._steps, self._tree = steps, tree
+        self._is_paused = False
+
+    def begun(self, run_id: str) -> None:
+        """Print it above the tree."""
+        _print_start(run_id)
+
+    def learn(self, lines: "Iterable[StoredStep]") -> None:
+        """Draw steps as they stand."""
+        self._steps.learn(lines)
+        self._draw()
+
+    def news(self, news: RunEvent) -> None:
+        """Draw it."""
+        self._steps.take(news)
+        self._draw()
+
+    def heard(self, step: str, text: str) -> None:
+        """Draw it."""
+        self._steps.heard(step, text)
+
+    def pause(self) -> None:
+        """Leave what is drawn where it is."""
+        self._is_paused = True
+        self._tree.stop()
+
+    def go_on(self) -> None:
+        """Draw a new tree."""
+        self._is_paused = False
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self._is_paused:
+            self._tree.start()
+
+    def end(self, run: dict[str, Any]) -> None:
+        """Leave the tree, and print the output of the run."""
+        self._tree.stop()
+        _print_result(run)
+
+
+def _print_start(run_id: str) -> None:
+    agent_output.tell(f"Run {run_id}")
+
+
+def _print_result(run: dict[str, Any]) -> None:
+    """Print the output of a run that has completed, and of another what became of it."""
+    if run["state"] == "completed":
+        if text := run["output"]:
+            agent_output.write(
+                agent_output.safe(text).removesuffix("\n") + "\n" if sys.stdout.isatty() else _with_newline(text)
+            )
+    elif run.get("error"):
+        agent_output.tell(f"accord: {agent_output.safe(run['error'])}")
+
+
+def _with_newline(text: str) -> str:
+    return text if text.endswith("\n") else text + "\n"

@@ -1,0 +1,304 @@
+"""Start or resume a run in this process, and watch it.
+
+A process that ends early leaves the run as it is and says how to resume it.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from accord.cli import agent_output
+from accord.cli.failures import Exit, shell_command
+from accord.cli.tables import OutputFormat
+from accord.cli.workflow_files import WorkflowFile, plan_run, report_findings
+
+if TYPE_CHECKING:
+    from accord.config import Loaded, Settings
+    from accord.model import Task
+    from accord.service.host import Host
+    from accord.workflows.agent import WorkflowAgent
+    from accord.workflows.run_request import RunRequest
+    from accord.workflows.stored_run import RunWait, StoredRun
+
+
+class RunCommand:
+    """A command that is under way: how it was asked, and the run, once there is one."""
+
+    def __init__(self, store: str | None, form: OutputFormat) -> None:
+        """Know no run yet."""
+        self.store, self.form = store, form
+        self.run_id: str | None = None
+
+    @cached_property
+    def loaded(self) -> "Loaded":
+        """What this process is to work with."""
+        from accord.config import load
+
+        config = os.environ.get("ACCORD_CONFIG")
+        return load(Path(config) if config else None, os.environ, {"store": self.store})
+
+    @property
+    def settings(self) -> "Settings":
+        """The settings alone."""
+        return self.loaded.settings
+
+    def again(self, does: str, *operands: str) -> str:
+        """Return a command about the run, to be copied."""
+        is_said = self.store is not None and self.store != os.environ.get("ACCORD_STORE")
+        shown = "URL" if self.store and "@" in self.store else self.store  # it may have a password in it
+        return shell_command(*does.split(), self.run_id, *operands, *(("--store", shown) if is_said else ()))
+
+
+def start_run(flow: WorkflowFile, wish: "RunRequest", *, store: str | None, output: OutputFormat) -> None:
+    """Begin a run and watch it; exits."""
+    going = RunCommand(store, output)
+    _execute(going, lambda: _host_new_run(going, flow, wish))
+
+
+def resume_run(
+    run_id: str, flow: WorkflowFile | None, wish: "RunRequest", *, store: str | None, output: OutputFormat
+) -> None:
+    """Go on with a run and watch it; exits."""
+    going = RunCommand(store, output)
+    _execute(going, lambda: _resume(going, run_id, flow, wish))
+
+
+def _execute(going: RunCommand, work: Callable[[], Coroutine[Any, Any, Exit]]) -> None:
+    """Do the work and exit; what somebody can mend is a line, and whoever breaks off is told how to go on."""
+    from accord.config import BadSettings
+    from accord.errors import AccordError
+    from accord.storage.address import BadAddress
+    from accord.storage.store import StoreRefused, StoreUnavailable
+    from accord.telemetry.logs import Lines
+    from accord.workflows.findings import BadDocument
+
+    try:
+        level = going.settings.telemetry.level("error")  # the display shows failed steps
+        logging.getLogger("accord").setLevel(level.upper())
+        if logging.lastResort is not None:  # unlike others it looks each time where standard error is: above the tree
+            logging.lastResort.setFormatter(Lines())
+            logging.lastResort.setLevel(level.upper())
+        code = asyncio.run(_until_stopped(work))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        _interrupted(going)
+        code = Exit.INTERRUPTED
+    except BadDocument as error:
+        report_findings(error.findings, "the workflow")
+        code = Exit.MISUSED
+    except BrokenPipeError:
+        raise  # nobody reads any more; typer ends it quietly
+    except (BadAddress, BadSettings) as error:
+        agent_output.tell(f"accord: {agent_output.line(error)}")
+        code = Exit.MISUSED
+    except (AccordError, StoreRefused, StoreUnavailable, OSError) as error:
+        agent_output.tell(f"accord: {agent_output.line(error)}")
+        code = Exit.FAILED
+    raise typer.Exit(code)
+
+
+async def _until_stopped(work: Callable[[], Coroutine[Any, Any, Exit]]) -> Exit:
+    """Do the work until somebody ends the process, as with Ctrl+C: then what is under way is handed over first."""
+    task = asyncio.current_task()
+    assert task is not None  # this is one
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await work()
+
+
+def _interrupted(going: RunCommand) -> None:
+    if going.run_id is None:
+        agent_output.tell("\naccord: interrupted before a run began")
+        return
+    agent_output.tell(f"\nRun {going.run_id} has stopped, and is kept as it is.")
+    agent_output.tell(f"  go on   {going.again('runs resume')}")
+    agent_output.tell(f"  cancel  {going.again('runs cancel')}")
+
+
+# --- a new run --------------------------------------------------------------------------------------------------------
+
+
+async def _host_new_run(going: RunCommand, flow: WorkflowFile, wish: "RunRequest") -> Exit:
+    import msgspec
+
+    from accord.app import workflows
+
+    if wish.previous_run is not None:
+        await _check_earlier(going, flow, wish, wish.previous_run)
+    agent = await _agent(going, flow, vars=wish.vars)
+    async with workflows.hosting(agent, going.settings, os.environ) as host:
+        task = await workflows.begin(host, agent, msgspec.to_builtins(wish))
+        going.run_id = task.id
+        return await _watch_run(going, host, workflows.OWNER.tenant)
+
+
+async def _check_earlier(going: RunCommand, flow: WorkflowFile, wish: "RunRequest", run_id: str) -> None:
+    """Refuse to take over from a run that cannot be taken over from, before anything is begun or stored."""
+    from accord.app.workflows import OWNER
+    from accord.cli.database import open_existing_store
+    from accord.storage.store import StoreRefused
+    from accord.workflows import stored_run
+    from accord.workflows.run_request import carry_over_records
+
+    try:
+        async with open_existing_store(going.store, read_only=True) as store:
+            found = await stored_run.load_stored_run(store, run_id)
+    except StoreRefused as error:  # there is no database yet, and so no run
+        raise _refusal(error) from None
+    owned = found is not None and (found.task.tenant, found.task.owner) == (OWNER.tenant, OWNER.owner)
+    if found is None or not owned or found.origin.name != flow.document.name:
+        raise _refusal(f"There is no earlier run {run_id} of {flow.document.name}")
+    try:
+        carry_over_records(plan_run(flow, wish), found.records, wish.start_from, 0)
+    except ValueError as error:
+        raise _refusal(error) from None
+
+
+def _refusal(why: object) -> typer.Exit:
+    agent_output.tell(f"accord: {agent_output.line(why)}")
+    return typer.Exit(Exit.MISUSED)
+
+
+async def _agent(going: RunCommand, flow: WorkflowFile, **more: Any) -> "WorkflowAgent":
+    """Return a document as an agent; it cannot be one if a key of its agents is missing."""
+    from accord.agents.command_environment import Environment, close_process
+    from accord.app.workflows import agent_of
+    from accord.cli.credential_places import user_keys
+    from accord.client.credentials import KeyManagementError
+
+    try:
+        keys = user_keys()
+        close_process()
+        env = Environment(os.environ, going.loaded.referred)
+        return await asyncio.to_thread(agent_of, flow.document, directory=flow.directory, env=env, keys=keys, **more)
+    except (KeyManagementError, ValueError) as error:
+        agent_output.tell(f"accord: {agent_output.line(flow.file)}: {agent_output.line(error)}")
+        raise typer.Exit(Exit.MISUSED) from None
+
+
+async def _watch_run(going: RunCommand, host: "Host", tenant: str) -> Exit:
+    """Watch a run, and say what came of it."""
+    from accord.cli.run_display import run_display
+    from accord.cli.run_watch import Keyboard, RunWatch, run_summary
+    from accord.workflows import stored_run
+
+    assert going.run_id is not None  # it has begun
+    shown = run_display(is_json=going.form is OutputFormat.JSON)
+    keyboard = Keyboard() if going.form is OutputFormat.TEXT and sys.stdin.isatty() and sys.stderr.isatty() else None
+    shown.begun(going.run_id)
+    try:
+        task = await RunWatch(host, tenant, going.run_id, shown, keyboard, partial(_how_to_signal, going)).to_rest()
+        found = await stored_run.load_stored_run(host.engine.store, task.id)
+        shown.end(run_summary(task, found))
+    finally:
+        shown.pause()
+        if keyboard is not None:
+            keyboard.close()
+    return _report_end(going, task, [] if found is None else found.waits())
+
+
+def _report_end(going: RunCommand, task: "Task", waits: "list[RunWait]") -> Exit:
+    from accord.model import TaskState
+    from accord.protocol.lifecycle import ENDED
+
+    if task.status.state is TaskState.COMPLETED:
+        return Exit.DONE
+    if task.status.state in ENDED:
+        agent_output.tell(f"To do again what is not done: {going.again('runs resume')}")
+        return Exit.FAILED
+    _how_to_answer(going, task, waits)
+    return Exit.WAITS
+
+
+def _how_to_signal(going: RunCommand, event: str) -> None:
+    """Say how an event gets to a run that waits for it."""
+    agent_output.tell(f"The run waits for the event {agent_output.line(event)}: {going.again('runs signal', event)}")
+
+
+def _how_to_answer(going: RunCommand, task: "Task", waits: "list[RunWait]") -> None:
+    """Say what a run waits for, and how it gets it: what it asks just now, and what else is open."""
+    from accord.engine.context import APPROVAL
+    from accord.workflows.channel import METADATA
+
+    asked = task.status.message
+    about = (asked.metadata if asked is not None else None) or {}
+    step = str((about.get(METADATA) or {}).get("step") or "")
+    text = "" if asked is None else agent_output.text_of(asked.parts)
+    agent_output.tell(f"\nThe run waits for an answer. {agent_output.line(step)} asks: {agent_output.line(text)}")
+    is_approval = about.get(APPROVAL) is True
+    if not is_approval:
+        agent_output.tell(f"  answer   {going.again('runs answer', 'TEXT')}")
+    others = [wait.step for wait in waits if wait.is_approval and wait.step != step]
+    for one in [step, *others] if is_approval else others:
+        agent_output.tell(f"  approve  {going.again('runs approve', one)}")
+        agent_output.tell(f"  reject   {going.again('runs reject', one)}")
+    for event in dict.fromkeys(wait.event for wait in waits if wait.event is not None):
+        agent_output.tell(f"  signal   {going.again('runs signal', event)}")
+    agent_output.tell(f"  go on    {going.again('runs resume')}")
+
+
+# --- a run that is there ----------------------------------------------------------------------------------------------
+
+
+async def _resume(going: RunCommand, run_id: str, flow: WorkflowFile | None, wish: "RunRequest") -> Exit:
+    from accord.cli.database import open_existing_store
+    from accord.model import TaskState
+    from accord.protocol.lifecycle import TERMINAL
+    from accord.workflows import stored_run
+
+    async with open_existing_store(going.store, read_only=True) as store:
+        found = await stored_run.load_stored_run(store, run_id)
+    if found is None:
+        agent_output.tell(f"accord: there is no run {agent_output.line(run_id)}")
+        return Exit.FAILED
+    if found.task.parent_id is not None:
+        agent_output.tell(f"accord: {agent_output.line(run_id)} is part of {found.task.parent_id}: resume that")
+        return Exit.FAILED
+    if found.task.state is TaskState.COMPLETED:
+        agent_output.tell(f"accord: {agent_output.line(run_id)} has completed: there is nothing left to do")
+        return Exit.FAILED
+    if found.task.state in TERMINAL:
+        return await _host_new_run(going, flow or _stored_document(found), _rerun_request(found, wish))
+    return await _host_stored_run(going, found, wish)
+
+
+def _stored_document(found: "StoredRun") -> WorkflowFile:
+    """Return the document of a run as it is kept."""
+    return WorkflowFile(found.document, Path(found.origin.directory), found.origin.name)
+
+
+def _rerun_request(found: "StoredRun", wish: "RunRequest") -> "RunRequest":
+    """Return what a run is asked for that takes over from one that has ended: what that was, and what is new."""
+    from msgspec.structs import replace
+
+    was = found.origin.wish
+    return replace(
+        was,
+        input=wish.input or was.input,
+        vars={**found.origin.vars, **was.vars, **wish.vars},
+        workflow=wish.workflow or was.workflow,
+        start_from=wish.start_from,
+        previous_run=found.task.task_id,
+        check_agents=wish.check_agents or was.check_agents,
+    )
+
+
+async def _host_stored_run(going: RunCommand, found: "StoredRun", wish: "RunRequest") -> Exit:
+    """Host the workflow of a run that has not ended, as it was when that began."""
+    from accord.app import workflows
+    from accord.workflows.run_request import RunRequest
+
+    if wish != RunRequest():
+        said = "A run that has not ended goes on as it began: cancel it first to begin it with other values"
+        raise typer.BadParameter(said, param_hint="--resume")
+    going.run_id = found.task.task_id
+    agent = await _agent(going, _stored_document(found), vars=found.origin.vars, name=found.task.agent)
+    async with workflows.hosting(agent, going.settings, os.environ) as host:
+        return await _watch_run(going, host, found.task.tenant)

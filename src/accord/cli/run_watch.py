@@ -1,0 +1,330 @@
+"""Watch a run that is hosted here, and answer its questions.
+
+It ends with the run, or when the run waits for something that nobody here can answer. The run does not need it.
+"""
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from accord.a2a import Caller
+from accord.cli import agent_output
+from accord.cli.run_display import RunDisplay, RunEvent, run_events
+from accord.client.text import StreamedText
+from accord.engine.context import APPROVAL
+from accord.engine.ids import new_id
+from accord.engine.messages import YES
+from accord.engine.subscriptions import at_end
+from accord.errors import TaskNotFound
+from accord.model import Event, Message, Part, Role, SendConfiguration, SendRequest, StatusUpdate, Task, TaskState
+from accord.model.base import timestamp_ms
+from accord.protocol.lifecycle import ENDED, INTERRUPTED
+from accord.protocol.states import LOWER
+from accord.storage.commands import journal, steps, tasks
+from accord.workflows import stored_run
+from accord.workflows.attempts import child_key
+from accord.workflows.channel import METADATA
+from accord.workflows.prompts import RESULT, workflow_failure
+from accord.workflows.signals import NotWaiting, RunSignals
+
+if TYPE_CHECKING:
+    from accord.service.host import Host
+    from accord.workflows.stored_run import StoredRun
+
+
+NO = frozenset({"no", "n", "reject", "rejected", "false", "0"})
+
+
+class Keyboard:
+    """The lines of a terminal."""
+
+    def __init__(self) -> None:
+        """Read from now on."""
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._rest = b""
+        self._is_over = False
+        self._file = sys.stdin.fileno()
+        asyncio.get_running_loop().add_reader(self._file, self._read)
+
+    def close(self) -> None:
+        """Read no more."""
+        asyncio.get_running_loop().remove_reader(self._file)
+
+    def _read(self) -> None:
+        piece = os.read(self._file, 4096)
+        if not piece:
+            self._is_over = True
+            self.close()
+            self._lines.put_nowait(None)
+            return
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._lines.put_nowait(line.decode(errors="replace").strip())
+
+    async def decision(self, step: str, question: Message) -> tuple[bool, str] | None:
+        """Ask for a yes or a no and a comment; None if nobody types any more."""
+        self._ask(step, question)
+        while (line := await self._line("y or n, and a comment if you like: ")) is not None:
+            word, _, comment = line.partition(" ")
+            said = word.strip(".,!").lower()
+            if said in YES | NO:
+                return said in YES, comment.strip()
+        return None
+
+    async def answer(self, step: str, question: Message) -> str | None:
+        """Ask for an answer that says something; None if nobody types any more."""
+        self._ask(step, question)
+        while (line := await self._line("answer: ")) is not None:
+            if line:
+                return line
+        return None
+
+    def _ask(self, step: str, question: Message) -> None:
+        while not self._lines.empty():
+            self._lines.get_nowait()
+        agent_output.tell(f"\n? {agent_output.line(step)}: {agent_output.safe(agent_output.text_of(question.parts))}")
+
+    async def _line(self, prompt: str) -> str | None:
+        print(f"  {prompt}", end="", file=sys.stderr, flush=True)
+        line = None if self._is_over and self._lines.empty() else await self._lines.get()
+        if line is None:
+            agent_output.tell("")
+        return line
+
+
+TEXT_LENGTH = 2000
+"""Characters of what an agent says that are kept to be shown: the last line of it is."""
+
+QUIET_SECONDS = 0.25
+"""How long nothing has to happen before it is looked whether the run waits for somebody."""
+
+
+class RunWatch:
+    """One run, watched."""
+
+    def __init__(
+        self,
+        host: "Host",
+        tenant: str,
+        run_id: str,
+        shown: RunDisplay,
+        keyboard: Keyboard | None,
+        waits: Callable[[str], None],
+    ) -> None:
+        """Watch a run of `host`; without a keyboard nobody answers here, and `waits` says what events it waits for."""
+        self._host, self._tenant, self._id = host, tenant, run_id
+        self._shown, self._keyboard, self._waits = shown, keyboard, waits
+        self._told: set[str] = set()
+        self._moved = True
+        self._question: Message | None = None
+        self._asked: set[str] = set()
+        self._open: str | None = None
+        self._answering: asyncio.Task[bool] | None = None
+        self._hearing: set[asyncio.Task[None]] = set()
+        self._begun: Counter[str] = Counter()
+        self._since = timestamp_ms(host.engine.now_ms())
+        self._knows = self._knows_holder = False
+
+    async def to_rest(self) -> Task:
+        """Show everything until the run has ended, or waits for somebody and nobody is here; return it as it is."""
+        async with self._host.engine.hub.follow(self._tenant, self._id, 0) as follower:
+            events = follower.events(at_end)
+            coming = asyncio.ensure_future(anext(events, None))
+            try:
+                while True:
+                    waited = {coming} if self._answering is None else {coming, self._answering}
+                    done, _ = await asyncio.wait(waited, timeout=QUIET_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                    if coming in done:
+                        if (event := coming.result()) is None:
+                            return await self._task()
+                        await self._take(event)
+                        coming = asyncio.ensure_future(anext(events, None))
+                    elif await self._is_left_alone():
+                        return await self._task()
+            finally:
+                await self._stop(coming)
+
+    async def _stop(self, *more: "asyncio.Future[Any]") -> None:
+        held = [*more, *self._hearing, *([self._answering] if self._answering is not None else [])]
+        for one in held:
+            one.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+    async def _task(self) -> Task:
+        found = await self._host.engine.archive.read(self._tenant, self._id)
+        if found is None:
+            raise TaskNotFound(metadata={"taskId": self._id})
+        return found[1]
+
+    # --- what happens ---------------------------------------------------------------------------------------------
+
+    async def _take(self, event: Event) -> None:
+        """Show an event."""
+        self._moved = True
+        body = event.body
+        if isinstance(body, StatusUpdate):
+            state, said = body.status.state, body.status.message
+            self._question = said if state in INTERRUPTED else None
+            if said is not None and state in INTERRUPTED:
+                if said.message_id in self._asked:
+                    return  # it is asked still
+                self._asked.add(said.message_id)
+        for news in run_events(event):
+            if not self._knows:
+                self._knows = True  # a run that took something over says nothing about it
+                await self._learn()
+            self._shown.news(news)
+            if news.event == "started" and self._shown.hears:
+                self._listen(news)
+
+    async def _learn(self) -> None:
+        if (found := await stored_run.load_stored_run(self._host.engine.store, self._id)) is not None:
+            self._shown.learn(found.lines())
+
+    def _listen(self, news: RunEvent) -> None:
+        """Hear what the agent of a step is saying, if one does it."""
+        step = news.step or ""
+        self._begun[step] += 1
+        key = child_key(step, self._begun[step])
+        task = asyncio.create_task(self._hear(step, key, is_old=(news.at or "") < self._since), name=f"hear {step}")
+        self._hearing.add(task)
+        task.add_done_callback(self._hearing.discard)
+
+    async def _hear(self, step: str, key: str, *, is_old: bool) -> None:
+        """Show what a step's agent says; of what is over since long nothing."""
+        engine = self._host.engine
+        noted = await engine.store.read(steps.find, self._tenant, self._id, key)
+        if noted is None:
+            return
+        child = msgspec.json.decode(noted, type=str)
+        head = await engine.store.read(tasks.read_head, self._tenant, child)
+        if head is None or (is_old and head.task_state in ENDED):
+            return
+        growing, said = StreamedText(), ""
+        async with engine.hub.follow(self._tenant, child, 0) as follower:
+            async for event in follower.events(at_end):
+                said = (said + "".join(growing.add(event.body)))[-TEXT_LENGTH:]
+                self._shown.heard(step, said)
+
+    # --- what is asked --------------------------------------------------------------------------------------------
+
+    async def _is_left_alone(self) -> bool:
+        """Whether the run waits for somebody who is not here; otherwise ask what it asks."""
+        asked = None if self._question is None else self._question.message_id
+        if self._answering is not None:
+            if self._answering.done():
+                self._keyboard = self._keyboard if self._answering.result() else None
+                self._answering = None
+                self._shown.go_on()
+            elif asked != self._open:
+                await self._withdraw(self._answering)
+            return False
+        if self._question is None or (asked == self._open and self._keyboard is not None):
+            await self._tell_lease()
+            await self._tell_events()
+            return False  # it asks nothing, or what has just been answered
+        if (await self._task()).status.message != self._question:
+            return False  # that was long ago, or is over
+        if self._keyboard is None:
+            found = await self._host.engine.store.read(journal.held, self._tenant, self._id)
+            return found is not None and found.rests
+        self._open = asked
+        self._shown.pause()
+        self._answering = asyncio.create_task(self._ask(self._keyboard, self._question), name="ask")
+        return False
+
+    async def _tell_lease(self) -> None:
+        """Report once that another node has claimed the run: it resumes here when the lease of that node ends."""
+        if self._knows_holder:
+            return
+        engine = self._host.engine
+        holder = await engine.store.read(journal.held, self._tenant, self._id)
+        if holder is None or not (holder.is_parked or holder.is_held):
+            return  # it is claimed within a moment
+        self._knows_holder = True
+        if holder.is_held and holder.node != engine.node:
+            seconds = engine.limits.lease_seconds
+            self._shown.pause()
+            agent_output.tell(
+                "The run waits for the lease of another node. It resumes here when that node ends, at most"
+                f" {seconds:g} s after its last heartbeat."
+            )
+            self._shown.go_on()
+
+    async def _tell_events(self) -> None:
+        """Say once of each event that it is waited for, where nobody sees the steps move."""
+        if self._keyboard is not None or not self._moved:
+            return
+        self._moved = False
+        found = await stored_run.load_stored_run(self._host.engine.store, self._id)
+        open_ = [] if found is None else [wait.event for wait in found.waits() if wait.event is not None]
+        for event in dict.fromkeys(open_):
+            if event not in self._told:
+                self._told.add(event)
+                self._shown.pause()
+                self._waits(event)
+                self._shown.go_on()
+
+    async def _withdraw(self, answering: "asyncio.Task[bool]") -> None:
+        """Ask no longer what somebody else has answered."""
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+        self._answering = None
+        self._shown.go_on()
+
+    async def _ask(self, keyboard: Keyboard, question: Message) -> bool:
+        """Ask, and pass the answer on; false if nobody answers any more."""
+        known = question.metadata or {}
+        about = known.get(METADATA) or {}
+        step = str(about.get("step") or "")
+        if known.get(APPROVAL) is not True:
+            answer = await keyboard.answer(step, question)
+            if answer is not None:
+                await self._answer(Part(text=answer))
+            return answer is not None
+        decided = await keyboard.decision(step, question)
+        if decided is not None:
+            if about.get("task") is None:
+                await self._decide(step, *decided)
+            else:  # somebody asks who works for the run
+                await self._answer(Part(data=stored_run.encode_decision(is_approved=decided[0], comment=decided[1])))
+        return decided is not None
+
+    async def _decide(self, step: str, is_approved: bool, comment: str) -> None:
+        """Hand in a decision about a step; it may have been made elsewhere meanwhile."""
+        host = self._host
+        handing = RunSignals(host.engine.store, host.default.wake, host.services)
+        try:
+            run = await handing.find(self._tenant, self._id)
+            await handing.decide(run, step, approved=is_approved, comment=comment)
+        except NotWaiting as error:
+            agent_output.tell(f"  {agent_output.line(error)}")
+
+    async def _answer(self, part: Part) -> None:
+        """Say something to the run, for whoever has begun it."""
+        found = await stored_run.load_stored_run(self._host.engine.store, self._id)
+        if found is None:
+            return
+        message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)
+        request = SendRequest(message=message, configuration=SendConfiguration(return_immediately=True))
+        caller = Caller(tenant=self._tenant, owner=found.task.owner, origin="v1")
+        await self._host.services[found.task.agent].send(request, caller)
+
+
+def run_summary(task: Task, found: "StoredRun | None") -> dict[str, Any]:
+    """Return what came of a run, for programs."""
+    result = next((one for one in task.artifacts if one.artifact_id == RESULT), None)
+    text = "" if result is None else agent_output.text_of(result.parts)
+    told: dict[str, Any] = {"event": "run", "run": task.id, "state": LOWER[task.status.state], "output": text}
+    if found is not None:
+        told |= {"workflow": found.origin.name, "steps": found.lines()}
+        if task.status.state not in ENDED and (waits := found.waits()):
+            told["waits"] = [msgspec.structs.asdict(one) for one in waits]
+    if task.status.state in ENDED and task.status.state is not TaskState.COMPLETED:
+        told["error"] = workflow_failure(task) or f"The run is {LOWER[task.status.state]}"
+    return told

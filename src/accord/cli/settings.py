@@ -1,0 +1,283 @@
+"""Commands about settings: `accord config`, `doctor`, `init` and `hash-password`.
+
+Nothing is served or changed, except that `init` writes the files of a new project. `app.doctor` has the checks.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from accord.cli.failures import Exit, shell_command
+from accord.cli.tables import OutputFormat, echo_json, print_rows, printable
+
+if TYPE_CHECKING:
+    from accord.app.doctor.findings import Finding
+    from accord.config import Loaded
+    from accord.config.files import Found
+    from accord.storage.address import Address
+
+
+NAME = "accord config"
+CONTEXT = {"ignore_unknown_options": True}
+"""The arguments of `accord serve` are passed on to it."""
+
+app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+
+ServeArguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SERVE ARGUMENTS", help="What `accord serve` would be told: its targets and flags."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("show", context_settings=CONTEXT)
+def show_(
+    arguments: ServeArguments = None,
+    changed: Annotated[bool, typer.Option("--changed", help="Leave out what has its default.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show every setting, and whether its value is that of a flag, a variable, a line of the file or the default.
+
+    Secrets are not shown.
+    """
+    from accord.config.shown import DEFAULT, listed
+
+    loaded, file = _load_settings(arguments or [])
+    rows = [
+        {
+            "name": one.name,
+            "value": one.value if json else _text(one.value),
+            "source": _source_of(one.name, one.source, file),
+        }
+        for one in listed(loaded)
+        if not changed or one.source != DEFAULT
+    ]
+    print_rows(rows, ("name", "value", "source"), OutputFormat.JSON if json else OutputFormat.TEXT)
+
+
+@app.command(context_settings=CONTEXT)
+def check(arguments: ServeArguments = None) -> None:
+    """Check the settings and the agents, as `accord serve` does before it starts; exit with 0 or 1.
+
+    Agents are imported, but neither they nor the store are started: that is `accord doctor`.
+    """
+    import sys
+    from contextlib import redirect_stdout
+
+    from accord.agents.loader import NotAnAgent, traceback_of
+    from accord.app.serving import danger, mistake
+    from accord.cli.serve import parse_serve_arguments
+    from accord.config import BadSettings
+    from accord.storage.address import BadAddress
+
+    loaded, file = _load_settings(arguments or [], Exit.FAILED)
+    try:
+        address = _check_store_address(loaded)
+    except BadAddress as error:
+        _fail(str(loaded.bad("store", error)), Exit.FAILED)
+    if said := mistake(loaded.settings, address) or danger(loaded.settings):
+        _fail(said, Exit.FAILED)
+    try:
+        with redirect_stdout(sys.stderr):  # agents are imported, which may print anything
+            parse_serve_arguments(arguments or []).application()
+    except (NotAnAgent, BadSettings) as error:
+        _fail(f"{error}\n{traceback_of(error) or ''}".rstrip(), Exit.FAILED)
+    where = "no file" if file is None else file.source
+    typer.echo(f"Nothing is wrong ({where}, {len(loaded.sources)} settings that are no defaults)", err=True)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the file of settings, for editors; it knows the kinds of agents that are installed."""
+    from accord.config.schema import document, every_kind
+
+    typer.echo(document(every_kind()), nl=False)
+
+
+def _load_settings(arguments: list[str], exit: Exit = Exit.MISUSED) -> "tuple[Loaded, Found | None]":
+    """Read the settings, and find the file that they are in."""
+    from accord.cli.serve import parse_serve_arguments
+    from accord.config import BadSettings
+    from accord.config.files import find
+
+    served = parse_serve_arguments(arguments)
+    try:
+        file = find(Path(served.config) if served.config else None)
+    except BadSettings as error:
+        _fail(str(error), exit)
+    try:
+        loaded = served.load()
+        _read_tables(loaded)
+        return loaded, file
+    except BadSettings as error:
+        _fail("\n".join([str(error), *_other_mistakes(str(error), file)]), exit)
+
+
+def _other_mistakes(first: str, file: "Found | None") -> list[str]:
+    """Return what else is wrong in the file and in variables, so that nobody mends them one mistake at a time."""
+    import os
+
+    from accord.config.mistakes import mistakes
+
+    return [one for one in mistakes(file, os.environ) if one != first]
+
+
+def _read_tables(loaded: "Loaded") -> None:
+    """Read the tables of agents that say of which kind they are, each as its kind does."""
+    from accord.agents.agent_types import KINDS
+    from accord.entries import NotRegistered, Unusable
+
+    for name, said in loaded.settings.agents.items():
+        if isinstance(said, dict) and "type" in said:
+            try:
+                kind = KINDS.load(str(said["type"]))
+            except (NotRegistered, Unusable) as error:
+                raise loaded.bad(f"agents.{name}", error) from None
+            loaded.read(f"agents.{name}", kind.options)
+
+
+def _check_store_address(loaded: "Loaded") -> "Address":
+    import os
+
+    from accord.storage.address import default, parse
+
+    return parse(loaded.settings.store) if loaded.settings.store else default(os.environ)
+
+
+def _source_of(name: str, source: str, file: "Found | None") -> str:
+    """Return where a value came from, with the line of a file."""
+    if file is None or source != file.source:
+        return source
+    while (line := file.line(name)) is None and "." in name:
+        name = name.rpartition(".")[0]
+    return source if line is None else f"{file.path}:{line}"
+
+
+def _text(value: Any) -> str:
+    from msgspec.json import encode
+
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value) or "[]"
+    return value if isinstance(value, str) else "" if value is None else encode(value).decode()
+
+
+def _fail(message: str, exit: Exit) -> NoReturn:
+    typer.echo(f"{NAME}: {message}", err=True)
+    raise typer.Exit(exit)
+
+
+STATUS_WIDTH = 9
+"""Of the column that says how it is."""
+
+
+def doctor(
+    arguments: ServeArguments = None,
+    timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that one check may take.")] = 10.0,
+    json: JsonOption = False,
+) -> None:
+    """Check settings, store, clock, reachability, agents, keys, ports and limits, each with a remedy.
+
+    Exit with 0 if nothing is in the way, warnings or not, and with 1 if something is.
+    """
+    import asyncio
+    import os
+    from contextlib import redirect_stdout
+
+    from accord.app.doctor.examination import examine
+    from accord.app.doctor.findings import Status, failed
+    from accord.cli.serve import parse_serve_arguments
+    from accord.config import BadSettings
+
+    served = parse_serve_arguments(arguments or [])
+    try:
+        loaded = served.load()
+    except BadSettings as error:
+        found = [failed("configuration", error, "mend it; `accord config schema` lists what there is")]
+    else:
+        with redirect_stdout(sys.stderr):  # agents are imported, which may print anything
+            found = asyncio.run(examine(loaded, served.targets, os.environ, timeout))
+    is_well = all(one.status is not Status.FAILED for one in found)
+    if json:
+        echo_json({"isWell": is_well, "checks": found})
+    else:
+        _print_checks(found)
+    raise typer.Exit(Exit.DONE if is_well else Exit.FAILED)
+
+
+def _print_checks(found: "list[Finding]") -> None:
+    for one in found:
+        typer.echo(f"{one.status.value:<{STATUS_WIDTH}}{printable(one.check)}: {printable(one.detail)}")
+        if one.remedy:
+            typer.echo(f"{'':<{STATUS_WIDTH}}-> {printable(one.remedy)}")
+    counts = {status: sum(one.status.value == status for one in found) for status in ("failed", "warning", "ok")}
+    typer.echo(", ".join(f"{count} {status}" for status, count in counts.items() if count), err=True)
+
+
+STARTER = ("accord.toml", "hello.py")
+FOLDER = ".accord"
+"""Where the schema is: out of sight, as only editors read it."""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; it is made if there is none.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Write a file of settings with comments, and an agent to begin with; nothing is replaced without --force."""
+    from accord.config.schema import FILE, document, every_kind
+
+    files = {name: _starter(name) for name in STARTER}
+    files[f"{FOLDER}/{FILE}"] = document(every_kind())
+    _refuse_second(folder)
+    taken = [name for name in files if (folder / name).exists()]
+    if taken and not force:
+        _fail_init(f"{', '.join(str(folder / name) for name in taken)}: already there; --force replaces it")
+    try:
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+            typer.echo(str(folder / name))
+    except OSError as error:
+        _fail_init(f"{error.filename} cannot be written: {error.strerror}")
+    there = f"cd {shlex.quote(str(folder))} && " if folder != Path() else ""
+    typer.echo(f"Now serve it: {there}{shell_command('serve')}", err=True)
+
+
+def _starter(name: str) -> str:
+    from importlib import resources
+
+    return resources.files("accord.cli").joinpath("starter", name).read_text(encoding="utf-8")
+
+
+def _refuse_second(folder: Path) -> None:
+    """Refuse a folder whose project has settings already: `accord serve` would not know which to take."""
+    from accord.config.files import PROJECT, BadSettings, in_project
+
+    project = folder / PROJECT
+    try:
+        if project.is_file() and in_project(project) is not None:
+            _fail_init(f"{project} has settings already, in its table [tool.accord]")
+    except BadSettings as error:
+        _fail_init(str(error))
+
+
+def _fail_init(message: str) -> NoReturn:
+    typer.echo(f"accord init: {message}", err=True)
+    raise typer.Exit(Exit.FAILED)
+
+
+def hash_password() -> None:
+    """Print the hash of a password that is typed in, or piped in as one line."""
+    import sys
+
+    from accord.auth import passwords
+
+    if sys.stdin.isatty():
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise typer.BadParameter("The password is empty")
+    typer.echo(passwords.hash_password(password))

@@ -1,0 +1,306 @@
+"""Runs in a store: tables and logs, and decisions, signals, answers and cancels.
+
+Nothing but the store is needed. A node that hosts the workflow continues the run; if none does within seconds, that is
+said.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+
+from accord.cli import agent_output, tables
+from accord.cli.failures import Exit
+from accord.cli.run_display import RunEvent, format_duration, run_events
+from accord.cli.run_host import RunCommand
+from accord.cli.tables import OutputFormat, printable, time_of
+from accord.engine.clock import SYSTEM
+from accord.engine.context import APPROVAL, wait_key
+from accord.engine.ids import new_id
+from accord.errors import TaskNotFound
+from accord.model import Message, Part, Role, TaskState, TaskStatus
+from accord.model.base import timestamp_ms
+from accord.protocol.lifecycle import ENDED, INTERRUPTED
+from accord.protocol.states import LOWER
+from accord.storage.commands import endings, journal, runs, tasks
+from accord.storage.records import decode_event
+from accord.storage.store import Store
+from accord.workflows import stored_run
+from accord.workflows.channel import METADATA
+from accord.workflows.run_request import origin_of
+from accord.workflows.signals import NotWaiting, RunSignals
+from accord.workflows.stored_run import StoredRun, StoredStep, encode_decision
+
+if TYPE_CHECKING:
+    from accord.model import Event
+    from accord.storage.commands.journal import Begun
+    from accord.storage.store import Store
+    from accord.workflows.stored_run import StoredRun
+
+
+COLUMNS = ("run", "workflow", "state", "started", "duration", "waits_for")
+
+FOLLOW_SECONDS = 0.5
+"""How often it is looked whether there is more of a log: a command has nobody to tell it."""
+
+WAITS_FOR_NODE = "a node: accord runs resume"
+"""What a run waits for that nobody works on though there is something to do."""
+
+
+async def run_row(store: "Store", run: "Begun") -> dict[str, Any]:
+    """Return a run as a list shows it."""
+    origin = origin_of(run.origin)
+    is_over = run.state in ENDED
+    return {
+        "run": run.task_id,
+        "workflow": origin.name if origin.name == origin.workflow else f"{origin.name}/{origin.workflow}",
+        "state": LOWER[run.state],
+        "started": time_of(run.begun_at),
+        "duration": format_duration(((run.updated_at if is_over else SYSTEM.now_ms()) - run.begun_at) / 1000),
+        "waits_for": [] if is_over else await run_waits(store, run),
+        "tenant": run.tenant,
+        "agent": run.agent,
+        "parent": run.parent_id,
+    }
+
+
+async def run_waits(store: "Store", run: "Begun") -> list[str]:
+    """Return what a run that has not ended waits for."""
+    held = await store.read(journal.held, run.tenant, run.task_id)
+    if held is not None and held.is_left:
+        return [WAITS_FOR_NODE]
+    found = await stored_run.load_stored_run(store, run.task_id)
+    told = [] if found is None else [str(wait) for wait in found.waits()]
+    if run.state in INTERRUPTED and not told:
+        return ["credentials" if run.state is TaskState.AUTH_REQUIRED else "an answer"]
+    return told
+
+
+def show_list(rows: list[dict[str, Any]], form: OutputFormat) -> None:
+    """Print runs."""
+    if form is OutputFormat.TEXT:
+        rows = [{**one, "waits_for": ", ".join(one["waits_for"])} for one in rows]
+    tables.print_rows(rows, COLUMNS, form)
+
+
+async def show_run(store: "Store", found: "StoredRun", form: OutputFormat) -> None:
+    """Print a run and its steps."""
+    about = await run_row(store, found.task)
+    lines = found.lines()
+    if form is OutputFormat.JSON:
+        stored = await store.read(tasks.read_task, found.task.tenant, found.task.task_id)
+        said = None if stored is None else stored.task().status.message
+        message = None if said is None else agent_output.text_of(said.parts)
+        agent_output.write(
+            agent_output.compact({**about, "message": message, "steps": [_step_json(line) for line in lines]}) + "\n"
+        )
+        return
+    shown = ("run", "workflow", "state", "started", "duration", "waits_for", "parent")
+    told = {name: ", ".join(about[name]) if name == "waits_for" else about[name] for name in shown}
+    agent_output.lines(
+        agent_output.field(name.replace("_", " ").capitalize(), value) for name, value in told.items() if value
+    )
+    agent_output.write("\n")
+    tables.print_rows(
+        [_step_row(line) for line in lines], ("step", "type", "status", "duration", "attempts", "task", "error"), form
+    )
+
+
+def _step_json(line: StoredStep) -> dict[str, Any]:
+    from msgspec import to_builtins
+
+    found: dict[str, Any] = to_builtins(line)
+    return found if line.seconds is None else {**found, "seconds": round(line.seconds, 3)}
+
+
+def _step_row(line: StoredStep) -> dict[str, Any]:
+    took = line.seconds
+    if took is None and line.status == "running" and line.begun_at is not None:
+        took = (SYSTEM.now_ms() - line.begun_at) / 1000
+    return {
+        "step": "  " * line.depth + line.name,
+        "type": line.type,
+        "status": line.status,
+        "duration": None if took is None else format_duration(took),
+        "attempts": line.attempts or None,
+        "task": line.child,
+        "error": None if line.error is None else agent_output.line(line.error),
+    }
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+
+async def show_log(store: "Store", found: "StoredRun", step: str | None, form: OutputFormat, *, follow: bool) -> bool:
+    """Print what was said in a run; false if that is nothing."""
+    is_any = False
+    async for event in _events(store, found, follow=follow):
+        for news in run_events(event):
+            if step is None or (news.step or "").partition("[")[0] == step or news.step == step:
+                is_any = True
+                _print(news, form)
+    return is_any
+
+
+def _print(news: RunEvent, form: OutputFormat) -> None:
+    if form is OutputFormat.JSON:
+        agent_output.write(agent_output.compact(news) + "\n")
+        return
+    if news.event == "output":
+        return  # it is in the end of the step
+    said = news.text or (news.event if news.error is None else news.error)
+    for line in agent_output.safe(said).splitlines() or [""]:
+        agent_output.write(f"{news.at or '-'}  {agent_output.line(news.step or '-')}  {line}\n")
+
+
+async def _events(store: "Store", found: "StoredRun", *, follow: bool) -> "AsyncIterator[Event]":
+    """Yield the log of a run, and what comes while it has not ended."""
+    import asyncio
+
+    tenant, run_id, after = found.task.tenant, found.task.task_id, 0
+    while True:
+        head = await store.read(tasks.read_head, tenant, run_id)  # before its events: none that came first is missed
+        rows = await store.read(tasks.events_after, tenant, run_id, after)
+        for one in rows:
+            event = decode_event(one)
+            after = event.seq
+            yield event
+        if rows:
+            continue
+        if head is None or not follow or head.task_state in ENDED:
+            return
+        await asyncio.sleep(FOLLOW_SECONDS)
+
+
+TAKEN_SECONDS = 2.5
+"""How long a node may take to see that there is something to do, before it is said that there is none: they look every
+second."""
+
+LOOK_SECONDS = 0.1
+
+
+class RunControl:
+    """One run that is given something; each method says what it has done and returns how the command ends."""
+
+    def __init__(self, command: str, store: Store, run: StoredRun, going: RunCommand) -> None:
+        """Speak for `command`; `going` knows how to go on with the run."""
+        self._command, self._store, self._run, self._going = command, store, run, going
+        self._id, self._tenant = run.task.task_id, run.task.tenant
+        self._handing = RunSignals(store, self._wake, {run.task.agent})
+
+    async def decide(self, step: str | None, *, is_approved: bool, comment: str) -> Exit:
+        """Approve or refuse what a step asks: the only one that does, if none is named."""
+        if self._run.is_over:
+            return self._refuse_ended(self._run.task.state)
+        asking = [wait.step for wait in self._run.waits() if wait.is_approval]
+        helper = await self._asking_for_another()
+        if step is None:
+            asking += [] if helper is None else [helper]
+            if len(asking) != 1:
+                several = f"several steps ask: {', '.join(asking)}"
+                return self._refuse(several if asking else "no step asks for approval")
+            step = asking[0]
+        what = f"{step} is {'approved' if is_approved else 'rejected'}"
+        if step == helper:
+            return await self._say(Part(data=encode_decision(is_approved=is_approved, comment=comment)), what)
+        return await self._hand(self._handing.decide(self._run, step, approved=is_approved, comment=comment), what)
+
+    async def signal(self, event: str, data: str) -> Exit:
+        """Hand in an event, with what is JSON as that and all else as text."""
+        try:
+            value = msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            value = data
+        return await self._hand(self._handing.tell(self._run, event, value), f"{event} is handed in")
+
+    async def answer(self, text: str) -> Exit:
+        """Answer what the run asks."""
+        if self._run.is_over:
+            return self._refuse_ended(self._run.task.state)
+        if self._run.task.state not in INTERRUPTED:
+            return self._refuse(f"{self._id} asks nothing")
+        return await self._say(Part(text=text), f"{self._id} is answered")
+
+    async def cancel(self, reason: str | None) -> Exit:
+        """End the run, and all that it has begun."""
+        at = SYSTEM.now_ms()
+        said = Message(message_id=new_id(), role=Role.AGENT, parts=(Part(text=reason or ""),), task_id=self._id)
+        status = TaskStatus(state=TaskState.CANCELED, message=said if reason else None, timestamp=timestamp_ms(at))
+        try:
+            await self._store.do(endings.end, self._tenant, endings.Ending(task_id=self._id, status=status, at=at))
+        except endings.HasEnded as error:
+            return self._refuse_ended(error.state)
+        typer.echo(f"{self._id} is canceled")
+        return Exit.DONE
+
+    # --- how it gets there ----------------------------------------------------------------------------------------
+
+    async def _asking_for_another(self) -> str | None:
+        """Return the step whose agent, or workflow, asks for an approval that the run has passed on."""
+        stored = await self._store.read(tasks.read_task, self._tenant, self._id)
+        status = None if stored is None else stored.task().status
+        if status is None or status.state not in INTERRUPTED or status.message is None:
+            return None
+        known = status.message.metadata or {}
+        about = known.get(METADATA) or {}
+        return str(about["step"]) if known.get(APPROVAL) is True and "task" in about else None
+
+    async def _wake(self, tenant: str, task_id: str, key: str, value: Any) -> bool:
+        output = msgspec.json.encode(value).decode()
+        news = runs.News(task_id=task_id, key=wait_key(key), output=output, at=SYSTEM.now_ms())
+        return await self._store.do(runs.wake, tenant, news)
+
+    async def _hand(self, work: Awaitable[None], what: str) -> Exit:
+        """Hand something in, if that is waited for."""
+        try:
+            await work
+        except (TaskNotFound, NotWaiting) as error:
+            return self._refuse(str(error))
+        return await self._tell(what)
+
+    async def _say(self, part: Part, what: str) -> Exit:
+        """Say something to the run, as whoever has begun it would."""
+        message = Message(message_id=new_id(), role=Role.USER, parts=(part,), task_id=self._id)
+        work = runs.Work(queue=self._run.task.agent)
+        try:
+            await self._store.do(
+                runs.say, self._tenant, runs.Say(task_id=self._id, message=message, work=work, at=SYSTEM.now_ms())
+            )
+        except endings.HasEnded as error:
+            return self._refuse_ended(error.state)
+        return await self._tell(what)
+
+    def _refuse_ended(self, state: TaskState) -> Exit:
+        return self._refuse(f"{self._id} has ended: it is {LOWER[state]}")
+
+    def _refuse(self, why: str) -> Exit:
+        typer.echo(f"{self._command}: {printable(why)}", err=True)
+        return Exit.FAILED
+
+    async def _tell(self, what: str) -> Exit:
+        """Say what was done, and if nobody goes on with the run."""
+        typer.echo(printable(what))
+        if not await self._is_taken():
+            typer.echo(f"No node is there to go on with the run: {self._going.again('runs resume')}", err=True)
+        return Exit.DONE
+
+    async def _is_taken(self) -> bool:
+        """Whether a node goes on with the run."""
+        try:
+            async with asyncio.timeout(TAKEN_SECONDS):
+                while True:
+                    held = await self._store.read(journal.held, self._tenant, self._id)
+                    if held is None or not held.is_left:
+                        return True
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            return False
+
+
+def run_control(command: str, store: Store, run: StoredRun, url: str | None) -> RunControl:
+    """Return what gives a run of the store at `url` what it waits for."""
+    going = RunCommand(url, OutputFormat.TEXT)
+    going.run_id = run.task.task_id
+    return RunControl(command, store, run, going)

@@ -1,0 +1,365 @@
+"""Commands `accord task`, `accord task push` and `accord card`, at any agent.
+
+`accord task push` configures the caller's own webhooks; `accord push` is about the deliveries of our server.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from accord.cli.connection import AwaitedTask, run_with_client
+from accord.cli.connection_options import ConnectionOptions, with_connection_options
+
+if TYPE_CHECKING:
+    from accord.cli.agent_output import Progress
+    from accord.client import Client
+    from accord.model import PushConfig, Task, TaskState
+
+
+webhooks_app = typer.Typer(no_args_is_help=True, help="Have changes of a task reported to a webhook.")
+
+
+@with_connection_options("TASK", "URL")
+def set_webhook(
+    reach: ConnectionOptions,
+    task: str,
+    url: str,
+    id: Annotated[str | None, typer.Option(help="The webhook's id: one with the same id is replaced.")] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="ACCORD_PUSH_TOKEN", help="What the agent shows with every report.")
+    ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCHEME CREDENTIALS",
+            envvar="ACCORD_PUSH_AUTH",
+            help="The Authorization header that the webhook wants, such as 'Bearer xyz'.",
+        ),
+    ] = None,
+) -> None:
+    """Report changes of a task to a URL."""
+    from accord.model import Authentication, PushConfig
+
+    scheme, _, credentials = (auth or "").strip().partition(" ")
+    config = PushConfig(
+        task_id=task,
+        url=url,
+        id=id,
+        token=token,
+        authentication=Authentication(scheme=scheme, credentials=credentials or None) if scheme else None,
+    )
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        made = await client.push_set(config)
+        progress.stop()
+        _show_webhook(reach, made)
+
+    run_with_client(reach, work)
+
+
+webhooks_app.command("set")(set_webhook)
+webhooks_app.command("create", hidden=True)(set_webhook)  # what the operation is called in A2A
+
+
+@webhooks_app.command("get")
+@with_connection_options("TASK", "ID")
+def get_webhook(reach: ConnectionOptions, task: str, id: str) -> None:
+    """Show a webhook, without its secrets; -o json shows all that the agent tells."""
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.model import PushGetRequest
+
+        found = await client.push_get(PushGetRequest(task_id=task, id=id))
+        progress.stop()
+        _show_webhook(reach, found)
+
+    run_with_client(reach, work)
+
+
+@webhooks_app.command("list")
+@with_connection_options("TASK")
+def list_webhooks(
+    reach: ConnectionOptions,
+    task: str,
+    page_size: Annotated[int | None, typer.Option(min=1, help="How many at most.")] = None,
+    page_token: Annotated[str | None, typer.Option(metavar="TOKEN", help="The page that the last one named.")] = None,
+) -> None:
+    """List the webhooks of a task."""
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import agent_output
+        from accord.model import PushListRequest
+        from accord.protocol.operations import Operation
+
+        page = await client.push_list(PushListRequest(task_id=task, page_size=page_size, page_token=page_token))
+        progress.stop()
+        if reach.is_json:
+            agent_output.document(Operation.PUSH_LIST, page)
+            return
+        for config in page.configs:
+            agent_output.lines([*agent_output.of_push(config), ""])
+        if page.next_page_token:
+            agent_output.tell(f"There are more: --page-token {agent_output.line(page.next_page_token)}")
+
+    run_with_client(reach, work)
+
+
+@webhooks_app.command()
+@with_connection_options("TASK", "ID")
+def delete(reach: ConnectionOptions, task: str, id: str) -> None:
+    """Report to a webhook no longer."""
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import agent_output
+        from accord.model import PushDeleteRequest
+        from accord.protocol.operations import Operation
+
+        count = await client.push_delete(PushDeleteRequest(task_id=task, id=id))
+        progress.stop()
+        if reach.is_json:
+            agent_output.document(Operation.PUSH_DELETE, count)
+        else:
+            agent_output.lines([agent_output.field("Webhook", id), agent_output.field("Deleted", "yes")])
+
+    run_with_client(reach, work)
+
+
+def _show_webhook(reach: ConnectionOptions, config: "PushConfig") -> None:
+    from accord.cli import agent_output
+    from accord.protocol.operations import Operation
+
+    if reach.is_json:
+        agent_output.document(Operation.PUSH_GET, config)
+    else:
+        agent_output.lines(agent_output.of_push(config))
+
+
+app = typer.Typer(no_args_is_help=True, help="Look after the tasks of an agent.")
+app.add_typer(webhooks_app, name="push")
+app.add_typer(webhooks_app, name="push-config", hidden=True)  # what the official command line calls it
+
+
+@app.command("get")
+@with_connection_options("ID")
+def get_task(
+    reach: ConnectionOptions,
+    id: str,
+    history: Annotated[int | None, typer.Option(min=0, help="So many of its latest messages.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it ends or asks something.")] = False,
+) -> None:
+    """Show a task: its state, what is said about it and what it made."""
+    seen = AwaitedTask(id)
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import replies
+        from accord.cli.replies import ResultPrinter
+        from accord.model import GetRequest
+        from accord.protocol.lifecycle import ENDED, INTERRUPTED
+        from accord.protocol.operations import Operation
+
+        wanted = GetRequest(id=id, history_length=history)
+        task = await client.get(wanted)
+        if wait and task.status.state not in ENDED | INTERRUPTED:
+            async for event in client.task(id):
+                progress.event(event)
+            task = await client.get(wanted)
+        ResultPrinter(progress, is_json=reach.is_json, operation=Operation.GET, with_history=history is not None).end(
+            task
+        )
+        replies.print_remarks(reach, task)
+
+    run_with_client(reach, work, seen)
+
+
+@app.command("list")
+@with_connection_options()
+def list_tasks(
+    reach: ConnectionOptions,
+    context_id: Annotated[str | None, typer.Option(metavar="ID", help="Only those of this conversation.")] = None,
+    status: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only those in this state, such as working.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only those whose state changed since this ISO time.")
+    ] = None,
+    page_size: Annotated[int | None, typer.Option(min=1, max=100, help="How many at most.")] = None,
+    page_token: Annotated[str | None, typer.Option(metavar="TOKEN", help="The page that the last one named.")] = None,
+    history: Annotated[int | None, typer.Option(min=0, help="So many of their latest messages.")] = None,
+    artifacts: Annotated[bool, typer.Option("--artifacts", help="What they made, too.")] = False,
+) -> None:
+    """List tasks, those that changed last first."""
+    from accord.model import TaskFilter
+
+    try:
+        wanted = TaskFilter(
+            context_id=context_id,
+            status=None if status is None else _state(status),
+            status_timestamp_after=since,
+            page_size=page_size,
+            page_token=page_token,
+            history_length=history,
+            include_artifacts=artifacts,
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--since") from None
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import agent_output
+        from accord.protocol.operations import Operation
+
+        page = await client.list(wanted)
+        progress.stop()
+        if reach.is_json:
+            agent_output.document(Operation.LIST, page)
+            return
+        agent_output.lines(agent_output.of_page(page, with_history=history is not None))
+        if page.next_page_token:
+            agent_output.tell(f"There are more: --page-token {agent_output.line(page.next_page_token)}")
+
+    run_with_client(reach, work)
+
+
+@app.command()
+@with_connection_options("ID")
+def cancel(
+    reach: ConnectionOptions,
+    id: str,
+    reason: Annotated[str | None, typer.Option(help="Why, for the agent.")] = None,
+) -> None:
+    """Cancel a task."""
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import replies
+        from accord.model import CancelRequest, metadata_keys
+        from accord.protocol.operations import Operation
+
+        request = CancelRequest(id=id, metadata=None if reason is None else {metadata_keys.REASON: reason})
+        task = await client.cancel(request)
+        replies.reply_printer(reach, progress, stream=False, operation=Operation.CANCEL).end(task)
+
+    run_with_client(reach, work)
+
+
+@app.command()
+@with_connection_options("ID")
+def subscribe(
+    reach: ConnectionOptions,
+    id: str,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="With -o json: a line for each event, not the task at its end.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print the text of the answer and nothing else.")
+    ] = False,
+) -> None:
+    """Follow a task until it ends or asks something."""
+    reach.check(quiet=quiet)
+    seen = AwaitedTask(id)
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import replies
+        from accord.protocol.operations import Operation
+
+        is_live = stream or not reach.is_json
+        shown = replies.reply_printer(reach, progress, stream=is_live, quiet=quiet, operation=Operation.GET)
+        answer = await replies.print_events(client, aiter(client.task(id)), shown, seen)
+        replies.print_remarks(reach, answer)
+
+    run_with_client(reach, work, seen)
+
+
+@app.command()
+@with_connection_options("ID")
+def download(
+    reach: ConnectionOptions,
+    id: str,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to save; made if it is not there.")] = Path(),
+    artifact: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only the artifact with this id or name; may be repeated.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Fetch files from here even on a private network; may be repeated."),
+    ] = None,
+) -> None:
+    """Save what a task made: files, texts and data, each as a file."""
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import downloads
+        from accord.model import GetRequest
+
+        task = await client.get(GetRequest(id=id, history_length=0))
+        chosen = _with_artifacts(task, artifact or [])
+        await downloads.download(reach, client, progress, chosen, to, force=force, hosts=allow_host or ())
+
+    run_with_client(reach, work)
+
+
+def _with_artifacts(task: "Task", wanted: list[str]) -> "Task":
+    """Return the task with only the artifacts that are wanted."""
+    from msgspec.structs import replace
+
+    from accord.cli.failures import command_error
+
+    for name in wanted:
+        if not any(name in (artifact.artifact_id, artifact.name) for artifact in task.artifacts):
+            known = ", ".join(artifact.name or artifact.artifact_id for artifact in task.artifacts)
+            raise command_error(f"The task has no artifact {name!r}, but: {known or 'none'}")
+    chosen = [one for one in task.artifacts if not wanted or {one.artifact_id, one.name} & {*wanted}]
+    return replace(task, artifacts=tuple(chosen))
+
+
+def _state(text: str) -> "TaskState":
+    from accord.model import TaskState
+    from accord.protocol.states import LOWER
+
+    found = TaskState.__members__.get(text.upper().replace("-", "_").removeprefix("TASK_STATE_"))
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(LOWER.values())}", param_hint="--status")
+    return found
+
+
+class _CardGroup(TyperGroup):
+    """One command so far, whose name may be left out before an address."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Take an address for an agent whose card is to be shown."""
+        is_address = any(sign in args[0] for sign in ":/.")
+        return super().resolve_command(ctx, ["get", *args] if is_address else args)
+
+
+card_app = typer.Typer(cls=_CardGroup, no_args_is_help=True, help="Look at an agent's card.")
+
+
+@card_app.callback()
+def _card_group() -> None:
+    """Keep the name of the only command."""
+
+
+@card_app.command("get")
+@with_connection_options()
+def get_card(
+    reach: ConnectionOptions,
+    extended: Annotated[bool, typer.Option("--extended", help="The card that only authenticated callers see.")] = False,
+) -> None:
+    """Show the card of an agent: who it is, where it listens, what it can do and what it asks for."""
+
+    async def work(client: "Client", progress: "Progress") -> None:
+        from accord.cli import agent_output
+        from accord.client.interfaces import describe_findings
+        from accord.model import CardRequest
+        from accord.protocol.operations import Operation
+
+        card = await client.extended_card(CardRequest()) if extended else client.card
+        progress.stop()
+        if reach.is_json:
+            agent_output.document(Operation.EXTENDED_CARD, card)
+        else:
+            agent_output.lines(agent_output.of_card(card))
+        for finding in describe_findings(client.discovered.findings):
+            agent_output.tell(f"accord: {agent_output.line(finding)}")
+
+    run_with_client(reach, work, is_anonymous=not extended)

@@ -1,0 +1,257 @@
+"""Answers of chats: read once per process, and stored at their end.
+
+A page that disconnects changes nothing. After a restart an answer is read again from the beginning of its event log.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.bindings.streams import HEADERS, KEEP_ALIVE_SECONDS
+from accord.console import ui_messages, ui_stream
+from accord.console.server_context import ServerContext
+from accord.console.ui_stream import AnswerInfo, Chunk, UiStreamEncoder
+from accord.engine.agent import Agent
+from accord.errors import TaskNotFound
+from accord.model import Event
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.protocol.sse import KEEP_ALIVE
+from accord.storage.commands import chats, tasks
+from accord.storage.commands.chats import ASSISTANT, Chat, Said
+from accord.storage.store import StoreUnavailable
+
+STREAM = [*HEADERS, (b"x-vercel-ai-ui-message-stream", b"v1")]
+"""The headers of a UI message stream."""
+
+UNSURE_MS = 60_000
+"""How long a message may be on its way to an agent, before an answer without a task counts as lost."""
+
+LOOKED_AT = 20
+"""Tasks of a conversation among which the one is looked for whose number was not written down in time."""
+
+NOT_SENT = "The server was stopped before the agent got the message. Send it again."
+STOPPED = "The server was stopped. The answer is there when it is back."
+UNREADABLE = "The answer cannot be read at the moment. Look again later."
+NOT_KEPT = "The task of this answer is not kept any more."
+
+log = logging.getLogger("accord.chat")
+
+Key = tuple[str, str, str]
+
+
+class ChatAnswer:
+    """One answer, as far as it has come."""
+
+    def __init__(self, key: Key) -> None:
+        """Know nothing of it yet."""
+        self.key = key
+        self.is_done = False
+        self.begins = asyncio.Event()
+        self._chunks: list[Chunk] = []
+        self._news = asyncio.Event()
+
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        """What it says so far."""
+        return self._chunks
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """Say more."""
+        self._chunks += chunks
+        self._tell()
+
+    def end(self) -> None:
+        """Say that this is all."""
+        self.is_done = True
+        self._tell()
+
+    def _tell(self) -> None:
+        self.begins.set()
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def frames(self, version: int) -> AsyncIterator[bytes]:
+        """Yield it from its beginning, as it comes, and a comment now and then while it does not."""
+        read = 0
+        while True:
+            news = self._news
+            if read < len(self._chunks):
+                new, read = self._chunks[read:], len(self._chunks)
+                yield b"".join(ui_stream.frame(chunk, version) for chunk in new)
+            elif self.is_done:
+                yield ui_stream.DONE
+                return
+            else:
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                        await news.wait()
+                except TimeoutError:
+                    yield KEEP_ALIVE
+
+
+class ChatAnswers:
+    """The answers of a server's chats."""
+
+    def __init__(self, house: ServerContext) -> None:
+        """Follow none yet."""
+        self._house = house
+        self._coming: dict[Key, ChatAnswer] = {}
+        self._following: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Follow nothing any more; what has not ended is followed again when somebody asks."""
+        for work in self._following:
+            work.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+        for answer in list(self._coming.values()):
+            self._fail(answer, STOPPED)
+
+    # --- what comes -----------------------------------------------------------------------------------------------
+
+    def expect(self, tenant: str, chat_id: str, answer_id: str) -> ChatAnswer:
+        """Return an answer to which nobody works yet: its message is on its way."""
+        key = (tenant, chat_id, answer_id)
+        return self._coming.setdefault(key, ChatAnswer(key))
+
+    def forget(self, answer: ChatAnswer) -> None:
+        """Expect an answer no longer."""
+        self._coming.pop(answer.key, None)
+        answer.end()
+
+    def follow(self, tenant: str, chat: Chat, said: Said) -> ChatAnswer:
+        """Return an answer whose task is known, and see to it that it is followed."""
+        answer = self.expect(tenant, chat.id, said.id)
+        if not answer.begins.is_set():
+            answer.begins.set()
+            work = asyncio.create_task(self._followed(tenant, chat, said, answer), name=f"answer {said.id}")
+            self._following.add(work)
+            work.add_done_callback(self._following.discard)
+        return answer
+
+    async def _followed(self, tenant: str, chat: Chat, said: Said, answer: ChatAnswer) -> None:
+        try:
+            await self._heard(tenant, chat, said, answer)
+            await self.keep(tenant, chat, said.id, answer.chunks)
+        except StoreUnavailable as error:
+            log.warning("an answer is followed again later", extra={"chat": chat.id, "reason": str(error)})
+            self._fail(answer, UNREADABLE)
+        except Exception:  # whoever reads it must not wait for ever
+            log.exception("an answer could not be followed", extra={"chat": chat.id, "task_id": said.task_id})
+            self._fail(answer, UNREADABLE)
+        else:
+            self.forget(answer)
+
+    def _fail(self, answer: ChatAnswer, reason: str) -> None:
+        """End an answer of which there is more: a stream that just stops looks as if it were whole."""
+        answer.add([{"type": "error", "errorText": reason}])
+        self.forget(answer)
+
+    async def _heard(self, tenant: str, chat: Chat, said: Said, answer: ChatAnswer) -> None:
+        """Let an answer say what happens to its task, until nothing more happens without a person."""
+        about = await self.about(tenant, chat, said)
+        encoder, hub = UiStreamEncoder(about), self._house.host.engine.hub
+        answer.add(encoder.begin())
+        try:
+            async with hub.follow(tenant, about.task_id, 0) as follower:
+                events = follower.events(_never)
+                async with aclosing(events):  # type: ignore[type-var]  # it is an async generator
+                    async for event in events:
+                        answer.add(encoder.feed(event))
+                        if encoder.is_done:
+                            return
+        except TaskNotFound:
+            answer.add(encoder.broken(NOT_KEPT))
+
+    async def give(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
+        """Let an answer come that is known already."""
+        answer = self.expect(tenant, chat.id, answer_id)
+        answer.add(chunks)
+        await self.keep(tenant, chat, answer_id, chunks)
+        self.forget(answer)
+
+    async def keep(self, tenant: str, chat: Chat, answer_id: str, chunks: Sequence[Chunk]) -> None:
+        """Keep an answer that has ended."""
+        doc = msgspec.json.encode(ui_messages.fold_chunks(chunks)).decode()
+        await self._house.store.do(chats.finish, tenant, chat.id, answer_id, doc)
+
+    async def about(self, tenant: str, chat: Chat, said: Said) -> AnswerInfo:
+        """Return what an answer is about."""
+        before = await self._house.store.read(chats.said, tenant, chat.id, said.id)
+        question = next((one.doc for one in before if one.role != ASSISTANT and one.doc), None)
+        agent: Agent | None = self._house.agents.get(said.agent or "")
+        return AnswerInfo(
+            message_id=said.id,
+            task_id=said.task_id or "",
+            context_id=chat.context_id,
+            agent=agent.profile.name if agent else said.agent or "",
+            slug=said.agent or "",
+            created_at=timestamp_ms(said.created_at),
+            title=ui_messages.title_from(msgspec.json.decode(question)) if question else "",
+            asked=said.asked,
+        )
+
+    # --- what was coming when this process was not there ----------------------------------------------------------
+
+    async def active(self, tenant: str, chat: Chat) -> list[ChatAnswer]:
+        """Return the answers of a chat that are coming; those that have ended meanwhile are kept first."""
+        found = []
+        for said in await self._house.store.read(chats.pending, tenant, chat.id):
+            known = self._coming.get((tenant, chat.id, said.id))
+            if known is not None:
+                found.append(known)
+                continue
+            linked = said if said.task_id else await self._looked_for(tenant, chat, said)
+            if linked is None:
+                continue
+            answer = self.follow(tenant, chat, linked)
+            if await self._rests(tenant, linked):
+                async for _ in answer.frames(5):
+                    pass
+            else:
+                found.append(answer)
+        return found
+
+    async def _rests(self, tenant: str, said: Said) -> bool:
+        head = await self._house.store.read(tasks.read_head, tenant, said.task_id or "")
+        return head is None or head.task_state in lifecycle.ENDED | lifecycle.INTERRUPTED
+
+    async def _looked_for(self, tenant: str, chat: Chat, said: Said) -> Said | None:
+        """Return an answer with its task, of which nobody knows whether it was made; None if it may still be made.
+
+        It is found by the message, which no other task has. One that there is none for is kept as such.
+        """
+        house = self._house
+        message_id = attempt_message_id(await house.store.read(chats.said, tenant, chat.id, said.id), said)
+        query = tasks.Query(owner=chat.owner, context_id=chat.context_id, limit=LOOKED_AT)
+        for stored in (await house.store.read(tasks.list_tasks, tenant, query))[0]:
+            task = await house.host.engine.archive.unpack(tenant, stored)
+            places = [at for at, one in enumerate(task.history) if one.message_id == message_id]
+            if places:
+                asked = message_id if places[0] else None
+                data = task_data_id(task.id)
+                await house.store.do(chats.link, tenant, chat.id, said.id, task.id, asked, data)
+                return replace(said, task_id=task.id, asked=asked, data=data)
+        if house.now_ms() - said.created_at > UNSURE_MS:
+            encoder = UiStreamEncoder(await self.about(tenant, chat, said))
+            await self.keep(tenant, chat, said.id, [*encoder.begin(), *encoder.broken(NOT_SENT)])
+        return None
+
+
+def task_data_id(task_id: str) -> str:
+    """Return what a message is about that introduces a task."""
+    return msgspec.json.encode({"artifactType": ui_stream.TASK, "taskId": task_id}).decode()
+
+
+def attempt_message_id(before: Sequence[Said], answer: Said) -> str:
+    """Return the id under which an agent is told what an answer is given to: another for every attempt at one."""
+    question = next((one.id for one in before if one.role != ASSISTANT), "")
+    return f"{question}/{answer.id}"
+
+
+def _never(_: Event) -> bool:
+    return False

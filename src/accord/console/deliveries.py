@@ -1,0 +1,144 @@
+"""`/api/deliveries`: webhooks, their delivery attempts and redelivery.
+
+A caller who sees a task sees its webhooks, without secrets and the query of their addresses. A caller who may cancel a
+task may redeliver its webhooks.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from accord.console.routing import ApiReply, ApiRequest, ApiRoute, PageToken, time_of
+from accord.console.server_context import ServerContext
+from accord.console.views import AttemptView, DeliveryPage, DeliveryRow, DeliveryView, Exchange, Limit, View
+from accord.engine.webhook_delivery import MAX_ATTEMPTS, ExchangeSide
+from accord.errors import TaskNotFound
+from accord.protocol import codec
+from accord.protocol.operations import Operation
+from accord.storage.commands import deliveries, pushes
+from accord.storage.commands.deliveries import Found, Wanted
+from accord.storage.commands.pushes import Tried
+
+MAX_AT_ONCE = 500
+"""Webhooks that one request has tried again."""
+
+_BASE = "/api/deliveries"
+
+
+class DeliveryQuery(Struct, frozen=True):
+    """Which webhooks."""
+
+    state: Literal["delivered", "pending", "retrying", "dead"] | None = None
+    task: str | None = None
+    url: Annotated[str, Meta(max_length=200)] = ""
+    page: str | None = None
+    limit: Limit = 50
+
+
+class Redelivery(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """Webhooks to try again: those of these ids, or all that were given up."""
+
+    ids: Annotated[list[str], Meta(max_length=MAX_AT_ONCE)] = []
+    all_dead: bool = False
+
+
+class Tries(View, frozen=True, kw_only=True):
+    """How many are tried again."""
+
+    count: int
+
+
+_redelivery = msgspec.json.Decoder(Redelivery)
+_detail = msgspec.json.Decoder(tuple[ExchangeSide, ExchangeSide])
+
+
+class DeliveriesApi:
+    """The handlers."""
+
+    def __init__(self, house: ServerContext) -> None:
+        """Answer about `house`."""
+        self._house = house
+
+    def routes(self) -> tuple[ApiRoute, ...]:
+        """Return what is answered where."""
+        one = f"{_BASE}/(?P<task>[^/]+)/(?P<push>.+)"
+        return (
+            ApiRoute("GET", _BASE, self.list, finds=DeliveryQuery, gives=DeliveryPage),
+            ApiRoute("POST", f"{_BASE}/redeliver", self.again, noted="Redeliver", takes=Redelivery, gives=Tries),
+            ApiRoute("GET", one, self.show, gives=DeliveryView),
+        )
+
+    async def list(self, asked: ApiRequest) -> ApiReply:
+        """List webhooks, those of the newest tasks first."""
+        search, caller, feed = asked.found(DeliveryQuery), asked.known, self._house.feed.seq
+        wanted = Wanted(
+            state=search.state,
+            task_id=search.task or None,
+            url=search.url or None,
+            before=PageToken.read(search.page, tuple[str, str]),
+            limit=search.limit + 1,
+        )
+        seen = self._house.sight.seen(caller, Operation.GET)
+        found = await self._house.store.read(deliveries.page, caller.tenant, seen, wanted)
+        shown = found[: search.limit]
+        more = PageToken.write((shown[-1].task_id, shown[-1].id)) if len(found) > search.limit else None
+        return ApiReply(body=DeliveryPage(items=[self._row(one) for one in shown], next=more, feed=feed))
+
+    async def show(self, asked: ApiRequest) -> ApiReply:
+        """Show a webhook and the latest attempts to call it."""
+        caller, (task_id, id) = asked.known, (asked.parts["task"], asked.parts["push"])
+        seen, wanted = self._house.sight.seen(caller, Operation.GET), Wanted(task_id=task_id, id=id, limit=1)
+        # The attempts first: how the webhook stands then includes what came of them.
+        tried = await self._house.store.read(pushes.tried, caller.tenant, task_id, id)
+        found = await self._house.store.read(deliveries.page, caller.tenant, seen, wanted)
+        if not found:
+            raise TaskNotFound("There is no such webhook")
+        row = msgspec.structs.asdict(self._row(found[0]))
+        return ApiReply(body=DeliveryView(**row, history=[_attempt(one) for _, one in tried]))
+
+    async def again(self, asked: ApiRequest) -> ApiReply:
+        """Try webhooks again at once, from the first event that each was not given."""
+        body, caller, store = codec.decode(asked.body, _redelivery), asked.known, self._house.store
+        seen = self._house.sight.seen(caller, Operation.CANCEL)
+        if body.all_dead:
+            count = await store.do(deliveries.redeliver_seen, caller.tenant, seen, MAX_AT_ONCE)
+            return ApiReply(body=Tries(count=count))
+        count = 0
+        for task_id, _, id in (one.partition("/") for one in body.ids):
+            if await store.read(deliveries.page, caller.tenant, seen, Wanted(task_id=task_id, id=id, limit=1)):
+                count += await store.do(pushes.redeliver, caller.tenant, task_id, id)
+        return ApiReply(body=Tries(count=count))
+
+    def _row(self, found: Found) -> DeliveryRow:
+        return DeliveryRow(
+            id=f"{found.task_id}/{found.id}",
+            task_id=found.task_id,
+            push_id=found.id,
+            url=found.address,
+            agent=found.agent,
+            state=found.state,  # type: ignore[arg-type]  # one of `deliveries.STATES`
+            cursor=found.cursor,
+            last_seq=found.last_seq,
+            attempts=found.attempts,
+            max_attempts=MAX_ATTEMPTS,
+            next_at=time_of(found.due_at),
+            last_at=time_of(found.last_at),
+            last_status=found.last_status,
+            last_error=found.last_error,
+        )
+
+
+def _attempt(tried: Tried) -> AttemptView:
+    request, response = _detail.decode(tried.detail)
+    return AttemptView(
+        id=tried.id,
+        seq=tried.seq,
+        attempt=tried.attempt,
+        at=time_of(tried.at) or "",
+        duration_ms=tried.duration_ms,
+        status=tried.status,
+        error=tried.error,
+        request=Exchange(headers=request.headers, body=request.body),
+        response=Exchange(headers=response.headers, body=response.body),
+    )

@@ -1,1 +1,0 @@
-"""Signing in: who a browser belongs to, and that a request is its own."""

@@ -1,0 +1,35 @@
+"""`GET /api/events`: the live feed as server-sent events."""
+
+from accord.bindings import streams
+from accord.bindings.http import Headers
+from accord.console import EVENTS
+from accord.console.routing import ApiReply, ApiRequest, ApiRoute
+from accord.console.server_context import ServerContext
+from accord.errors import InvalidParams
+
+TOPIC = "task:"
+MAX_TOPICS = 50
+
+HEADERS: Headers = [(name, value) for name, value in streams.HEADERS if name != b"cache-control"]
+"""What every answer of the console says by itself is left out."""
+
+
+class EventsApi:
+    """The handlers."""
+
+    def __init__(self, house: ServerContext) -> None:
+        """Tell what happens in `house`."""
+        self._house = house
+
+    def routes(self) -> tuple[ApiRoute, ...]:
+        """Return what is answered where."""
+        return (ApiRoute("GET", EVENTS, self.listen),)
+
+    async def listen(self, asked: ApiRequest) -> ApiReply:
+        """Tell what happens, after the event in `Last-Event-ID` or `after`, and of `topics` every growth of a log."""
+        after = streams.last_seen(asked.scope)
+        topics = [topic for given in asked.query.get("topics", []) for topic in given.split(",") if topic]
+        if len(topics) > MAX_TOPICS or not all(topic.startswith(TOPIC) and topic.isprintable() for topic in topics):
+            raise InvalidParams(f"Topics are up to {MAX_TOPICS} tasks, as task:ID,task:ID")
+        wanted = frozenset(topic.removeprefix(TOPIC) for topic in topics)
+        return ApiReply(stream=self._house.feed.stream(asked.known, after, wanted), headers=HEADERS)

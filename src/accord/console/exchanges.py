@@ -1,0 +1,185 @@
+"""HTTP exchanges with an application in this process or with another server.
+
+They carry requests and time the pieces of responses. Callers decide what may be requested.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from accord.bindings.http import App, Receive, Scope
+from accord.outbound import HostUnreachable, Outbound, TargetRefused
+from accord.registry.availability import AskPort, ServerAnswer
+
+AHEAD = 16
+"""Pieces that wait for whoever reads them; then whoever says them waits."""
+
+log = logging.getLogger("accord.console")
+
+
+class ResponseHead(NamedTuple):
+    """How an answer begins."""
+
+    status: int
+    headers: list[tuple[str, str]]
+
+
+class ExchangeEnd(NamedTuple):
+    """That an answer is over; `problem` is why it came to no good end."""
+
+    problem: str | None = None
+
+
+class TimedPiece(NamedTuple):
+    """What came, and when on the loop's clock."""
+
+    at: float
+    what: ResponseHead | bytes | ExchangeEnd
+
+
+SendPiece = Callable[[ResponseHead | bytes], Awaitable[None]]
+RunExchange = Callable[[SendPiece], Awaitable[None]]
+"""Sends a request and tells of its answer as that comes."""
+
+
+def exchange_in_process(app: App, scope: Scope, body: bytes) -> RunExchange:
+    """Return an exchange with an application of this process."""
+
+    async def run(tell: SendPiece) -> None:
+        async def send(message: Mapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                await tell(ResponseHead(message["status"], _texts(message.get("headers", ()))))
+            elif piece := message.get("body", b""):
+                await tell(bytes(piece))
+
+        await app(scope, _receiving(body), send)
+
+    return run
+
+
+def exchange_with_server(
+    outbound: Outbound, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+) -> RunExchange:
+    """Return an exchange with a server elsewhere."""
+
+    async def run(tell: SendPiece) -> None:
+        async with outbound.open(method, url, headers=headers, body=body) as answer:
+            await tell(ResponseHead(answer.status, [(name.lower(), value) for name, value in answer.headers.items()]))
+            async with aclosing(answer.pieces()) as pieces:
+                async for piece in pieces:
+                    await tell(piece)
+
+    return run
+
+
+@asynccontextmanager
+async def run_exchange(exchange: RunExchange) -> AsyncIterator["asyncio.Queue[TimedPiece]"]:
+    """Let an exchange happen while the block runs, and give what is said, the last of which is an `End`."""
+    loop = asyncio.get_running_loop()
+    said: asyncio.Queue[TimedPiece] = asyncio.Queue(AHEAD)
+
+    async def tell(what: ResponseHead | bytes | ExchangeEnd) -> None:
+        await said.put(TimedPiece(loop.time(), what))
+
+    async def run() -> None:
+        problem = None
+        try:
+            await exchange(tell)
+        except (TargetRefused, HostUnreachable) as error:
+            problem = str(error)
+        except Exception:  # who looks on is told that there is no more, and the log what it was
+            log.exception("an inspected request failed")
+            problem = "The server failed to answer; its log says why"
+        await tell(ExchangeEnd(problem))
+
+    task = asyncio.create_task(run(), name="inspected request")
+    try:
+        yield said
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def scope_of(method: str, target: str, headers: Iterable[tuple[str, str]], asked: Scope) -> Scope:
+    """Return the request of an address, which is a path with its query, as whoever sent the request `asked` would."""
+    path, _, query = target.partition("?")
+    own = [(name, value) for name, value in asked["headers"] if name == b"host"]
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": asked.get("scheme", "http"),
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [*own, *((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers)],
+        "client": asked.get("client"),
+        "server": asked.get("server"),
+        "accord.mount": asked.get("accord.mount", ""),
+    }
+
+
+async def fetch_in_process(app: App, method: str, target: str, asked: Scope) -> ServerAnswer:
+    """Return the whole answer of an application to a request without a body."""
+    heads: list[ResponseHead] = []
+    pieces: list[bytes] = []
+
+    async def tell(what: ResponseHead | bytes) -> None:
+        if isinstance(what, ResponseHead):
+            heads.append(what)
+        else:
+            pieces.append(what)
+
+    await exchange_in_process(app, scope_of(method, target, (), asked), b"")(tell)
+    return ServerAnswer(status=heads[0].status, body=b"".join(pieces))
+
+
+def _receiving(body: bytes) -> Receive:
+    """Return what gives a body, and then nothing: whoever looks on leaves by ending the exchange."""
+    given = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal given
+        if given:
+            await asyncio.get_running_loop().create_future()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+
+
+def ask_in_process(app: App) -> AskPort:
+    """Return what asks an application; of a URL only path and query matter."""
+
+    async def ask(method: str, url: str, body: bytes | None = None) -> ServerAnswer:
+        parts = urlsplit(url)
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": unquote(parts.path),
+            "raw_path": parts.path.encode(),
+            "query_string": parts.query.encode(),
+            "headers": [] if body is None else [(b"content-type", b"application/json")],
+        }
+        said: list[MutableMapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": body or b"", "more_body": False}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            said.append(message)
+
+        await app(scope, receive, send)
+        whole = b"".join(message.get("body", b"") for message in said[1:])
+        return ServerAnswer(status=said[0]["status"], body=whole)
+
+    return ask

@@ -1,0 +1,184 @@
+"""Subscribers of one tenant's feed, and its latest events.
+
+It knows neither the store nor HTTP. Subscribers who may see the same events share every frame.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from accord.console.views import TaskRow
+from accord.storage.commands.browsing import Seen
+
+MAX_UNREAD_BYTES = 4 * 1024 * 1024
+"""Bytes that a listener may leave unread: one that reads so slowly is better off beginning anew."""
+
+MAX_EVENTS = 4096
+"""Events that are kept for those who come back; the more they could have missed, the sooner they read lists instead."""
+
+MAX_ROWS = 20_000
+"""Tasks of which the row is kept: one that is not among them is read anew when something happens to it."""
+
+
+class FeedEvent(NamedTuple):
+    """Something that was told under a number: whom it is about, and the frame; without an owner it is for everybody."""
+
+    number: int
+    agent: str
+    owner: str | None
+    frame: bytes
+
+    def is_for(self, seen: Seen) -> bool:
+        """Whether somebody gets to see it."""
+        if self.owner is None:
+            return self.agent not in seen.hidden
+        return seen.sees(self.agent, self.owner)
+
+
+class FeedSubscriber:
+    """One open page: what it has not read yet."""
+
+    def __init__(self, seen: Seen, topics: frozenset[str]) -> None:
+        """Tell what is `seen`, and of the tasks `topics` also that their logs have grown."""
+        self.seen = seen
+        self.topics = topics
+        self.is_over = False
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._waits: asyncio.Future[None] | None = None
+
+    def put(self, piece: bytes) -> None:
+        """Add what is to be read; too much of it ends all."""
+        if self.is_over:
+            return
+        self._size += len(piece)
+        if self._pieces and self._size > MAX_UNREAD_BYTES:
+            self.end()
+            return
+        self._pieces.append(piece)
+        self._wake()
+
+    def end(self) -> None:
+        """Tell no more; what was not read is not needed, whoever comes back gets it again."""
+        self.is_over = True
+        self._pieces.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waits is not None and not self._waits.done():
+            self._waits.set_result(None)
+
+    async def take(self, seconds: float) -> bytes | None:
+        """Wait for something to read, up to a while; none is an empty piece, and None is the end."""
+        if not self._pieces and not self.is_over:
+            self._waits = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._waits
+            except TimeoutError:
+                return b""
+            finally:
+                self._waits = None
+        if self.is_over:
+            return None
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class FeedSubscribers:
+    """The listeners of one tenant; what happened after `covered` is remembered, since `since` on the clock.
+
+    Up to `looked` nothing is missing, whatever became of hints.
+    """
+
+    def __init__(self, tenant: str, covered: int, since: int) -> None:
+        self.tenant = tenant
+        self.covered = covered
+        self.since = self.looked = since
+        self.left_at = 0.0
+        self.dirty: dict[str, None] = {}
+        self.tried: dict[str, None] = {}
+        self.chats: dict[str, None] = {}
+        self._views: dict[Seen, set[FeedSubscriber]] = {}
+        self._topics: dict[str, set[FeedSubscriber]] = {}
+        self._told: deque[FeedEvent] = deque()
+        self._known: dict[str, tuple[TaskRow, int]] = {}
+
+    # --- who listens ----------------------------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return bool(self._views)
+
+    def join(self, listener: FeedSubscriber) -> None:
+        """Let somebody listen."""
+        self._views.setdefault(listener.seen, set()).add(listener)
+        for topic in listener.topics:
+            self._topics.setdefault(topic, set()).add(listener)
+
+    def leave(self, listener: FeedSubscriber) -> None:
+        """Let somebody go."""
+        groups: list[tuple[dict[Any, set[FeedSubscriber]], Any]] = [(self._views, listener.seen)]
+        groups += [(self._topics, topic) for topic in listener.topics]
+        for group, key in groups:
+            group[key].discard(listener)
+            if not group[key]:
+                del group[key]
+
+    def end(self) -> None:
+        """Let everybody go."""
+        for listener in [one for group in self._views.values() for one in group]:
+            listener.end()
+
+    # --- what they are told ---------------------------------------------------------------------------------------
+
+    def tell(self, told: Sequence[FeedEvent], *, is_kept: bool = True) -> None:
+        """Tell everybody what they get to see, in one piece."""
+        for seen, listeners in self._views.items():
+            if piece := b"".join(one.frame for one in told if one.is_for(seen)):
+                for listener in listeners:
+                    listener.put(piece)
+        if is_kept:
+            self._told.extend(told)
+            while len(self._told) > MAX_EVENTS:
+                self.covered = self._told.popleft().number
+
+    def told_after(self, number: int) -> list[FeedEvent]:
+        """Return what is remembered of what came later."""
+        return [one for one in self._told if one.number > number]
+
+    def grown(self, row: TaskRow, make: Callable[[], bytes]) -> None:
+        """Tell those who look at a task that its log has grown."""
+        if listeners := self._topics.get(row.id):
+            piece = make()
+            for listener in listeners:
+                if listener.seen.sees(row.agent, row.owner):
+                    listener.put(piece)
+
+    # --- what is known of tasks -----------------------------------------------------------------------------------
+
+    def known(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return up to which event tasks are known, of those that are."""
+        return {id: self._known[id][1] for id in ids if id in self._known}
+
+    def row(self, task_id: str) -> TaskRow | None:
+        """Return the row of a task as it was last told."""
+        found = self._known.get(task_id)
+        return None if found is None else found[0]
+
+    def learn(self, row: TaskRow, seq: int) -> None:
+        """Keep the row of a task, which is known up to an event; those of which nothing was heard for longest go."""
+        self._known.pop(row.id, None)
+        self._known[row.id] = row, seq
+        if len(self._known) > MAX_ROWS:
+            del self._known[next(iter(self._known))]
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def frame(number: int, kind: str, body: Any) -> bytes:
+    """Return an event as it is written."""
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (number, kind.encode(), _encoder.encode(body))

@@ -1,0 +1,111 @@
+"""`GET /api/inbox`: everything that waits for a person.
+
+These are questions of tasks, approvals of workflow steps, and held tasks. They are answered through tasks and runs.
+"""
+
+from accord.console.routing import ApiReply, ApiRequest, ApiRoute
+from accord.console.server_context import ServerContext
+from accord.console.task_rows import schema_of, task_row
+from accord.console.views import Inbox, Question, TaskRow
+from accord.engine.child_tasks import child_of
+from accord.engine.context import APPROVAL
+from accord.engine.messages import text_of
+from accord.model import Message, TaskState
+from accord.storage.commands import browsing
+from accord.storage.commands.browsing import Found
+from accord.workflows.channel import METADATA
+from accord.workflows.stored_run import RunWait, load_stored_run
+
+LIMIT = 200
+"""Questions that are shown, the oldest: the rest comes when they are answered."""
+
+ASKING = (TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED)
+
+PATH = "/api/inbox"
+
+
+class InboxApi:
+    """The handlers."""
+
+    def __init__(self, house: ServerContext) -> None:
+        """Answer about `house`."""
+        self._house = house
+
+    def routes(self) -> tuple[ApiRoute, ...]:
+        """Return what is answered where."""
+        return (ApiRoute("GET", PATH, self.inbox, gives=Inbox),)
+
+    async def inbox(self, asked: ApiRequest) -> ApiReply:
+        """List what waits for a person, the oldest first."""
+        caller = asked.known
+        feed = self._house.feed.seq
+        seen = self._house.sight.seen(caller)
+        found = await self._house.store.read(browsing.asking, caller.tenant, seen, ASKING, LIMIT)
+        passed_on = {_passed_on(one.message) for one in found}
+        items: list[Question] = []
+        for one in found:
+            if one.id not in passed_on:  # what it asks is answered where it was passed on to
+                items += await self._questions(one)
+        return ApiReply(body=Inbox(items=sorted(items, key=lambda item: (item.since, item.id)), feed=feed))
+
+    async def _questions(self, found: Found) -> list[Question]:
+        """Return what a task asks: one thing, but that the steps of a run may each wait to be approved."""
+        row = task_row(found, self._house.sight)
+        step = _step(found.message)
+        standing = await load_stored_run(self._house.store, found.id) if found.is_run else None
+        waits = [] if standing is None else [wait for wait in standing.waits() if wait.is_approval]
+        asking = next((wait for wait in waits if wait.step == step), None)
+        return [_question(row, found.message, step, asking)] + [
+            _approval(row, wait) for wait in waits if wait != asking
+        ]
+
+
+def _question(row: TaskRow, message: Message | None, step: str | None, asking: RunWait | None) -> Question:
+    return Question(
+        id=f"{row.id}/{'' if message is None else message.message_id}" if asking is None else _id(row, asking),
+        message=None if message is None else message.message_id,
+        kind=row.waiting or "input",
+        text="" if message is None else text_of(message.parts),
+        since=row.updated_at,
+        task=row,
+        run=row.id if step is not None else None,
+        step=step,
+        schema=schema_of(message),
+    )
+
+
+def _approval(row: TaskRow, wait: RunWait) -> Question:
+    """Return an approval that a run will ask for once its other question is answered."""
+    return Question(
+        id=_id(row, wait),
+        message=None,
+        kind="approval",
+        text=f"Approve {wait.step}?",
+        since=row.updated_at,
+        task=row,
+        run=row.id,
+        step=wait.step,
+        schema=None,
+    )
+
+
+def _id(row: TaskRow, wait: RunWait) -> str:
+    return f"{row.id}/{wait.step}/{wait.attempt}"
+
+
+def _passed_on(message: Message | None) -> str | None:
+    """Return the task whose question a message passes on: for a caller of it, or for a step of a workflow."""
+    if message is None:
+        return None
+    workflow = (message.metadata or {}).get(METADATA)
+    task = workflow.get("task") if isinstance(workflow, dict) else None
+    return task if isinstance(task, str) else child_of(message)
+
+
+def _step(message: Message | None) -> str | None:
+    """Return the step of a workflow that a question is about approving."""
+    said = {} if message is None else message.metadata or {}
+    workflow = said.get(METADATA)
+    is_own = isinstance(workflow, dict) and "task" not in workflow and said.get(APPROVAL) is True
+    step = workflow.get("step") if is_own and isinstance(workflow, dict) else None
+    return step if isinstance(step, str) else None

@@ -1,0 +1,442 @@
+"""`/api/inspect`: a request sent as written, and its response frame by frame.
+
+A request to an agent here uses the caller's own rights. Only operators may inspect external servers, and only at
+addresses that webhooks may have. Credentials are not shown. Templates of requests are written by the dialects
+themselves.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Set
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Meta, Struct
+
+from accord.a2a import Caller
+from accord.bindings.streams import HEADERS, KEEP_ALIVE_SECONDS
+from accord.console.exchanges import (
+    ExchangeEnd,
+    ResponseHead,
+    RunExchange,
+    TimedPiece,
+    exchange_in_process,
+    exchange_with_server,
+    run_exchange,
+    scope_of,
+)
+from accord.console.routing import ApiReply, ApiRequest, ApiRoute, time_of
+from accord.console.server_context import ServerContext
+from accord.console.views import Template, TemplateList, View
+from accord.engine.ids import new_id
+from accord.errors import AccordError, InvalidParams, PermissionDenied, TaskNotFound
+from accord.model import (
+    CancelRequest,
+    CardRequest,
+    GetRequest,
+    Message,
+    Part,
+    PushConfig,
+    PushDeleteRequest,
+    PushGetRequest,
+    PushListRequest,
+    Request,
+    Role,
+    SendRequest,
+    SubscribeRequest,
+    TaskFilter,
+)
+from accord.protocol import codec, sse
+from accord.protocol.dialects import DIALECTS, REST_DIALECTS
+from accord.protocol.dialects.base import path_from_request, query_from_params
+from accord.protocol.negotiation import MOUNTS
+from accord.protocol.operations import TABLE, DialectName, Operation, Row, method_name
+from accord.protocol.sse import KEEP_ALIVE, Decoder, Frame, FrameTooLarge
+
+TASK_ID = "TASK-ID"
+"""What stands for the id of a task."""
+
+CARD_PATH = "/.well-known/agent-card.json"
+
+_PUSH_ID = "webhook-1"
+_JSON = {"Content-Type": "application/json"}
+_EVENTS = {"Accept": "text/event-stream"}
+_V03_PREFIX = "/v1"
+
+_VERSION_HEADERS: Mapping[DialectName, dict[str, str]] = {
+    DialectName.V1: {"A2A-Version": "1.0"},
+    DialectName.RELAY: {"X-A2A-Dialect": DialectName.RELAY.value},
+}
+"""What tells a dialect that has no path of its own."""
+
+_PATHS = {dialect: f"{path}/" for path, dialect in MOUNTS.items()}
+
+
+def _sample_message() -> SendRequest:
+    return SendRequest(message=Message(message_id=new_id(), role=Role.USER, parts=(Part(text="Hello"),)))
+
+
+_SAMPLES: Mapping[Operation, Callable[[], Request]] = {
+    Operation.SEND: _sample_message,
+    Operation.STREAM: _sample_message,
+    Operation.GET: lambda: GetRequest(id=TASK_ID),
+    Operation.LIST: lambda: TaskFilter(page_size=10),
+    Operation.CANCEL: lambda: CancelRequest(id=TASK_ID),
+    Operation.SUBSCRIBE: lambda: SubscribeRequest(id=TASK_ID),
+    Operation.PUSH_SET: lambda: PushConfig(task_id=TASK_ID, id=_PUSH_ID, url="https://example.com/webhook"),
+    Operation.PUSH_GET: lambda: PushGetRequest(task_id=TASK_ID, id=_PUSH_ID),
+    Operation.PUSH_LIST: lambda: PushListRequest(task_id=TASK_ID),
+    Operation.PUSH_DELETE: lambda: PushDeleteRequest(task_id=TASK_ID, id=_PUSH_ID),
+    Operation.EXTENDED_CARD: CardRequest,
+}
+
+
+def templates(dialects: Set[DialectName]) -> list[Template]:
+    """Return a request for each operation of these dialects, in each binding that has it."""
+    found: list[Template] = []
+    for dialect in (one for one in DialectName if one in dialects):
+        found += (made for row in TABLE if (made := _rpc(row, dialect)) is not None)
+        if dialect in REST_DIALECTS:
+            found += (made for row in TABLE if (made := _rest(row, dialect)) is not None)
+            found.append(_card(dialect))
+    return found
+
+
+def _rpc(row: Row, dialect: DialectName) -> Template | None:
+    name = method_name(row.operation, dialect)
+    if name is None:
+        return None
+    try:
+        params = DIALECTS[dialect].encode_request(row.operation, _SAMPLES[row.operation]())
+    except AccordError:  # the dialect has the name, but no form for such a request
+        return None
+    return _template(
+        row,
+        dialect,
+        "JSONRPC",
+        label=name,
+        method="POST",
+        path=_PATHS.get(dialect, "/"),
+        headers=_JSON | _VERSION_HEADERS.get(dialect, {}),
+        body={"jsonrpc": "2.0", "id": 1, "method": name, "params": msgspec.json.decode(params)},
+    )
+
+
+def _rest(row: Row, dialect: DialectName) -> Template | None:
+    routes = row.rest if dialect is DialectName.V1 else row.rest_v03
+    if not routes:
+        return None
+    route, request = routes[0], _SAMPLES[row.operation]()
+    prefix = "" if dialect is DialectName.V1 else _V03_PREFIX
+    params = REST_DIALECTS[dialect].encode_request(row.operation, request)
+    has_body = route.verb == "POST"
+    query = "" if has_body else urlencode(query_from_params(route, params))
+    path = prefix + path_from_request(route, request)
+    return _template(
+        row,
+        dialect,
+        "HTTP+JSON",
+        label=f"{route.verb} {prefix}{route.path}",
+        method=route.verb,
+        path=f"{path}?{query}" if query else path,
+        headers=_JSON if has_body else {},
+        body=msgspec.json.decode(params) if has_body else None,
+    )
+
+
+def _card(dialect: DialectName) -> Template:
+    return Template(
+        operation="GetAgentCard",
+        label=f"GET {CARD_PATH}",
+        dialect=dialect.value,
+        binding="HTTP+JSON",
+        streams=False,
+        method="GET",
+        path=f"{CARD_PATH}?dialect={dialect.value}",
+        headers={},
+        body=None,
+    )
+
+
+def _template(
+    row: Row, dialect: DialectName, binding: Literal["JSONRPC", "HTTP+JSON"], *, headers: dict[str, str], **more: Any
+) -> Template:
+    return Template(
+        operation=row.operation.value,
+        dialect=dialect.value,
+        binding=binding,
+        streams=row.streams,
+        headers=headers | (_EVENTS if row.streams else {}),
+        **more,
+    )
+
+
+MAX_BYTES = 1024 * 1024
+"""How much of an answer is shown: more is nothing that a person reads."""
+
+MAX_FRAMES = 1000
+MAX_SECONDS = 60.0
+"""How long somebody looks on: a stream that has not ended by then is followed elsewhere."""
+
+MAX_ABOUT = 200
+"""Characters of what a request was about, in the audit log."""
+
+ADMIN = "admin"
+"""The role of those who run a server, if they are not of one tenant of it."""
+
+CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"})
+"""Headers that say who somebody is."""
+
+NOT_SHOWN = "(not shown)"
+
+_FRAMING = frozenset({"host", "content-length", "connection", "transfer-encoding", "upgrade", "te", "trailer"})
+"""What a request's own carrier says."""
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_TARGET = re.compile(r"/[\x21\x22\x24-\x7e]*")
+
+
+class Inspection(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A request as it is to be sent: to an agent here, at a path below its own, or to a `url` elsewhere."""
+
+    agent: str | None = None
+    url: str | None = None
+    method: Annotated[str, Meta(pattern="^(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$")] = "POST"
+    path: Annotated[str, Meta(max_length=4096)] = "/"
+    headers: dict[str, str] = {}
+    body: str | None = None
+
+
+class TemplateQuery(Struct, frozen=True, kw_only=True):
+    """For which agent, and in which dialect, requests are wanted."""
+
+    agent: str | None = None
+    dialect: DialectName | None = None
+
+
+class InspectedHead(View, frozen=True, kw_only=True):
+    """How an answer begins, after so many milliseconds."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    elapsed_ms: int
+
+
+class InspectedFrame(View, frozen=True, kw_only=True):
+    """A server-sent event, so many milliseconds after the one before, or after the request."""
+
+    n: int
+    at: str | None
+    gap_ms: int
+    id: str | None
+    event: str | None
+    data: str
+
+
+class InspectedBody(View, frozen=True, kw_only=True):
+    """The body of an answer that is no stream."""
+
+    text: str
+
+
+class InspectedEnd(View, frozen=True, kw_only=True):
+    """How an answer ended: `truncated` is what cut it short, `problem` why there is none."""
+
+    bytes: int
+    frames: int
+    elapsed_ms: int
+    truncated: str | None
+    problem: str | None
+
+
+_EVENT_NAMES = {InspectedHead: "head", InspectedFrame: "frame", InspectedBody: "body", InspectedEnd: "end"}
+
+_inspection = msgspec.json.Decoder(Inspection)
+
+
+class InspectorApi:
+    """The handlers."""
+
+    def __init__(self, house: ServerContext) -> None:
+        """Answer about `house`."""
+        self._house = house
+
+    def routes(self) -> tuple[ApiRoute, ...]:
+        """Return what is answered where."""
+        return (
+            ApiRoute("GET", "/api/inspect/templates", self._templates, finds=TemplateQuery, gives=TemplateList),
+            ApiRoute("POST", "/api/inspect", self._inspect, noted="Inspect", takes=Inspection),
+        )
+
+    async def _templates(self, asked: ApiRequest) -> ApiReply:
+        """List requests to begin with."""
+        wanted, spoken = asked.found(TemplateQuery), self._house.served.dialects
+        if wanted.agent is not None:
+            self._check_agent(wanted.agent, asked.known)
+        dialects = spoken if wanted.dialect is None else spoken & {wanted.dialect}
+        return ApiReply(body=TemplateList(items=templates(dialects), task_id=TASK_ID))
+
+    async def _inspect(self, asked: ApiRequest) -> ApiReply:
+        """Send a request, and tell what comes back as server-sent events: head, frame or body, end."""
+        wish = codec.decode(asked.body, _inspection)
+        _check_inspection(wish)
+        exchange = self._here(wish, asked) if wish.agent is not None else self._elsewhere(wish, asked.known)
+        about = wish.agent or "/".join(re.split("[/?]", wish.url or "")[:3])  # of an address only whose it is
+        return ApiReply(stream=self._told(exchange), headers=HEADERS, about=about[:MAX_ABOUT])
+
+    # --- to whom it goes ----------------------------------------------------------------------------------------------
+
+    def _here(self, wish: Inspection, asked: ApiRequest) -> RunExchange:
+        assert wish.agent is not None
+        self._check_agent(wish.agent, asked.known)
+        body = (wish.body or "").encode()
+        sent = [*_allowed_headers(wish).items(), ("content-length", str(len(body)))]
+        site = self._house.served.site_as(wish.agent, asked.known)
+        return exchange_in_process(site, scope_of(wish.method, wish.path, sent, asked.scope), body)
+
+    def _elsewhere(self, wish: Inspection, caller: Caller) -> RunExchange:
+        if caller.roles is not None and not (ADMIN in caller.roles and caller.is_of_server):
+            raise PermissionDenied("Only those who run this server may look into others through it")
+        url = wish.url or ""
+        body = None if wish.body is None else wish.body.encode()
+        return exchange_with_server(self._house.served.outbound(url), wish.method, url, _allowed_headers(wish), body)
+
+    def _check_agent(self, slug: str, caller: Caller) -> None:
+        agent, sight = self._house.agents.get(slug), self._house.sight
+        shown = (Operation.SEND, Operation.LIST)
+        if agent is None or not any(sight.may(caller, agent.profile.name, operation) for operation in shown):
+            raise TaskNotFound("There is no such agent")
+
+    # --- what comes back ----------------------------------------------------------------------------------------------
+
+    async def _told(self, exchange: RunExchange) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        answer = InspectedResponse(began=loop.time(), began_ms=self._house.now_ms())
+        until = answer.began + MAX_SECONDS
+        async with run_exchange(exchange) as said:
+            while not answer.is_over:
+                wait = min(KEEP_ALIVE_SECONDS, until - loop.time())
+                try:
+                    async with asyncio.timeout(max(0.0, wait)):
+                        news = await said.get()
+                except TimeoutError:
+                    if loop.time() < until:
+                        yield KEEP_ALIVE
+                        continue
+                    answer.cut("time")
+                    news = TimedPiece(loop.time(), ExchangeEnd())
+                for told in answer.hear(news):
+                    yield sse.encode(Frame(event=_EVENT_NAMES[type(told)], data=codec.encode(told)))
+
+
+InspectionEvent = InspectedHead | InspectedFrame | InspectedBody | InspectedEnd
+
+
+class InspectedResponse:
+    """An answer as far as it has come, and what is told of it; it does no I/O and has no clock."""
+
+    def __init__(self, *, began: float, began_ms: int) -> None:
+        """Count from when the request was sent, on the loop's clock and on that of the day."""
+        self.began = self._last = began
+        self._began_ms = began_ms
+        self._frames: Decoder | None = None
+        self._body = bytearray()
+        self._bytes = self._count = 0
+        self._truncated: str | None = None
+        self._problem: str | None = None
+        self.is_over = False
+
+    def cut(self, by: str) -> None:
+        """Hear no more, because of a limit."""
+        self._truncated = by
+
+    def hear(self, said: TimedPiece) -> Iterator[InspectionEvent]:
+        """Yield what is to be told of what came."""
+        match said.what:
+            case ResponseHead() as head:
+                is_stream = ("content-type", "text/event-stream") in (
+                    (name, value.partition(";")[0].strip().lower()) for name, value in head.headers
+                )
+                self._frames = Decoder(max_bytes=MAX_BYTES) if is_stream else None
+                yield InspectedHead(
+                    status=head.status, headers=redact_headers(head.headers), elapsed_ms=self._ms(said.at)
+                )
+            case bytes() as piece:
+                room = MAX_BYTES - self._bytes
+                self._bytes += min(len(piece), room)
+                yield from self._take(piece[:room], said.at)
+                if len(piece) > room:
+                    self.cut("size")
+            case ExchangeEnd(problem):
+                self._problem = problem
+                self.is_over = True
+        if self._truncated is not None:
+            self.is_over = True
+        if self.is_over:
+            yield from self._end(said.at)
+
+    def _take(self, piece: bytes, at: float) -> Iterator[InspectionEvent]:
+        if self._frames is None:
+            self._body += piece
+            return
+        try:
+            frames = self._frames.feed(piece)
+        except FrameTooLarge as error:
+            frames = error.frames
+            self.cut("size")
+        for frame in frames:
+            if self._count == MAX_FRAMES:
+                self.cut("frames")
+                return
+            self._count += 1
+            yield self._frame(frame, at)
+            self._last = at
+
+    def _frame(self, frame: Frame, at: float) -> InspectedFrame:
+        return InspectedFrame(
+            n=self._count,
+            at=time_of(self._began_ms + self._ms(at)),
+            gap_ms=round((at - self._last) * 1000),
+            id=frame.id,
+            event=frame.event,
+            data=frame.data.decode(errors="replace"),
+        )
+
+    def _end(self, at: float) -> Iterator[InspectionEvent]:
+        if self._frames is None and self._body:
+            yield InspectedBody(text=self._body.decode(errors="replace"))
+        yield InspectedEnd(
+            bytes=self._bytes,
+            frames=self._count,
+            elapsed_ms=self._ms(at),
+            truncated=self._truncated,
+            problem=self._problem,
+        )
+
+    def _ms(self, at: float) -> int:
+        return round((at - self.began) * 1000)
+
+
+def redact_headers(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return headers without what says who somebody is."""
+    return [(name, NOT_SHOWN if name.lower() in CREDENTIALS else value) for name, value in headers]
+
+
+def _allowed_headers(wish: Inspection) -> dict[str, str]:
+    """Return the headers that are somebody's own to write."""
+    return {name: value for name, value in wish.headers.items() if name.lower() not in _FRAMING}
+
+
+def _check_inspection(wish: Inspection) -> None:
+    if (wish.agent is None) == (wish.url is None):
+        raise InvalidParams("A request goes to an agent here or to a URL elsewhere: name one of them")
+    if wish.agent is not None and not _TARGET.fullmatch(wish.path):
+        raise codec.invalid_field("path", "It begins with a slash, and what is no letter, digit or sign is encoded")
+    for name, value in wish.headers.items():
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise codec.invalid_field(f"headers.{name[:40]}", "It is no header that HTTP could carry")
+        if wish.agent is not None and name.lower() in CREDENTIALS:
+            text = "What is sent to an agent here is sent by you, as you are signed in: leave out other credentials"
+            raise codec.invalid_field(f"headers.{name}", text)

@@ -1,0 +1,460 @@
+"""Views of workflow runs: rows, steps, attempts and lanes of the timeline.
+
+They are made from the run as `workflows.standing` reads it. Nothing is read here.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from accord.console.routing import time_of
+from accord.console.views import Lane, Segment, StateName, Timeline, View
+from accord.model.base import timestamp_ms
+from accord.protocol.states import LOWER
+from accord.storage.commands.journal import Begun as Noted
+from accord.workflows.attempts import WITH_ADVICE, step_values
+from accord.workflows.document import Step
+from accord.workflows.records import Record, StepEnded, StepStarted
+from accord.workflows.run_request import RunOrigin
+from accord.workflows.source import StepPositions
+from accord.workflows.state import FINAL, PlanNode, RunState
+from accord.workflows.stored_run import CANCELLED, RunWait, StoredRun, StoredStep
+from accord.workflows.values import Unresolved
+
+StepStatus = Literal["pending", "running", "waiting", "completed", "failed", "skipped", "cancelled"]
+"""Where a step stands: `waiting` is between two attempts, `cancelled` one that had begun when its run ended."""
+
+
+class CheckView(View, frozen=True, kw_only=True):
+    """What must be so after a step, and whether it was; None if nobody has looked yet."""
+
+    type: str
+    value: str
+    description: str | None
+    passed: bool | None
+
+
+class StepView(View, frozen=True, kw_only=True):
+    """A step of a run as it stands, or a barrier; `needs` are the steps it waits for, `child` the task that does it.
+
+    `parent` is the map that it is an item of. One that `is_reused` was done by the run that this one takes over from.
+    `error` and `output` may be shortened here. It stands in the document from `line` to `last_line`, from 1.
+    """
+
+    name: str
+    type: str
+    status: StepStatus
+    agent: str | None
+    depth: int
+    parent: str | None
+    needs: list[str]
+    attempts: int
+    begin: str | None
+    end: str | None
+    exit_code: int | None
+    reason: str | None
+    error: str | None
+    output: str
+    is_reused: bool
+    verification: CheckView | None
+    child: str | None
+    line: int | None
+    last_line: int | None
+
+
+class TryView(View, frozen=True, kw_only=True):
+    """One attempt at a step, and what came of it."""
+
+    attempt: int
+    status: StepStatus
+    begin: str | None
+    end: str | None
+    exit_code: int | None
+    error: str | None
+    output: str
+    child: str | None
+
+
+class StepDetail(StepView, frozen=True, kw_only=True):
+    """All that is shown of a step: `input` is what it is told or runs, `item` what of a map it is for."""
+
+    description: str | None
+    condition: str | None
+    input: str
+    item: Any
+    tries: list[TryView]
+
+
+class WaitView(View, frozen=True, kw_only=True):
+    """What a run waits for."""
+
+    step: str
+    kind: Literal["approval", "event", "time"]
+    event: str | None
+    until: str | None
+
+
+class RunRow(View, frozen=True, kw_only=True):
+    """A run in a list; `counts` says how many of its steps have which status."""
+
+    id: str
+    workflow: str
+    agent: str
+    slug: str
+    status: StateName
+    begin: str
+    updated_at: str
+    owner: str
+    parent_id: str | None
+    counts: dict[str, int]
+    waits: list[WaitView]
+    seq: int
+
+
+class RunPage(View, frozen=True, kw_only=True):
+    """A page of runs."""
+
+    items: list[RunRow]
+    next: str | None
+    feed: int
+
+
+class RunView(RunRow, frozen=True, kw_only=True):
+    """All that is shown of a run; `document` is its YAML as it was when it began.
+
+    `previous` is the run that it takes over from. What asks at the moment is `question`, of the step `asks`.
+    """
+
+    steps: list[StepView]
+    input: str
+    inputs: dict[str, Any]
+    output: str | None
+    error: str | None
+    question: str | None
+    asks: str | None
+    document: str
+    previous: str | None
+    actions: list[Literal["cancel", "rerun", "again", "approve"]]
+    feed: int
+
+
+class RerunView(View, frozen=True, kw_only=True):
+    """What a re-run does: the steps that run `again`, those whose result is `kept`, and the `approvals` among these."""
+
+    again: list[str]
+    kept: list[str]
+    approvals: list[str]
+
+
+class ScheduleView(View, frozen=True, kw_only=True):
+    """When runs of a workflow begin by themselves."""
+
+    cron: str
+    timezone: str
+
+
+class HookView(View, frozen=True, kw_only=True):
+    """An address whose calls begin runs; one that `is_signed` only for those who can sign."""
+
+    url: str
+    is_signed: bool
+
+
+class WorkflowView(View, frozen=True, kw_only=True):
+    """A workflow that is served: what may be run of it by name, and the JSON Schema of what a run is given.
+
+    One that `takes_input` also wants a text.
+    """
+
+    slug: str
+    agent: str
+    name: str
+    description: str
+    names: list[str]
+    inputs: dict[str, Any] | None
+    takes_input: bool
+    schedules: list[ScheduleView]
+    webhooks: list[HookView]
+
+
+class WorkflowList(View, frozen=True, kw_only=True):
+    """The workflows that somebody may run."""
+
+    items: list[WorkflowView]
+
+
+MAX_SHOWN = 1000
+"""Characters of an output or an error that a list of steps shows: a run may have thousands of them."""
+
+BARRIER = "barrier"
+"""The type of what is no step and stands between some."""
+
+PASSED = "completed_verified"
+MISSED = frozenset({"failed_verification", WITH_ADVICE})
+"""Reasons that say what a verification came to (`workflows.verification`)."""
+
+_records = msgspec.json.Decoder(Record)
+
+
+def run_row(noted: Noted, origin: RunOrigin, slug: str, lines: list[StoredStep], waits: list[RunWait]) -> RunRow:
+    """Return a run as a list shows it."""
+    return RunRow(
+        id=noted.task_id,
+        workflow=origin.name if origin.name == origin.workflow else f"{origin.name}/{origin.workflow}",
+        agent=noted.agent,
+        slug=slug,
+        status=LOWER[noted.state],  # type: ignore[arg-type]  # all of them are states
+        begin=timestamp_ms(noted.begun_at),
+        updated_at=timestamp_ms(noted.updated_at),
+        owner=noted.owner,
+        parent_id=noted.parent_id,
+        counts=dict(Counter(line.status for line in lines if not line.depth)),
+        waits=[_wait(one) for one in waits],
+        seq=noted.last_seq,
+    )
+
+
+def _wait(wait: RunWait) -> WaitView:
+    kind = "approval" if wait.is_approval else "event" if wait.event is not None else "time"
+    return WaitView(step=wait.step, kind=kind, event=wait.event, until=time_of(wait.until))  # type: ignore[arg-type]
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+class RunStepViews:
+    """The steps of one run, as they stand."""
+
+    def __init__(self, found: StoredRun) -> None:
+        """Read what is written down of it, once."""
+        self.found, self.state = found, found.state()
+        self.lines = found.lines(self.state)
+        self._places = StepPositions(found.text, self.state.plan.workflow)
+
+    def views(self) -> list[StepView]:
+        """Return them in the order of the plan, items below their maps, barriers last."""
+        steps = [StepView(**self._shown(line)) for line in self.lines]
+        return steps + [_barrier(node) for node in self.state.nodes.values() if node.barrier is not None]
+
+    def detail(self, name: str) -> StepDetail | None:
+        """Return all of one step; None if there is none of that name."""
+        line = next((one for one in self.lines if one.name == name), None)
+        if line is None:
+            return None
+        node, step = self._known(line)
+        return StepDetail(
+            **{**self._shown(line), "error": line.error, "output": line.output},
+            description=step.description,
+            condition=step.if_,
+            input=_step_input(self.state, node, step, self.found.task.task_id),
+            item=node.item,
+            tries=[self._try(number, *both) for number, both in sorted(self._tries(name).items())],
+        )
+
+    def _known(self, line: StoredStep) -> tuple[PlanNode, Step]:
+        node = self.state.nodes[line.name]
+        assert node.step is not None  # lines are of steps
+        return node, node.step
+
+    def _shown(self, line: StoredStep) -> dict[str, Any]:
+        node, step = self._known(line)
+        place = self._places.of(line.name, step)
+        return {
+            "name": line.name,
+            "type": line.type,
+            "status": line.status,
+            "agent": step.agent or step.url,
+            "depth": line.depth,
+            "parent": None if node.parent is None else node.parent.name,
+            "needs": list(node.after),
+            "attempts": line.attempts,
+            "begin": time_of(line.begun_at),
+            "end": time_of(line.ended_at),
+            "exit_code": line.exit_code,
+            "reason": line.reason,
+            "error": None if line.error is None else line.error[:MAX_SHOWN],
+            "output": line.output[:MAX_SHOWN],
+            "is_reused": is_reused(node),
+            "verification": _check_view(step, line),
+            "child": line.child,
+            "line": None if place is None else place.first,
+            "last_line": None if place is None else place.last,
+        }
+
+    # --- attempts -------------------------------------------------------------------------------------------------
+
+    def tries(self) -> Iterator[tuple[StoredStep, dict[int, TryView]]]:
+        """Yield every step with its attempts by their numbers."""
+        found: dict[str, dict[int, tuple[StepStarted | None, StepEnded | None]]] = {}
+        for record in self._written():
+            _add_record(found.setdefault(record.step, {}), record)
+        for line in self.lines:
+            tries = found.get(line.name, {})
+            yield line, {number: self._try(number, *tries[number], line.name) for number in sorted(tries)}
+
+    def _written(self) -> Iterator[Record]:
+        for key, entry in self.found.records.items():
+            if key.endswith((":begun", ":ended")):
+                yield _records.decode(entry)
+
+    def _tries(self, name: str) -> dict[int, tuple[StepStarted | None, StepEnded | None, str]]:
+        found: dict[int, tuple[StepStarted | None, StepEnded | None]] = {}
+        for record in self._written():
+            if record.step == name:
+                _add_record(found, record)
+        return {number: (*both, name) for number, both in found.items()}
+
+    def _try(self, number: int, begun: StepStarted | None, ended: StepEnded | None, name: str) -> TryView:
+        is_cut = ended is None and self.found.is_over
+        status = ended.status if ended is not None else CANCELLED if is_cut else "running"
+        end = ended.at if ended is not None else self.found.task.updated_at if is_cut else None
+        return TryView(
+            attempt=number,
+            status=status,  # type: ignore[arg-type]  # all of them are statuses
+            begin=None if begun is None else timestamp_ms(begun.at),
+            end=time_of(end),
+            exit_code=None if ended is None else ended.exit_code,
+            error=None if ended is None else ended.error,
+            output="" if ended is None else ended.output,
+            child=self.found.child(name, number),
+        )
+
+
+def _add_record(tries: dict[int, tuple[StepStarted | None, StepEnded | None]], record: Record) -> None:
+    begun, ended = tries.get(record.attempt, (None, None))
+    tries[record.attempt] = (record, ended) if isinstance(record, StepStarted) else (begun, record)
+
+
+def is_reused(node: PlanNode) -> bool:
+    """Whether a step was done by an earlier run: it ended well without a start here (`workflows.run_request`)."""
+    if node.standing != "completed" or node.step is None:
+        return False
+    if node.is_map:
+        return bool(node.items) and all(is_reused(item) for item in node.items or ())
+    return node.begun is None
+
+
+def _barrier(node: PlanNode) -> StepView:
+    end = node.end
+    return StepView(
+        name=node.name,
+        type=BARRIER,
+        status=node.standing,
+        agent=None,
+        depth=0,
+        parent=None,
+        needs=list(node.after),
+        attempts=0,
+        begin=None,
+        end=None if end is None else timestamp_ms(end.at),
+        exit_code=None,
+        reason=None if end is None else end.reason,
+        error=None if end is None else end.error,
+        output="",
+        is_reused=False,
+        verification=None,
+        child=None,
+        line=None,
+        last_line=None,
+    )
+
+
+def _check_view(step: Step, line: StoredStep) -> CheckView | None:
+    """Return what a step's verification says, and what it came to."""
+    wanted = step.verification
+    if wanted is None:
+        return None
+    passed = True if line.reason == PASSED else False if line.reason in MISSED else None
+    return CheckView(type=wanted.type, value=wanted.value, description=wanted.description, passed=passed)
+
+
+# --- what a step is told ----------------------------------------------------------------------------------------------
+
+_STEP_INPUTS: Mapping[str, Callable[[Step], Any]] = {
+    "agent": lambda step: step.task,
+    "a2a": lambda step: step.task,
+    "approval": lambda step: step.task,
+    "deterministic": lambda step: step.command,
+    "worktree": lambda step: step.branch,
+    "workflow": lambda step: step.input,
+    "wait": lambda step: step.event or step.until,
+    "map": lambda step: step.over,
+}
+"""Type of a step -> what says what is to be done."""
+
+
+def _custom_step_input(step: Step) -> Any:
+    """Return what a step of an added type is given."""
+    return step.with_ or None
+
+
+def _step_input(state: RunState, node: PlanNode, step: Step, run_id: str) -> str:
+    """Return what a step is told, with the values that it speaks of.
+
+    Those of the environment stay names: pages are for more people than the environment is.
+    """
+    said = _STEP_INPUTS.get(step.kind, _custom_step_input)(step)
+    if said is None:
+        return ""
+    if not isinstance(said, str):
+        return msgspec.json.encode(said).decode()
+    try:
+        return step_values(state, node, run={"id": run_id}).text(said)
+    except Unresolved:
+        return said
+
+
+def is_open(line: StoredStep) -> bool:
+    """Whether a step may still change."""
+    return line.status not in FINAL and line.status != CANCELLED
+
+
+_STATES: Mapping[str, str] = {
+    "running": "working",
+    "completed": "completed",
+    "failed": "failed",
+    "skipped": "canceled",
+    "cancelled": "canceled",
+}
+"""Status of an attempt -> the state that it looks like."""
+
+_WAITING_STATES: Mapping[str, str] = {"approval": "input-required", "wait": "submitted"}
+"""Type of a step that nobody works at -> what it looks like meanwhile."""
+
+BETWEEN = "submitted"
+"""What the time between two attempts looks like."""
+
+
+def run_timeline(steps: RunStepViews, now_ms: int) -> Timeline:
+    """Return the waterfall of a run."""
+    return Timeline(lanes=[_lane(line, tries) for line, tries in steps.tries()], now=timestamp_ms(now_ms))
+
+
+def _lane(line: StoredStep, tries: Mapping[int, TryView]) -> Lane:
+    return Lane(
+        id=line.name,
+        label=line.name,
+        kind="step",
+        parent=line.name.rpartition("[")[0] if line.depth else None,
+        task_id=line.child,
+        segments=list(_segments(line, list(tries.values()))),
+    )
+
+
+def _segments(line: StoredStep, tries: list[TryView]) -> Iterator[Segment]:
+    """Yield the attempts, and between them the time until the next; a step that was not even begun has none."""
+    before: str | None = None
+    for one in tries:
+        begin = one.begin or one.end
+        if begin is None or one.status == "skipped":
+            continue
+        if before is not None:
+            yield Segment(begin=before, end=begin, state=BETWEEN, label=f"waits for attempt {one.attempt}")
+        state = _WAITING_STATES.get(line.type, "working") if one.status == "running" else _STATES[one.status]
+        label = one.status if len(tries) == 1 else f"attempt {one.attempt}, {one.status}"
+        yield Segment(begin=begin, end=one.end, state=state, label=label)
+        before = one.end
+    if before is not None and line.status == "waiting" and is_open(line):
+        yield Segment(begin=before, end=None, state=BETWEEN, label="waits for the next attempt")

@@ -1,0 +1,186 @@
+"""Static files of the web application, and the redirect from `/` to it.
+
+They are the same for all callers and need no credentials. `hatch_build.py` builds them; without a build there is a
+small page instead.
+"""
+
+import asyncio
+import gzip
+import mimetypes
+import re
+from collections.abc import Awaitable, Mapping
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from accord.bindings.compression import SMALLEST, wanted
+from accord.bindings.http import App, Headers, Receive, Scope, Send, header, respond
+from accord.console import PAGES
+
+INDEX = "index.html"
+ASSETS = "assets/"
+"""Below it are files that have a hash of what is in them in their names."""
+
+FOREVER = b"public, max-age=31536000, immutable"
+REVALIDATE = b"no-cache"
+"""Kept, but asked for each time whether it is still the same."""
+
+MAX_FILES = 500
+"""Files that are kept in memory: a build has some dozens."""
+
+POLICY: Mapping[str, str] = {
+    "default-src": "'self'",
+    "img-src": "'self' data: blob:",
+    "media-src": "'self' blob:",
+    "frame-src": "'self'",
+    "worker-src": "'self'",
+    "connect-src": "'self'",
+    "form-action": "'self'",
+    "object-src": "'none'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'none'",
+}
+"""What pages may load: nothing from elsewhere, no script or style inside of a page, and no page inside of another."""
+
+SECURITY_HEADERS: Headers = [
+    (b"content-security-policy", "; ".join(f"{name} {value}" for name, value in POLICY.items()).encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+]
+"""What every answer says."""
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
+"""What the machine's own table may not know, or have wrong."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+"""A part of a path: no file that is hidden, no way up, nothing that a file system might read otherwise."""
+
+
+class StaticFile(NamedTuple):
+    """A file as it is given out: its bytes, also compressed if that is worth it, and the tag that names them."""
+
+    body: bytes
+    packed: bytes | None
+    etag: str
+    kind: str
+
+    @classmethod
+    def of(cls, body: bytes, kind: str) -> "StaticFile":
+        """Return a file of these bytes."""
+        packed = gzip.compress(body, mtime=0) if len(body) >= SMALLEST else body
+        etag = f'"{sha256(body).hexdigest()[:32]}"'
+        return cls(body, packed if len(packed) < len(body) else None, etag, kind)
+
+
+class StaticFiles:
+    """An ASGI application for what is below `/console/`."""
+
+    def __init__(self, built: Path, fallback: Path) -> None:
+        """Give out what is `built`, or `fallback` as long as there is nothing."""
+        self._built = built
+        self._fallback = fallback
+        self._files: dict[tuple[Path, int, int], StaticFile] = {}
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["method"] not in ("GET", "HEAD"):
+            await _send_text(scope, send, 405, b"Allowed are GET, HEAD\n", [(b"allow", b"GET, HEAD")])
+            return
+        mount: str = scope.get("accord.mount", "")
+        path = scope["path"].removeprefix(mount)
+        if path == PAGES.rstrip("/"):
+            asked = scope.get("query_string", b"")
+            await _send_text(scope, send, 308, b"", [(b"location", _url(mount) + (b"?" + asked if asked else b""))])
+            return
+        name = path.removeprefix(PAGES)
+        found = await asyncio.to_thread(self._find, name, mount)
+        if found is None:
+            await _send_text(scope, send, 404, b"There is no such file\n", [(b"cache-control", b"no-store")])
+            return
+        await _send_file(scope, send, found, FOREVER if name.startswith(ASSETS) else REVALIDATE)
+
+    def _find(self, name: str, mount: str) -> StaticFile | None:
+        """Return a file, or the page for what is no asset and has no extension: the front end knows what that is."""
+        root = self._built if (self._built / INDEX).is_file() else self._fallback
+        if name and all(map(_NAME.fullmatch, name.split("/"))):
+            path = root.joinpath(*name.split("/"))
+            if name != INDEX and path.is_file() and path.resolve().is_relative_to(root.resolve()):
+                return self._read(path)
+        if name != INDEX and (name.startswith(ASSETS) or "." in name.rpartition("/")[2]):
+            return None
+        page = self._read(root / INDEX)
+        return StaticFile.of(_with_base_path(page.body, mount), page.kind)
+
+    def _read(self, path: Path) -> StaticFile:
+        state = path.stat()
+        key = path, state.st_mtime_ns, state.st_size
+        found = self._files.get(key)
+        if found is None:
+            kind = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+            if len(self._files) >= MAX_FILES:
+                self._files.clear()
+            self._files[key] = found = StaticFile.of(path.read_bytes(), kind)
+        return found
+
+
+class RootRedirect:
+    """What is at the root: browsers are led to the console, everybody else meets the first agent as ever."""
+
+    def __init__(self, agent: App) -> None:
+        """Leave everything to `agent` that is no person with a browser."""
+        self._agent = agent
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer one request."""
+        return self._lead(scope, send) if _is_visit(scope) else self._agent(scope, receive, send)
+
+    async def _lead(self, scope: Scope, send: Send) -> None:
+        headers = [(b"location", _url(scope.get("accord.mount", ""))), (b"vary", b"Accept")]
+        await _send_text(scope, send, 307, b"", [*headers, (b"cache-control", b"no-store")])
+
+
+def _is_visit(scope: Scope) -> bool:
+    """Whether somebody has opened an address in a browser."""
+    if scope["method"] not in ("GET", "HEAD") or "text/html" not in (header(scope, b"accept") or ""):
+        return False
+    return (header(scope, b"sec-fetch-mode") or "navigate") == "navigate"
+
+
+def _with_base_path(page: bytes, mount: str) -> bytes:
+    """Return a page whose files are found from whatever address it has, and which knows where the server is mounted."""
+    base = escape(mount).encode() + PAGES.encode()
+    placed = page.replace(b'="./', b'="' + base)
+    meta = b'<meta name="accord-mount" content="' + escape(mount).encode() + b'" />'
+    return placed.replace(b"<head>", b"<head>\n    " + meta, 1)
+
+
+async def _send_file(scope: Scope, send: Send, file: StaticFile, caching: bytes) -> None:
+    etag, packed = file.etag, file.packed if wanted(header(scope, b"accept-encoding") or "", ("gzip",)) else None
+    said = [*SECURITY_HEADERS, (b"cache-control", caching), (b"etag", etag.encode()), (b"vary", b"Accept-Encoding")]
+    if etag in (header(scope, b"if-none-match") or ""):
+        await respond(send, 304, b"", said)
+        return
+    said.append((b"content-type", file.kind.encode()))
+    if packed is not None:
+        said.append((b"content-encoding", b"gzip"))
+    await respond(send, 200, file.body if packed is None else packed, said, head=scope["method"] == "HEAD")
+
+
+async def _send_text(scope: Scope, send: Send, status: int, text: bytes, headers: Headers) -> None:
+    said = [(b"content-type", b"text/plain; charset=utf-8"), *SECURITY_HEADERS, *headers]
+    await respond(send, status, text, said, head=scope["method"] == "HEAD")
+
+
+def _url(mount: str) -> bytes:
+    return (mount + PAGES).encode("latin-1", "replace")

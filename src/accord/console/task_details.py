@@ -1,0 +1,239 @@
+"""Details of one task: access, addresses of files, and the timeline.
+
+Tasks of served agents go through their guarded services. Tasks of members, and of agents that are served no longer, are
+only read.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from accord.a2a import A2A, Caller
+from accord.console.server_context import ServerContext
+from accord.console.task_rows import STATES, short_text
+from accord.console.views import Lane, Segment, TaskRow
+from accord.errors import TaskNotFound
+from accord.model import Artifact, Message, Part, Task, TaskState
+from accord.model.base import timestamp_ms
+from accord.protocol import lifecycle
+from accord.protocol.operations import Operation
+from accord.storage.commands import browsing, tasks
+from accord.storage.commands.browsing import Changed, Found
+from accord.storage.commands.pushes import Tried
+from accord.storage.commands.tasks import Head, Stored
+
+
+class VisibleTask(NamedTuple):
+    """A task as it is kept, as a list shows it, and as it is."""
+
+    stored: Stored
+    found: Found
+    task: Task
+
+
+class TaskAccess:
+    """Finds tasks."""
+
+    def __init__(self, house: ServerContext) -> None:
+        """Look in the store of `house`."""
+        self._house = house
+
+    async def head(self, task_id: str, caller: Caller, operation: Operation = Operation.GET) -> Head:
+        """Return what is known of a task with which somebody may do something; any other looks as if it were not there.
+
+        What of it is not allowed by roles is refused by whoever is asked to do it.
+        """
+        found = await self._house.store.read(tasks.read_head, caller.tenant, task_id)
+        return self._allowed(found, task_id, caller, operation)
+
+    async def whole(self, task_id: str, caller: Caller) -> VisibleTask:
+        """Return a task."""
+        both = await self._house.store.read(browsing.whole, caller.tenant, task_id)
+        self._allowed(None if both is None else both[0], task_id, caller, Operation.GET)
+        assert both is not None  # it would not be allowed
+        return VisibleTask(*both, await self._house.host.engine.archive.unpack(caller.tenant, both[0]))
+
+    def _allowed(self, found: Head | None, task_id: str, caller: Caller, operation: Operation) -> Head:
+        if found is None or not self._house.sight.seen(caller, operation).sees(found.agent, found.owner):
+            raise TaskNotFound(metadata={"taskId": task_id})
+        return found
+
+    def is_served(self, agent: str) -> bool:
+        """Whether an agent has a path of its own here."""
+        slug = self._house.sight.slug(agent)
+        return slug in self._house.agents and self._house.agents[slug].profile.name == agent
+
+    def service(self, head: Head, caller: Caller) -> tuple[A2A, Caller]:
+        """Return whom to ask about a task that was found, and as whom."""
+        if self.is_served(head.agent):
+            return self._house.services[self._house.sight.slug(head.agent)], caller
+        inner = self._house.host.services.get(head.agent)
+        if inner is None:
+            raise TaskNotFound("The agent of this task is not served any more")
+        return inner, caller if head.owner == caller.owner else replace(caller, sees_all=True)
+
+
+def task_with_urls(task: Task, base: str) -> dict[str, Any]:
+    """Return a task's A2A 1.0 form in which files have addresses below `base`."""
+    found: dict[str, Any] = msgspec.to_builtins(task)
+    for artifact, made in zip(found.get("artifacts", ()), task.artifacts, strict=True):
+        artifact["parts"] = _parts_with_urls(made, f"{base}/{quote(made.artifact_id, safe='')}")
+    for turn, said in zip(found.get("history", ()), task.history, strict=True):
+        turn["parts"] = _parts_with_urls(said, f"{base}/message/{quote(said.message_id, safe='')}")
+    if task.status.message is not None:
+        said = task.status.message
+        found["status"]["message"]["parts"] = _parts_with_urls(
+            said, f"{base}/message/{quote(said.message_id, safe='')}"
+        )
+    return found
+
+
+def _parts_with_urls(of: Artifact | Message, base: str) -> list[Any]:
+    return [part_with_url(part, f"{base}/{at}") for at, part in enumerate(of.parts)]
+
+
+def part_with_url(part: Part, url: str | None) -> dict[str, Any]:
+    """Return a part in which bytes have become an address, or only their number."""
+    found: dict[str, Any] = msgspec.to_builtins(part)
+    if part.raw is not None:
+        del found["raw"]
+        found |= {"size": len(part.raw)} if url is None else {"url": url, "size": len(part.raw)}
+    return found
+
+
+def part_at(task: Task, artifact: str | None, message: str | None, at: int) -> Part:
+    """Return a part of an artifact or a message, by its place."""
+    messages = [*task.history, *([task.status.message] if task.status.message is not None else [])]
+    holders: list[Artifact | Message] = [
+        *(one for one in task.artifacts if one.artifact_id == artifact),
+        *(one for one in messages if one.message_id == message),
+    ]
+    for holder in holders:
+        if at < len(holder.parts):
+            return holder.parts[at]
+    raise TaskNotFound("The task has no such file")
+
+
+_ENDED = frozenset(STATES[state] for state in lifecycle.ENDED)
+
+LABELS = {
+    TaskState.WORKING: ("attempt", "Run"),
+    TaskState.INPUT_REQUIRED: ("wait", "Question"),
+    TaskState.AUTH_REQUIRED: ("wait", "Credentials"),
+}
+"""State -> the kind of lane that a stay in it has, and what it is called."""
+
+
+class StateInterval(Struct, frozen=True):
+    """A time in one state; one without an end goes on."""
+
+    state: TaskState
+    begin: int
+    end: int | None
+    label: str
+
+
+def task_lanes(
+    row: TaskRow, statuses: Sequence[Changed], children: Iterable[TaskRow], tried: Iterable[tuple[str, Tried]]
+) -> list[Lane]:
+    """Return the lanes of a task, its own first."""
+    stays = _stays(row, statuses)
+    own = Lane(
+        id="task",
+        label=row.title or row.agent,
+        kind="task",
+        parent=None,
+        task_id=row.id,
+        segments=[_segment(stay) for stay in stays],
+    )
+    return [own, *_turns(stays, row.id), *(_child(child) for child in children), *_deliveries(tried, row.id)]
+
+
+def _stays(row: TaskRow, statuses: Sequence[Changed]) -> list[StateInterval]:
+    """Return where a task has been; one whose log is gone has been where it is."""
+    points = [(TaskState.SUBMITTED, _ms(row.created_at), "")]
+    for one in statuses:
+        state, said = one.status.state, short_text(one.status.message) or ""
+        if state is points[-1][0] and state not in LABELS:
+            continue  # an end that repeats changes nothing
+        if state is points[-1][0] is TaskState.WORKING:
+            continue  # progress, not another run
+        points.append((state, max(one.at, points[-1][1]), said))
+    if STATES[points[-1][0]] != row.status:
+        state = next(state for state, name in STATES.items() if name == row.status)
+        points.append((state, max(_ms(row.updated_at), points[-1][1]), row.status_message or ""))
+    ends = [begin for _, begin, _ in points[1:]]
+    last = points[-1]
+    ends_at = last[1] if last[0] in lifecycle.ENDED else None
+    return [
+        StateInterval(state, begin, end, label)
+        for (state, begin, label), end in zip(points, [*ends, ends_at], strict=True)
+    ]
+
+
+def _turns(stays: Sequence[StateInterval], task_id: str) -> list[Lane]:
+    """Return a lane for each run and each question."""
+    found: list[Lane] = []
+    counts: dict[str, int] = {}
+    for stay in stays:
+        if stay.state not in LABELS:
+            continue
+        kind, name = LABELS[stay.state]
+        counts[name] = number = counts.get(name, 0) + 1
+        found.append(
+            Lane(
+                id=f"{kind}-{name}-{number}",
+                label=f"{name} {number}",
+                kind="attempt" if kind == "attempt" else "wait",
+                parent="task",
+                task_id=task_id,
+                segments=[_segment(stay)],
+            )
+        )
+    return found
+
+
+def _child(row: TaskRow) -> Lane:
+    end = row.updated_at if row.status in _ENDED else None
+    return Lane(
+        id=f"child-{row.id}",
+        label=row.agent,
+        kind="child",
+        parent="task",
+        task_id=row.id,
+        segments=[Segment(begin=row.created_at, end=end, state=row.status, label=row.title)],
+    )
+
+
+def _deliveries(tried: Iterable[tuple[str, Tried]], task_id: str) -> list[Lane]:
+    by_push: dict[str, list[Segment]] = {}
+    for push, one in sorted(tried, key=lambda found: found[1].id):
+        state = "delivered" if one.error is None else "failed"
+        end = timestamp_ms(one.at + one.duration_ms)
+        label = f"event {one.seq}" + (f": {one.status or one.error}" if one.error else "")
+        by_push.setdefault(push, []).append(Segment(begin=timestamp_ms(one.at), end=end, state=state, label=label))
+    return [
+        Lane(
+            id=f"delivery-{push}",
+            label=f"Webhook {push}",
+            kind="delivery",
+            parent="task",
+            task_id=task_id,
+            segments=all,
+        )
+        for push, all in by_push.items()
+    ]
+
+
+def _segment(stay: StateInterval) -> Segment:
+    end = None if stay.end is None else timestamp_ms(stay.end)
+    return Segment(begin=timestamp_ms(stay.begin), end=end, state=STATES[stay.state], label=stay.label)
+
+
+def _ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)

@@ -1,1 +1,0 @@
-"""Tasks as people look after them: lists, one task with its log and files, what waits for an answer, webhooks."""

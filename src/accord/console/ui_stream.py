@@ -1,0 +1,477 @@
+"""Encodes the events of a task as an AI SDK UI message stream.
+
+It is pure: the same event log gives the same chunks, so an answer resumes by encoding it again. It writes only what
+`ai` 5.0.0 knows and always ends with `finish` or `error`. Text that an agent repeats after a restart is shown once.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from accord.engine.context import APPROVAL
+from accord.engine.messages import text_of
+from accord.model import (
+    Artifact,
+    ArtifactUpdate,
+    Event,
+    Message,
+    MessageUpdate,
+    Part,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from accord.model.metadata_keys import SCHEMA
+from accord.protocol import lifecycle
+from accord.protocol.states import LOWER
+
+Chunk = dict[str, Any]
+
+
+class _StreamedText:
+    """One text: what is shown of it and, while it is repeated, how much of that has been said again."""
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.is_open = False
+        self.shown: list[str] = []
+        self.repeated: int | None = None
+
+
+class StreamedTexts:
+    """The texts of one answer, by whose they are."""
+
+    def __init__(self) -> None:
+        """Know none yet."""
+        self._texts: dict[str, _StreamedText] = {}
+        self._ids: set[str] = set()
+
+    def has(self, text: str) -> bool:
+        """Whether exactly this is shown already."""
+        return any(sum(map(len, one.shown)) == len(text) and "".join(one.shown) == text for one in self._texts.values())
+
+    def whole(self, of: str, text: str) -> Iterator[Chunk]:
+        """Show a text at once."""
+        self.again(of)
+        yield from self.add(of, text)
+        yield from self.end(of)
+
+    def add(self, of: str, piece: str) -> Iterator[Chunk]:
+        """Show more of a text, unless it is being repeated and that was shown before."""
+        text = self._texts.setdefault(of, _StreamedText())
+        if text.repeated is not None:
+            shown = "".join(text.shown)
+            rest = shown[text.repeated :]
+            if rest.startswith(piece):
+                text.repeated += len(piece)
+                return
+            if piece.startswith(rest):
+                piece, text.repeated = piece[len(rest) :], None
+            else:
+                piece = shown[: text.repeated] + piece
+                yield from self._anew(text)
+        if not text.is_open:
+            text.id, text.is_open = self._new_id(of), True
+            yield {"type": "text-start", "id": text.id}
+        text.shown.append(piece)
+        yield {"type": "text-delta", "id": text.id, "delta": piece}
+
+    def again(self, of: str) -> None:
+        """Begin a text again from its first letter."""
+        text = self._texts.get(of)
+        if text is not None and text.shown:
+            text.repeated = 0
+
+    def end(self, of: str) -> Iterator[Chunk]:
+        """Say that a text is whole; one that has become shorter than before is shown anew."""
+        text = self._texts.get(of)
+        if text is None:
+            return
+        if text.repeated is not None:
+            shown, left = "".join(text.shown), text.repeated
+            text.repeated = None
+            if 0 < left < len(shown):
+                yield from self._anew(text)
+                yield from self.add(of, shown[:left])
+        yield from self._closed(text)
+
+    def end_all(self) -> Iterator[Chunk]:
+        """Say so of all that are not."""
+        for of in list(self._texts):
+            yield from self.end(of)
+
+    def _anew(self, text: _StreamedText) -> Iterator[Chunk]:
+        yield from self._closed(text)
+        text.shown, text.repeated = [], None
+
+    def _closed(self, text: _StreamedText) -> Iterator[Chunk]:
+        if text.is_open:
+            text.is_open = False
+            yield {"type": "text-end", "id": text.id}
+
+    def _new_id(self, of: str) -> str:
+        """Return an id that no part of this answer has had: a text that has ended cannot go on under its own."""
+        number, found = 1, of
+        while found in self._ids:
+            number += 1
+            found = f"{of}-{number}"
+        self._ids.add(found)
+        return found
+
+
+TASK = "task"
+"""What `artifactType` says of a message that is about a task."""
+
+PLAN, CREATE, UPDATE = "planTasks", "createTask", "updateTask"
+"""Tools that front ends know by name; any other is a dynamic one to them."""
+
+TOOL = "tool"
+"""Metadata key of a status: `{"name", "callId", "input", "output" | "error"}`, a tool that the agent uses."""
+
+DETAILS = "Details"
+"""What data is called that a message has beside its text."""
+
+REASONS = {
+    TaskState.COMPLETED: "stop",
+    TaskState.INPUT_REQUIRED: "other",
+    TaskState.AUTH_REQUIRED: "other",
+    TaskState.CANCELED: "other",
+}
+"""State in which an answer finishes -> why, as language models say it."""
+
+ERRORS = {
+    TaskState.FAILED: "The task failed",
+    TaskState.REJECTED: "The agent rejected the task",
+    TaskState.UNKNOWN: "The agent has not been heard of for too long; its task may still end",
+}
+"""State in which there is no answer -> what is said if nobody says more."""
+
+OCTETS = "application/octet-stream"
+
+
+class AnswerInfo(Struct, frozen=True, kw_only=True):
+    """An answer: its message, since when it is waited for, the task that gives it, the agent and its name in paths.
+
+    If the task was there before, `asked` is the message to it that is answered.
+    """
+
+    message_id: str
+    task_id: str
+    context_id: str
+    agent: str
+    slug: str
+    created_at: str
+    title: str = ""
+    asked: str | None = None
+
+    def start(self, **more: Any) -> Chunk:
+        """Return the first chunk, with what clients get to know at once."""
+        metadata = {
+            "contextId": self.context_id,
+            "taskId": self.task_id,
+            "agent": self.slug,
+            "createdAt": self.created_at,
+            **more,
+        }
+        return {"type": "start", "messageId": self.message_id, "messageMetadata": metadata}
+
+    def task(self, status: str, **more: Any) -> dict[str, Any]:
+        """Return the task as a row of a list, as far as it is known."""
+        return {
+            "artifactType": TASK,
+            "taskId": self.task_id,
+            "id": self.task_id,
+            "contextId": self.context_id,
+            "agent": self.agent,
+            "slug": self.slug,
+            "title": self.title,
+            "status": status,
+            **more,
+        }
+
+
+class UiStreamEncoder:
+    """One answer."""
+
+    def __init__(self, about: AnswerInfo) -> None:
+        """Say nothing yet."""
+        self.is_done = False
+        self._about = about
+        self._is_heard = about.asked is None
+        self._texts = StreamedTexts()
+        self._artifacts: dict[str, list[Part]] = {}
+        self._names: dict[str, Artifact] = {}
+        self._unshown: dict[str, None] = {}
+        self._tools: set[str] = set()
+        self._files: set[str] = set()
+        self._shown: Chunk = {}
+
+    def begin(self) -> list[Chunk]:
+        """Return what an answer begins with."""
+        state = TaskState.SUBMITTED if self._about.asked is None else TaskState.WORKING
+        return [
+            self._about.start(mode="stream"),
+            {"type": "start-step"},
+            *self._task(TaskStatus(state=state), 0, None),
+        ]
+
+    def feed(self, event: Event) -> list[Chunk]:
+        """Return what an event says; after the one that ends the answer nothing is left to be said."""
+        body = event.body
+        if self.is_done:
+            return []
+        if self._is_heard or isinstance(body, Task):
+            self._is_heard = True
+            return list(self._said(event))
+        self._is_heard = isinstance(body, MessageUpdate) and body.message.message_id == self._about.asked
+        if isinstance(body, ArtifactUpdate):  # what was said before is known, so that what comes has its place after it
+            self._keep(body.artifact, append=body.append)
+        return []
+
+    def broken(self, reason: str) -> list[Chunk]:
+        """Return how an answer ends that nobody can go on with."""
+        return [] if self.is_done else list(self._failed(reason, None))
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def _said(self, event: Event) -> Iterator[Chunk]:
+        match event.body:
+            case StatusUpdate(status=status, metadata=metadata):
+                yield from self._tool((metadata or {}).get(TOOL))
+                yield from self._status(status, event)
+            case ArtifactUpdate(artifact=artifact, append=append, last_chunk=last_chunk):
+                yield from self._artifact(artifact, append=append, last_chunk=last_chunk)
+            case MessageUpdate(message=message) if message.role is Role.AGENT:
+                yield from self._message(message)
+            case Task() as task:  # its log was compacted: this is what came of it
+                for artifact in task.artifacts:
+                    yield from self._artifact(artifact, append=False, last_chunk=True)
+                yield from self._status(task.status, event)
+
+    def _status(self, status: TaskStatus, event: Event) -> Iterator[Chunk]:
+        state = status.state
+        if status.message is not None and state in REASONS:
+            yield from self._message(status.message)
+        yield from self._task(status, event.seq, event.at)
+        said = text_of(status.message.parts) if status.message else ""
+        if state in ERRORS:
+            yield from self._failed(said or ERRORS[state], event.at)
+        elif state in REASONS:
+            aborted = [{"type": "abort"}] if state is TaskState.CANCELED else []
+            why = "abort" if aborted else REASONS[state]
+            finish = {
+                "type": "finish",
+                "finishReason": REASONS[state],
+                "messageMetadata": _finish_metadata(why, event.at),
+            }
+            yield from self._ended(*aborted, {"type": "finish-step"}, finish)
+
+    def _failed(self, reason: str, at: str | None) -> Iterator[Chunk]:
+        about = {"type": "message-metadata", "messageMetadata": _finish_metadata("error", at)}
+        yield from self._ended(about, {"type": "error", "errorText": reason})
+
+    def _ended(self, *last: Chunk) -> Iterator[Chunk]:
+        self.is_done = True
+        yield from self._texts.end_all()
+        for identifier in list(self._unshown):
+            yield from self._card(identifier)
+        yield from last
+
+    def _task(self, status: TaskStatus, seq: int, at: str | None) -> Iterator[Chunk]:
+        """Say where the task stands, if that is news: the same id replaces what was said of it before."""
+        said = text_of(status.message.parts) if status.message else ""
+        asks = status.state in lifecycle.INTERRUPTED
+        data = self._about.task(
+            LOWER[status.state],
+            **({"statusMessage": said} if said else {}),
+            **(_question(status.message, said) if asks else {}),
+        )
+        if data == self._shown:
+            return
+        self._shown = data
+        dated = {} if at is None else {"updatedAt": at}
+        yield {"type": "data-task", "id": self._about.task_id, "data": {**data, **dated, "seq": seq}}
+
+    def _message(self, message: Message) -> Iterator[Chunk]:
+        """Say what an agent says besides artifacts, unless an artifact has said the same."""
+        text = text_of(message.parts)
+        if text and not self._texts.has(text):
+            yield from self._texts.whole(message.message_id, text)
+        place = f"message/{quote(message.message_id, safe='')}"
+        for at, part in enumerate(message.parts):
+            yield from self._file(part, place, at)
+        if data := [part for part in message.parts if part.data is not UNSET and not _is_repetition(part.data, text)]:
+            yield self._shown_parts(message.message_id, data, place, {"name": DETAILS})
+
+    # --- artifacts ------------------------------------------------------------------------------------------------
+
+    def _artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> Iterator[Chunk]:
+        identifier = artifact.artifact_id
+        if not append:
+            self._texts.again(identifier)
+        for at, part in self._keep(artifact, append=append):
+            yield from self._file(part, quote(identifier, safe=""), at)
+            if part.text is None:
+                self._unshown[identifier] = None
+            elif part.text:
+                yield from self._texts.add(identifier, part.text)
+        if (last_chunk or not append) and identifier in self._unshown:
+            yield from self._card(identifier)
+        if last_chunk:
+            yield from self._texts.end(identifier)
+
+    def _keep(self, artifact: Artifact, *, append: bool) -> list[tuple[int, Part]]:
+        """Add to an artifact, or begin it anew; return what is new of it, by its place."""
+        identifier = artifact.artifact_id
+        parts = self._artifacts.setdefault(identifier, [])
+        if not append:
+            parts.clear()
+        self._names[identifier] = artifact if not append or artifact.name else self._names.get(identifier, artifact)
+        new = [part for part in artifact.parts if not (append and part == lifecycle.NOTHING)]
+        parts += new
+        return list(enumerate(new, len(parts) - len(new)))
+
+    def _card(self, identifier: str) -> Iterator[Chunk]:
+        """Show an artifact of which not everything is text."""
+        self._unshown.pop(identifier, None)
+        named = self._names[identifier]
+        told = {"name": named.name, "description": named.description, "metadata": named.metadata}
+        yield self._shown_parts(identifier, self._artifacts[identifier], quote(identifier, safe=""), told)
+
+    def _shown_parts(self, identifier: str, parts: Iterable[Part], place: str, told: dict[str, Any]) -> Chunk:
+        data = {
+            "artifactId": identifier,
+            "taskId": self._about.task_id,
+            **{name: value for name, value in told.items() if value},
+            "parts": [self._part(part, place, at) for at, part in enumerate(parts)],
+        }
+        return {"type": "data-artifact", "id": identifier, "data": data}
+
+    def _part(self, part: Part, place: str, at: int) -> dict[str, Any]:
+        told: dict[str, Any] = {"mediaType": part.media_type, "filename": part.filename}
+        if part.text is not None:
+            told["text"] = part.text
+        elif part.data is not UNSET:
+            return {"data": part.data, **{name: value for name, value in told.items() if value is not None}}
+        else:
+            told["url"] = self._address(part, place, at)
+        return {name: value for name, value in told.items() if value is not None}
+
+    def _file(self, part: Part, place: str, at: int) -> Iterator[Chunk]:
+        address = self._address(part, place, at)
+        if address is not None and address not in self._files:  # an agent that is run again makes it again
+            self._files.add(address)
+            yield {"type": "file", "url": address, "mediaType": part.media_type or OCTETS}
+
+    def _address(self, part: Part, place: str, at: int) -> str | None:
+        """Return where a file is had: one that the task carries here, others on the web or not at all.
+
+        Pages make links of addresses, and agents may name any, such as those of scripts.
+        """
+        if part.raw is not None:
+            return f"/api/tasks/{quote(self._about.task_id, safe='')}/files/{place}/{at}"
+        is_web = part.url is not None and part.url.lower().startswith(("https://", "http://"))
+        return part.url if is_web else None
+
+    # --- tools ----------------------------------------------------------------------------------------------------
+
+    def _tool(self, tool: Any) -> Iterator[Chunk]:
+        """Say which tool an agent uses and what that gives; what is not said as agreed is nothing."""
+        if not isinstance(tool, dict):
+            return
+        name, call = tool.get("name"), tool.get("callId")
+        if not (isinstance(name, str) and name and isinstance(call, str) and call):
+            return
+        kind: dict[str, Any] = {} if name in (PLAN, CREATE, UPDATE) else {"dynamic": True}
+        if call not in self._tools:
+            self._tools.add(call)
+            given = tool.get("input")
+            yield {
+                "type": "tool-input-available",
+                "toolCallId": call,
+                "toolName": name,
+                "input": {} if given is None else given,
+                **kind,
+            }
+        if "error" in tool:
+            yield {"type": "tool-output-error", "toolCallId": call, "errorText": str(tool["error"]), **kind}
+        elif "output" in tool:
+            output = {} if tool["output"] is None else tool["output"]
+            yield {"type": "tool-output-available", "toolCallId": call, "output": output, **kind}
+            if name in (CREATE, UPDATE) and isinstance(output, dict) and isinstance(output.get("taskId"), str):
+                data = {"artifactType": TASK, "id": output["taskId"], "contextId": self._about.context_id, **output}
+                yield {"type": "data-task", "id": output["taskId"], "data": data}
+
+
+def _is_repetition(data: Any, text: str) -> bool:
+    """Whether data says no more than the text beside it, and that it asks for approval."""
+    return isinstance(data, dict) and all(key == APPROVAL or value == text for key, value in data.items())
+
+
+def _question(message: Message | None, said: str) -> dict[str, Any]:
+    """Return what is asked; `schema` is that of the answer, where the agent has told it."""
+    metadata = (message.metadata if message else None) or {}
+    return {"question": said, **{key: metadata[key] for key in (SCHEMA, APPROVAL) if metadata.get(key)}}
+
+
+def _finish_metadata(reason: str, at: str | None) -> dict[str, Any]:
+    """Return what a message knows that has not been cut off."""
+    return {"finishReason": reason, **({} if at is None else {"endedAt": at})}
+
+
+# --- an acknowledgement -----------------------------------------------------------------------------------------------
+
+ACCEPTED = "The task is accepted. You can go on: what comes of it is shown here."
+PASSED_ON = "Your answer is passed on to the task."
+
+
+def acknowledgement(about: AnswerInfo, status: str) -> list[Chunk]:
+    """Return the answer that ends before its task does: that it was made, or told something."""
+    is_new = about.asked is None
+    given = {"agent": about.slug, "title": about.title} if is_new else {"taskId": about.task_id}
+    call, text = f"task-{about.message_id}", f"text-{about.message_id}"
+    end = {"finishReason": "stop", "messageMetadata": _finish_metadata("stop", about.created_at)}
+    return [
+        about.start(mode="task", artifactType=TASK),
+        {"type": "start-step"},
+        {"type": "tool-input-available", "toolCallId": call, "toolName": CREATE if is_new else UPDATE, "input": given},
+        {"type": "tool-output-available", "toolCallId": call, "output": {"taskId": about.task_id, "status": status}},
+        {"type": "data-task", "id": about.task_id, "data": about.task(status, seq=0)},
+        {"type": "text-start", "id": text},
+        {"type": "text-delta", "id": text, "delta": ACCEPTED if is_new else PASSED_ON},
+        {"type": "text-end", "id": text},
+        {"type": "finish-step"},
+        {"type": "finish", **end},
+    ]
+
+
+def message_answer(about: AnswerInfo, message: Message) -> list[Chunk]:
+    """Return the answer of an agent that answers with a message alone."""
+    encoder = UiStreamEncoder(about)
+    begun = [chunk for chunk in encoder.begin() if chunk["type"] != "data-task"]
+    said = TaskStatus(state=TaskState.COMPLETED, message=message, timestamp=about.created_at)
+    update = StatusUpdate(task_id=about.task_id, context_id=about.context_id, status=said)
+    chunks = [*begun, *encoder.feed(Event(seq=1, body=update, at=about.created_at))]
+    return [chunk for chunk in chunks if chunk["type"] != "data-task"]
+
+
+# --- on the wire ------------------------------------------------------------------------------------------------------
+
+NEWER_MEMBERS = {"finish": frozenset({"finishReason"})}
+"""Type of a chunk -> members that `ai` 5.0.0 refuses; those who ask for version 6 get them."""
+
+DONE = b"data: [DONE]\n\n"
+
+_encoder = msgspec.json.Encoder()
+
+
+def frame(chunk: Chunk, version: int = 5) -> bytes:
+    """Return a chunk as a server-sent event, for a client of that major version of the SDK."""
+    left_out = NEWER_MEMBERS.get(chunk["type"], frozenset()) if version < 6 else frozenset()
+    told = {name: value for name, value in chunk.items() if name not in left_out} if left_out else chunk
+    return b"data: " + _encoder.encode(told) + b"\n\n"
