@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from accord.errors import AuthenticationFailed
     from accord.storage.blobs.kinds import BlobsKind
     from accord.storage.blobs.outside import Shelf
-    from accord.storage.carriers import Signals, SignalsKind
+    from accord.storage.carriers import SignalsKind
     from accord.storage.located import Location, NoOptions
-    from accord.storage.signals import Carrier, Hear
+    from accord.storage.signals import Carrier, Hear, Signals
     from accord.storage.store import StoreFull, StoreRefused, StoreUnavailable
     from accord.workflows.steps import Executor, Result, Scene, StepKind
 
@@ -78,9 +78,9 @@ _HOMES = {
     "accord.errors": ("AuthenticationFailed",),
     "accord.storage.blobs.kinds": ("BlobsKind",),
     "accord.storage.blobs.outside": ("Shelf",),
-    "accord.storage.carriers": ("Signals", "SignalsKind"),
+    "accord.storage.carriers": ("SignalsKind",),
     "accord.storage.located": ("Location", "NoOptions"),
-    "accord.storage.signals": ("Carrier", "Hear"),
+    "accord.storage.signals": ("Carrier", "Hear", "Signals"),
     "accord.storage.store": ("StoreFull", "StoreRefused", "StoreUnavailable"),
     "accord.workflows.steps": ("Executor", "Result", "Scene", "StepKind"),
 }

@@ -184,12 +184,12 @@ async def test_a_cancel_is_passed_on_until_somebody_was_told(ready: AnyStore, li
     assert await ready.do(remotes.take_cancels, AGENT, 9, MINUTE) == []
     heard.clear()
     await ready.do(endings.end, TENANT, ending())
-    assert remotes.CANCELLED in heard
+    assert endings.REMOTE_CANCELS in heard
     assert await ready.do(remotes.take_cancels, "other", 9, MINUTE) == []
     (cancel,) = await ready.do(remotes.take_cancels, AGENT, 9, MINUTE)
     assert (cancel.tenant, cancel.link.task_id, cancel.cancels) == (TENANT, "t-1", 0)
     assert await ready.do(remotes.take_cancels, AGENT, 9, MINUTE) == []
-    await ready.do(remotes.pass_on_cancel, TENANT, "t-1")
+    await ready.do(endings.pass_on_cancel, TENANT, "t-1")
     (again,) = await ready.do(remotes.take_cancels, AGENT, 9, MINUTE)
     assert again.cancels == 1
     await ready.do(remotes.told, TENANT, "t-1")

@@ -5,27 +5,13 @@ contract (`signals`), so a carrier that is away delays followers by a second and
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 
 from accord.entries import Group, Unusable
 from accord.storage.located import Location, NoOptions, located
-from accord.storage.signals import Hear
+from accord.storage.signals import Hear, Signals
 from accord.storage.store import StoreRefused
-
-
-class Signals(Protocol):
-    """Carries hints between the processes of a store; `storage.signals.Carrier` is one to be completed."""
-
-    async def open(self) -> None:
-        """Start to connect, and return; whoever cannot be reached is tried for ever."""
-
-    def publish(self, topics: list[str]) -> None:
-        """Give topics to who follows here, at once, and to all other processes; never wait, never raise."""
-
-    async def close(self) -> None:
-        """Let go of everything."""
 
 
 class SignalsKind(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ to be connected. It knows nothing of tasks; `notify` and `nats` say how a connec
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 Hear = Callable[[list[str]], None]
 """Takes the topics that something happened to."""
@@ -21,6 +21,19 @@ MAX_WAITING = 10_000
 """Topics kept while there is no connection. Whoever follows one that was dropped polls, as with every lost hint."""
 
 log = logging.getLogger("accord.signals")
+
+
+class Signals(Protocol):
+    """Carries hints between the processes of a store; `Carrier` is one to be completed."""
+
+    async def open(self) -> None:
+        """Start to connect, and return; whoever cannot be reached is tried for ever."""
+
+    def publish(self, topics: list[str]) -> None:
+        """Give topics to who follows here, at once, and to all other processes; never wait, never raise."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
 
 
 class Carrier:

@@ -142,4 +142,4 @@ def _opened(where: Location) -> Directory:
     return Directory(Path(where.path))
 
 
-KIND = BlobsKind(open=_opened)
+DIRECTORY = BlobsKind(open=_opened)

@@ -27,7 +27,7 @@ BLOBS = Group(
     "accord.blobs",
     "place for large parts",
     BlobsKind,
-    {"dir": "accord.storage.blobs.directory:KIND", "s3": "accord.storage.blobs.s3:KIND"},
+    {"dir": "accord.storage.blobs.directory:DIRECTORY", "s3": "accord.storage.blobs.s3:KIND"},
     taken=("table",),
 )
 """All of them, by the scheme of their address."""

@@ -16,7 +16,7 @@ from accord.model.base import timestamp_ms
 from accord.model.metadata_keys import USAGE
 from accord.protocol import lifecycle
 from accord.protocol.budgets import BudgetAccount
-from accord.storage.commands import children, jobs, remotes, steps, usage
+from accord.storage.commands import children, jobs, steps, usage
 from accord.storage.commands.jobs import DEADLINE, RUN, SLA, TIMERS, Claimed, NewJob
 from accord.storage.commands.tasks import Append, Ended, Head, Stored, append, lock_task
 from accord.storage.commands.usage import Charged, Spend, Spent, Told
@@ -26,6 +26,10 @@ H = TypeVar("H", bound=Head)
 
 LEFT_BEHIND = "The task that called this one has ended"
 """What a child says that ends with its parent."""
+
+
+REMOTE_CANCELS = "remote"
+"""The topic of hints that an agent elsewhere has to be told of a cancel."""
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -110,7 +114,7 @@ async def _end(tx: Tx, tenant: str, stored: Stored, status: TaskStatus, at: int)
     )
     ended = await end_with(tx, tenant, stored, last)
     if status.state in lifecycle.TERMINAL:
-        await remotes.pass_on_cancel(tx, tenant, task.id)
+        await pass_on_cancel(tx, tenant, task.id)
     return ended
 
 
@@ -156,6 +160,17 @@ async def _end_late(tx: Tx, tenant: str, stored: Stored) -> list[Ended]:
     """End what goes with a task whose run was lost after it had said how that ended: nobody else has counted it."""
     others = await end_rest(tx, tenant, stored.id, stored.updated_at)
     return [Ended(tenant, stored.id, stored.agent, stored.task_state), *others]
+
+
+async def pass_on_cancel(tx: Tx, tenant: str, task_id: str) -> None:
+    """Let the agent elsewhere be told that a task has ended here, if one does it."""
+    told = await tx.run(
+        "UPDATE remote SET cancel_at = {now} WHERE tenant = :tenant AND task_id = :task_id",
+        tenant=tenant,
+        task_id=task_id,
+    )
+    if told:
+        tx.signal(REMOTE_CANCELS)
 
 
 # --- timers -----------------------------------------------------------------------------------------------------------

@@ -10,9 +10,6 @@ from accord.model import TaskState
 from accord.storage.records import state_name, state_of
 from accord.storage.store import Row, Tx, Value
 
-CANCELLED = "remote"
-"""The topic of hints that an agent elsewhere has to be told of a cancel."""
-
 
 class Link(Struct, frozen=True, kw_only=True):
     """A task and its twin elsewhere; see the table `remote`. The tenant is known by whoever has it."""
@@ -190,17 +187,6 @@ async def keep_context(tx: Tx, tenant: str, link: Link, owner: str, context_id: 
 
 
 # --- cancels ----------------------------------------------------------------------------------------------------------
-
-
-async def pass_on_cancel(tx: Tx, tenant: str, task_id: str) -> None:
-    """Let the agent elsewhere be told that a task has ended here, if one does it."""
-    told = await tx.run(
-        "UPDATE remote SET cancel_at = {now} WHERE tenant = :tenant AND task_id = :task_id",
-        tenant=tenant,
-        task_id=task_id,
-    )
-    if told:
-        tx.signal(CANCELLED)
 
 
 async def take_cancels(tx: Tx, agent: str, limit: int, again_ms: int) -> list[Cancel]:
