@@ -274,11 +274,11 @@ async def _write_rows(connection: Any, statement: str, items: Mapping[int, Item]
     positions, with_webhooks = list(items), []
     if any(item.notes for item in items.values()):
         statement = _NOTING[statement]
-    for number, webhooks in await fetched(connection, statement, list(items.values())):
+    for number, has_webhooks in await fetched(connection, statement, list(items.values())):
         position = positions[number - 1]
         item = items[position]
-        written[position] = Written(item.result, (*item.topics, pushes.TOPIC) if webhooks else item.topics)
-        if webhooks:
+        written[position] = Written(item.result, (*item.topics, pushes.TOPIC) if has_webhooks else item.topics)
+        if has_webhooks:
             with_webhooks.append(item.row[:2])
     if with_webhooks:
         await connection.executemany(compile(_DUE, Engine.POSTGRES).text, with_webhooks)
