@@ -330,7 +330,8 @@ WITH item AS MATERIALIZED (
     ) IS NULL
 ), noted AS (
     INSERT INTO idempotency (tenant, key, task_id, expires_at)
-    SELECT tenant, idempotency, task_id, {{now}} + {runs.IDEMPOTENCY_MS} FROM fresh WHERE idempotency IS NOT NULL
+    SELECT tenant, idempotency, task_id,
+           {{now}} + {runs.IDEMPOTENCY_MS} FROM fresh WHERE idempotency IS NOT NULL
     ORDER BY tenant, idempotency
 ), made AS (
     INSERT INTO task (tenant, id, context_id, agent, owner, origin, parent_id, state, last_seq, epoch, pushes,
